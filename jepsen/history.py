@@ -1,4 +1,4 @@
-"""What clients did and what they were told: the one thing that checkers judge."""
+"""The history: the operations of all clients with their results, which the checkers judge."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,10 +18,10 @@ class Outcome(Enum):
 
 @attrs.define(eq=False)
 class Operation:
-    """One thing that `client` asked for, between two times in seconds. It is `INFO` until it is known to be more.
+    """An operation of `client`, between two times in seconds. Its outcome is `INFO` while it is unknown.
 
-    `serial` counts the client's operations from zero. `life` counts the losses of unsynced storage (power cuts) before
-    the connection was made that the result came over.
+    `serial` counts the client's operations from zero. `incarnation` counts the losses of unsynced storage (power cuts)
+    of the server before the connection was made over which the result came.
     """
 
     client: str
@@ -31,7 +31,7 @@ class Operation:
     outcome: Outcome = Outcome.INFO
     completed_at: float | None = None
     result: Any = None
-    life: int = 0
+    incarnation: int = 0
     serial: int = 0
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class History:
         self.operations: list[Operation] = []
 
     def invoke(self, client: str, function: str, value: Any, *, at: float | None = None) -> Operation:
-        """`at` is when it was begun, where that is known to be worth an operation only later."""
+        """Begin an operation. `at` is its begin, if the client decides only later to record it."""
         began = self._now() if at is None else at
         operation = Operation(client, function, value, began, serial=self._serials[client])
         self._serials[client] += 1
@@ -64,8 +64,8 @@ class History:
         self._note(operation)
         return operation
 
-    def ok(self, operation: Operation, result: Any, *, life: int = 0) -> None:
-        self._complete(operation, Outcome.OK, result, life)
+    def ok(self, operation: Operation, result: Any, *, incarnation: int = 0) -> None:
+        self._complete(operation, Outcome.OK, result, incarnation)
 
     def fail(self, operation: Operation, reason: str) -> None:
         self._complete(operation, Outcome.FAIL, reason, 0)
@@ -82,7 +82,7 @@ class History:
         """How many operations of each kind had each outcome."""
         return dict(Counter(f"{each.function} {each.outcome.value}" for each in self.operations))
 
-    def _complete(self, operation: Operation, outcome: Outcome, result: Any, life: int) -> None:
-        operation.outcome, operation.result, operation.life = outcome, result, life
+    def _complete(self, operation: Operation, outcome: Outcome, result: Any, incarnation: int) -> None:
+        operation.outcome, operation.result, operation.incarnation = outcome, result, incarnation
         operation.completed_at = self._now()
         self._note(operation)

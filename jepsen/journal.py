@@ -1,11 +1,11 @@
-"""Histories as files: a line of JSON when an operation is begun, and another when its client hears how it went.
+"""Histories as files: one line of JSON when an operation begins, and one when its client knows the outcome.
 
     {"time": 1200000000, "process": "p0", "id": 7, "type": "invoke", "f": "send", "value": {"topic": "queue", ...}}
     {"time": 1203100000, "process": "p0", "id": 7, "type": "ok", "f": "send", "value": 42}
 
 `time` is in nanoseconds since the run began. `id` counts the operations of its process, so that several files make one
-history: their lines, in whatever order. `value` is what is asked for, then what came of it or why nothing did; `life`
-is there where it is not 0 (see `jepsen.history.Operation`).
+history: their lines, in any order. `value` is the argument, then the result or the reason why there is none. The
+incarnation is left out if it is 0 (see `jepsen.history.Operation`).
 """
 
 import json
@@ -111,7 +111,7 @@ def _begun(operation: Operation) -> dict[str, Any]:
 def _completed(operation: Operation) -> dict[str, Any]:
     assert operation.completed_at is not None, operation
     event = _event(operation, operation.completed_at, operation.outcome.value, operation.result)
-    return event | {"life": operation.life} if operation.life else event
+    return event | {"life": operation.incarnation} if operation.incarnation else event
 
 
 def _event(operation: Operation, seconds: float, kind: str, value: object) -> dict[str, Any]:
@@ -148,12 +148,12 @@ def _parsed(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
 
 
 def value_of(function: str, content: Any) -> Any:
-    """What an operation is about, from its JSON."""
+    """The value of an operation, from its JSON."""
     return _made(VALUES.get(function), content)
 
 
 def result_of(function: str, outcome: Outcome, content: Any) -> Any:
-    """What came of an operation, from its JSON."""
+    """The result of an operation, from its JSON."""
     if outcome is not Outcome.OK:
         return content
     if function == "list-topics":
@@ -175,7 +175,7 @@ def _operation(event: Mapping[str, Any]) -> Operation:
 def _complete(operation: Operation, event: Mapping[str, Any]) -> None:
     operation.outcome = Outcome(event["type"])
     operation.completed_at = seconds_of(event["time"])
-    operation.life = event.get("life", 0)
+    operation.incarnation = event.get("life", 0)
     operation.result = result_of(operation.function, operation.outcome, event["value"])
 
 

@@ -1,13 +1,13 @@
-"""What a run leaves in its directory, for people and for the report. Times in files are nanoseconds since it began.
+"""The files of a run in its directory, for people and for the report. Times are nanoseconds since the run began.
 
-run.json        what was asked for: workload, nemesis, nodes, seed, ...
-history.jsonl   what clients did (`jepsen.journal`)
-faults.jsonl    what was broken, from when to when (`Fault`)
-nodes.jsonl     from when to when each node's processes ran (`Life`)
-members.jsonl   the same of the members of groups, by their places in them
+run.json        the plan: workload, nemesis, nodes, seed, ...
+history.jsonl   the operations of clients (`jepsen.journal`)
+faults.jsonl    the faults, each with its interval (`Fault`)
+nodes.jsonl     the intervals in which each node's processes ran (`Uptime`)
+members.jsonl   the same for the members of groups, by their places in the groups
 verdict.json    the anomalies, with the operations that prove them (`Verdict`)
-report.html     all of it to look at
-<node>/         its properties, and what it said; clients/ has what clients said
+report.html     the report
+<node>/         the node's properties and output; clients/ has the output of clients
 """
 
 import json
@@ -29,14 +29,14 @@ MEMBERS: Final = "members.jsonl"
 VERDICT: Final = "verdict.json"
 REPORT: Final = "report.html"
 
-# What nodes and clients say and are told comes in files that end so.
+# The suffixes of files with the output of nodes and clients.
 _READABLE: Final = (".json", ".jsonl", ".log", ".out", ".properties", ".txt")
 _NANOSECONDS: Final = 1_000_000_000
 
 
 @attrs.frozen
 class RunPlan:
-    """What a run was asked for. `started_at` is its beginning as ISO 8601 has it; `command` does it again."""
+    """The plan of a run. `started_at` is its begin in ISO 8601; `command` repeats it."""
 
     workload: str
     nemesis: tuple[str, ...]
@@ -64,7 +64,7 @@ class Fault:
 
 
 @attrs.frozen
-class Life:
+class Uptime:
     """One process of a node, or of a member of a group.
 
     `serving_at` is when a node first answered clients; `end` tells how it ended. Seconds.
@@ -78,7 +78,7 @@ class Life:
 
 
 class Store:
-    """The directory of a run. What is read may be missing from a run that did not end: then it is empty."""
+    """The directory of a run. Files may be missing after a run that did not end; they then count as empty."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -89,11 +89,11 @@ class Store:
     def write_faults(self, faults: Iterable[Fault]) -> None:
         self._write(FAULTS, [json.dumps(_in_nanoseconds(attrs.asdict(each))) for each in faults])
 
-    def write_lives(self, lives: Iterable[Life]) -> None:
-        self._write(NODES, [json.dumps(_in_nanoseconds(attrs.asdict(each))) for each in lives])
+    def write_uptimes(self, uptimes: Iterable[Uptime]) -> None:
+        self._write(NODES, [json.dumps(_in_nanoseconds(attrs.asdict(each))) for each in uptimes])
 
-    def write_members(self, lives: Iterable[Life]) -> None:
-        self._write(MEMBERS, [json.dumps(_in_nanoseconds(attrs.asdict(each))) for each in lives])
+    def write_members(self, uptimes: Iterable[Uptime]) -> None:
+        self._write(MEMBERS, [json.dumps(_in_nanoseconds(attrs.asdict(each))) for each in uptimes])
 
     def write_verdict(self, verdict: Verdict) -> None:
         self._write(VERDICT, [json.dumps(_verdict_content(verdict), indent=1)])
@@ -110,19 +110,19 @@ class Store:
     def faults(self) -> list[Fault]:
         return [Fault(**each | {"targets": tuple(each["targets"])}) for each in self._timed_lines(FAULTS)]
 
-    def lives(self) -> list[Life]:
-        return [Life(**each) for each in self._timed_lines(NODES)]
+    def uptimes(self) -> list[Uptime]:
+        return [Uptime(**each) for each in self._timed_lines(NODES)]
 
-    def members(self) -> list[Life]:
-        return [Life(**each) for each in self._timed_lines(MEMBERS)]
+    def members(self) -> list[Uptime]:
+        return [Uptime(**each) for each in self._timed_lines(MEMBERS)]
 
     def verdict(self) -> Verdict | None:
-        """None where nobody has judged."""
+        """The verdict; None if the run was not judged."""
         path = self.directory / VERDICT
         return _verdict(json.loads(path.read_text())) if path.exists() else None
 
     def files(self) -> list[str]:
-        """What there is to read, by its path within the directory; not what nodes have as their data."""
+        """The files to read, by their paths within the directory, without the data of nodes."""
         found = [*self.directory.glob("*"), *self.directory.glob("*/*")]
         return sorted(each.relative_to(self.directory).as_posix() for each in found if each.suffix in _READABLE)
 

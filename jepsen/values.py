@@ -1,13 +1,13 @@
-"""What operations are about. Each class is the value (or the result) of the functions that its docstring names.
+"""The values and results of operations. The docstring of each class names its functions.
 
-They know nothing of how anything is done, so that checkers and reports can read what any client has written down.
+The classes do not depend on any client, so that checkers and reports can read the history of every client.
 """
 
 from typing import Final
 
 import attrs
 
-# What the names of topics begin with that several clients create and delete.
+# The prefix of the names of topics that several clients create and delete.
 SHARED_NAMES: Final = "shared-"
 
 
@@ -132,9 +132,9 @@ class ReplicaRead:
 
 @attrs.frozen
 class ReplicaLog:
-    """`batches` are (base offset, offset behind the last, digest of all its bytes), in order.
+    """`batches` are (base offset, offset after the last record, digest of all bytes), in order.
 
-    `high_watermark` is how far the replica knows its records to be committed.
+    `high_watermark` is the replica's high watermark.
     """
 
     high_watermark: int

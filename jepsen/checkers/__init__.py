@@ -1,4 +1,4 @@
-"""What a history must not show, however much went wrong meanwhile: one class for each promise."""
+"""Checkers: one class for each promise that a history must keep, whatever faults occurred."""
 
 from jepsen.checkers.checker import Anomaly, Checker
 from jepsen.checkers.groups import GROUP_CHECKERS

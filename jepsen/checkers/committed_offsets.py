@@ -1,7 +1,7 @@
-"""What may have been a group's committed offset, and when.
+"""The possible values of a group's committed offset over time.
 
-It is a register: a commit of which nobody knows whether it happened may take effect at any later time, so whether one
-explains what was told is a question of what was surely overwritten, and not of what is higher.
+The committed offset is a register. A commit with an unknown outcome may take effect at any later time. A commit
+therefore explains a response unless it was certainly overwritten before; a higher offset alone does not rule it out.
 """
 
 from bisect import bisect_left
@@ -15,9 +15,9 @@ import attrs
 from jepsen.checkers.records import TopicPartition
 from jepsen.history import History, Operation, Outcome
 
-# A group's offset of a partition, in one life of the log that has it.
+# A group's offset of a partition, in one incarnation of the log that stores it.
 Place: TypeAlias = tuple[str, TopicPartition, int]
-# What is told where nothing was ever committed.
+# The response if no offset was ever committed.
 NOTHING: Final = -1
 
 
@@ -40,10 +40,12 @@ class _Telling:
 
 
 class CommittedOffset:
-    """What is known of one in one life. `commits` are all that may have survived from earlier lives, too."""
+    """The operations on one register in one incarnation. `commits` includes the commits that may have survived from
+    earlier incarnations.
+    """
 
     def __init__(
-        self, life: int, commits: Iterable[tuple[int, Operation]], reads: Iterable[tuple[int, Operation]]
+        self, incarnation: int, commits: Iterable[tuple[int, Operation]], reads: Iterable[tuple[int, Operation]]
     ) -> None:
         self._commits: dict[int, list[Operation]] = defaultdict(list)
         for offset, operation in commits:
@@ -52,14 +54,14 @@ class CommittedOffset:
             _Telling(ended(each), each.invoked_at, offset, each)
             for offset, its_commits in self._commits.items()
             for each in its_commits
-            if each.outcome is Outcome.OK and each.life == life
+            if each.outcome is Outcome.OK and each.incarnation == incarnation
         ]
         for offset, read in reads:
             begun = [each.invoked_at for each in self._commits.get(offset, ())]
             tellings += [_Telling(ended(read), min(begun), offset, read)] if begun else []
         tellings.sort(key=lambda telling: telling.told_at)
         self._times = [telling.told_at for telling in tellings]
-        # Of all that was told until then: the two offsets of which it is known that they were committed latest.
+        # The two different offsets that were certainly committed latest, of all responses until then.
         self._latest: list[tuple[_Telling, ...]] = []
         latest: tuple[_Telling, ...] = ()
         for telling in tellings:
@@ -91,13 +93,13 @@ class CommittedOffsets:
                 self._commits[operation.value.group, (topic, index)].append((offset, operation))
         for operation in history.of("fetch-committed", outcome=Outcome.OK):
             for topic, index, offset in operation.result:
-                self._reads[operation.value.group, (topic, index), operation.life].append((offset, operation))
+                self._reads[operation.value.group, (topic, index), operation.incarnation].append((offset, operation))
 
-    def at(self, group: str, partition: TopicPartition, life: int) -> CommittedOffset:
-        place = group, partition, life
+    def at(self, group: str, partition: TopicPartition, incarnation: int) -> CommittedOffset:
+        place = group, partition, incarnation
         if place not in self._known:
-            commits = (each for each in self._commits[group, partition] if each[1].life <= life)
-            self._known[place] = CommittedOffset(life, commits, self._reads[place])
+            commits = (each for each in self._commits[group, partition] if each[1].incarnation <= incarnation)
+            self._known[place] = CommittedOffset(incarnation, commits, self._reads[place])
         return self._known[place]
 
 
@@ -108,7 +110,7 @@ def ended(operation: Operation) -> float:
 
 
 def _two_latest(tellings: Iterable[_Telling]) -> tuple[_Telling, ...]:
-    """Of different offsets: whoever asks about one of them has the other."""
+    """The latest commits of two different offsets. A caller that asks about one of them gets the other."""
     by_offset: dict[int, _Telling] = {}
     for telling in tellings:
         if telling.offset not in by_offset or telling.since > by_offset[telling.offset].since:

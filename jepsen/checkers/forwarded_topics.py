@@ -1,8 +1,8 @@
-"""What is promised about topics that are changed through brokers.
+"""Promises about topics that are changed through brokers.
 
-A broker forwards what belongs to the controller, and does so again where it does not hear the answer (KIP-590). So a
-change may be made twice while its client waits once, and the answer is about the last time: whoever is told that the
-topic exists already may have created it a moment ago.
+A broker forwards requests to the controller, and forwards them again if no response arrives (KIP-590). A change may
+therefore be made twice for one request, and the response describes the second time: the response that a topic exists
+already may mean that this request has created it.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -15,7 +15,7 @@ from jepsen.checkers.linearizability import contradiction
 from jepsen.checkers.topics import SharedTopic
 from jepsen.history import History, Operation, Outcome
 
-# The result of the first of two times: nobody was told.
+# The result of the first of two attempts, which no client received.
 _UNHEARD: Final = "unheard"
 
 

@@ -1,4 +1,4 @@
-"""What is promised to those who consume in groups: to members, and to the group as a whole."""
+"""Promises to the members of groups, and to groups as a whole."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -15,15 +15,15 @@ from jepsen.history import History, Operation, Outcome
 
 
 class CommittedOffsetsNeverRegress:
-    """A group that asks for its committed offset is told the last that was committed, or a later one: never one that
-    was overwritten before it asked, and none that nobody committed.
+    """A response with a committed offset has the last committed offset or a later one. It never has an offset that was
+    overwritten before the request, or that was not committed.
     """
 
     def check(self, history: History) -> Iterator[Anomaly]:
         committed = CommittedOffsets(history)
         for operation in history.of("fetch-committed", outcome=Outcome.OK):
             for topic, index, offset in operation.result:
-                place = operation.value.group, (topic, index), operation.life
+                place = operation.value.group, (topic, index), operation.incarnation
                 why = committed.at(*place).overwriting(offset, operation.invoked_at, ended(operation))
                 if why is not None:
                     what = f"{place[0]} is at {offset} of {named(place[1])}, {why.what}"
@@ -38,20 +38,20 @@ class OneOwnerPerGeneration:
         for operation in history.of("assign", outcome=Outcome.OK):
             own = operation.value
             for partition in own.partitions if own.generation >= 0 else ():
-                first = owners.setdefault((own.group, own.generation, partition, operation.life), operation)
+                first = owners.setdefault((own.group, own.generation, partition, operation.incarnation), operation)
                 if _identity(first) != _identity(operation):
                     what = f"{named(partition)} belongs to two members of generation {own.generation} of {own.group}"
                     yield Anomaly(type(self).__name__, what, (first, operation))
 
 
 class OldGenerationsCommitNothing:
-    """Once a partition's offset was committed in a generation, nobody commits it in an earlier one."""
+    """After an offset was committed in a generation, no commit of an earlier generation succeeds."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         commits: dict[Place, list[Operation]] = defaultdict(list)
         for operation in history.of("commit", outcome=Outcome.OK):
             for topic, index, _ in operation.value.offsets if operation.value.generation >= 0 else ():
-                commits[operation.value.group, (topic, index), operation.life].append(operation)
+                commits[operation.value.group, (topic, index), operation.incarnation].append(operation)
         for (group, partition, _), its_commits in commits.items():
             for later, earlier in _overtaken(its_commits):
                 what = f"{group} commits {named(partition)} in generation {earlier.value.generation} after"
@@ -59,9 +59,8 @@ class OldGenerationsCommitNothing:
 
 
 class ReplacedMembersCommitNothing:
-    """Once a static member was assigned anything under another member id, nobody commits under its last one.
-
-    Unless the end of the group's log was lost, and the other member id with it.
+    """After a static member was assigned partitions under a new member id, no commit under its former id succeeds.
+    Unless the end of the group's log was lost, and the new member id with it.
     """
 
     def check(self, history: History) -> Iterator[Anomaly]:
@@ -78,7 +77,9 @@ class ReplacedMembersCommitNothing:
             before = [each for each in known if ended(each) < operation.invoked_at]
             # It may have come back under the same member id.
             own_at = max((ended(each) for each in before if each.value.member == member), default=inf)
-            others = [each for each in before if each.value.member != member and each.life == operation.life]
+            others = [
+                each for each in before if each.value.member != member and each.incarnation == operation.incarnation
+            ]
             by = next((each for each in others if each.invoked_at > own_at), None)
             if by is not None:
                 what = f"{member} commits for {group}, and {by.value.member} is {by.value.instance} by now"
@@ -93,7 +94,7 @@ class NoPollSkips:
         for owned in ownerships(history):
             for before, after in owned.successive_polls():
                 behind, following = before.result[-1][0] + 1, after.result[0][0]
-                skipped = _first_between(known[owned.partition, after.life], behind, following)
+                skipped = _first_between(known[owned.partition, after.incarnation], behind, following)
                 if skipped is not None:
                     what = f"{owned.member} gets {following} of {named(owned.partition)}, and never {skipped}"
                     proof = owned.assignment, excerpt(before, behind), excerpt(after, following)
@@ -114,7 +115,7 @@ class NoNonmonotonicPolls:
 
 
 class OnlyOwnersPoll:
-    """Nobody gets anything of a partition that it was not assigned, or that it has given up."""
+    """A member gets records only of partitions that it was assigned and has not given up."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         owned = {id(poll) for each in ownerships(history) for poll in each.polls}
@@ -126,18 +127,18 @@ class OnlyOwnersPoll:
 
 
 class ResumesWhereCommitted:
-    """Who comes to own a partition begins at its committed offset, and not at one that was overwritten before."""
+    """A member begins at the committed offset of a newly assigned partition, not at one that was overwritten before."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         known, committed = known_offsets(history), CommittedOffsets(history)
         for owned in ownerships(history):
             first = owned.first_poll
-            if first is None or first.life:
+            if first is None or first.incarnation:
                 continue  # of a log that lost its end nothing is promised: it may have lost what was committed, too
             start = first.result[0][0]
             # Nothing was committed where it begins with the first record that there is.
-            is_first = _first_between(known[owned.partition, first.life], 0, start) is None
-            told = committed.at(owned.group, owned.partition, owned.life)
+            is_first = _first_between(known[owned.partition, first.incarnation], 0, start) is None
+            told = committed.at(owned.group, owned.partition, owned.incarnation)
             wrong = [told.overwriting(each, owned.began_at, ended(first)) for each in (start, *[NOTHING] * is_first)]
             if all(wrong):
                 why = wrong[0]
@@ -160,7 +161,7 @@ class EverythingIsPolled:
             got[operation.value.group].update(value for _, value in operation.result)
         for operation in history.of("send", outcome=Outcome.OK):
             partition = operation.value.topic, operation.value.partition
-            if partition in finals and finals[partition].life > 0:
+            if partition in finals and finals[partition].incarnation > 0:
                 continue  # a group that was ahead of a log which lost its end does not know of it
             for group in (group for group, its_topics in topics.items() if partition[0] in its_topics):
                 missing = next((value for value in operation.value.values if value not in got[group]), None)
@@ -181,7 +182,7 @@ def _identity(assignment: Operation) -> str:
 
 
 def _overtaken(commits: Sequence[Operation]) -> Iterator[tuple[Operation, Operation]]:
-    """Each commit that was begun after one of a later generation was acknowledged, behind the latter."""
+    """Pairs of a commit and the acknowledged commit of a later generation that precedes it."""
     acknowledged = sorted(commits, key=ended)
     at = 0
     highest: Operation | None = None

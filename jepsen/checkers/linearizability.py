@@ -1,8 +1,8 @@
-"""Whether operations on one thing look as if each had happened at one instant between its call and its return.
+"""Checks that operations on one object are linearizable: each takes effect at one instant between call and return.
 
-The search is Wing and Gong's (Testing and verifying concurrent objects, 1993), with Lowe's memory of the configurations
-that have been seen (Testing for linearizability, 2017). An operation of which nobody knows whether it happened
-(`Outcome.INFO`) may take effect at any time after its call, or never.
+The search is Wing and Gong's (Testing and verifying concurrent objects, 1993), with Lowe's cache of the configurations
+that have been seen (Testing for linearizability, 2017). An operation with an unknown outcome (`Outcome.INFO`) may take
+effect at any time after its call, or never.
 """
 
 from collections.abc import Hashable, Sequence
@@ -13,7 +13,7 @@ import attrs
 
 from jepsen.history import Operation, Outcome
 
-# The search is exponential in the operations of which nobody knows whether they happened; this many take seconds.
+# The search is exponential in the number of operations with an unknown outcome; this many take seconds.
 CONFIGURATIONS_MAX: Final = 500_000
 
 
@@ -53,10 +53,10 @@ class _Entry:
 
 
 def contradiction(operations: Sequence[Operation], model: Model) -> Operation | None:
-    """The operation that no order of the others explains; None where all are linearizable.
+    """Return an operation that no order explains; None if all operations are linearizable.
 
-    Operations that certainly failed are left out by the caller. The one returned is the first to return of those that
-    the furthest attempt could not place. Also None where nobody can tell within CONFIGURATIONS_MAX.
+    The caller leaves out operations that certainly failed. The returned one is the first to return among those that the
+    longest partial order could not place. Returns None, too, if CONFIGURATIONS_MAX configurations do not decide.
     """
     search = _Search(operations, model)
     while not search.is_done:
@@ -87,7 +87,7 @@ class _Search:
         return self._placed == self._to_place or len(self._seen) >= CONFIGURATIONS_MAX
 
     def try_call(self, call: _Entry, operation: Operation) -> None:
-        """Take the call as the next in the order, or go on to the one behind."""
+        """Take the call as the next in the order, or continue with the one after it."""
         fits, following = self._model.step(self._state, operation)
         configuration = (self._mask | 1 << call.index, following)
         if not fits or configuration in self._seen:
@@ -122,7 +122,7 @@ def _linked(operations: Sequence[Operation]) -> _Entry:
         certain = operation.outcome is Outcome.OK and operation.completed_at is not None
         call.match = _Entry(index, None, operation.completed_at if certain and operation.completed_at else inf, call)
         entries += [call, call.match]
-    # What is called at the very time of a return may have come before it.
+    # A call at the exact time of a return may have preceded it.
     entries.sort(key=lambda entry: (entry.time, entry.operation is None))
     head = last = _Entry(-1, None, -inf)
     for entry in entries:

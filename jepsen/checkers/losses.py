@@ -1,4 +1,4 @@
-"""What was acknowledged stays."""
+"""Promises that acknowledged records are not lost."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ from jepsen.history import History, Operation, Outcome
 
 
 class AcknowledgedRecordsStay:
-    """No write is lost: an acknowledged record is at its offset, where others are behind it.
+    """No write is lost: an acknowledged record is at its offset if later records were read. ("lost-write")
 
-    For good in a flushed topic, else up to the next power cut. ("lost-write")
+    This holds for ever in a flushed topic, and until the next power cut in others.
     """
 
     def check(self, history: History) -> Iterator[Anomaly]:
@@ -30,7 +30,7 @@ class AcknowledgedRecordsStay:
 
 
 class AcknowledgedRecordsAreRead:
-    """Nothing is unseen: whoever reads all there is at last gets every acknowledged record. ("unseen")"""
+    """The final read returns every acknowledged record. ("unseen")"""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         finals = final_reads(history)
@@ -51,55 +51,59 @@ class AcknowledgedRecordsAreRead:
 
 
 class LossesAreOfTheEnd:
-    """What is left of a life is a prefix of it: a record that is gone takes all later ones with it.
+    """The records that remain of an incarnation are a prefix of it: a lost record takes all later ones with it.
 
-    A record that was not acknowledged in that life may have been sent again, and have come to the same offset.
+    A record that was not acknowledged in that incarnation may have been sent again, and stored at the same offset.
     """
 
     def check(self, history: History) -> Iterator[Anomaly]:
         finals = final_reads(history)
         acknowledged: dict[str, int] = {}
-        for (partition, life), records in _records_by_life(history).items():
+        for (partition, incarnation), records in _records_by_incarnation(history).items():
             if partition not in finals:
                 continue
             kept = finals[partition].records
             lost = {offset for offset, value in records.items() if kept.get(offset) != value}
             if not lost:
                 continue
-            first_lost, acknowledged = min(lost), acknowledged or _lives_of_acknowledged(history)
+            first_lost, acknowledged = min(lost), acknowledged or _incarnations_of_acknowledged(history)
             later = [
                 offset
                 for offset, value in records.items()
-                if offset > first_lost and offset not in lost and acknowledged.get(value, life + 1) <= life
+                if offset > first_lost
+                and offset not in lost
+                and acknowledged.get(value, incarnation + 1) <= incarnation
             ]
             if later:
-                what = f"{named(partition)} lost offset {first_lost} of life {life}, and kept {min(later)}"
-                proof = [_last_told(history, partition, life, offset) for offset in (first_lost, min(later))]
+                what = (
+                    f"{named(partition)} lost offset {first_lost} of incarnation {incarnation}, and kept {min(later)}"
+                )
+                proof = [_last_told(history, partition, incarnation, offset) for offset in (first_lost, min(later))]
                 yield Anomaly(type(self).__name__, what, (*proof, finals[partition].around(first_lost)))
 
 
-def _records_by_life(history: History) -> dict[tuple[TopicPartition, int], dict[int, str]]:
-    lives: dict[tuple[TopicPartition, int], dict[int, str]] = defaultdict(dict)
+def _records_by_incarnation(history: History) -> dict[tuple[TopicPartition, int], dict[int, str]]:
+    incarnations: dict[tuple[TopicPartition, int], dict[int, str]] = defaultdict(dict)
     for partition, records, operation in observations(history):
-        lives[partition, operation.life].update(records)
-    return lives
+        incarnations[partition, operation.incarnation].update(records)
+    return incarnations
 
 
-def _lives_of_acknowledged(history: History) -> dict[str, int]:
-    """The life in which each acknowledged value was acknowledged."""
+def _incarnations_of_acknowledged(history: History) -> dict[str, int]:
+    """The incarnation in which each acknowledged value was acknowledged."""
     return {
-        value: operation.life
+        value: operation.incarnation
         for operation in history.of("send", outcome=Outcome.OK)
         for value in operation.value.values
     }
 
 
-def _last_told(history: History, partition: TopicPartition, life: int, offset: int) -> Operation:
+def _last_told(history: History, partition: TopicPartition, incarnation: int, offset: int) -> Operation:
     """The last operation that tells what is at an offset, as a proof shows it."""
     *_, last = (
         operation
         for where, records, operation in observations(history)
-        if where == partition and operation.life == life and any(at == offset for at, _ in records)
+        if where == partition and operation.incarnation == incarnation and any(at == offset for at, _ in records)
     )
     return excerpt(last, offset)
 
@@ -117,7 +121,7 @@ class Losses:
 
 
 def count_losses(history: History) -> Losses:
-    """Of partitions that could be read at last."""
+    """The final reads, by partition."""
     finals = final_reads(history)
     seen = {partition: frozenset(final.records.values()) for partition, final in finals.items()}
     total = lost = 0

@@ -1,4 +1,4 @@
-"""What is promised about offsets that clients ask for, and about the leader epochs of records."""
+"""Promises about the offsets that clients request, and about the leader epochs of records."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -11,7 +11,7 @@ from jepsen.history import History, Operation, Outcome
 
 
 class EpochsGrowWithOffsets:
-    """Every record has one leader epoch, whoever reads it, and none a lower one than those before it."""
+    """Every record has one leader epoch for all readers, and the leader epochs of a partition never decrease."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         runs: dict[TopicPartition, list[tuple[int, int, int, Operation]]] = defaultdict(list)
@@ -19,7 +19,7 @@ class EpochsGrowWithOffsets:
             runs[operation.value] += [(first, last, epoch, operation) for first, last, epoch in operation.result]
         for partition, its_runs in runs.items():
             its_runs.sort(key=lambda run: run[:3])
-            # Of all that begin before the one at hand: where the highest epoch was seen, and how far it went.
+            # The offset range with the highest epoch, of all runs that begin earlier.
             highest: tuple[int, int, int, Operation] | None = None
             for run in its_runs:
                 first, last, epoch, operation = run
@@ -31,8 +31,8 @@ class EpochsGrowWithOffsets:
 
 
 class EndsNeverGoBack:
-    """Whoever asks for the end of a partition after another was told is told no less, in the same leader epoch or a
-    later one (KIP-207). A leader that was deposed and does not know it may tell less, under its old epoch.
+    """The end offset of a partition never decreases from one request to the next, within a leader epoch and later ones
+    (KIP-207). A deposed leader that does not know it may return less, with its old epoch.
     """
 
     def check(self, history: History) -> Iterator[Anomaly]:

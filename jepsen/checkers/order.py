@@ -1,4 +1,4 @@
-"""What is sent is in the log once, in the order in which it was sent."""
+"""Promises that records are stored once, in the order in which they were sent."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -25,9 +25,9 @@ class NothingTwice:
     """
 
     def check(self, history: History) -> Iterator[Anomaly]:
-        lives: dict[int, dict[str, tuple[TopicPartition, int, Operation]]] = defaultdict(dict)
+        incarnations: dict[int, dict[str, tuple[TopicPartition, int, Operation]]] = defaultdict(dict)
         for partition, records, operation in observations(history):
-            found = lives[operation.life]
+            found = incarnations[operation.incarnation]
             for offset, value in records:
                 first = found.get(value)
                 if first is None:
@@ -39,7 +39,7 @@ class NothingTwice:
 
 
 class SendsAreInOrder:
-    """What a session sends later to a partition is behind what it sent before. ("nonmonotonic-send")"""
+    """The records of a session are in the partition in the order in which they were sent. ("nonmonotonic-send")"""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         finals = final_reads(history)
@@ -76,7 +76,7 @@ class SessionsAreInOrder:
         sendings = [operation.value for operation in history.of("send")]
         going_on = {each.values[0].rpartition("/")[0] for each in sendings if each.goes_on}
         for partition, final in final_reads(history).items():
-            may_be_cut = final.life > 0 and partition[0] not in flushed
+            may_be_cut = final.incarnation > 0 and partition[0] not in flushed
             expected: dict[str, int] = {}
             for offset, value in sorted(final.records.items()):
                 session, _, sequence = value.rpartition("/")
@@ -89,13 +89,13 @@ class SessionsAreInOrder:
 
 
 class AcknowledgedOffsetsGrow:
-    """Whoever begins to send after another was acknowledged comes behind it. ("real-time")"""
+    """A send that begins after another was acknowledged gets a higher offset. ("real-time")"""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         sends: dict[tuple[TopicPartition, int], list[Operation]] = defaultdict(list)
         for partition, operation in acknowledged(history):
             if operation.result is not None:
-                sends[partition, operation.life].append(operation)
+                sends[partition, operation.incarnation].append(operation)
         for (partition, _), operations in sends.items():
             for earlier, later in _backwards(operations):
                 what = f"{named(partition)} gave offset {later.result} after {earlier.result} had been acknowledged"
@@ -103,7 +103,7 @@ class AcknowledgedOffsetsGrow:
 
 
 def _backwards(operations: list[Operation]) -> Iterator[tuple[Operation, Operation]]:
-    """Each send at an offset below the highest that was acknowledged before it began, behind the latter."""
+    """Pairs of a send and an earlier acknowledged one with a higher offset."""
     completed = iter(sorted(operations, key=attrgetter("completed_at")))
     following = next(completed, None)
     highest: Operation | None = None

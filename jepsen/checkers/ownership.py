@@ -1,4 +1,4 @@
-"""Who owned which partition of a group when, and what came to it meanwhile."""
+"""The owner of each partition of a group over time, and the records that it got meanwhile."""
 
 from collections.abc import Iterator, Sequence
 
@@ -36,14 +36,14 @@ class Owned:
         return self.polls[0] if self.polls else None
 
     @property
-    def life(self) -> int:
-        """Of the log with the committed offset, when the member asked where to begin."""
-        return (self.read or self.assignment).life
+    def incarnation(self) -> int:
+        """The incarnation of the offsets log when the member requested its start position."""
+        return (self.read or self.assignment).incarnation
 
     def successive_polls(self) -> Iterator[tuple[Operation, Operation]]:
-        """Each two of one life that brought something."""
+        """Pairs of ownerships of one incarnation that got records."""
         for before, after in zip(self.polls, self.polls[1:], strict=False):
-            if before.life == after.life:
+            if before.incarnation == after.incarnation:
                 yield before, after
 
 

@@ -1,4 +1,4 @@
-"""What is promised about the processes of nodes."""
+"""Promises about the processes of nodes."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What is promised about records, by how they are produced."""
+"""The promises about records, by the way in which they are produced."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ from jepsen.checkers.reads import (
 from jepsen.checkers.recovery import RecoveryIsBounded
 from jepsen.checkers.replicas import ReplicasAreIdentical
 
-# Whoever produces, and with whatever acks.
+# For all producers, with any acks.
 _ALWAYS: Final[tuple[Checker, ...]] = (
     NothingFromNowhere(),
     NothingRefusedIsRead(),
@@ -29,7 +29,7 @@ _ALWAYS: Final[tuple[Checker, ...]] = (
     ReplicasAreIdentical(),
     RecoveryIsBounded(),
 )
-# Idempotent producers with acks=all, which may give a record up: what they sent behind it is written nevertheless.
+# For idempotent producers with acks=all, which may give a record up and still write later ones.
 IDEMPOTENT_CHECKERS: Final[tuple[Checker, ...]] = (
     AcknowledgedRecordsStay(),
     AcknowledgedRecordsAreRead(),
@@ -39,7 +39,7 @@ IDEMPOTENT_CHECKERS: Final[tuple[Checker, ...]] = (
     AcknowledgedOffsetsGrow(),
     *_ALWAYS,
 )
-# Those of `workloads.producer`: they send a batch until it is acknowledged, and nothing behind it otherwise.
+# For the producers of `workloads.producer`, which repeat a batch until it is acknowledged before they send later ones.
 QUEUE_CHECKERS: Final[tuple[Checker, ...]] = (*IDEMPOTENT_CHECKERS, LossesAreOfTheEnd(), SessionsAreInOrder())
 # acks=1, without idempotence: what a leader has acknowledged may be lost, and what is sent again be there twice. For
 # how much is lost see `losses.count_losses`.

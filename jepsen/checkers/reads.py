@@ -1,4 +1,4 @@
-"""What is read is what was sent, the same for everybody, and all of it."""
+"""Promises that reads return the records that were sent, equally and completely for all readers."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -19,14 +19,14 @@ from jepsen.history import History, Operation, Outcome
 
 
 class OffsetsNeverChange:
-    """Within a life, everyone who is told of an offset is told the same. ("inconsistent-offsets")"""
+    """Within an incarnation, all responses about an offset agree. ("inconsistent-offsets")"""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         return _contradictions(type(self).__name__, observations(history))
 
 
 class OffsetsReadNeverChange:
-    """Within a life, everyone who reads an offset reads the same, whatever producers were told with acks=1."""
+    """Within an incarnation, all reads of an offset agree, whatever the responses to sends with acks=1 were."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         return _contradictions(type(self).__name__, records_read(history))
@@ -35,7 +35,7 @@ class OffsetsReadNeverChange:
 def _contradictions(promise: str, told: Iterable[Told]) -> Iterator[Anomaly]:
     seen: dict[tuple[TopicPartition, int], dict[int, tuple[str, Operation]]] = defaultdict(dict)
     for partition, records, operation in told:
-        seen_here = seen[partition, operation.life]
+        seen_here = seen[partition, operation.incarnation]
         for offset, value in records:
             before = seen_here.get(offset)
             if before is None:
@@ -47,7 +47,7 @@ def _contradictions(promise: str, told: Iterable[Told]) -> Iterator[Anomaly]:
 
 
 class NothingFromNowhere:
-    """What is read was sent."""
+    """Every record that is read was sent."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         sent = {value for operation in history.of("send") for value in operation.value.values}
@@ -59,7 +59,7 @@ class NothingFromNowhere:
 
 
 class NothingRefusedIsRead:
-    """What certainly failed to be written is never read. ("aborted read")"""
+    """A record whose send certainly failed is never read. ("aborted read")"""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         refused = {
@@ -75,10 +75,10 @@ class NothingRefusedIsRead:
 
 
 class PollsSkipNothing:
-    """A poll returns what there is from the offset on that was asked for, without a gap. ("poll-skip")
+    """A poll returns the records from its offset on without a gap. ("poll-skip")
 
-    A consumer asks for the offset behind the last that it got, so it jumps over nothing from poll to poll either. What
-    there is in a life is what anybody has seen in it.
+    A consumer polls from the offset after the last record that it got, so it skips nothing from poll to poll either.
+    The records of an incarnation are those that any client has read in it.
     """
 
     def check(self, history: History) -> Iterator[Anomaly]:
@@ -86,7 +86,7 @@ class PollsSkipNothing:
         for partition, operation in reads(history):
             if not operation.result:
                 continue
-            offsets = known[partition, operation.life]
+            offsets = known[partition, operation.incarnation]
             got = dict(operation.result)
             first = _first_offset(operation)
             last = max(got)

@@ -1,7 +1,7 @@
-"""What a history says about records, as several checkers need it.
+"""The records of a history, as several checkers need them.
 
-Values are unique. A "life" lies between two power cuts: what a log without flush.messages had at the end of one may be
-lost, but only from the end backwards. Where storage is never lost, all is one life.
+Values are unique. An incarnation of a log lies between two power cuts. A log without flush.messages may lose its last
+records at the end of an incarnation. Without losses of storage, there is only one incarnation.
 """
 
 from collections import defaultdict
@@ -13,10 +13,10 @@ import attrs
 from jepsen.history import History, Operation, Outcome
 
 TopicPartition: TypeAlias = tuple[str, int]
-# What an operation tells about a partition: (offset, value) of each record.
+# The records of a partition in an operation: their offsets and values.
 Told: TypeAlias = tuple[TopicPartition, Sequence[tuple[int, str]], Operation]
 
-# What a proof shows of a long read, on both sides of the offset that it is about.
+# The records of a long read that a proof shows on each side of the offset in question.
 _AROUND: Final = 3
 
 
@@ -28,12 +28,12 @@ class FinalRead:
     records: dict[int, str]
 
     @property
-    def life(self) -> int:
-        return self.operation.life
+    def incarnation(self) -> int:
+        return self.operation.incarnation
 
     @property
     def end(self) -> int:
-        """The offset behind the last record; 0 where there is none."""
+        """The offset after the last record; 0 without records."""
         return max(self.records, default=-1) + 1
 
     def around(self, offset: int) -> Operation:
@@ -59,11 +59,11 @@ def acknowledged(history: History) -> Iterator[tuple[TopicPartition, Operation]]
 
 
 def lasting(history: History, finals: dict[TopicPartition, FinalRead]) -> Iterator[tuple[TopicPartition, Operation]]:
-    """What was acknowledged for good: in a flushed topic, or in the life that the final read is of."""
+    """The records that were acknowledged for good: in a flushed topic, or in the incarnation of the final read."""
     flushed = flushed_topics(history)
     for partition, operation in acknowledged(history):
         final = finals.get(partition)
-        if final is None or partition[0] in flushed or operation.life == final.life:
+        if final is None or partition[0] in flushed or operation.incarnation == final.incarnation:
             yield partition, operation
 
 
@@ -92,11 +92,11 @@ def observations(history: History) -> Iterator[Told]:
 
 
 def known_offsets(history: History) -> Mapping[tuple[TopicPartition, int], Sequence[int]]:
-    """The offsets at which anybody has seen anything, by partition and life."""
+    """The offsets at which any client has seen a record, by partition and incarnation."""
     known: dict[tuple[TopicPartition, int], set[int]] = defaultdict(set)
     for partition, records, operation in observations(history):
         # A dict's keys are its offsets: faster than a loop over the records.
-        known[partition, operation.life].update(dict(records))
+        known[partition, operation.incarnation].update(dict(records))
     return defaultdict(list, {place: sorted(offsets) for place, offsets in known.items()})
 
 

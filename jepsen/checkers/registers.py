@@ -1,4 +1,4 @@
-"""What is promised about keys that several clients read and write at once."""
+"""Promises about keys that several clients read and write at the same time."""
 
 from collections.abc import Hashable, Iterator, Sequence
 
@@ -40,7 +40,7 @@ class RegistersAreLinearizable:
 
 
 def _telling(operations: Sequence[Operation]) -> list[Operation]:
-    """Without those that may not have happened, and that nobody has seen anything of: they explain nothing."""
+    """The operations, without those of unknown outcome whose effect no read shows: they explain nothing."""
     seen = {operation.result for operation in operations if operation.outcome is Outcome.OK}
     return [
         each for each in operations if each.outcome is Outcome.OK or (each.function != "read" and each.value[2] in seen)

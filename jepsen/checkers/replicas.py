@@ -1,4 +1,4 @@
-"""What the replicas of a partition have on their disks once all is over."""
+"""Promises about the logs of a partition's replicas at the end of a run."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What is promised about topics."""
+"""Promises about topics."""
 
 from collections.abc import Hashable, Iterator
 

@@ -1,4 +1,4 @@
-"""What all checkers together say of a history."""
+"""The verdict of all checkers on a history."""
 
 import inspect
 from collections.abc import Iterable, Mapping
@@ -48,7 +48,7 @@ def judge(history: History, checkers: Iterable[Checker], notes: Mapping[str, str
 
 
 def meaning_of(checker: Checker) -> str:
-    """What the checker promises, in a line."""
+    """The checker's promise in one line."""
     return " ".join((inspect.getdoc(checker) or "").split("\n\n")[0].split())
 
 

@@ -17,7 +17,7 @@ _REGISTRATION_VERSION: Final = 4
 
 
 def registration(cluster_id: str, incarnation_id: bytes = FAKE_INCARNATION) -> BrokerRegistrationRequest:
-    """What the fake broker registers with."""
+    """The request with which the fake broker registers."""
     return BrokerRegistrationRequest(
         broker_id=FAKE_BROKER_ID,
         cluster_id=cluster_id,
@@ -37,7 +37,7 @@ def registration(cluster_id: str, incarnation_id: bytes = FAKE_INCARNATION) -> B
     )
 
 
-def broker_life(tools: StoryTools) -> Story:
+def broker_incarnation(tools: StoryTools) -> Story:
     """Registration, heartbeats up to being unfenced, wrong ones, and a shutdown that may never end."""
     rng = tools.rng
     incarnation = rng.choice((FAKE_INCARNATION, FAKE_INCARNATION, rng.randbytes(16)))

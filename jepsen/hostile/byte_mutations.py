@@ -1,4 +1,4 @@
-"""What is wrong with single bytes of a message: flips, cuts, counts, varints, tagged fields, repeated parts."""
+"""Mutations of single bytes of a message: flips, cuts, counts, varints, tagged fields, repeated parts."""
 
 from collections.abc import Callable
 from random import Random

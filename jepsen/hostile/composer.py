@@ -197,7 +197,7 @@ def _not_composed(_: "Composer") -> bytes:
 
 
 def _records(rng: Random) -> bytes:
-    """What a Produce carries for one partition: most often one sound batch."""
+    """The records of one partition in a Produce request: in most cases one valid batch."""
     kind = rng.randrange(10)
     if kind < 6:
         return sound_batch(rng)

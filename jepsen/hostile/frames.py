@@ -98,6 +98,6 @@ def spoiled_frame(payload: bytes) -> Frame:
 
 
 def _is_unknown_api_versions(sent: Frame) -> bool:
-    """A version of ApiVersions that nobody knows is answered in version 0 (KIP-511)."""
+    """An unknown version of ApiVersions is answered in version 0 (KIP-511)."""
     api = APIS[_API_VERSIONS]
     return sent.key == _API_VERSIONS and not api.min_version <= sent.version <= api.max_version

@@ -156,5 +156,5 @@ def _owned(tools: StoryTools) -> list[TopicPartitions]:
 
 
 def _same(owned: list[Any]) -> list[TopicPartitions]:
-    """What a response has assigned, as a request says it."""
+    """The assignment of a response, in the form of a request."""
     return [TopicPartitions(topic_id=each.topic_id, partitions=list(each.partitions)) for each in owned]

@@ -1,4 +1,4 @@
-"""Requests that do legal harm: whoever may send them may take a cluster apart, and nothing is proven where they do."""
+"""Requests that are legal and harmful: any client that may send them can destroy a cluster, so they prove nothing."""
 
 from collections.abc import Callable
 from typing import Any, Final

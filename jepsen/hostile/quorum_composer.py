@@ -23,7 +23,7 @@ from kraft.handshake import Hello
 from kraft.message_codec import REQUESTS, RESPONSES, encode
 from kraft.replicated_log import Batch, BatchKind
 
-# Of any type, for a field of any type.
+# A value of any type, for a field of any type.
 _ODD: Final[Sequence[object]] = (
     *(None, True, False, 0, 1, -1, 0.5, float("nan"), float("inf"), "", "x", b"", b"x", [], [[]], {}, {1: 2}),
     *(2**31 - 1, 2**31, -(2**31), 2**32, 2**40, 2**62, 2**62 + 1, 2**63 - 1, 2**63, 2**64 - 1, -(2**63)),
@@ -46,7 +46,7 @@ _SMALL_STEPS: Final = (-2, -1, 0, 0, 0, 0, 1, 2)
 
 @attrs.frozen
 class Situation:
-    """What the peer knows of the node that it talks to. `me` is the peer."""
+    """The peer's knowledge of the node that it talks to. `me` is the peer."""
 
     me: ReplicaKey
     voters: VoterSet
@@ -56,7 +56,7 @@ class Situation:
 
 
 class QuorumComposer:
-    """Everything comes from `rng`. `situation` may be set anew at any time."""
+    """All choices come from `rng`. `situation` may be replaced at any time."""
 
     def __init__(self, rng: Random, situation: Situation) -> None:
         self._rng = rng
@@ -95,7 +95,7 @@ class QuorumComposer:
         """A frame's body: `hello` with something wrong in it."""
         return self._damaged(msgpack.unpackb(encode(hello)), 0.0)
 
-    # What is well-formed
+    # Well-formed messages
 
     def _object(self, cls: type[Any]) -> Any:
         if cls is ReplicaKey and self._rng.random() < 0.8:
@@ -181,7 +181,7 @@ class QuorumComposer:
             changes["voter"] = attrs.evolve(request.voter, key=self.situation.me)
         return attrs.evolve(request, **changes)
 
-    # What is not
+    # Malformed messages
 
     def _damaged(self, plain: list[Any], intact: float) -> bytes:
         """`plain` as msgpack: with the chance `intact` as it is, otherwise changed in its structure or its bytes."""

@@ -67,7 +67,7 @@ class QuorumTeller:
         return QuorumFrame(framed(encode(mine)), "Hello", -1, is_sound=True)
 
     def story(self) -> QuorumStory:
-        """Requests with wrong fields, wrong bytes among them, and responses that nobody asked for."""
+        """Requests with wrong fields or wrong bytes, and responses without a request."""
         self._heed((yield [self._fetch()]))
         for _ in range(5):
             self._heed((yield [self._frame() for _ in range(self._rng.randint(2, 12))]))

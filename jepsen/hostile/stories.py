@@ -11,7 +11,7 @@ from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, Forg
 from broker.wire.api.init_producer_id import InitProducerIdRequest
 from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from jepsen.hostile.batches import sound_batch, spoiled_batch
-from jepsen.hostile.broker_stories import broker_life
+from jepsen.hostile.broker_stories import broker_incarnation
 from jepsen.hostile.frames import Frame
 from jepsen.hostile.group_stories import classic_group, consumer_group
 from jepsen.hostile.story import ApiVersions, Story, StoryTools
@@ -75,7 +75,7 @@ def fetch_session(tools: StoryTools) -> Story:
         yield frames
 
 
-def topic_life(tools: StoryTools) -> Story:
+def topic_incarnation(tools: StoryTools) -> Story:
     """A topic is created, written to, grown, deleted, and asked for in between and afterwards."""
     rng = tools.rng
     name = rng.choice(PASSING_TOPICS)
@@ -156,10 +156,14 @@ _OF_BROKERS: Final[tuple[tuple[StoryTeller, int], ...]] = (
     (fetch_session, 2),
     (classic_group, 2),
     (consumer_group, 2),
-    (topic_life, 1),
+    (topic_incarnation, 1),
     (wrong_bytes, 2),
 )
-_OF_CONTROLLERS: Final[tuple[tuple[StoryTeller, int], ...]] = ((any_requests, 6), (broker_life, 3), (wrong_bytes, 1))
+_OF_CONTROLLERS: Final[tuple[tuple[StoryTeller, int], ...]] = (
+    (any_requests, 6),
+    (broker_incarnation, 3),
+    (wrong_bytes, 1),
+)
 
 
 def broker_story(rng: Random, target: Target) -> Story:

@@ -1,4 +1,4 @@
-"""What all stories are made with: frames of requests, plausible and spoiled ones, numbered within the story."""
+"""The base of all stories: frames of valid and of mutated requests, numbered within the story."""
 
 from collections.abc import Callable, Generator, Sequence
 from random import Random
@@ -56,7 +56,7 @@ class StoryTools:
         return self.plausible(key, self.rng.choice(_HOSTILITIES))
 
     def ping(self) -> Frame:
-        """A request that harms nobody."""
+        """A harmless request."""
         return frame(ApiVersionsRequest(client_software_name="hostile", client_software_version="1"), 3, self._next())
 
     def _next(self) -> int:
@@ -90,7 +90,7 @@ class StoryTools:
         return self._spoiled(payload) if composer.rng.random() < 0.2 else payload
 
     def _harmless(self, make: Callable[[], Frame]) -> Frame:
-        """What was made; a ping in the place of what cannot be encoded, or must not be sent."""
+        """The request's frame; that of a ping if the request cannot be encoded, or must not be sent."""
         try:
             made = make()
         except WireError:

@@ -1,7 +1,7 @@
-"""What hostile input knows of the node that it is meant for: names and ids that exist there, and how to avoid harm.
+"""The names and ids that exist on the target node, from which hostile input is made, and how to avoid harm.
 
-All names come from small pools: hostile input must not make a node hold more and more state by legal means, or growth
-of its memory would show nothing.
+All names come from small pools. Otherwise hostile input could make a node hold ever more state by legal means, and the
+growth of its memory would show nothing.
 """
 
 from typing import Final

@@ -1,7 +1,8 @@
-"""A steady stream of CreateTopics from real clients, kafka-python's, and whether what they were promised is there.
+"""A steady stream of CreateTopics from clients of kafka-python, and a check that the acknowledged topics exist.
 
-Not librdkafka's: while it waits for a controller that is gone it asks nobody who the new one is, for seconds. A client
-of kafka-python holds on to its controller as well, so one that failed is replaced: what is measured is the cluster.
+librdkafka is not used: while it waits for a controller that is gone, it does not ask for the new one for seconds. A
+client of kafka-python also keeps its controller, so it is replaced after a failure: the cluster is measured, not the
+client.
 """
 
 import threading
@@ -111,9 +112,9 @@ def first_success_after(creations: list[Creation], moment: float) -> float | Non
 
 
 def anomalies(bootstrap: str, creations: list[Creation]) -> list[str]:
-    """What is not as the answers promised: lost topics, and topics that are there by half.
+    """Violations of the acknowledgements: lost topics, and incomplete ones.
 
-    Whichever broker is asked may lag behind the controller for a moment, so only what stays missing counts as lost.
+    The asked broker may lag behind the controller for a moment, so only topics that stay missing count as lost.
     """
     client = _admin_client(bootstrap, LAST_LOOK_TIMEOUT_MS)
     deadline = time.monotonic() + CATCH_UP_SECONDS

@@ -1,4 +1,4 @@
-"""What the cluster says about consumer groups, asked in Kafka's protocol."""
+"""The state of consumer groups, requested in Kafka's protocol."""
 
 from typing import Final
 

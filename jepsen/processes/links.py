@@ -1,8 +1,8 @@
-"""Directed links: what flows from one machine to another can be held up without touching the way back.
+"""Directed links: bytes from one machine to another can be held without affecting the opposite direction.
 
 A connection that A opens to B goes through a proxy. Its bytes towards B pass the gate of (A, B), those back the gate of
-(B, A); so a gate that is shut holds up everything that A has to say to B, whoever opened the connection. Held-up bytes
-arrive once the gate opens, as TCP's retransmissions do after a partition; what is dropped instead is a connection.
+(B, A). A closed gate thus holds all bytes from A to B, on connections that either of them opened. Held bytes arrive
+when the gate opens, like TCP's retransmissions after a partition. Bytes are never dropped; connections may be.
 
 Nodes have links to each other, clients to nodes.
 """
@@ -17,10 +17,10 @@ from typing import Final, TypeAlias
 import attrs
 import trio
 
-# Who speaks, and to whom.
+# The sender and the receiver.
 Pair: TypeAlias = tuple[str, str]
 
-# What the proxy holds of a connection while a gate is shut, besides what kernels hold.
+# The bytes that the proxy holds for a connection at a closed gate, besides the kernels' buffers.
 _BYTES: Final = 65_536
 # Closing with this sends a reset, as the kernel does for a process that was killed.
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)

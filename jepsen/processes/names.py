@@ -1,8 +1,8 @@
 """`python -m jepsen.processes.names name=address,... <kraft's arguments>`: kraft, with names of its own.
 
-Every node of a cluster sees the others under the same names and at addresses of its own, behind which a proxy stands
-for each directed link. The names are resolved in the process, so no root is needed; everything else is kraft's. On
-SIGUSR1 it tells where each of its tasks is: what a node waits for that hangs.
+The nodes of a cluster use the same names for each other, but each node resolves them to other addresses: those of the
+proxies of its directed links. The process resolves the names itself, so no root is needed; everything else is kraft's.
+On SIGUSR1 it prints the stacks of its tasks, which show why a node hangs.
 """
 
 import signal

@@ -4,7 +4,7 @@
         await cluster.nodes["n1"].kill()
 
 Nodes speak to each other over `cluster.links`, and so do the clients that are named, each with listeners of its own
-(`cluster.bootstrap_of`). At `cluster.bootstrap` whoever looks on reaches the nodes, and no fault does.
+(`cluster.bootstrap_of`). Observers reach the nodes at `cluster.bootstrap`, which no fault affects.
 """
 
 import signal
@@ -21,7 +21,7 @@ import trio
 from jepsen.processes.links import Links
 from jepsen.processes.ports import free_ports
 from jepsen.processes.server_process import ServerProcess
-from jepsen.store import Life
+from jepsen.store import Uptime
 
 START_SECONDS: Final = 90.0
 STOP_SECONDS: Final = 40.0
@@ -34,12 +34,14 @@ class Misbehaved(AssertionError):
 
 
 class EndedByItself(Misbehaved):
-    """A node has ended that nobody asked to."""
+    """A node has ended unexpectedly."""
 
 
 @attrs.frozen
 class Ports:
-    """`open` is for whoever looks on, `replication` and `controller` are for nodes, `clients` for each client one."""
+    """`open` is for observers, `replication` and `controller` are for nodes, `clients` has one listener for each
+    client.
+    """
 
     open: int
     replication: int
@@ -48,7 +50,7 @@ class Ports:
 
 
 class NodeProcess(ServerProcess):
-    """One node: `name`, `node_id`, its `directory` (data, config and output) and `ports`, over all its `lives`."""
+    """One node: `name`, `node_id`, its `directory` (data, config and output) and `ports`, over all its `uptimes`."""
 
     def __init__(
         self, name: str, node_id: int, directory: Path, ports: Ports, names: Mapping[str, str], *, is_controller: bool
@@ -60,8 +62,8 @@ class NodeProcess(ServerProcess):
         self.ports = ports
         self.is_controller = is_controller
         self.properties_path = directory / "server.properties"
-        self.lives: list[Life] = []
-        # Whether this life may end: of what was done to it, or as it was asked to.
+        self.uptimes: list[Uptime] = []
+        # True if this process may end, because of a fault or a request.
         self.may_end = False
         self._names = ",".join(f"{other}={address}" for other, address in names.items())
 
@@ -71,8 +73,8 @@ class NodeProcess(ServerProcess):
 
     @property
     def has_ended_by_itself(self) -> bool:
-        """Whether its last life is over without a reason."""
-        return bool(self.lives) and self.lives[-1].ended_at is None and not (self.is_running or self.may_end)
+        """True if its last process has ended without a reason."""
+        return bool(self.uptimes) and self.uptimes[-1].ended_at is None and not (self.is_running or self.may_end)
 
     async def format(self, cluster_id: str) -> None:
         await trio.run_process(
@@ -87,7 +89,7 @@ class NodeProcess(ServerProcess):
         """Start the process; it may take until others are there before it serves."""
         self.launch()
         self.may_end = False
-        self.lives.append(Life(self.name, time.monotonic()))
+        self.uptimes.append(Uptime(self.name, time.monotonic()))
         await trio.lowlevel.checkpoint()
 
     async def wait_serving(self) -> None:
@@ -97,8 +99,8 @@ class NodeProcess(ServerProcess):
             raise Misbehaved(f"{self.name} does not serve after {START_SECONDS} s:\n{self.output_tail()}")
         if not self.is_running:
             raise EndedByItself(f"{self.name} has ended:\n{self.output_tail()}")
-        if self.lives[-1].serving_at is None:
-            self.lives[-1] = attrs.evolve(self.lives[-1], serving_at=time.monotonic())
+        if self.uptimes[-1].serving_at is None:
+            self.uptimes[-1] = attrs.evolve(self.uptimes[-1], serving_at=time.monotonic())
 
     async def kill(self) -> None:
         """kill -9."""
@@ -110,7 +112,7 @@ class NodeProcess(ServerProcess):
 
     def note_end(self, how: str) -> None:
         """Its process is over."""
-        self.lives[-1] = attrs.evolve(self.lives[-1], ended_at=time.monotonic(), end=how)
+        self.uptimes[-1] = attrs.evolve(self.uptimes[-1], ended_at=time.monotonic(), end=how)
 
     async def _end(self, signal_number: signal.Signals, how: str) -> None:
         self.may_end = True

@@ -1,4 +1,4 @@
-"""What the cluster says about a topic's partitions, asked in Kafka's protocol."""
+"""The state of a topic's partitions, requested in Kafka's protocol."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -25,7 +25,7 @@ class PartitionStatus:
 
     @property
     def is_whole(self) -> bool:
-        """Whether somebody leads, and all replicas are in sync."""
+        """True if there is a leader, and all replicas are in sync."""
         return self.leader >= 0 and sorted(self.in_sync) == sorted(self.replicas)
 
 

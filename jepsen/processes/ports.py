@@ -10,11 +10,10 @@ PORTS: Final = range(16_384, 32_768)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now, on any address. They stay the same over restarts, so that clients find their
-    node again.
+    """Free ports, on all addresses. They stay the same over restarts, so that clients find their node again.
 
-    They lie below those that the kernel gives to outgoing connections: such a connection, of whomever, might else have
-    taken the port of a node that is down.
+    The ports are below the kernel's range for outgoing connections: otherwise an outgoing connection of any process
+    could take the port of a node that is down.
     """
     with contextlib.ExitStack() as held:
         ports: list[int] = []

@@ -1,4 +1,4 @@
-"""What the cluster says about its quorum, asked in Kafka's protocol."""
+"""The state of the quorum, requested in Kafka's protocol."""
 
 import attrs
 import trio

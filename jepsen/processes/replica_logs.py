@@ -1,4 +1,4 @@
-"""What the disks of nodes that are stopped have of a topic's partitions: read from the files, by nobody's leave."""
+"""The logs of a topic's partitions on the disks of stopped nodes, read from the files."""
 
 from collections.abc import Iterator
 from hashlib import blake2b

@@ -1,4 +1,4 @@
-"""A server in a process of its own, over all its lives: what it says, what it uses, and what becomes of it."""
+"""A server in a process of its own, over all its uptimes: what it says, what it uses, and what becomes of it."""
 
 import os
 import re
@@ -11,9 +11,9 @@ _LISTENING = re.compile(rb"^kraft: listening on \w+://\S+$", re.MULTILINE)
 
 
 class ServerProcess:
-    """What is the same for everybody who runs a node. Nothing here waits; subclasses do, each in its own world.
+    """The common part of all that run a node. Nothing here waits; subclasses do, with threads or in Trio.
 
-    `output_path` has what all its lives wrote to stdout and stderr.
+    `output_path` has the stdout and stderr of all its uptimes.
     """
 
     def __init__(self, output_path: Path) -> None:
@@ -53,7 +53,7 @@ class ServerProcess:
 
     @property
     def is_serving(self) -> bool:
-        """Whether this life of the node has said that it listens."""
+        """True if the node has printed that it listens, since it was last started."""
         return _LISTENING.search(self._output()) is not None
 
     def send(self, signal_number: int) -> None:
@@ -73,7 +73,7 @@ class ServerProcess:
             self.process.wait()
 
     def output(self) -> str:
-        """What the node wrote to stdout and stderr since it was last started."""
+        """The node's stdout and stderr since it was last started."""
         return self._output().decode(errors="replace")
 
     def output_tail(self, lines: int = 40) -> str:

@@ -10,13 +10,13 @@ from jepsen.history import Operation
 from jepsen.report.findings import Findings
 from jepsen.report.markup import Markup, element
 
-# Of each promise, at once and when asked for; the verdict's file has more.
+# The anomalies of each promise that are shown at once and on demand; the verdict's file has more.
 _SHOWN_MAX, _FOLDED_MAX = 3, 20
 _TEXT_MAX: Final = 320
 
 
 def anomalies(found: Findings) -> Markup:
-    """What was broken; nothing where nothing was."""
+    """The faults of the run; empty if there were none."""
     broken = [] if found.verdict is None else [each for each in found.verdict.promises if each.broken]
     if not broken:
         return Markup("")

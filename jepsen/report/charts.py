@@ -43,7 +43,7 @@ class Frame:
         )
 
     def keys(self, *names: tuple[str, str]) -> Markup:
-        """What lines and areas mean, at the right above the chart: (class, words)."""
+        """The legend at the right above the chart: (class, words)."""
         parts, x = [], self.right
         for class_, words in reversed(names):
             x -= _CHARACTER_WIDTH * len(words) + 26
@@ -53,10 +53,10 @@ class Frame:
 
 
 def rate_chart(found: Findings, frame: Frame) -> Markup:
-    """What became of what was asked for, stacked; and what was read, as a line."""
+    """Operations by outcome, stacked, and reads as a line."""
     rates, bins = found.rates, found.bins
     totals = [sum(each) for each in zip(rates.ok, rates.info, rates.fail, strict=True)]
-    # Who reads all from the beginning reads much at once: such peaks are cut off, or nothing else would be seen.
+    # A reader from the beginning reads many records at once: such peaks are cut off, to keep the rest visible.
     y = Linear(0.0, max(*totals, 1.0) * 1.05, frame.bottom, frame.top)
     parts = [frame.mark(y(each), quantity(each)) for each in y.ticks(5)]
     base = bins.zeros()

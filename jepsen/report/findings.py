@@ -18,7 +18,7 @@ from jepsen.report.measures import (
     waits,
     work_end,
 )
-from jepsen.store import Fault, Life, RunPlan, Store
+from jepsen.store import Fault, RunPlan, Store, Uptime
 
 
 @attrs.frozen
@@ -28,7 +28,7 @@ class Findings:
     plan: RunPlan
     history: History
     faults: list[Fault]
-    lives: list[Life]
+    uptimes: list[Uptime]
     groups: list[GroupStory]
     verdict: Verdict | None
     work_end: float
@@ -42,7 +42,7 @@ class Findings:
 
     @property
     def unit(self) -> str:
-        """What rates are rates of."""
+        """The unit of the rates."""
         return "records/s" if any(self.history.of("send")) else "operations/s"
 
 
@@ -59,7 +59,7 @@ def findings(store: Store) -> Findings:
         plan=plan,
         history=history,
         faults=faults,
-        lives=store.lives(),
+        uptimes=store.uptimes(),
         groups=stories(history, store.members(), bins, end),
         verdict=store.verdict(),
         work_end=last_work,

@@ -1,4 +1,4 @@
-"""What became of each group, in figures."""
+"""The figures of each group."""
 
 from typing import Final
 
@@ -33,7 +33,7 @@ def group_table(found: Findings) -> Markup:
 
 def _row(story: GroupStory, what: str) -> Markup:
     figures = (
-        f"{sum(map(len, story.lives.values())):,}",
+        f"{sum(map(len, story.uptimes.values())):,}",
         f"{len(story.generations):,}",
         f"{story.polled:,}",
         f"{story.repeated:,}",

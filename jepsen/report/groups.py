@@ -1,4 +1,4 @@
-"""What became of each group, worked out from a run: its members' lives, who owned what, and how far it was behind."""
+"""The course of each group, computed from a run: its members' uptimes, the owners, and the group's lag."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,12 +11,12 @@ from jepsen.checkers.ownership import Owned, ownerships
 from jepsen.checkers.records import TopicPartition, named
 from jepsen.history import History, Outcome
 from jepsen.report.measures import Bins
-from jepsen.store import Life
+from jepsen.store import Uptime
 
 
 @attrs.frozen
 class Claim:
-    """From when to when a member took a partition for its own; `place` is the member's, over all its lives."""
+    """From when to when a member took a partition for its own; `place` is the member's, over all its uptimes."""
 
     place: str
     begin: float
@@ -26,14 +26,15 @@ class Claim:
 
 @attrs.frozen
 class GroupStory:
-    """`claims` are by partition, in order. `generations` are (when it was first heard of, its number), where known.
+    """`claims` are by partition, in order. `generations` are (time of its first event, number), where known.
 
-    `behind` is, for each bin, how many acknowledged records had come to no member yet. `polled` counts records that
-    came to members, and `repeated` those of them that had come to one before. `commits` are by outcome.
+    `behind` has, for each bin, the number of acknowledged records that no member had received yet. `polled` counts the
+    records that members received, and `repeated` those of them that a member had received before. `commits` are by
+    outcome.
     """
 
     name: str
-    lives: Mapping[str, Sequence[Life]]
+    uptimes: Mapping[str, Sequence[Uptime]]
     claims: Mapping[str, Sequence[Claim]]
     generations: Sequence[tuple[float, int]]
     behind: Sequence[float]
@@ -43,10 +44,10 @@ class GroupStory:
 
     @property
     def places(self) -> list[str]:
-        return list(self.lives)
+        return list(self.uptimes)
 
     def nobodys(self) -> float:
-        """The longest that a partition was nobody's once it had been somebody's, in seconds."""
+        """The longest time for which a partition that had an owner had none, in seconds."""
         longest = 0.0
         for claims in self.claims.values():
             until = claims[0].begin
@@ -55,21 +56,21 @@ class GroupStory:
         return longest
 
 
-def stories(history: History, lives: Iterable[Life], bins: Bins, end: float) -> list[GroupStory]:
+def stories(history: History, uptimes: Iterable[Uptime], bins: Bins, end: float) -> list[GroupStory]:
     """In the order in which groups were first heard of."""
     by_group: dict[str, list[Owned]] = defaultdict(list)
     for owned in ownerships(history):
         by_group[owned.group].append(owned)
-    by_place: dict[str, list[Life]] = defaultdict(list)
-    for life in lives:
-        by_place[life.node].append(life)
+    by_place: dict[str, list[Uptime]] = defaultdict(list)
+    for uptime in uptimes:
+        by_place[uptime.node].append(uptime)
     return [_story(name, every, by_place, history, bins, end) for name, every in by_group.items()]
 
 
 def _story(
     name: str,
     every: Sequence[Owned],
-    lives: Mapping[str, Sequence[Life]],
+    uptimes: Mapping[str, Sequence[Uptime]],
     history: History,
     bins: Bins,
     end: float,
@@ -78,7 +79,7 @@ def _story(
     first: dict[int, float] = {}
     for owned in every:
         place = owned.member.partition(".")[0]
-        until = owned.ended_at or _death(lives.get(place, ()), owned.began_at) or end
+        until = owned.ended_at or _death(uptimes.get(place, ()), owned.began_at) or end
         generation, _ = owned.generations[0]
         claims[named(owned.partition)].append(Claim(place, owned.began_at, until, generation))
         for number, since in owned.generations:
@@ -86,7 +87,7 @@ def _story(
     places = sorted({claim.place for each in claims.values() for claim in each})
     return GroupStory(
         name,
-        {place: lives.get(place, ()) for place in places},
+        {place: uptimes.get(place, ()) for place in places},
         dict(sorted(claims.items())),
         sorted((since, number) for number, since in first.items() if number >= 0),
         _behind(name, history, bins),
@@ -106,9 +107,9 @@ def _polled(group: str, history: History) -> tuple[int, int]:
     return len(values), len(values) - len(set(values))
 
 
-def _death(lives: Sequence[Life], since: float) -> float | None:
+def _death(uptimes: Sequence[Uptime], since: float) -> float | None:
     """When the process was over that lived at a time: one that stands still goes on afterwards."""
-    return next((each.ended_at for each in lives if (each.ended_at or 0) > since and each.end != "paused"), None)
+    return next((each.ended_at for each in uptimes if (each.ended_at or 0) > since and each.end != "paused"), None)
 
 
 def _behind(group: str, history: History, bins: Bins) -> list[float]:

@@ -1,4 +1,4 @@
-"""A block for each group: its members' lives, who owned which partition, and how far the group was behind."""
+"""A block for each group: its members' uptimes, the owners of partitions, and the group's lag."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,7 +12,7 @@ from jepsen.report.sheet import LEFT, Sheet
 
 _MEMBER_HEIGHT, _MEMBER_STEP = 7.0, 12.0
 _LANE_HEIGHT, _LANE_GAP = 13.0, 2.0
-# What is left of the lane of somebody who does not know that the partition is another's.
+# The height of the lane of a member that does not know yet that the partition has another owner.
 _ZOMBIE_HEIGHT: Final = 4.0
 _BEHIND_HEIGHT: Final = 26.0
 # Members that have a color of their own.
@@ -43,17 +43,17 @@ def color(story: GroupStory, place: str) -> str:
 
 
 def _members(page: Sheet, story: GroupStory, until: float) -> None:
-    for place, lives in story.lives.items():
+    for place, uptimes in story.uptimes.items():
         page.label(place, page.y + _MEMBER_HEIGHT + 0.5)
-        for life in lives:
-            end = until if life.ended_at is None else min(life.ended_at, until)
-            if life.began_at >= until:
+        for uptime in uptimes:
+            end = until if uptime.ended_at is None else min(uptime.ended_at, until)
+            if uptime.began_at >= until:
                 continue
-            title = f"{place} from {clock(life.began_at)}" + (f", {life.end} at {clock(end)}" if life.end else "")
-            page.bar(life.began_at, end, page.y, _MEMBER_HEIGHT, title, class_=f"member {color(story, place)}", rx=3)
-            if life.end == "killed":
+            title = f"{place} from {clock(uptime.began_at)}" + (f", {uptime.end} at {clock(end)}" if uptime.end else "")
+            page.bar(uptime.began_at, end, page.y, _MEMBER_HEIGHT, title, class_=f"member {color(story, place)}", rx=3)
+            if uptime.end == "killed":
                 page.parts.append(_cross(page.x(end), page.y + _MEMBER_HEIGHT / 2))
-        for before, after in pairwise(lives):
+        for before, after in pairwise(uptimes):
             if before.end == "paused" and before.ended_at is not None:
                 title = f"{place} stands still from {clock(before.ended_at)} to {clock(after.began_at)}"
                 y = page.y + _MEMBER_HEIGHT / 2 - 0.75

@@ -1,6 +1,6 @@
-"""What a report draws, worked out from a run: rates and latencies by time, and how long each fault was felt.
+"""The measurements of a report: rates and latencies over time, and the duration of each fault's effect.
 
-Work is what changes something. Reads wait for records to come, so they tell nothing of how fast nodes answer.
+Work is operations that change something. Reads wait for records, so they do not show how fast nodes answer.
 """
 
 from bisect import bisect_right
@@ -17,7 +17,7 @@ from jepsen.store import Fault
 
 Key: TypeAlias = str
 
-# What is work; see above.
+# The operations that count as work; see above.
 _WORK: Final = frozenset({"send", "commit", "create-topic", "delete-topic", "share-topic", "grow-topic", "drop-topic"})
 _BIN_SECONDS: Final = (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _BINS_MAX: Final = 260
@@ -62,7 +62,7 @@ class Rates:
 
 @attrs.frozen
 class Latencies:
-    """Of what was acknowledged, by the bin in which it was asked for; None where nothing was. In seconds."""
+    """Latencies of acknowledged operations in seconds, by the bin of their begin; None without any."""
 
     median: Sequence[float | None]
     p99: Sequence[float | None]
@@ -72,7 +72,7 @@ class Latencies:
 
 @attrs.frozen
 class Wait:
-    """From one acknowledgement to the next, or from when somebody asked for it, if that was later."""
+    """The time from one acknowledgement to the next, or from the next request, if that came later."""
 
     begin: float
     end: float
@@ -108,7 +108,7 @@ def is_work(operation: Operation) -> bool:
 
 
 def key_of(operation: Operation) -> Key:
-    """What the operation is done to, of which each has its own leader: a partition, a group, or the metadata."""
+    """The object of the operation, which has its own leader: a partition, a group, or the metadata."""
     value = operation.value
     if operation.function == "commit":
         return f"group {value.group}"
@@ -160,9 +160,9 @@ def percentile(ordered: Sequence[float], share: float) -> float | None:
 
 
 def waits(history: History, end: float) -> dict[Key, list[Wait]]:
-    """Of each key, in order; the last is until `end` if somebody still waits then. Keys are in their order.
+    """The waits of each key, in order; the last one lasts until `end` if a request is unanswered. Keys are sorted.
 
-    To count from when somebody asks makes rates irrelevant: where nobody asks, nobody waits.
+    Waits count from a request, so that rates do not matter: without requests, there are no waits.
     """
     by_key: dict[Key, list[tuple[float, float, bool]]] = defaultdict(list)
     for operation in history.operations:
@@ -192,7 +192,7 @@ def stalls(every: Iterable[Wait]) -> list[Wait]:
 
 
 def outages(every: Mapping[Key, Sequence[Wait]], faults: Sequence[Fault], end: float) -> list[Outage]:
-    """What each fault cost: waits that begin while it lasts, or until the next one, or until all had time to mend."""
+    """The cost of each fault: waits that begin while it lasts, or until the next one, or until the end of healing."""
     found = []
     for index, fault in enumerate(faults):
         following = min((each.began_at for each in faults[index + 1 :] if each.began_at > fault.began_at), default=end)
@@ -203,7 +203,7 @@ def outages(every: Mapping[Key, Sequence[Wait]], faults: Sequence[Fault], end: f
 
 
 def _longest(every: Sequence[Wait], begin: float, until: float) -> float:
-    """The longest wait that lies behind `begin` at least in part, and begins before `until`; counted from `begin`."""
+    """The longest wait that ends after `begin` and begins before `until`; counted from `begin`."""
     longest = 0.0
     for index in range(bisect_right(every, begin, key=attrgetter("end")), len(every)):
         if every[index].begin >= until:

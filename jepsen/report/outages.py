@@ -1,4 +1,4 @@
-"""What each fault cost those who waited."""
+"""The waits of clients that each fault caused."""
 
 from statistics import median
 from typing import Final

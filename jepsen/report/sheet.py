@@ -1,4 +1,4 @@
-"""What the panels of the timeline share: one axis of time, and how far down they reach."""
+"""The common state of the panels of the timeline: one axis of time, and the height so far."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ GAP: Final = 30.0
 
 @attrs.define
 class Sheet:
-    """What was drawn so far, and how far down it reaches."""
+    """The elements drawn so far, and the height that they need."""
 
     x: Linear
     y: float = 0.0

@@ -11,7 +11,7 @@ from jepsen.report.markup import Markup, element, join
 from jepsen.report.measures import STALL_SECONDS, stalls
 from jepsen.report.scales import Linear, clock, duration
 from jepsen.report.sheet import GAP, LEFT, RIGHT, WIDTH, Sheet
-from jepsen.store import Fault, Life
+from jepsen.store import Fault, Uptime
 
 _FAULT_HEIGHT, _FAULT_STEP = 17.0, 21.0
 _NODE_HEIGHT, _NODE_STEP = 20.0, 27.0
@@ -90,32 +90,32 @@ def _nodes(page: Sheet, found: Findings) -> None:
     page.title("nodes")
     for node in found.plan.nodes:
         page.label(node, page.y + 14)
-        for life in found.lives:
-            if life.node == node:
-                _life(page, life, found.end)
+        for uptime in found.uptimes:
+            if uptime.node == node:
+                _draw_uptime(page, uptime, found.end)
         for fault in found.faults:
             if node in fault.targets:
                 end = found.end if fault.ended_at is None else fault.ended_at
-                # Who stands still is there, and does nothing; other faults leave a mark below.
+                # A paused process exists but does nothing; other faults are marked below.
                 y, height = (page.y, _NODE_HEIGHT) if fault.kind == "pause" else (page.y + _NODE_HEIGHT - 5, 5.0)
                 page.bar(fault.began_at, end, y, height, told(fault), class_=f"mark {kind_class(fault)}", rx=1.5)
         page.y += _NODE_STEP
     page.y -= _NODE_STEP - _NODE_HEIGHT
 
 
-def _life(page: Sheet, life: Life, until: float) -> None:
-    end = until if life.ended_at is None else min(life.ended_at, until)
-    serving = end if life.serving_at is None else min(life.serving_at, end)
-    if life.began_at >= until:
+def _draw_uptime(page: Sheet, uptime: Uptime, until: float) -> None:
+    end = until if uptime.ended_at is None else min(uptime.ended_at, until)
+    serving = end if uptime.serving_at is None else min(uptime.serving_at, end)
+    if uptime.began_at >= until:
         return
-    page.bar(life.began_at, serving, page.y, _NODE_HEIGHT, f"{life.node} starts", class_="starting", rx=3)
+    page.bar(uptime.began_at, serving, page.y, _NODE_HEIGHT, f"{uptime.node} starts", class_="starting", rx=3)
     if serving < end:
-        title = f"{life.node} serves from {serving:.1f} s" + (f", {life.end} at {end:.1f} s" if life.end else "")
+        title = f"{uptime.node} serves from {serving:.1f} s" + (f", {uptime.end} at {end:.1f} s" if uptime.end else "")
         page.bar(serving, end, page.y, _NODE_HEIGHT, title, class_="alive", rx=3)
 
 
 def _partitions(page: Sheet, found: Findings) -> None:
-    """When somebody waited for each: the longer, the stronger."""
+    """The waits of each object: the longer, the darker."""
     waited = {key: stalls(every) for key, every in found.waits.items()}
     longest = sorted(waited, key=lambda key: -sum(wait.seconds for wait in waited[key]))[:_ROWS_MAX]
     rows = [(key, waited[key]) for key in waited if key in longest]
@@ -134,7 +134,7 @@ def _partitions(page: Sheet, found: Findings) -> None:
 
 
 def _bands(page: Sheet, found: Findings, top: float) -> Iterator[Markup]:
-    """Faults, and the healing, behind everything."""
+    """Faults and the healing, in the background."""
     for fault in found.faults:
         start, end = page.x(fault.began_at), page.x(found.end if fault.ended_at is None else fault.ended_at)
         yield element(

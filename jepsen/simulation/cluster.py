@@ -44,7 +44,7 @@ class Cluster:
         return all(host.is_serving for host in self.nodes.values())
 
     def has_log_dir_offline(self, host: Host) -> bool:
-        """Whether a node has lost a log directory that it will not have again before it starts anew."""
+        """True if a node has lost a log directory that it gets back only with a restart."""
         return self._offline.get(host.name) == host.incarnation
 
     async def run(self) -> None:
@@ -56,7 +56,7 @@ class Cluster:
                 await trio.sleep_forever()
             finally:
                 for host in self.nodes.values():
-                    host.volume.heal()  # nobody can leave a disk that is stalled
+                    host.volume.heal()  # a task cannot be cancelled while it waits for a stalled disk
                     host.kill()
 
     async def wait_serving(self) -> None:

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @attrs.frozen
 class Plan:
-    """What all runs have in common."""
+    """The options of all runs."""
 
     seconds: float
     faults: Sequence[str]
@@ -70,16 +70,16 @@ def run(options: argparse.Namespace) -> int:
 
 
 def collect_between_runs() -> None:
-    """Have no garbage collected by itself from now on, and nothing that is there now looked at.
+    """Disable the garbage collector, and exclude the present objects from later collections.
 
-    What a run leaves are many thousand objects, which a collector goes through several times if nobody tells it when.
+    A run leaves many thousand objects, which the collector would scan several times.
     """
     gc.disable()
     gc.freeze()
 
 
 def _run_all(plan: Plan, seeds: Sequence[int], jobs: int) -> Iterator[tuple[Verdict, float]]:
-    """In the order of the seeds. With several jobs, each is a process, which starts anew from time to time."""
+    """Results in the order of the seeds. Each job is a process, which is replaced from time to time."""
     if jobs == 1:
         collect_between_runs()
         yield from map(plan.run, seeds)
@@ -113,7 +113,7 @@ def parse_shape(text: str) -> Shape:
 
 
 def report(verdict: Verdict, options: argparse.Namespace) -> str:
-    """What a person wants to know of one run."""
+    """The summary of one run."""
     strikes = ", ".join(f"{name} {count}" for name, count in verdict.strikes.items()) or "none"
     counts = Counter(dict(verdict.operations))
     lines = [

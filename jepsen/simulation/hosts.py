@@ -19,12 +19,12 @@ from kraft.env import Env
 # Where a task runs. A process's first task sets it, and child tasks inherit it.
 HOST: Final[ContextVar["Host | None"]] = ContextVar("simulated_host", default=None)
 
-# What wall clocks show when a simulation begins, in seconds since 1970.
+# The wall clocks' time when a simulation begins, in seconds since 1970.
 WALL_EPOCH_S = 1_700_000_000.0
 
 
 class Process(Protocol):
-    """What a host runs; `broker.node.Node` is one."""
+    """The process of a host; `broker.node.Node` is one."""
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
         """Serve until `stop`; `task_status.started()` once it serves. Raising is dying."""
@@ -34,18 +34,18 @@ class Process(Protocol):
 
 
 class HostSocket(Protocol):
-    """What a host knows of its sockets when the process that owns them ends."""
+    """The part of a socket that its host uses when the process ends."""
 
     def owner_died(self, *, silently: bool) -> None: ...
 
 
 class Host:
-    """A machine by name. `is_powered`, `is_paused` and `is_serving` say how it is; `start` and the like change it.
+    """A machine. `is_powered`, `is_paused` and `is_serving` are its state; `start` and similar methods change it.
 
-    `process` is what runs on it; None while nothing does. `before_it_ends` is called while it still does.
+    `process` is the running process, or None. `before_it_ends` is called just before the process ends.
 
-    `wall_offset_s` is what a nemesis adds to the wall clock. `ended` is set while no process runs. `held_down_until`
-    is how long (virtual time) whoever supervises the host shall leave it as it is.
+    A nemesis sets `wall_offset_s`, which is added to the wall clock. `ended` is set while no process runs. The
+    supervisor of the host does not restart it before `held_down_until` (virtual time).
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Host:
         self._crash("process_killed", silently=False)
 
     def power_cut(self, fate: str | None = None) -> None:
-        """The machine goes dark: what was not synced may be lost, see `Volume.power_cut`, and nobody is told."""
+        """Cut the power. Unsynced data may be lost, see `Volume.power_cut`, and peers are not informed."""
         self.is_powered = False
         self._crash("power_cut", silently=True)
         self.volume.power_cut(fate)
@@ -123,7 +123,7 @@ class Host:
         return self.incarnation == incarnation
 
     def wall(self) -> float:
-        """What the machine's clock shows, in seconds since 1970."""
+        """The machine's wall clock, in seconds since 1970."""
         return WALL_EPOCH_S + self._clock.now + self.wall_offset_s
 
     def env(self, incarnation: int) -> Env:

@@ -194,7 +194,7 @@ class Onlooker:
             self._tell(host, seen, "replica_found", batches=batches)
 
     def _tell_gone(self, host: Host, seen: _SeenReplica) -> None:
-        """What it has committed as a leader before that counts: others may have heard of it."""
+        """Report the records that it has committed as a leader before the event counts: others may know of them."""
         partition = seen.partition
         high_watermark = min(partition.high_watermark, seen.end_offset)
         if seen.leads and partition.leader_epoch == seen.leader_epoch and high_watermark > seen.high_watermark:
@@ -221,7 +221,7 @@ class Onlooker:
 
 
 def read_batches(log: Log, offset: int) -> tuple[Batch, ...]:
-    """What is in a log's files from an offset on. What cannot be read now is not there."""
+    """The batches in a log's files from an offset on. Unreadable data counts as missing."""
     batches: list[Batch] = []
     try:
         while offset < log.readable_end_offset:

@@ -1,6 +1,6 @@
-"""Trio made to run every task in an order that depends on the seed alone. The only room that knows Trio's insides.
+"""Makes Trio run tasks in an order that depends only on the seed. The only module that uses Trio's internals.
 
-What is private here may change with any release of Trio; the version is pinned, and the determinism test tells.
+The private names may change with any release of Trio. Its version is pinned, and the determinism test detects changes.
 """
 
 import gc
@@ -62,9 +62,9 @@ class WithholdingQueue(deque[Task]):
             super().append(task)
 
     def clear(self) -> None:
-        """What Trio does with a batch that it is about to run.
+        """Called by Trio with a batch of tasks that it is about to run.
 
-        Tasks come in any order, since Trio wakes the members of sets; it sorts them before it shuffles.
+        The tasks are in any order, because Trio wakes the members of sets; Trio sorts them before it shuffles them.
         """
         tasks = sorted(self, key=_serial) if len(self) > 1 else list(self)
         super().clear()

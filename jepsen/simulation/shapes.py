@@ -33,6 +33,6 @@ ANY: Final = Shape(tuple(SHAPES))
 
 
 def subject_of(simulation: Simulation, shape: Shape) -> tuple[str, Subject]:
-    """What a run is about, and the name of it."""
+    """The nodes of a run, and their name."""
     name = simulation.rng("shape").choice(shape.names)
     return name, SHAPES[name](simulation)

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Onlooker(Protocol):
-    """Who looks into the processes of a simulation."""
+    """Observes the processes of a simulation."""
 
     def look(self, hosts: Sequence[Host]) -> None:
         """Something has run on these hosts, and all of that has come to where it waits."""

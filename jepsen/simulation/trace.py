@@ -1,4 +1,6 @@
-"""What happened, in order: hashed as a whole, told to observers, and its end kept for the report of a failure."""
+"""The events of a run in order. They are hashed, passed to observers, and the last ones are kept for reports of
+failures.
+"""
 
 import hashlib
 from collections import deque

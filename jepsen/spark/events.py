@@ -1,7 +1,7 @@
 """Stored histories as DataFrames with one row for each event.
 
-The columns are `time`, `process`, `id`, `type`, `f`, `value` (a text of JSON) and `life`: those of a Parquet file, or
-made of the lines of `jepsen.journal`.
+The columns are the fields of `jepsen.journal`: `time`, `process`, `id`, `type`, `f`, `value` (a text of JSON), and the
+incarnation. They come from a Parquet file or from the lines of a journal.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What the checkers find in the operations of each key."""
+"""The checkers' findings in the operations of each key."""
 
 import json
 from collections import Counter

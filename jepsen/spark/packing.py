@@ -1,6 +1,6 @@
-"""What workers exchange: rows with parts of operations, packed.
+"""The rows that workers exchange, with packed parts of operations.
 
-Operations go as tuples: objects take ten times as long to be pickled.
+Operations are packed as tuples: pickling objects takes ten times as long.
 """
 
 import pickle
@@ -19,7 +19,7 @@ from jepsen.journal import VALUES
 ROWS: Final = "kind string, key string, content binary"
 # How many operations there are: `key` is their function and outcome.
 COUNT: Final = "count"
-# What all partitions of a topic have to know, with the topic as the key.
+# Facts that all partitions of a topic need, with the topic as the key.
 CONTEXT: Final = "context"
 # Events whose operation is not complete, with a key that those of a process share.
 EVENTS: Final = "events"
@@ -78,7 +78,7 @@ def _flat(operation: Operation) -> tuple[Any, ...]:
         operation.outcome.value,
         operation.completed_at,
         operation.result,
-        operation.life,
+        operation.incarnation,
         operation.serial,
     )
 

@@ -70,10 +70,10 @@ def operations_of(begun: pa.Table, completed: pa.Table) -> list[Operation]:
             outcome,
             seconds_of(completed_at),
             result_of(function, outcome, result),
-            life,
+            incarnation,
             serial,
         )
-        for client, function, content, begun_at, outcome, completed_at, result, life, serial in zip(
+        for client, function, content, begun_at, outcome, completed_at, result, incarnation, serial in zip(
             _list(begun, "process"),
             functions,
             contents,

@@ -24,7 +24,7 @@ _READS: Final = ("poll", "poll-group", "final-read")
 
 
 class Projection(Enum):
-    """What a checker compares: only operations with the same one matter to each other."""
+    """The key by which a checker compares: only operations of the same key matter to each other."""
 
     PARTITION = "partition"
     VALUE = "value"
@@ -44,10 +44,10 @@ def projectors(function: str, projections: Iterable[Projection]) -> Sequence[tup
 
 
 def contexts_of(operation: Operation) -> Iterator[tuple[str, Operation]]:
-    """What all partitions of a topic have to know, with the topic's name.
+    """Facts that all partitions of a topic need, with the topic's name.
 
-    Which topics are flushed; and which groups consume a topic: a group with one partition of it is to get all others
-    too. The latter is told by an assignment without outcome, which assigns nothing.
+    These are: which topics are flushed, and which groups consume a topic. A group with one partition of a topic has to
+    get all others too; an assignment without an outcome, which assigns nothing, carries that.
     """
     if operation.function == "create-topic":
         yield operation.value.name, operation
@@ -76,7 +76,7 @@ def _polled_of_partition(operation: Operation) -> Iterable[Projected]:
 
 
 def _named_partition(operation: Operation) -> Iterable[Projected]:
-    """Of operations whose value begins with a topic and a partition."""
+    """The key of operations whose value begins with a topic and a partition."""
     topic, partition, *_ = operation.value
     return ((_key(topic, partition), operation),)
 

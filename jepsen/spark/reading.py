@@ -111,5 +111,5 @@ class _PartsWriter:
 
 
 def context_name(context: Operation) -> str:
-    """What tells apart the contexts of a topic: members are assigned its partitions again and again."""
+    """Distinguishes the contexts of a topic: members are assigned its partitions several times."""
     return str(context.value.group) if context.function == "assign" else f"creation at {context.invoked_at}"

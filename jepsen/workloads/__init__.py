@@ -1,1 +1,1 @@
-"""What clients do while things break. They use Trio's sockets and nothing else, so they run in any world."""
+"""The clients of a run. They use only Trio's sockets, so they run in the simulation and against real processes."""

@@ -1,4 +1,4 @@
-"""What every client of a workload has: a name, a connection that is made anew when it breaks, chance, the history."""
+"""The base of all clients: a name, a connection that is replaced when it breaks, random numbers, the history."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -17,20 +17,20 @@ from jepsen.workloads.connection import Address, Connection, ConnectionLost
 
 METADATA_VERSION = 12
 _FIND_COORDINATOR_VERSION = 4
-# How long a client waits after an attempt that came to nothing, at most.
+# The longest wait after a failed attempt.
 BACK_OFF_SECONDS = 0.3
-# Of a response that was given before a loss of storage, or after it.
-AMBIGUOUS = "nobody knows on which side of a loss this was said"
+# The outcome of a response that was sent around the time of a loss of storage.
+AMBIGUOUS = "the response may be from before or after a loss of storage"
 
 
 @attrs.define(eq=False)
 class Client:
     """`wall` is the client's wall clock, in seconds since 1970.
 
-    `lives` tells, for a server by its host, how often its storage has lost what was not synced; see
-    `jepsen.history.Operation`. `partition_life` tells the same of what a server knows of a partition, by host, topic,
-    index, where that is another matter; None where it is not. Each client makes its connections to any server, unless
-    it `seek`s one.
+    `incarnations` returns, for a server's host, the number of losses of its unsynced storage; see
+    `jepsen.history.Operation`. `partition_incarnation` returns the same for the server's replica of a partition, by
+    host, topic and index; None if the server's number applies. A client connects to any server, unless it uses one of
+    the `seek` methods.
     """
 
     name: str
@@ -38,8 +38,8 @@ class Client:
     history: History
     rng: Random
     wall: Callable[[], float]
-    lives: Callable[[str], int]
-    partition_life: Callable[[str, str, int], int | None] = lambda host, topic, partition: None
+    incarnations: Callable[[str], int]
+    partition_incarnation: Callable[[str, str, int], int | None] = lambda host, topic, partition: None
 
     _connection: Connection | None = attrs.field(default=None, init=False)
     _target: Address | None = attrs.field(default=None, init=False)
@@ -56,10 +56,10 @@ class Client:
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Connection]:
-        """The client's connection to one of the servers, made if there is none, and kept for the next time.
+        """The client's connection to one of the servers, which is opened if there is none, and kept.
 
-        It is given up where the block fails: nobody knows which responses are still to come. A connection that stays is
-        one over which a request may arrive, and its response not. Raises ConnectionLost.
+        The connection is closed if the block fails, because it is unknown which responses will still arrive. Over a
+        kept connection, a request may arrive although its response does not. Raises ConnectionLost.
         """
         if self._connection is None:
             self._connection = await self._connect()
@@ -75,13 +75,13 @@ class Client:
 
     @property
     def address(self) -> Address | None:
-        """Of the server that it is connected to, or is to be."""
+        """The address of the server of the connection, or of the next one."""
         return self._target if self._connection is None else self._connection.address
 
-    def life(self, connection: Connection, topic: str, partition: int) -> int:
-        """The life of a partition that what comes over a connection now is of."""
-        life = self.partition_life(connection.address[0], topic, partition)
-        return connection.life if life is None else life
+    def incarnation(self, connection: Connection, topic: str, partition: int) -> int:
+        """The incarnation of a partition for the responses that arrive over a connection now."""
+        incarnation = self.partition_incarnation(connection.address[0], topic, partition)
+        return connection.incarnation if incarnation is None else incarnation
 
     async def aclose(self) -> None:
         connection, self._connection = self._connection, None
@@ -89,10 +89,10 @@ class Client:
             await connection.aclose()
 
     async def seek_leader(self, topic: str, partition: int) -> int:
-        """Go on at the leader of a partition, as any server knows it, and tell its epoch.
+        """Connect to the leader of a partition, according to any server, and return the leader epoch.
 
-        The server may know of an earlier leader than the client does. Raises ConnectionLost, also where it knows of
-        none: then the client goes on anywhere.
+        The server may know an earlier leader than the client does. Raises ConnectionLost, also if the server knows no
+        leader; the next connection then goes to any server.
         """
         await self.aclose()
         self._target = None
@@ -111,7 +111,7 @@ class Client:
         return leader_epoch
 
     async def seek_coordinator(self, group: str) -> None:
-        """Go on at the coordinator of a group, as any server knows it. Raises ConnectionLost."""
+        """Connect to the coordinator of a group, according to any server. Raises ConnectionLost."""
         await self.aclose()
         self._target = None
         async with self.connected() as connection:
@@ -127,25 +127,25 @@ class Client:
 
     async def _connect(self) -> Connection:
         address, self._target = self._target or self.rng.choice(self.servers), None
-        life = self.lives(address[0])
-        connection = await Connection.open(address, life)
-        if self.lives(address[0]) != life:
+        incarnation = self.incarnations(address[0])
+        connection = await Connection.open(address, incarnation)
+        if self.incarnations(address[0]) != incarnation:
             await connection.aclose()
-            raise ConnectionLost("nobody knows on which side of a power cut this was made")
+            raise ConnectionLost("the connection may be from before or after a power cut")
         return connection
 
     async def back_off(self) -> None:
         await trio.sleep(self.rng.uniform(0.02, BACK_OFF_SECONDS))
 
     async def pause(self, per_second: float) -> None:
-        """Wait as long as somebody does who acts `per_second` times a second on average."""
+        """Wait for a random time, so that a loop runs `per_second` times a second on average."""
         await trio.sleep(self.rng.expovariate(per_second))
 
     async def call_until_answered(self, request: Any, version: int) -> tuple[Any, int]:
-        """The first response that comes, however many connections it takes, and its life. For what may be repeated."""
+        """Repeat the request until a response arrives; return it and its incarnation. For idempotent requests."""
         while True:
             try:
                 async with self.connected() as connection:
-                    return await connection.call(request, version), connection.life
+                    return await connection.call(request, version), connection.incarnation
             except ConnectionLost:
                 await self.back_off()

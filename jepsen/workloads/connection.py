@@ -1,4 +1,8 @@
-"""A client's connection that speaks Kafka's protocol through this project's codec."""
+"""A connection that speaks Kafka's protocol, independent of the client library.
+
+Its user knows which server sends each response, over which connection, and chooses each retry. The checkers need that,
+and the client library hides it.
+"""
 
 from collections import deque
 from collections.abc import Sequence
@@ -13,34 +17,34 @@ from broker.wire.header import encode_request_header, parse_response_header, res
 Address: TypeAlias = tuple[str, int]
 
 CLIENT_ID = "jepsen"
-# What a client gives one request, or one attempt to connect.
+# The timeout of one request, and of one attempt to connect.
 TIMEOUT_SECONDS = 3.0
 
 
 class ConnectionLost(Exception):
-    """The connection broke, or nothing came in time: what was asked for may have happened, or may happen yet."""
+    """The connection broke, or the timeout expired. The request may have been executed, or may still be."""
 
 
 class Connection:
-    """Requests may be pipelined; responses come in the order of the requests.
+    """Requests may be pipelined; responses arrive in the order of the requests.
 
-    `life` is the caller's, see `jepsen.history.Operation`.
+    `incarnation` belongs to the caller, see `jepsen.history.Operation`.
     """
 
-    def __init__(self, stream: trio.SocketStream, address: Address, life: int) -> None:
+    def __init__(self, stream: trio.SocketStream, address: Address, incarnation: int) -> None:
         self.address = address
-        self.life = life
+        self.incarnation = incarnation
         self._stream = stream
         self._received = bytearray()
         self._awaited: deque[tuple[int, type[Any], int]] = deque()
         self._correlation_id = 0
 
     @classmethod
-    async def open(cls, address: Address, life: int) -> "Connection":
-        """Raises ConnectionLost where nobody answers."""
+    async def open(cls, address: Address, incarnation: int) -> "Connection":
+        """Raises ConnectionLost if the server does not answer."""
         with trio.move_on_after(TIMEOUT_SECONDS):
             try:
-                return cls(await trio.open_tcp_stream(*address), address, life)
+                return cls(await trio.open_tcp_stream(*address), address, incarnation)
             except OSError as error:
                 raise ConnectionLost(str(error)) from error
         raise ConnectionLost("no answer to the attempt to connect")
@@ -70,7 +74,7 @@ class Connection:
             correlation_id, start = parse_response_header(payload, is_flexible)
             assert correlation_id == expected, f"response {correlation_id} in the place of {expected}"
             response, end = decode(response_class, version, payload, start)
-            assert end == len(payload), f"{len(payload) - end} bytes behind a response"
+            assert end == len(payload), f"{len(payload) - end} bytes after a response"
             return response
         raise ConnectionLost("no response in time")
 

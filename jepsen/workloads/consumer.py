@@ -19,7 +19,7 @@ class FetchRefused(Exception):
 
 
 class Corrupt(Exception):
-    """What the node answered with is no record batch, or a damaged one."""
+    """The response has an invalid or damaged record batch."""
 
 
 async def consume(client: Client, topic: str, partition: int) -> None:
@@ -54,7 +54,7 @@ async def read_all(client: Client, topic: str, partition: int) -> list[tuple[int
                     records += records_of(data, offset)
                     offset, end = _next_offset(records, offset), data.high_watermark
                     assert offset > before or offset >= end, f"{request} returns nothing below {end}"
-                client.history.ok(operation, records, life=client.life(connection, topic, partition))
+                client.history.ok(operation, records, incarnation=client.incarnation(connection, topic, partition))
                 return records
         except (FetchRefused, ConnectionLost):
             await client.back_off()
@@ -66,7 +66,7 @@ async def read_all(client: Client, topic: str, partition: int) -> list[tuple[int
 async def poll(client: Client, connection: Connection, polling: Polling) -> tuple[int, Operation]:
     """One poll, recorded; the offset to go on from. Raises ConnectionLost, FetchRefused, Corrupt."""
     operation = client.history.invoke(client.name, "poll", polling)
-    life = client.life(connection, polling.topic, polling.partition)
+    incarnation = client.incarnation(connection, polling.topic, polling.partition)
     try:
         data = await fetch(connection, polling, wait_ms=_WAIT_MS)
         records = records_of(data, polling.offset)
@@ -76,15 +76,17 @@ async def poll(client: Client, connection: Connection, polling: Polling) -> tupl
     except Corrupt as error:
         client.history.fail(operation, str(error))
         raise
-    if client.life(connection, polling.topic, polling.partition) == life:
-        client.history.ok(operation, records, life=life)
+    if client.incarnation(connection, polling.topic, polling.partition) == incarnation:
+        client.history.ok(operation, records, incarnation=incarnation)
     else:
         client.history.info(operation, AMBIGUOUS)
     return _next_offset(records, polling.offset), operation
 
 
 async def fetch(connection: Connection, polling: Polling, *, wait_ms: int, leader_epoch: int = -1) -> PartitionData:
-    """What the node gives; with a leader epoch, only if it knows of no other. Raises ConnectionLost, FetchRefused."""
+    """Fetch from one partition. With `leader_epoch`, the node answers only in that epoch. Raises ConnectionLost,
+    FetchRefused.
+    """
     partition = FetchPartition(
         partition=polling.partition,
         current_leader_epoch=leader_epoch,

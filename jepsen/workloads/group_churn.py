@@ -1,4 +1,4 @@
-"""Members that come and go: each place in a group is taken by one after the other."""
+"""Members that join and leave: each place in a group is taken by one member after another."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -19,13 +19,13 @@ from jepsen.workloads.library_member import LibraryMember
 PROTOCOLS: Final[Mapping[str, Callable[..., GroupMember]]] = {
     "classic": ClassicMember,
     "consumer": ConsumerMember,
-    # Of the client library. The assignor is the one that the other classic members know.
+    # The members of the client library use the assignor of the other classic members.
     "library-classic": partial(
         LibraryMember, settings={"group_protocol": "classic", "partition_assignment_strategy": ["range"]}
     ),
     "library-consumer": partial(LibraryMember, settings={"group_protocol": "consumer"}),
 }
-# Leaves, or dies without a word, or (a static one) has its place taken while it still lives.
+# A member leaves, crashes, or (a static one) goes on while another member takes its place.
 _ENDS: Final = ("leave", "crash", "crash", "overlap")
 _OVERLAP_SECONDS: Final = 8.0
 _LEAVE_SECONDS: Final = 5.0
@@ -38,7 +38,7 @@ class Place:
     group: Group
     protocols: tuple[str, ...]
     instance: str | None
-    lives_seconds: float
+    lifetime_seconds: float
     commits: float
 
     def member(self, client: Client, serial: int, stalls: float) -> GroupMember:
@@ -59,7 +59,7 @@ async def churn_members(client: Client, place: Place) -> None:
         while True:
             serial += 1
             member = place.member(client, serial, rng.choice((0.0, 0.0, 0.02)))
-            with trio.move_on_after(rng.expovariate(1 / place.lives_seconds)):
+            with trio.move_on_after(rng.expovariate(1 / place.lifetime_seconds)):
                 await member.run()
             match rng.choice(_ENDS):
                 case "leave":

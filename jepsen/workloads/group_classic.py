@@ -1,6 +1,6 @@
-"""Members of classic groups: they join, one of them assigns by ranges, all of them sync and send heartbeats.
+"""Members of classic groups: they join, the leader assigns ranges, all of them sync and send heartbeats.
 
-Whoever is told to join again gives everything up before (the eager protocol).
+A member revokes all partitions before it joins again (the eager protocol).
 """
 
 from collections.abc import Sequence
@@ -124,13 +124,13 @@ class ClassicMember(GroupMember):
             assignments=self._assignments(joined.members) if assigns else [],
         )
         asked_at = trio.current_time()
-        response, life = await self.ask(request, _SYNC_VERSION, _JOIN_SECONDS)
+        response, incarnation = await self.ask(request, _SYNC_VERSION, _JOIN_SECONDS)
         code = ErrorCode(response.error_code)
         if code is not ErrorCode.NONE:
             await self.heed(code)
             return
         self._is_joined, self._heartbeat_at = True, trio.current_time() + _HEARTBEAT_SECONDS
-        self.assigned(_partitions(response.assignment), life, asked_at)
+        self.assigned(_partitions(response.assignment), incarnation, asked_at)
 
     def _assignments(self, members: Sequence[JoinGroupResponseMember]) -> list[SyncGroupRequestAssignment]:
         topics = {topic: [frozenset[str]()] * count for topic, count in self.group.topics.items()}

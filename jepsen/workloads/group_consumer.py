@@ -1,4 +1,4 @@
-"""Members of consumer groups (KIP-848): the coordinator assigns, and every heartbeat says how far its word is done."""
+"""Members of consumer groups (KIP-848): the coordinator assigns, and heartbeats report the progress of revocations."""
 
 from typing import Any, Final
 
@@ -34,14 +34,14 @@ class ConsumerMember(GroupMember):
             return
         says_all, self._says_all = self._says_all, True  # again, where this gets lost
         asked_at = trio.current_time()
-        response, life = await self.ask(self._request(says_all=says_all), _VERSION)
+        response, incarnation = await self.ask(self._request(says_all=says_all), _VERSION)
         code = ErrorCode(response.error_code)
         if code is not ErrorCode.NONE:
             await self.heed(code)
             await self.client.back_off()
             return
         self._heartbeat_at = trio.current_time() + response.heartbeat_interval_ms / 1000
-        await self._obey(response, life, asked_at)
+        await self._obey(response, incarnation, asked_at)
 
     async def leave(self) -> None:
         await self.commit()
@@ -64,7 +64,7 @@ class ConsumerMember(GroupMember):
     def fetch_identity(self) -> tuple[str | None, int]:
         return self.member_id, self.generation
 
-    async def _obey(self, response: ConsumerGroupHeartbeatResponse, life: int, asked_at: float) -> None:
+    async def _obey(self, response: ConsumerGroupHeartbeatResponse, incarnation: int, asked_at: float) -> None:
         """Take note of the epoch, and of what it is to own. Raises ConnectionLost."""
         is_new, self.generation = response.member_epoch != self.generation, response.member_epoch
         wanted = dict(self.positions) if response.assignment is None else self._named(response.assignment)
@@ -81,7 +81,7 @@ class ConsumerMember(GroupMember):
                 # Whatever came of the commit, it may have been refused, and everything be lost.
                 self.give_up("revoke", [partition for partition in gone if partition in self.positions])
         if added or (is_new and wanted):
-            self.assigned(wanted if is_new else added, life, asked_at)
+            self.assigned(wanted if is_new else added, incarnation, asked_at)
 
     def _named(self, assignment: Any) -> dict[TopicPartition, None]:
         return {

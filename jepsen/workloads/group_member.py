@@ -1,7 +1,7 @@
-"""A member of a group: it consumes what it is assigned from where the group has committed, and commits.
+"""A member of a group: it consumes its assigned partitions from the committed offsets on, and commits.
 
-How it comes to what it is assigned is its protocol's: see `group_classic` and `group_consumer`. It does one thing after
-the other, so that its part of the history is in order.
+The protocol that assigns partitions is in `group_classic` and `group_consumer`. A member does one thing at a time, so
+that its part of the history is in order.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +22,7 @@ from jepsen.workloads.consumer import Corrupt, FetchRefused, fetch, records_of
 
 TopicPartition: TypeAlias = tuple[str, int]
 
-# What the members of groups of either protocol promise.
+# The timeouts of the members in both protocols.
 SESSION_MS: Final = 6_000
 REBALANCE_MS: Final = 5_000
 _COMMIT_VERSION: Final = 9
@@ -32,13 +32,13 @@ _IDLE_SECONDS: Final = 0.8
 _AUDITS_PER_SECOND: Final = 0.7
 # Longer than a session lasts, now and then.
 _STALL_SECONDS_MAX: Final = 10.0
-# Of a coordinator that is none, or not yet: another broker may be by now, and a commit may have been made.
+# Errors of brokers that do not, or not yet, coordinate the group. Another broker may, and a commit may have been made.
 _ELSEWHERE: Final = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 )
-# These say that nothing was committed.
+# Errors that exclude that the commit was made.
 _REFUSALS: Final = (
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
@@ -52,12 +52,12 @@ _REFUSALS: Final = (
 
 @attrs.define(eq=False)
 class Group:
-    """A group that consumes all partitions of `topics`, which are told by name with how many they have.
+    """A group that consumes all partitions of `topics`, which maps names to numbers of partitions.
 
-    `index` is its partition of the topic with the offsets; `leads` tells whether a server, by its host, leads a
-    partition as far as anybody knows. `may_begin_anew`: a group that is empty does, under the other protocol, where
-    members speak both, and counts its generations from one again: they tell nothing. `reached` is how far its members
-    know to be committed.
+    `index` is its partition of the offsets topic. `leads` returns True if a server, by its host, leads a partition
+    according to the latest metadata. With `may_restart_generations`, members speak both protocols: an empty group may
+    change its protocol and count its generations from one again, so generations are not recorded. `reached` has the
+    highest offsets that members know to be committed.
     """
 
     name: str
@@ -65,17 +65,17 @@ class Group:
     topic_ids: Mapping[bytes, str]
     index: int
     leads: Callable[[str, str, int], bool]
-    may_begin_anew: bool = False
+    may_restart_generations: bool = False
     reached: dict[TopicPartition, int] = attrs.field(factory=dict)
 
 
 class GroupMember(ABC):
-    """`positions` has each partition that it owns, and None until it is known where to begin.
+    """`positions` has each owned partition, with None until its start position is known.
 
-    It reads from the leader of the latest epoch that it, or who committed before it, has heard of (KIP-320): only of
-    that one does it believe that there is nothing at its position.
-    `instance` makes it a static member (KIP-345). `commits` and `stalls` are the chances that it commits after a poll,
-    and that it comes to its senses only much later. `is_over`: another one has taken its place.
+    A member reads from the leader of the latest epoch that it knows, also from committed offsets (KIP-320): only that
+    leader's answer that there are no records at a position counts. `instance` makes it a static member (KIP-345).
+    `commits` and `stalls` are the probabilities of a commit after a poll, and of a long pause before one. `is_over` is
+    True after another member has taken its place.
     """
 
     def __init__(
@@ -96,25 +96,25 @@ class GroupMember(ABC):
         self._leader_epochs: dict[TopicPartition, int] = {}
         self._turn = 0
 
-    # Its protocol
+    # The protocol
 
     @abstractmethod
     async def take_part(self) -> None:
-        """Do now what the group asks of its members, if anything. Raises ConnectionLost."""
+        """Take the next step of the protocol, if one is due. Raises ConnectionLost."""
 
     @abstractmethod
     async def leave(self) -> None:
-        """Give everything up, and say so to the coordinator, once. Raises ConnectionLost."""
+        """Revoke all partitions and leave the group, in one attempt. Raises ConnectionLost."""
 
     @abstractmethod
     def refused(self, code: ErrorCode) -> None:
-        """The coordinator does not take it for a member as it is."""
+        """Handle an error of the coordinator about this member."""
 
     @abstractmethod
     def fetch_identity(self) -> tuple[str | None, int]:
         """The member id and epoch to ask for offsets with."""
 
-    # What it does
+    # Running
 
     async def run(self) -> None:
         """Take part and consume, until cancelled or over."""
@@ -135,18 +135,18 @@ class GroupMember(ABC):
             await reader.aclose()
 
     async def ask(self, request: Any, version: int, timeout_seconds: float = TIMEOUT_SECONDS) -> tuple[Any, int]:
-        """The coordinator's answer, and the life of the offsets that it is of. Raises ConnectionLost."""
+        """The coordinator's response, and the incarnation of the committed offsets. Raises ConnectionLost."""
         if not self._coordinator.is_connected:
             await self._coordinator.seek_coordinator(self.group.name)
         async with self._coordinator.connected() as connection:
-            life = self._life(connection)
+            incarnation = self._incarnation(connection)
             response = await connection.call(request, version, timeout_seconds)
-            if self._life(connection) != life:
+            if self._incarnation(connection) != incarnation:
                 raise ConnectionLost(AMBIGUOUS)
-            return response, life
+            return response, incarnation
 
     async def heed(self, code: ErrorCode) -> None:
-        """Be told of an error."""
+        """Handle an error of the coordinator."""
         if code in _ELSEWHERE:
             await self._coordinator.aclose()
             await self.client.back_off()
@@ -155,20 +155,20 @@ class GroupMember(ABC):
 
     @property
     def _told_generation(self) -> int:
-        """For the history; -1 where it tells nothing."""
-        return -1 if self.group.may_begin_anew else self.generation
+        """The generation for the history; -1 if it is not recorded."""
+        return -1 if self.group.may_restart_generations else self.generation
 
-    # What it owns
+    # Owned partitions
 
-    def assigned(self, partitions: Iterable[TopicPartition], life: int, asked_at: float) -> None:
-        """These are its own from now on, or in this generation as in the last."""
+    def assigned(self, partitions: Iterable[TopicPartition], incarnation: int, asked_at: float) -> None:
+        """Own these partitions from now on, or also in this generation."""
         own = tuple(sorted(partitions))
-        self._told("assign", own, life, asked_at)
+        self._told("assign", own, incarnation, asked_at)
         for partition in own:
             self.positions.setdefault(partition, None)
 
     def give_up(self, function: str, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """These are its own no more, or nothing is; `function` is `revoke` or `lose`."""
+        """Give up partitions, by default all; `function` is `revoke` or `lose`."""
         own = tuple(sorted(self.positions if partitions is None else partitions))
         if own:
             self._told(function, own)
@@ -177,11 +177,11 @@ class GroupMember(ABC):
             self._committed.pop(partition, None)
 
     def _told(
-        self, function: str, partitions: tuple[TopicPartition, ...], life: int = 0, at: float | None = None
+        self, function: str, partitions: tuple[TopicPartition, ...], incarnation: int = 0, at: float | None = None
     ) -> None:
         history, name = self.client.history, self.client.name
         own = Ownership(self.group.name, self.member_id, self._told_generation, partitions, self.instance or "")
-        history.ok(history.invoke(name, function, own, at=at), None, life=life)
+        history.ok(history.invoke(name, function, own, at=at), None, incarnation=incarnation)
 
     # Consuming
 
@@ -210,25 +210,25 @@ class GroupMember(ABC):
             if not reader.is_connected:
                 await self._seek_leader(reader, partition)
             async with reader.connected() as connection:
-                life = self.client.life(connection, *partition)
+                incarnation = self.client.incarnation(connection, *partition)
                 epoch = self._leader_epochs[partition]
                 data = await fetch(connection, Polling(*partition, position), wait_ms=_POLL_MS, leader_epoch=epoch)
                 records = records_of(data, position)
         except FetchRefused as error:
             await self.client.back_off()
-            if str(error) == ErrorCode.OFFSET_OUT_OF_RANGE.name and life:
-                self.positions[partition] = 0  # the end was lost that this was behind
+            if str(error) == ErrorCode.OFFSET_OUT_OF_RANGE.name and incarnation:
+                self.positions[partition] = 0  # the log has lost its end, below the position
         except ConnectionLost:
             await self.client.back_off()
         except Corrupt as error:
             self.client.history.fail(self._polled(partition, began), str(error))
         else:
-            if records and self.client.life(connection, *partition) == life:
-                self.client.history.ok(self._polled(partition, began), records, life=life)
+            if records and self.client.incarnation(connection, *partition) == incarnation:
+                self.client.history.ok(self._polled(partition, began), records, incarnation=incarnation)
                 self.positions[partition] = records[-1][0] + 1
 
     async def _seek_leader(self, reader: Client, partition: TopicPartition) -> None:
-        """Have it be no earlier leader than is known of. Raises ConnectionLost."""
+        """Connect `reader` to a leader that is not older than the latest known one. Raises ConnectionLost."""
         epoch = await reader.seek_leader(*partition)
         self._hear_of_leader(partition, epoch)
         if epoch < self._leader_epochs[partition]:
@@ -245,7 +245,7 @@ class GroupMember(ABC):
     # Offsets
 
     async def commit(self) -> None:
-        """Commit how far it has come, once. Raises ConnectionLost."""
+        """Commit the positions, in one attempt. Raises ConnectionLost."""
         news = {
             partition: position
             for partition, position in sorted(self.positions.items())
@@ -258,13 +258,13 @@ class GroupMember(ABC):
         commit = Commit(self.group.name, self.member_id, self._told_generation, offsets)
         operation = history.invoke(self.client.name, "commit", commit)
         try:
-            response, life = await self.ask(self._commit_request(commit), _COMMIT_VERSION)
+            response, incarnation = await self.ask(self._commit_request(commit), _COMMIT_VERSION)
         except ConnectionLost as error:
             history.info(operation, str(error))
             raise
         codes = [ErrorCode(each.error_code) for topic in response.topics for each in topic.partitions]
         if all(code is ErrorCode.NONE for code in codes):
-            history.ok(operation, None, life=life)
+            history.ok(operation, None, incarnation=incarnation)
             self._note_committed(news)
         elif all(code in _REFUSALS for code in codes):
             history.fail(operation, codes[0].name)
@@ -294,20 +294,20 @@ class GroupMember(ABC):
         )
 
     async def _find_positions(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Begin where the group has come to, and at the start where it has committed nothing. Raises ConnectionLost."""
+        """Start at the committed offsets, or at zero where none is committed. Raises ConnectionLost."""
         told = await self.fetch_committed(partitions)
         self.positions |= {partition: max(0, offset) for partition, offset in told.items()}
 
     async def fetch_committed(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
-        """What the group has committed, -1 where that is nothing; empty where it is refused. Raises ConnectionLost."""
+        """The committed offsets, -1 if there is none; empty if the request is refused. Raises ConnectionLost."""
         history = self.client.history
         read = CommittedRead(self.group.name, self.member_id, partitions)
         operation = history.invoke(self.client.name, "fetch-committed", read)
         try:
             led = self._is_led()
-            response, life = await self.ask(self._fetch_request(partitions), _FETCH_VERSION)
+            response, incarnation = await self.ask(self._fetch_request(partitions), _FETCH_VERSION)
             if not led or not self._is_led():
-                # A coordinator that was deposed, and has not heard of it, tells what it knows.
+                # A deposed coordinator that does not know it answers from its old state.
                 raise ConnectionLost("another one coordinates by now")
         except ConnectionLost as error:
             history.info(operation, str(error))
@@ -324,7 +324,7 @@ class GroupMember(ABC):
             for each in topic.partitions:
                 told[topic.name, each.partition_index] = each.committed_offset
                 self._hear_of_leader((topic.name, each.partition_index), each.committed_leader_epoch)
-        history.ok(operation, tuple((*partition, told[partition]) for partition in partitions), life=life)
+        history.ok(operation, tuple((*partition, told[partition]) for partition in partitions), incarnation=incarnation)
         self._note_committed({partition: told[partition] for partition in partitions if told[partition] >= 0})
         return told
 
@@ -343,17 +343,17 @@ class GroupMember(ABC):
         for partition, offset in offsets.items():
             self.group.reached[partition] = max(offset, self.group.reached.get(partition, 0))
 
-    def _life(self, connection: Connection) -> int:
-        return self.client.life(connection, CONSUMER_OFFSETS, self.group.index)
+    def _incarnation(self, connection: Connection) -> int:
+        return self.client.incarnation(connection, CONSUMER_OFFSETS, self.group.index)
 
     def _is_led(self) -> bool:
-        """Whether whom it asks coordinates the group, as far as anybody knows; so does nobody before it is known."""
+        """True if the asked broker coordinates the group according to the metadata, or if no broker was asked yet."""
         address = self._coordinator.address
         return address is None or self.group.leads(address[0], CONSUMER_OFFSETS, self.group.index)
 
 
 class Auditor(GroupMember):
-    """No member, but somebody who asks again and again how far the group has come."""
+    """Not a member: fetches the group's committed offsets from time to time."""
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -368,13 +368,13 @@ class Auditor(GroupMember):
                 await self._coordinator.aclose()
 
     async def take_part(self) -> None:
-        """Nothing is asked of it."""
+        """Not a member."""
 
     async def leave(self) -> None:
-        """It never came."""
+        """Not a member."""
 
     def refused(self, code: ErrorCode) -> None:
-        """It asks again in any case."""
+        """The next audit asks again."""
 
     def fetch_identity(self) -> tuple[str | None, int]:
         return None, -1

@@ -1,4 +1,4 @@
-"""A producer that asks for little (acks=1), sends everything once, and takes what comes."""
+"""A producer with acks=1 that sends every record once, without retries."""
 
 from contextlib import suppress
 
@@ -36,13 +36,13 @@ async def produce_hopefully(client: Client, topic: str, partition: int, per_seco
 
 
 async def _send(client: Client, connection: Connection, sending: Sending) -> ErrorCode:
-    """What the server answers; recorded as `send`. Raises ConnectionLost."""
+    """The error code of the response; recorded as `send`. Raises ConnectionLost."""
     operation = client.history.invoke(client.name, "send", sending)
     now_ms = int(client.wall() * 1000)
     records = [Record(timestamp=now_ms, key=None, value=f"{value}/".encode()) for value in sending.values]
     data = PartitionProduceData(index=sending.partition, records=memoryview(encode_batch(records)))
     topic = TopicProduceData(name=sending.topic, partition_data=[data])
-    life = client.life(connection, sending.topic, sending.partition)
+    incarnation = client.incarnation(connection, sending.topic, sending.partition)
     try:
         response = await connection.call(ProduceRequest(acks=1, timeout_ms=2_000, topic_data=[topic]), _PRODUCE_VERSION)
     except ConnectionLost as error:
@@ -52,8 +52,8 @@ async def _send(client: Client, connection: Connection, sending: Sending) -> Err
     code = ErrorCode(answer.error_code)
     if code is not ErrorCode.NONE:
         client.history.info(operation, code.name)
-    elif client.life(connection, sending.topic, sending.partition) == life:
-        client.history.ok(operation, answer.base_offset, life=life)
+    elif client.incarnation(connection, sending.topic, sending.partition) == incarnation:
+        client.history.ok(operation, answer.base_offset, incarnation=incarnation)
     else:
         client.history.info(operation, AMBIGUOUS)
     return code

@@ -1,7 +1,7 @@
 """A consumer of the client library as a member of a group, as an application uses it.
 
-It judges itself by what its listener is told and by the records that its polls return. Of a response that the library
-got it cannot know which server gave it; so it stops for good when any server has lost storage since it began.
+It records the calls of its listener and the records of its polls. The library does not tell which server sent a
+response, so the member stops when any server has lost storage since it began.
 """
 
 from collections.abc import Iterable, Sequence
@@ -39,7 +39,7 @@ class LibraryMember(GroupMember):
     ) -> None:
         super().__init__(client, group, instance, **chances)
         self._settings = settings
-        self._lives = self._all_lives()
+        self._incarnations = self._all_incarnations()
         self._began = trio.current_time()
 
     async def run(self) -> None:
@@ -111,7 +111,7 @@ class LibraryMember(GroupMember):
 
     def _told_of(self, partition: TopicPartition, records: Sequence[ConsumerRecord], began: float) -> None:
         got = [(record.offset, (record.value or b"").rpartition(b"/")[0].decode()) for record in records]
-        self.client.history.ok(self._polled(partition, began), got, life=self._lives[partition])
+        self.client.history.ok(self._polled(partition, began), got, incarnation=self._incarnations[partition])
         self.positions[partition] = got[-1][0] + 1
 
     async def commit(self) -> None:
@@ -136,17 +136,19 @@ class LibraryMember(GroupMember):
             if isinstance(error, StorageLost):
                 raise
         else:
-            history.ok(operation, None, life=self._lives[CONSUMER_OFFSETS, self.group.index])
+            history.ok(operation, None, incarnation=self._incarnations[CONSUMER_OFFSETS, self.group.index])
             self._note_committed(news)
 
-    # What its listener is told
+    # Calls of the listener
 
     async def on_assigned(self, partitions: Iterable[Partition]) -> None:
-        """Begin where the group has come to, as a coordinator says that is one (a deposed one may know less)."""
+        """Start at the committed offsets, from a broker that certainly coordinates the group (a deposed one may know
+        less).
+        """
         self.check_storage()
         self.member_id = self._library.group_metadata().member_id
         own = [(topic, index) for topic, index in partitions]
-        self.assigned(own, self._lives[CONSUMER_OFFSETS, self.group.index], self._began)
+        self.assigned(own, self._incarnations[CONSUMER_OFFSETS, self.group.index], self._began)
         while unknown := tuple(sorted(each for each in own if self.positions[each] is None)):
             try:
                 await self._find_positions(unknown)
@@ -159,21 +161,23 @@ class LibraryMember(GroupMember):
 
     def check_storage(self) -> None:
         """Raises StorageLost."""
-        if self._all_lives() != self._lives or None in self._lives.values():
+        if self._all_incarnations() != self._incarnations or None in self._incarnations.values():
             raise StorageLost
 
-    def _all_lives(self) -> dict[TopicPartition, Any]:
-        """The life of each partition, which is None where the servers differ."""
+    def _all_incarnations(self) -> dict[TopicPartition, Any]:
+        """The incarnation of each partition; None if the servers differ."""
         client = self.client
         partitions = [(topic, index) for topic, count in self.group.topics.items() for index in range(count)]
-        lives: dict[TopicPartition, Any] = {}
+        incarnations: dict[TopicPartition, Any] = {}
         for topic, index in [*partitions, (CONSUMER_OFFSETS, self.group.index)]:
             told = {
-                client.lives(host) if (life := client.partition_life(host, topic, index)) is None else life
+                client.incarnations(host)
+                if (incarnation := client.partition_incarnation(host, topic, index)) is None
+                else incarnation
                 for host, _ in client.servers
             }
-            lives[topic, index] = told.pop() if len(told) == 1 else None
-        return lives
+            incarnations[topic, index] = told.pop() if len(told) == 1 else None
+        return incarnations
 
 
 class _Listener(RebalanceListener):

@@ -67,29 +67,32 @@ class _Session:
         operation = self._client.history.invoke(
             self._client.name, "send", Sending(topic, index, self._name, sequence, (value,), goes_on=True)
         )
-        sent = _Sent(self._client, operation, self._lives(topic, index), self)
+        sent = _Sent(self._client, operation, self._incarnations(topic, index), self)
         producer.send_soon(topic, f"{value}/".encode(), partition=index, on_delivery=sent.delivered)
 
-    def _lives(self, topic: str, partition: int) -> set[int]:
-        """What the servers know of losses of the partition; the record may go to any of them."""
+    def _incarnations(self, topic: str, partition: int) -> set[int]:
+        """The servers' incarnations of the partition; the record may go to any of them."""
         hosts = [host for host, _ in self._client.servers]
-        told = [self._client.partition_life(host, topic, partition) for host in hosts]
-        return {self._client.lives(host) if life is None else life for host, life in zip(hosts, told, strict=True)}
+        told = [self._client.partition_incarnation(host, topic, partition) for host in hosts]
+        return {
+            self._client.incarnations(host) if incarnation is None else incarnation
+            for host, incarnation in zip(hosts, told, strict=True)
+        }
 
     def failed(self) -> None:
         self._failed.cancel()
 
-    def lives_of(self, operation: Operation) -> set[int]:
-        return self._lives(operation.value.topic, operation.value.partition)
+    def incarnations_of(self, operation: Operation) -> set[int]:
+        return self._incarnations(operation.value.topic, operation.value.partition)
 
 
 @attrs.frozen
 class _Sent:
-    """A record on its way. `lives` are those of the servers when it was handed to the producer."""
+    """A record on its way. `incarnations` are those of the servers when it was handed to the producer."""
 
     client: Client
     operation: Operation
-    lives: set[int]
+    incarnations: set[int]
     session: _Session
 
     def delivered(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
@@ -97,9 +100,11 @@ class _Sent:
         if metadata is None:
             history.info(self.operation, str(error))
             self.session.failed()
-        elif len(self.lives) == 1 and self.session.lives_of(self.operation) == self.lives:
-            (life,) = self.lives
+        elif len(self.incarnations) == 1 and self.session.incarnations_of(self.operation) == self.incarnations:
+            (incarnation,) = self.incarnations
             # A duplicate of a batch that the leader has forgotten is known to be in the log, but not where.
-            history.ok(self.operation, None if metadata.offset == NO_OFFSET else metadata.offset, life=life)
+            history.ok(
+                self.operation, None if metadata.offset == NO_OFFSET else metadata.offset, incarnation=incarnation
+            )
         else:
             history.info(self.operation, AMBIGUOUS)

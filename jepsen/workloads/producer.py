@@ -130,13 +130,13 @@ class Producer:
         Raises ConnectionLost, SessionOver, WrongServer.
         """
         sent = list(batches)
-        life = self._client.life(connection, self._topic, self._partition)
+        incarnation = self._client.incarnation(connection, self._topic, self._partition)
         await connection.send([batch.request() for batch in sent], _PRODUCE_VERSION)
         for batch in sent:
             response = await connection.receive()
             answer = response.responses[0].partition_responses[0]
             if answer.error_code == 0 and batches and batch is batches[0]:
-                self._acknowledge(batch.operation, answer.base_offset, connection, life)
+                self._acknowledge(batch.operation, answer.base_offset, connection, incarnation)
                 del batches[0]
             elif batches and batch is batches[0] and answer.error_code in _SESSION_ENDS:
                 raise SessionOver(ErrorCode(answer.error_code).name)
@@ -144,9 +144,9 @@ class Producer:
                 raise WrongServer(ErrorCode(answer.error_code).name)
         return len(batches) < len(sent)
 
-    def _acknowledge(self, operation: Operation, offset: int, connection: Connection, life: int) -> None:
-        if self._client.life(connection, self._topic, self._partition) == life:
-            self._client.history.ok(operation, offset, life=life)
+    def _acknowledge(self, operation: Operation, offset: int, connection: Connection, incarnation: int) -> None:
+        if self._client.incarnation(connection, self._topic, self._partition) == incarnation:
+            self._client.history.ok(operation, offset, incarnation=incarnation)
         else:
             self._client.history.info(operation, AMBIGUOUS)
         self.acknowledged.set()

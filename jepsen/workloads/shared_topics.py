@@ -1,7 +1,7 @@
-"""Several clients that create, grow and delete the same few topics, and ask the active controller itself for it.
+"""Clients that create, grow and delete the same few topics, by requests to the active controller itself.
 
-A broker that forwards a request may do so twice, and what it was told the first time nobody knows (KIP-590). So these
-clients speak to controllers, and take every answer for what it says.
+A broker that forwards a request may do so twice, and drops the first response (KIP-590). These clients therefore speak
+to controllers, whose every response is exact.
 """
 
 from typing import Final
@@ -57,7 +57,7 @@ async def _attempt(client: Client, function: str, change: Change) -> None:
         client.history.info(operation, str(error))
         return
     if code in TOLD:
-        client.history.ok(operation, code.name, life=connection.life)
+        client.history.ok(operation, code.name, incarnation=connection.incarnation)
         return
     client.history.info(operation, code.name)
     await client.aclose()  # for another one, which may be the active controller

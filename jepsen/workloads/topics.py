@@ -27,7 +27,7 @@ async def create_topic(client: Client, wanted: WantedTopic) -> bool:
         return False
     (topic,) = response.topics
     if topic.error_code == 0:
-        client.history.ok(operation, encode_uuid(topic.topic_id), life=connection.life)
+        client.history.ok(operation, encode_uuid(topic.topic_id), incarnation=connection.incarnation)
         return True
     _refused(client, operation, topic.error_code)
     return False
@@ -45,22 +45,22 @@ async def delete_topic(client: Client, name: str) -> None:
         return
     (topic,) = response.responses
     if topic.error_code == 0:
-        client.history.ok(operation, None, life=connection.life)
+        client.history.ok(operation, None, incarnation=connection.incarnation)
     else:
         _refused(client, operation, topic.error_code)
 
 
 async def seen_topics(client: Client) -> dict[str, SeenTopic]:
-    """All topics there are, as the first node that answers has it; recorded as `list-topics`."""
+    """All topics, according to the first node that answers; recorded as `list-topics`."""
     operation = client.history.invoke(client.name, "list-topics", None)
-    response, life = await client.call_until_answered(MetadataRequest(topics=None), METADATA_VERSION)
+    response, incarnation = await client.call_until_answered(MetadataRequest(topics=None), METADATA_VERSION)
     seen = {topic.name: SeenTopic(encode_uuid(topic.topic_id), len(topic.partitions)) for topic in response.topics}
-    client.history.ok(operation, seen, life=life)
+    client.history.ok(operation, seen, incarnation=incarnation)
     return seen
 
 
 async def churn_topics(client: Client, per_second: float, partitions_max: int, deleted: float) -> None:
-    """Create topics that nobody uses, and delete of them the share `deleted`, until cancelled."""
+    """Create topics without other users, and delete the share `deleted` of them, until cancelled."""
     serial = 0
     while True:
         await client.pause(per_second)

@@ -24,40 +24,46 @@ from tests.support.stories import Story, broken, records
 class GroupStory(Story):
     """The group "g" consumes "t"; each of its members is a client. A second passes before each thing that is done."""
 
-    def assigned(self, member: str, generation: int = 1, *, index: int = 0, instance: str = "", life: int = 0) -> None:
+    def assigned(
+        self, member: str, generation: int = 1, *, index: int = 0, instance: str = "", incarnation: int = 0
+    ) -> None:
         own = Ownership("g", member, generation, (("t", index),), instance)
-        self._by(member, "assign", own, None, life)
+        self._by(member, "assign", own, None, incarnation)
 
     def revoked(self, member: str, generation: int = 1, function: str = "revoke") -> None:
         self._by(member, function, Ownership("g", member, generation, (("t", 0),)), None)
 
-    def got(self, member: str, *offsets: int, life: int = 0) -> None:
+    def got(self, member: str, *offsets: int, incarnation: int = 0) -> None:
         result = tuple((offset, f"s/t-0/{offset}") for offset in offsets)
-        self._by(member, "poll-group", GroupPoll("g", member, "t", 0), result, life)
+        self._by(member, "poll-group", GroupPoll("g", member, "t", 0), result, incarnation)
 
     def commits(self, member: str, offset: int, generation: int = 1) -> Operation:
         """Nobody knows yet what becomes of it."""
         self.time += 1
         return self.invoke(member, "commit", Commit("g", member, generation, (("t", 0, offset),)))
 
-    def committed(self, member: str, offset: int, generation: int = 1, life: int = 0) -> None:
+    def committed(self, member: str, offset: int, generation: int = 1, incarnation: int = 0) -> None:
         operation = self.commits(member, offset, generation)
-        self.ends_well(operation, life=life)
+        self.ends_well(operation, incarnation=incarnation)
 
-    def ends_well(self, operation: Operation, life: int = 0) -> None:
+    def ends_well(self, operation: Operation, incarnation: int = 0) -> None:
         self.time += 1
-        self.ok(operation, None, life=life)
+        self.ok(operation, None, incarnation=incarnation)
 
-    def told(self, offset: int, life: int = 0, member: str = "") -> None:
+    def told(self, offset: int, incarnation: int = 0, member: str = "") -> None:
         self._by(
-            member or "admin", "fetch-committed", CommittedRead("g", member, (("t", 0),)), (("t", 0, offset),), life
+            member or "admin",
+            "fetch-committed",
+            CommittedRead("g", member, (("t", 0),)),
+            (("t", 0, offset),),
+            incarnation,
         )
 
-    def _by(self, client: str, function: str, value: object, result: object, life: int = 0) -> Operation:
+    def _by(self, client: str, function: str, value: object, result: object, incarnation: int = 0) -> Operation:
         self.time += 1
         operation = self.invoke(client, function, value)
         self.time += 1
-        self.ok(operation, result, life=life)
+        self.ok(operation, result, incarnation=incarnation)
         return operation
 
 
@@ -154,10 +160,10 @@ def test_an_earlier_offset_may_be_back_after_a_loss_and_not_before() -> None:
     story = GroupStory()
     story.committed("a", 2)
     story.committed("a", 4)
-    story.told(2, life=1)
+    story.told(2, incarnation=1)
     assert not broken(story, [CommittedOffsetsNeverRegress()])
-    story.committed("a", 6, life=1)
-    story.told(2, life=1)
+    story.committed("a", 6, incarnation=1)
+    story.told(2, incarnation=1)
     assert broken(story, [CommittedOffsetsNeverRegress()])
 
 
@@ -209,10 +215,10 @@ def test_a_static_member_whose_replacement_was_lost_with_the_end_of_the_log_is_i
     story = GroupStory()
     story.assigned("a", instance="i")
     story.assigned("b", instance="i")
-    story.committed("a", 3, life=1)
+    story.committed("a", 3, incarnation=1)
     assert not broken(story, [ReplacedMembersCommitNothing()])
-    story.assigned("b", instance="i", life=1)
-    story.committed("a", 4, life=1)
+    story.assigned("b", instance="i", incarnation=1)
+    story.committed("a", 4, incarnation=1)
     assert broken(story, [ReplacedMembersCommitNothing()])
 
 
@@ -267,14 +273,14 @@ def test_whoever_owns_nothing_has_nothing_to_poll() -> None:
     assert len(broken(story, [OnlyOwnersPoll()])) == 2
 
 
-def begins(start: int, *, life: int = 0) -> Sequence[str]:
+def begins(start: int, *, incarnation: int = 0) -> Sequence[str]:
     """Where "b" begins, after "a" has committed 2 and then 4."""
     story = GroupStory()
     story.sent(0, 1, 2, 3, 4, 5, 6, at=0)
     story.assigned("a")
     story.committed("a", 2)
     story.committed("a", 4)
-    story.assigned("b", 2, life=life)
+    story.assigned("b", 2, incarnation=incarnation)
     story.got("b", start, start + 1)
     return broken(story, [ResumesWhereCommitted()])
 
@@ -288,8 +294,8 @@ def test_a_member_begins_where_was_committed_last() -> None:
 
 
 def test_a_member_may_begin_at_an_earlier_commit_after_a_loss() -> None:
-    assert not begins(2, life=1)
-    assert begins(3, life=1)
+    assert not begins(2, incarnation=1)
+    assert begins(3, incarnation=1)
 
 
 def test_a_member_may_begin_anywhere_in_a_log_that_lost_its_end() -> None:
@@ -297,7 +303,7 @@ def test_a_member_may_begin_anywhere_in_a_log_that_lost_its_end() -> None:
     story.assigned("a")
     story.committed("a", 4)
     story.assigned("b", 2)
-    story.got("b", 0, 1, life=1)
+    story.got("b", 0, 1, incarnation=1)
     assert not broken(story, [ResumesWhereCommitted()])
 
 
@@ -329,5 +335,5 @@ def test_of_a_log_that_lost_its_end_not_everything_need_be_polled() -> None:
     story = GroupStory()
     story.sent(0, 1, at=0)
     story.assigned("a")
-    story.did("final-read", ("t", 0), records((0,), 0, "t"), life=1)
+    story.did("final-read", ("t", 0), records((0,), 0, "t"), incarnation=1)
     assert not broken(story, [EverythingIsPolled()])

@@ -36,7 +36,7 @@ def everything(file: BytesIO) -> History:
     late = history.invoke("p0", "send", Sending("t", 0, "s", 0, ("s/0", "s/1")))
     history.fail(history.invoke("p0", "send", Sending("t", 0, "s", 2, ("s/2",))), "MESSAGE_TOO_LARGE")
     history.info(history.invoke("c", "poll", Polling("t", 0, 0)), "the node closed the connection")
-    history.ok(history.invoke("c", "poll", Polling("t", 0, 0)), ((0, "s/0"), (1, "s/1")), life=2)
+    history.ok(history.invoke("c", "poll", Polling("t", 0, 0)), ((0, "s/0"), (1, "s/1")), incarnation=2)
     history.ok(history.invoke("c", "final-read", ("t", 0)), ((0, "s/0"), (1, "s/1")))
     history.ok(history.invoke("a", "list-topics", None), {"t": SeenTopic("AAECAwQFBgcICQoLDA0ODw", 2)})
     history.ok(history.invoke("b", "share-topic", Change("shared-0", 1)), "NONE")

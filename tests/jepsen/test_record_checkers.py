@@ -59,23 +59,23 @@ def test_a_record_is_gone_of_which_nobody_was_told_where_it_is() -> None:
 
 def test_a_power_cut_may_take_what_was_not_flushed() -> None:
     story = Story()
-    story.sent(0, at=0, life=0)
-    story.sent(1, at=1, life=0)
-    story.ends(0, life=1)
+    story.sent(0, at=0, incarnation=0)
+    story.sent(1, at=1, incarnation=0)
+    story.ends(0, incarnation=1)
     assert broken(story) == []
 
 
 def test_a_power_cut_may_not_take_what_was_flushed() -> None:
     story = Story()
-    story.sent(0, at=0, topic="f", life=0)
-    story.ends(topic="f", life=1)
+    story.sent(0, at=0, topic="f", incarnation=0)
+    story.ends(topic="f", incarnation=1)
     assert broken(story) == ["AcknowledgedRecordsAreRead"]
 
 
 def test_a_power_cut_may_not_take_something_out_of_the_middle() -> None:
     story = Story()
     for sequence in range(3):
-        story.sent(sequence, at=sequence, life=0)
+        story.sent(sequence, at=sequence, incarnation=0)
     story.sends(3)
     story.did("final-read", ("t", 0), ((0, "s/t-0/0"), (1, "s/t-0/3"), (2, "s/t-0/2")), 1)
     assert "LossesAreOfTheEnd" in broken(story)

@@ -25,7 +25,7 @@ def stored(directory: Path, run: SyntheticRun, verdict: Verdict | None) -> Store
     store = Store(directory)
     store.write_plan(run.plan)
     store.write_faults(run.faults)
-    store.write_lives(run.lives)
+    store.write_uptimes(run.uptimes)
     with (directory / "history.jsonl").open("wb") as file:
         write_history(run.history, file)
     if verdict is not None:
@@ -100,7 +100,7 @@ def test_a_run_that_broke_off(tmp_path: Path, verdict: Verdict | None) -> None:
     """It has a plan, and a history in which nothing may have happened."""
     run = short_run()
     run.history.operations.clear()
-    run.faults, run.lives = [Fault("kill", ("node-1",), 3.0)], []
+    run.faults, run.uptimes = [Fault("kill", ("node-1",), 3.0)], []
     _, page = report(tmp_path, run, verdict)
     assert page.problems == []
     assert page.says("Not judged" if verdict is None else "No anomaly")

@@ -8,7 +8,7 @@ from jepsen.journal import write_history
 from jepsen.report.command import write_report
 from jepsen.report.groups import Claim, GroupStory, stories
 from jepsen.report.measures import Bins
-from jepsen.store import Life, RunPlan, Store
+from jepsen.store import RunPlan, Store, Uptime
 from jepsen.values import Commit, GroupPoll, Ownership, Sending
 
 TOPIC = "queue"
@@ -36,8 +36,8 @@ class Script:
     def commit(self, at: float, member: str, offset: int) -> None:
         self._told(at, member, "commit", Commit("group", member, 1, ((TOPIC, 0, offset),)), None)
 
-    def story(self, *lives: Life) -> GroupStory:
-        (story,) = stories(self.history, lives, Bins.over(20.0), 20.0)
+    def story(self, *uptimes: Uptime) -> GroupStory:
+        (story,) = stories(self.history, uptimes, Bins.over(20.0), 20.0)
         return story
 
     def _told(self, at: float, client: str, function: str, value: object, result: object) -> None:
@@ -50,7 +50,7 @@ def test_a_claim_lasts_until_it_is_given_up_or_the_member_dies() -> None:
     script.own(1.0, "assign", "m1.0.0", 1, 0, 1)
     script.own(5.0, "revoke", "m1.0.0", 1, 1)
     script.own(6.0, "assign", "m2.0.0", 2, 1)
-    story = script.story(Life("m1", 0.5, None, 8.0, "killed"), Life("m2", 0.5))
+    story = script.story(Uptime("m1", 0.5, None, 8.0, "killed"), Uptime("m2", 0.5))
     assert story.claims == {
         "queue-0": [Claim("m1", 1.0, 8.0, 1)],
         "queue-1": [Claim("m1", 1.0, 5.0, 1), Claim("m2", 6.0, 20.0, 2)],
@@ -64,7 +64,7 @@ def test_who_stands_still_does_not_give_up_anything() -> None:
     script.own(1.0, "assign", "m1.0.0", 1, 0)
     script.own(7.0, "assign", "m2.0.0", 2, 0)
     script.own(9.0, "lose", "m1.0.0", 1, 0)
-    story = script.story(Life("m1", 0.5, None, 3.0, "paused"), Life("m1", 8.0), Life("m2", 0.5))
+    story = script.story(Uptime("m1", 0.5, None, 3.0, "paused"), Uptime("m1", 8.0), Uptime("m2", 0.5))
     assert story.claims["queue-0"] == [Claim("m1", 1.0, 9.0, 1), Claim("m2", 7.0, 20.0, 2)]
 
 
@@ -105,7 +105,7 @@ def test_it_is_drawn(tmp_path: Path) -> None:
     store.write_plan(
         RunPlan("groups", (), ("n1",), 20.0, 1, "2026-01-02T03:04:05", "", parameters={"group": "classic"})
     )
-    store.write_members([Life("m1", 0.5, None, 10.0, "killed"), Life("m2", 0.5)])
+    store.write_members([Uptime("m1", 0.5, None, 10.0, "killed"), Uptime("m2", 0.5)])
     with (tmp_path / "history.jsonl").open("wb") as file:
         write_history(script.history, file)
     assert [each.outcome for each in store.history().of("commit")] == [Outcome.OK]

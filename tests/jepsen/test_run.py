@@ -33,7 +33,7 @@ def test_acknowledged_records_outlive_killed_nodes(tmp_path: Path) -> None:
     store, verdict = perform(tmp_path, "queue", "kill-leader", "--time", "10", "--fault", "4", "--peace", "1")
     # It was troubled indeed, and much was acknowledged, and read at last from clients and from disks.
     assert {fault.kind for fault in store.faults()} == {"kill-leader"}
-    assert any(life.end == "kill -9" for life in store.lives())
+    assert any(uptime.end == "kill -9" for uptime in store.uptimes())
     assert verdict.counts["send ok"] > 500
     assert verdict.counts["final-read ok"] == 4
     assert verdict.counts["read-replica ok"] == 12
@@ -45,7 +45,7 @@ def test_acknowledged_records_outlive_killed_nodes(tmp_path: Path) -> None:
 def test_groups_outlive_their_coordinators_and_their_members(tmp_path: Path) -> None:
     store, verdict = perform(tmp_path, "commits", "kill-coordinator", "--time", "15", "--fault", "4", "--peace", "1")
     assert {fault.kind for fault in store.faults()} == {"kill-coordinator"}
-    assert {life.node for life in store.members()} == {"old1", "old2", "new1", "new2"}
+    assert {uptime.node for uptime in store.members()} == {"old1", "old2", "new1", "new2"}
     history = store.history()
     assert {each.value.group for each in history.of("commit", outcome=Outcome.OK)} == {"old", "new"}
     assert verdict.counts["heal ok"] == 3

@@ -7,7 +7,7 @@ import attrs
 
 from jepsen.checkers import Anomaly, judge
 from jepsen.history import History
-from jepsen.store import Fault, Life, RunPlan, Store
+from jepsen.store import Fault, RunPlan, Store, Uptime
 from jepsen.values import Polling
 
 PLAN = RunPlan(
@@ -34,19 +34,19 @@ class NobodyReads:
             yield Anomaly("NobodyReads", f"{each.client} reads", (each,))
 
 
-def test_plan_faults_and_lives_come_back(tmp_path: Path) -> None:
+def test_plan_faults_and_uptimes_come_back(tmp_path: Path) -> None:
     store = Store(tmp_path)
     faults = [Fault("kill", ("node-1",), 1.5, 3.25), Fault("halves", ("node-1>node-2", "node-2>node-1"), 5.0)]
-    lives = [Life("node-1", 0.0, 0.5, 1.5, "killed"), Life("node-2", 0.25)]
+    uptimes = [Uptime("node-1", 0.0, 0.5, 1.5, "killed"), Uptime("node-2", 0.25)]
     store.write_plan(PLAN)
     store.write_faults(faults)
-    store.write_lives(lives)
-    assert (store.plan(), store.faults(), store.lives()) == (PLAN, faults, lives)
+    store.write_uptimes(uptimes)
+    assert (store.plan(), store.faults(), store.uptimes()) == (PLAN, faults, uptimes)
 
 
 def test_a_run_that_did_not_end_has_less(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    assert (store.faults(), store.lives(), store.verdict()) == ([], [], None)
+    assert (store.faults(), store.uptimes(), store.verdict()) == ([], [], None)
 
 
 def test_a_verdict_keeps_what_proves_it(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ async def a_fenced_broker_catches_up(stage: ReplicaStage) -> None:
         stage.fail(f"FencedBrokersAreNotInSync: {told}")
 
 
-async def a_former_life_caught_up(stage: ReplicaStage) -> None:
+async def a_former_incarnation_caught_up(stage: ReplicaStage) -> None:
     """KIP-903: when the controller hears that a broker has caught up, it is another process, and its disk is empty."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=2)
@@ -111,7 +111,7 @@ async def a_former_life_caught_up(stage: ReplicaStage) -> None:
         {"fenced brokers may be in sync": Breach("FencedBrokersAreNotInSync", ["NoFencedBrokerIsInSync"])},
     ),
     Scenario(
-        a_former_life_caught_up,
+        a_former_incarnation_caught_up,
         {"broker epochs are ignored in ISR changes": Breach("AcknowledgedRecordsStay", [HOLD])},
     ),
 )

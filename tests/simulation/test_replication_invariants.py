@@ -213,23 +213,23 @@ def test_who_has_what_is_lost_speaks_of_a_former_life_until_a_leader_has_it_cut(
     story.role(2, 2, (2,))
     story.registers(2, 9)
     story.role(3, 2)
-    assert story.committed.life("n3", "topic", 0) == 0
+    assert story.committed.incarnation("n3", "topic", 0) == 0
     story.cuts(3, 0)
-    assert story.committed.life("n3", "topic", 0) == 1
+    assert story.committed.incarnation("n3", "topic", 0) == 1
     assert story.broken == []
 
 
 def test_what_a_replica_says_is_of_the_life_that_it_knows_of() -> None:
     story = Story()
-    assert story.committed.life("n2", "topic", 0) == 0
+    assert story.committed.incarnation("n2", "topic", 0) == 0
     all_are_gone(story)
     story.changes(leader=2, isr=(2,))
     story.finds(2)
     story.registers(2, 9)
     story.role(2, 2, (2,))
-    assert story.committed.life("n2", "topic", 0) == 1
-    assert story.committed.life("n3", "topic", 0) == 0
-    assert story.committed.life("n3", "no such topic", 0) is None
+    assert story.committed.incarnation("n2", "topic", 0) == 1
+    assert story.committed.incarnation("n3", "topic", 0) == 0
+    assert story.committed.incarnation("n3", "no such topic", 0) is None
 
 
 def all_are_gone(story: Story) -> None:

@@ -21,11 +21,13 @@ Positions: TypeAlias = list[int | None]
 class Loner(GroupMember):
     """It owns what it is given, and reads it by way of whom it is told to."""
 
-    def __init__(self, stage: ReplicaStage, life: int) -> None:
+    def __init__(self, stage: ReplicaStage, incarnation: int) -> None:
         self.servers: list[Address] = []
         history = History(stage.simulation.clock.current_time, stage.simulation.trace.operation)
         rng, wall = stage.simulation.rng("loner"), stage.client.wall
-        client = Client("loner", self.servers, history, rng, wall, lambda host: 0, lambda host, topic, index: life)
+        client = Client(
+            "loner", self.servers, history, rng, wall, lambda host: 0, lambda host, topic, index: incarnation
+        )
         super().__init__(client, Group("alone", {TOPIC: 1}, {}, 0, lambda host, topic, index: True), commits=0.0)
         self.positions: dict[TopicPartition, int | None] = {PARTITION: 0}
         self._stage = stage
@@ -62,7 +64,7 @@ def test_a_member_that_old_metadata_sends_to_a_deposed_leader_keeps_its_position
         a, b, _ = stage.brokers
         await stage.lay_out(a, b)
         assert await stage.produce(a, "first") is ErrorCode.NONE
-        loner = Loner(stage, life=1)
+        loner = Loner(stage, incarnation=1)
         positions.append(await loner.reads_by(a))
         stage.part(a, stage.controller, *stage.others(a))
         await stage.leads(b)
@@ -84,7 +86,7 @@ def test_a_member_does_not_ask_a_follower_that_led_as_old_metadata_has_it() -> N
         stage.kill(a)
         await stage.leads(b)
         assert await stage.produce(b, "second", "third") is ErrorCode.NONE
-        loner = Loner(stage, life=1)
+        loner = Loner(stage, incarnation=1)
         positions.append(await loner.reads_by(b))
         stage.part(a, b)
         await stage.start(a)
@@ -103,7 +105,7 @@ def test_a_member_asks_nobody_else_while_the_leader_is_gone() -> None:
         stage.kill(b)
         await stage.in_sync(a, by=c)
         assert await stage.produce(a, "first") is ErrorCode.NONE
-        loner = Loner(stage, life=1)
+        loner = Loner(stage, incarnation=1)
         positions.append(await loner.reads_by(a))
         stage.kill(a)
         await stage.start(b)
@@ -118,7 +120,7 @@ def test_a_member_that_the_leader_itself_tells_that_it_is_beyond_the_end_begins_
         a, b, _ = stage.brokers
         await stage.lay_out(a, b)
         assert await stage.produce(a, "first", "second") is ErrorCode.NONE
-        loner = Loner(stage, life=1)
+        loner = Loner(stage, incarnation=1)
         positions.append(await loner.reads_by(a))
         loner.positions[PARTITION] = 7
         positions.append(await loner.reads_by(a))

@@ -197,7 +197,7 @@ def _lose_power_and_a_record(operation: Operation, rng: Random) -> None:
 
 
 def _lose_power(operation: Operation, rng: Random) -> None:
-    operation.life = 1
+    operation.incarnation = 1
 
 
 def _lower_generation(operation: Operation, rng: Random) -> None:

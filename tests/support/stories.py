@@ -18,9 +18,9 @@ class Story(History):
         for name in ("t", "f"):
             self.did("create-topic", WantedTopic(name, 1, is_flushed=name == "f"), ID)
 
-    def did(self, function: str, value: object, result: object, life: int = 0) -> Operation:
+    def did(self, function: str, value: object, result: object, incarnation: int = 0) -> Operation:
         operation = self.invoke("client", function, value)
-        self.ok(operation, result, life=life)
+        self.ok(operation, result, incarnation=incarnation)
         return operation
 
     def sends(self, *sequences: int, topic: str = "t", session: str = "s") -> Operation:
@@ -28,21 +28,23 @@ class Story(History):
         values = tuple(f"{session}/{topic}-0/{sequence}" for sequence in sequences)
         return self.invoke("client", "send", Sending(topic, 0, session, sequences[0], values))
 
-    def sent(self, *sequences: int, at: int | None, topic: str = "t", life: int = 0, session: str = "s") -> Operation:
+    def sent(
+        self, *sequences: int, at: int | None, topic: str = "t", incarnation: int = 0, session: str = "s"
+    ) -> Operation:
         """A batch was acknowledged at an offset; None: at one that nobody was told."""
         operation = self.sends(*sequences, topic=topic, session=session)
-        self.ok(operation, at, life=life)
+        self.ok(operation, at, incarnation=incarnation)
         return operation
 
-    def read(self, *sequences: int, offset: int = 0, topic: str = "t", life: int = 0) -> None:
-        self.did("poll", Polling(topic, 0, offset), records(sequences, offset, topic), life)
+    def read(self, *sequences: int, offset: int = 0, topic: str = "t", incarnation: int = 0) -> None:
+        self.did("poll", Polling(topic, 0, offset), records(sequences, offset, topic), incarnation)
 
     def polled(self, position: int, *offsets: int) -> None:
         """A poll from a position on returned these offsets, with what belongs there."""
         self.did("poll", Polling("t", 0, position), tuple((offset, f"s/t-0/{offset}") for offset in offsets))
 
-    def ends(self, *sequences: int, topic: str = "t", life: int = 0, offset: int = 0) -> None:
-        self.did("final-read", (topic, 0), records(sequences, offset, topic), life)
+    def ends(self, *sequences: int, topic: str = "t", incarnation: int = 0, offset: int = 0) -> None:
+        self.did("final-read", (topic, 0), records(sequences, offset, topic), incarnation)
 
     def lists(self, *names: str) -> None:
         self.did("list-topics", None, {name: SeenTopic(ID, 1) for name in names})

@@ -7,7 +7,7 @@ from random import Random
 import attrs
 
 from jepsen.history import History, Operation, Outcome
-from jepsen.store import Fault, Life, RunPlan
+from jepsen.store import Fault, RunPlan, Uptime
 from jepsen.values import Healing, Polling, Sending
 
 NODES = ("node-1", "node-2", "node-3")
@@ -30,7 +30,7 @@ class SyntheticRun:
     seed: int = 1
     loses: bool = False
     faults: list[Fault] = attrs.field(factory=list, init=False)
-    lives: list[Life] = attrs.field(factory=list, init=False)
+    uptimes: list[Uptime] = attrs.field(factory=list, init=False)
     history: History = attrs.field(init=False)
     _rng: Random = attrs.field(init=False)
     _logs: list[list[tuple[float, str]]] = attrs.field(init=False)
@@ -71,9 +71,9 @@ class SyntheticRun:
                 targets = (node,)
             self.faults.append(Fault(kind, targets, at, until, "led 2 of 4 partitions" if kind == "kill" else ""))
             if kind == "kill":
-                self.lives.append(Life(node, began[node], began[node] + 0.8, at, "killed"))
+                self.uptimes.append(Uptime(node, began[node], began[node] + 0.8, at, "killed"))
                 began[node] = until
-        self.lives += [Life(node, start, start + 0.8, self.seconds + 5, "stopped") for node, start in began.items()]
+        self.uptimes += [Uptime(node, start, start + 0.8, self.seconds + 5, "stopped") for node, start in began.items()]
 
     def _operations(self) -> Iterator[Operation]:
         for number in range(self.producers):

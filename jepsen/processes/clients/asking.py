@@ -29,7 +29,7 @@ def ask(client: Client) -> None:
 
 
 def _list_end(client: Client, admin: AdminClient, partition: int) -> None:
-    """The result is the offset behind the last record that is committed, and the leader epoch that it is told under."""
+    """The result is the offset after the last committed record, and the leader epoch of the response."""
     at = TopicPartition(client.plan.topic, partition)
     operation = client.history.invoke(client.plan.name, "list-end", (at.topic, partition))
     try:

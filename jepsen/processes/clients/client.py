@@ -1,4 +1,6 @@
-"""What every client has: a plan, chance, a history that goes to a file, and somebody who tells it to stop."""
+"""The base of all clients: a plan, random numbers, a history that is written to a file, and the end of standard input
+as the signal to stop.
+"""
 
 import json
 import os
@@ -47,9 +49,9 @@ class MemberPlan:
 
 @attrs.frozen
 class ClientPlan:
-    """What a client is to do. `zero` is the beginning of the run by `time.monotonic`.
+    """The plan of a client. `zero` is the begin of the run by `time.monotonic`.
 
-    `rate` is of operations per second; 0 means as many as it can. `member` is for those who belong to a group.
+    `rate` is in operations per second; 0 is unlimited. `member` is for members of groups.
     """
 
     role: str
@@ -75,7 +77,7 @@ class ClientPlan:
 
 
 class Client:
-    """`stopping` is set when standard input ends: whoever started the client wants no more of it, or is gone."""
+    """`stopping` is set when standard input ends: the parent process wants the client to end, or is gone."""
 
     def __init__(self, plan: ClientPlan) -> None:
         self.plan = plan
@@ -97,7 +99,7 @@ class Client:
         return {"bootstrap.servers": self.plan.bootstrap, "client.id": self.plan.name, **_PATIENCE, **named}
 
     def pause(self) -> None:
-        """Wait as long as somebody does who acts `rate` times a second on average; or until it is to stop."""
+        """Wait for a random time, so that a loop runs `rate` times a second on average, or until `stopping` is set."""
         if self.plan.rate:
             self.stopping.wait(self.rng.expovariate(self.plan.rate))
 

@@ -1,4 +1,4 @@
-"""A client as a process, from the side of whoever runs it."""
+"""A client process, as its parent controls it."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""A consumer with all partitions assigned, which begins anew at places of its choice; and the last reader of all."""
+"""A consumer with all partitions assigned, which starts again at offsets of its choice; and the final reader."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ _WAIT_SECONDS: Final = 0.3
 _LIVES: Final = (5.0, 20.0)
 # How far back a new assignment goes at most, where it does not begin at zero.
 _BACK_MAX: Final = 20_000
-# The final read begins anew after an error. One that asks for longer than this is not answered.
+# The final read starts again after an error. After this time, it is recorded as unanswered.
 _FINAL_SECONDS: Final = 60.0
 # A leader that was deposed, and has not heard of it, does not know the epoch of what its successor wrote. A client that
 # has just started may be told of no other leader, and takes that for a log that was cut (KIP-320 has no error for it).
@@ -98,7 +98,7 @@ class _Position:
 
 
 class _Known:
-    """What was read of a partition, which is all from its beginning to `end`, and under which leader epochs."""
+    """The records that were read of a partition, which are all from its beginning to `end`, and their leader epochs."""
 
     def __init__(self) -> None:
         self.end = 0

@@ -10,7 +10,7 @@ from jepsen.history import History, Operation
 from jepsen.processes.clients.client import Client
 from jepsen.values import SHARED_NAMES, Change
 
-# Names are used for so long, and never again: what nobody knows to have happened makes the checker's work harder.
+# Names are used for so long, and never again: operations of unknown outcome make the checker's work harder.
 _GENERATION_SECONDS: Final = 5.0
 _NAMES: Final = 2
 # How long an answer is waited for; it may happen later yet.

@@ -1,6 +1,6 @@
-"""A member of a consumer group: what it owns, what it polls and commits, and what was committed before it came.
+"""A member of a consumer group: records its assignments, polls and commits, and the committed offsets at its start.
 
-One life of it is one process, so that it can be killed. What it writes down is what its callbacks are told.
+Each incarnation is a process, so that it can be killed. The history records the calls of its callbacks.
 """
 
 import struct
@@ -20,8 +20,8 @@ _BATCH: Final = 100
 _WAIT_SECONDS: Final = 0.1
 # How long an answer about committed offsets is waited for, within a callback.
 _ANSWER_SECONDS: Final = 5.0
-# Of those who commit in passing, the chance with each poll; and that a life asks by itself what was committed, instead
-# of leaving that to librdkafka.
+# The probability of an asynchronous commit after a poll; and the probability that a member fetches the committed
+# offsets itself, instead of leaving that to librdkafka.
 _COMMITS: Final = 0.2
 _ASKS: Final = 0.5
 # How long after a fatal error another consumer is made.
@@ -34,10 +34,10 @@ _METADATA_HEAD: Final = b"CGMDv2:"
 
 
 def join(client: Client) -> None:
-    """Until it is to stop; then it leaves the group, if it is not a static member of a classic one.
+    """Consume until `stopping` is set; then leave the group, unless as a static member of a classic one.
 
-    Where something fails in a consumer, another takes its place. A static member is refused while its former life may
-    still be one (KIP-848), and that is fatal.
+    A consumer that fails is replaced by another one. A static member is refused, which is fatal, while its former
+    incarnation may still exist (KIP-848).
     """
     consumers = 0
     while not client.stopping.is_set():
@@ -90,7 +90,7 @@ class _Member:
         self._consumer.close()
 
     def _fail(self, partition: int, error: KafkaError) -> None:
-        """Of whatever a consumer is told so, librdkafka may not recover: of an offset that it could not fetch, say."""
+        """librdkafka may not recover from an error that a consumer reports, such as an offset that it could not fetch."""
         polling = GroupPoll(self._plan.group, self._name, self._client.plan.topic, partition)
         self._client.history.info(self._client.history.invoke(self._name, "poll-group", polling), str(error))
         self.is_over = True
@@ -113,8 +113,8 @@ class _Member:
         self._owned |= {each.partition for each in partitions}
         starts = self._committed(partitions) if self._asks and partitions else partitions
         is_incremental = self._plan.protocol == "consumer" or self._plan.assignor.startswith("cooperative")
-        # What was taken away while it asked cannot be assigned any more. No callback may fail: librdkafka's
-        # binding for Python does not get over that.
+        # A partition that was revoked during the request cannot be assigned any more. A callback must not fail:
+        # librdkafka's binding for Python does not recover from that.
         with suppress(KafkaException):
             (consumer.incremental_assign if is_incremental else consumer.assign)(starts)
 
@@ -127,7 +127,7 @@ class _Member:
         self._note("lose", partitions)
 
     def _given_up(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """What is to be committed at last of what it owns no more."""
+        """The offsets to commit of partitions that it gives up."""
         numbers = [each.partition for each in partitions]
         self._owned.difference_update(numbers)
         return self._taken(numbers)
@@ -140,7 +140,7 @@ class _Member:
     # Committed offsets
 
     def _taken(self, partitions: Sequence[int]) -> list[TopicPartition]:
-        """What is to be committed of these; it will not be again."""
+        """The offsets to commit of these partitions; each is returned once."""
         topic = self._client.plan.topic
         return [
             TopicPartition(topic, partition, self._processed.pop(partition))
@@ -168,15 +168,15 @@ class _Member:
             self._consumer.commit(offsets=offsets, asynchronous=True)
 
     def _heard(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
-        """What became of a commit in passing."""
+        """Called with the result of an asynchronous commit."""
         operation, self._committing = self._committing, None
         if operation is not None:
             self._complete(operation, [error, *(each.error for each in partitions)])
 
     def _complete(self, operation: Operation, errors: Sequence[KafkaError | None]) -> None:
-        """Nothing is certain of what was not acknowledged: librdkafka may have asked more than once.
+        """Without an acknowledgement, the outcome is unknown: librdkafka may have sent several requests.
 
-        It is for another commit then, as far as it is this member's still.
+        The offsets of partitions that the member still owns are committed later.
         """
         error = next(filter(None, errors), None)
         if error is None:
@@ -193,7 +193,7 @@ class _Member:
         return self._client.history.invoke(self._name, "commit", commit)
 
     def _committed(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Where to begin. Where nobody answers, librdkafka has to ask again."""
+        """The start positions. Without a response, librdkafka has to fetch them again."""
         history, named = self._client.history, tuple((each.topic, each.partition) for each in partitions)
         read = CommittedRead(self._plan.group, self._name, named)
         operation = history.invoke(self._name, "fetch-committed", read)
@@ -207,9 +207,10 @@ class _Member:
         return partitions
 
     def _generation(self) -> int:
-        """Or, with the "consumer" protocol, the member's epoch; -1 while it is no member, or where that tells nothing.
+        """The generation, or the member's epoch with the "consumer" protocol; -1 if it is not a member, or if it may
+        not be compared.
 
-        A group that is empty is another one once somebody comes who speaks the other protocol, and counts from 1 again.
+        An empty group that is joined with the other protocol is a new group, which counts from 1 again.
         """
         if self._begins_anew:
             return -1

@@ -1,4 +1,4 @@
-"""Who breaks things: one of the kinds that are allowed after the other, at times two at once."""
+"""Injects faults of the permitted kinds, one after another, sometimes two at a time."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType

@@ -11,17 +11,17 @@ from jepsen.processes.faults.of_processes import start_together
 from jepsen.processes.faults.stage import Stage
 from jepsen.processes.nodes import NodeProcess
 
-# What a log may still take, in bytes: the write that fails is torn.
+# The bytes that a log may still grow by; the write that fails is torn.
 _ROOM: Final = 3_000
 _LOOK_SECONDS: Final = 0.05
 
 
 class DiskFull:
-    """No file grows beyond the length that one of the node's logs has now, and a little more.
+    """Limits the size of all files to the present size of one of the node's logs, and a little more.
 
-    A full file system takes root to have, and would not be this node's alone. The kernel's limit on the size of a
-    process's files does to a log what a full disk does: writes come back short, and then fail; only the error's name is
-    another (EFBIG). What is shorter goes on growing, as it would with a quota.
+    A full file system would need root, and would affect other nodes too. The kernel's limit on the size of a process's
+    files has the same effects on a log: writes come back short, and then fail, with EFBIG instead of ENOSPC. Smaller
+    files still grow, as with a quota.
     """
 
     async def strike(self, stage: Stage, seconds: float) -> None:
@@ -53,6 +53,6 @@ def _limit(node: NodeProcess, size: int) -> None:
 
 
 def _log_lengths(node: NodeProcess) -> list[int]:
-    """Of the segments that are being written to, the metadata's among them."""
+    """A segment that is being written, including the metadata log's."""
     logs = [sorted(directory.glob("*.log"))[-1:] for directory in Path(node.data).iterdir() if directory.is_dir()]
     return sorted(path.stat().st_size for paths in logs for path in paths)

@@ -42,7 +42,7 @@ class Bridge:
 
 
 class OneWay:
-    """A node that hears nobody, or that nobody hears."""
+    """A node that receives nothing, or whose messages are lost."""
 
     async def strike(self, stage: Stage, seconds: float) -> None:
         victim, *others = _shuffled(stage)
@@ -136,7 +136,7 @@ class Reset:
 
 
 def ring_cuts(names: Sequence[str]) -> list[Pair]:
-    """What to cut between nodes that stand in a ring. Where all are neighbours of all, each hears one of them only."""
+    """The links to cut so that the nodes form a ring. If all are neighbours of all, each receives from only one other."""
     count = len(names)
     reach = max(1, count // 2 // 2)
     far = [

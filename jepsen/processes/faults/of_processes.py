@@ -60,7 +60,7 @@ class KillCoordinator:
 
 
 class Pause:
-    """SIGSTOP: whoever wakes does not know that time has passed."""
+    """SIGSTOP: a process that continues does not know that time has passed."""
 
     async def strike(self, stage: Stage, seconds: float) -> None:
         victims = await _victims(stage)
@@ -88,7 +88,7 @@ class Restart:
 
 
 async def _victims(stage: Stage) -> list[NodeProcess]:
-    """Some of those that nobody else has for victims."""
+    """Some nodes that are not the victims of another fault."""
     healthy, rng = stage.healthy(), stage.rng
     chance = rng.random()
     if chance < _AIMED:
@@ -105,7 +105,7 @@ async def _victims(stage: Stage) -> list[NodeProcess]:
 
 
 async def start_together(nodes: list[NodeProcess]) -> None:
-    """One that ends again is for whoever watches over the nodes."""
+    """A process that ends again is restarted by the supervisor of the nodes."""
     for node in nodes:
         await node.start()
     for node in nodes:

@@ -15,7 +15,7 @@ from jepsen.processes.partition_status import PartitionStatus, any_topic_status
 from jepsen.processes.quorum_status import quorum_status
 from jepsen.store import Fault as FaultRecord
 
-# For a look at who leads: while much is broken, nobody may know.
+# The timeout of a request for the leader: while faults occur, no node may know one.
 _LOOK_SECONDS: Final = 2.0
 
 
@@ -41,7 +41,7 @@ class Stage:
         return list(self.cluster.nodes)
 
     def healthy(self) -> list[NodeProcess]:
-        """The nodes whose process nobody has done anything to."""
+        """The nodes whose processes no fault has affected."""
         return [each for each in self.cluster.nodes.values() if each not in self._victims and each.is_running]
 
     @contextmanager
@@ -74,7 +74,7 @@ class Stage:
             self.cluster.links.open(pairs)
 
     async def controller(self) -> NodeProcess | None:
-        """Whose controller is active, if anybody knows."""
+        """The node with the active controller, if one is known."""
         with trio.move_on_after(_LOOK_SECONDS):
             return self.cluster.by_id((await quorum_status(self.cluster)).leader_id)
         return None

@@ -100,7 +100,7 @@ def replay_command(plan: SittingPlan, story: int) -> str:
 
 
 def told(plan: SittingPlan, findings: Findings) -> str:
-    """What a person wants to know of a sitting."""
+    """The summary of a session."""
     megabytes = [size / 1e6 for _, size in findings.resident_bytes] or [0.0]
     rate = findings.total / max(findings.seconds, 1e-9)
     lines = [

@@ -112,7 +112,7 @@ class FuzzedNode(ServerProcess):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def data_bytes(self) -> int:
-        """What its files hold. The node removes some of them while they are counted."""
+        """The bytes in its files. The node removes some of them during the count."""
         size = 0
         for directory, _, names in os.walk(self.data):  # which passes over directories that are gone
             for name in names:

@@ -1,8 +1,8 @@
-"""A client in a process of its own that does everything right: it must not notice what the others send.
+"""A correct client in a process of its own, which must not be affected by the hostile connections.
 
 Every few milliseconds it writes a numbered record with acks=all, reads it back and asks for metadata; a second
 connection sends the cheapest request there is, whose round trip is an upper bound of how long the loop was held.
-What it measured goes to standard output, as JSON, when standard input ends.
+Its measurements go to standard output, as JSON, when standard input ends.
 """
 
 import argparse

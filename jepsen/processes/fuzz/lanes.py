@@ -28,9 +28,9 @@ _BROKEN_TIMEOUT_S: Final = 0.02
 
 @attrs.define
 class Counts:
-    """What became of frames. Keys of `frames` are ports; of the others, APIs and messages.
+    """The outcomes of frames. Keys of `frames` are ports; keys of the others are APIs and messages.
 
-    `closings` are the last sound requests that a connection was closed for: (story, correlation id, API).
+    `closings` are the last valid requests before a connection was closed: (story, correlation id, API).
     """
 
     frames: Counter[str] = attrs.field(factory=Counter)
@@ -152,7 +152,7 @@ class _KafkaLane:
         return answers
 
     async def _send_broken(self, frame: Frame) -> None:
-        """What cannot be decoded ends its connection, at once or when this side does not go on with it."""
+        """A frame that cannot be decoded ends its connection, at once or when this side does not continue it."""
         self._counts.frames[self._port] += 1
         self._counts.refused_bytes += 1
         with trio.move_on_after(_BROKEN_TIMEOUT_S):

@@ -51,7 +51,7 @@ class SittingPlan:
 
 @attrs.define
 class Findings:
-    """What a sitting has shown. `problems` is empty where the node has kept its promises."""
+    """The result of a session. `problems` is empty if the node has kept its promises."""
 
     frames: Counter[str] = attrs.field(factory=Counter)
     answered: Counter[str] = attrs.field(factory=Counter)
@@ -216,7 +216,7 @@ class _HealthyClient:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     async def end(self) -> dict[str, Any]:
-        """What it has measured."""
+        """Its measurements."""
         out, _ = await trio.to_thread.run_sync(self._process.communicate)
         return json.loads(out) if out else {"error": "it has ended without a word"}
 

@@ -1,7 +1,7 @@
-"""`python -m jepsen.processes.fuzz.traced_node <kraft's arguments>`: kraft, which prints each failure in full.
+"""`python -m jepsen.processes.fuzz.traced_node <kraft's arguments>`: kraft, which prints every failure in full.
 
-A node prints a bounded number of lines of each kind that clients can cause. A traceback is a bug, whoever causes it:
-here the first of each kind is printed, however many there are of others. On SIGUSR1 it tells where its tasks are.
+A node limits the lines that clients can cause, by kind. A traceback is a bug, whatever causes it: this process prints
+the first of each kind, however many others there are. On SIGUSR1 it prints the stacks of its tasks.
 """
 
 import signal

@@ -23,7 +23,7 @@ from jepsen.processes.faults import FAULTS, Nemesis
 from jepsen.processes.run.experiment import CLIENTS, Experiment, Outcome, perform
 from jepsen.processes.run.workloads import WORKLOADS
 from jepsen.report.command import write_report
-from jepsen.store import HISTORY, REPORT, Life, RunPlan, Store
+from jepsen.store import HISTORY, REPORT, RunPlan, Store, Uptime
 
 NONE: Final = "none"
 ALL: Final = "all"
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _performed(experiment: Experiment) -> Outcome | None:
-    """None where the clients have failed, so that nobody can judge."""
+    """The verdict; None if the clients have failed, so that the history cannot be judged."""
     outcome = None
     try:
         outcome = trio.run(perform, experiment)
@@ -131,11 +131,11 @@ def _write(store: Store, outcome: Outcome) -> None:
     for path in (store.directory / CLIENTS).glob("*.jsonl"):
         path.unlink()  # the history has it all
     store.write_faults(outcome.stage.faults)
-    store.write_lives(_since(outcome.zero, (life for node in outcome.nodes for life in node.lives)))
+    store.write_uptimes(_since(outcome.zero, (uptime for node in outcome.nodes for uptime in node.uptimes)))
     store.write_members(_since(outcome.zero, outcome.members))
 
 
-def _since(zero: float, lives: Iterable[Life]) -> Sequence[Life]:
+def _since(zero: float, uptimes: Iterable[Uptime]) -> Sequence[Uptime]:
     """By the run's time, which begins when all nodes have been started."""
 
     def shifted(moment: float | None) -> float | None:
@@ -143,12 +143,12 @@ def _since(zero: float, lives: Iterable[Life]) -> Sequence[Life]:
 
     return [
         attrs.evolve(
-            life,
-            began_at=max(0.0, life.began_at - zero),
-            serving_at=shifted(life.serving_at),
-            ended_at=shifted(life.ended_at),
+            uptime,
+            began_at=max(0.0, uptime.began_at - zero),
+            serving_at=shifted(uptime.serving_at),
+            ended_at=shifted(uptime.ended_at),
         )
-        for life in lives
+        for uptime in uptimes
     ]
 
 

@@ -12,15 +12,15 @@ import trio
 
 from jepsen.processes.clients.client import MemberPlan
 from jepsen.processes.clients.client_process import ClientProcess
-from jepsen.store import Life
+from jepsen.store import Uptime
 
-# How long a member lives, how long its place is empty, and how long one stands still: some longer than a session.
+# How long a member runs, how long its place is empty, and how long it is paused: sometimes longer than a session.
 _LIVES: Final = (6.0, 25.0)
 _ABSENCES: Final = (0.0, 8.0)
 _PAUSES: Final = (0.5, 12.0)
-# The chance that a life ends with kill -9 and not in peace; and that it stands still at some time.
+# The probability that a member ends with kill -9 instead of orderly, and that it is paused at some time.
 _KILLED, _PAUSED = 0.6, 0.2
-# How lives end (`Life.end`).
+# The possible ends of an uptime (`Uptime.end`).
 KILLED: Final = "killed"
 PAUSED: Final = "paused"
 LEFT: Final = "left"
@@ -41,7 +41,7 @@ class Group:
         return f"{self.protocol} protocol, {self.assignor}, {self.members} {'static ' * self.is_static}members"
 
     def places(self) -> dict[str, MemberPlan]:
-        """What each member is called over all its lives, and its plan."""
+        """The names of each member's incarnations, and its plan."""
         names = [f"{self.name}{number}" for number in range(1, self.members + 1)]
         return {
             name: MemberPlan(self.name, self.protocol, self.assignor, name if self.is_static else "", self.commits_each)
@@ -50,9 +50,9 @@ class Group:
 
 
 class Crowd:
-    """`start` makes the process of a place's life, by the place and the number of the life.
+    """`start` starts the process of a place, given the place and the number of the process.
 
-    `lives` are those of all members, by their places; who stands still is between two of them.
+    `uptimes` has all members' uptimes, by their places; a pause lies between two of them.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Crowd:
         seed: int,
         start: Callable[[str, int], ClientProcess],
     ) -> None:
-        self.lives: list[Life] = []
+        self.uptimes: list[Uptime] = []
         self._rngs = {place: Random(f"{seed} {place}") for place in places}
         self._start = start
         self._calm = trio.Event()
@@ -84,13 +84,13 @@ class Crowd:
                 client.discard()
 
     def calm_down(self) -> None:
-        """From now on nobody goes, and places that are empty are filled."""
+        """Stop no member from now on, and fill the empty places."""
         self._calm.set()
 
     async def _inhabit(self, place: str) -> None:
-        rng, life = self._rngs[place], 0
+        rng, uptime = self._rngs[place], 0
         while True:
-            client = self._present[place] = self._start(place, life)
+            client = self._present[place] = self._start(place, uptime)
             self._begin(place)
             await self._while_troubled(rng.uniform(*_LIVES))
             if rng.random() < _PAUSED and not self._calm.is_set():
@@ -99,14 +99,14 @@ class Crowd:
             if self._calm.is_set():
                 return
             if not client.is_running:
-                await client.ended(0)  # with a failure, as nobody asked it to
+                await client.ended(0)  # with a failure, as it was not stopped
             if rng.random() < _KILLED:
                 client.discard()
                 self._end(place, KILLED)
             else:
                 await self._leave(place)
             await self._while_troubled(rng.uniform(*_ABSENCES))
-            life += 1
+            uptime += 1
 
     async def _stand_still(self, place: str, seconds: float) -> None:
         """It does not know that time has passed."""
@@ -126,8 +126,8 @@ class Crowd:
             await self._calm.wait()
 
     def _begin(self, place: str) -> None:
-        self.lives.append(Life(place, time.monotonic()))
+        self.uptimes.append(Uptime(place, time.monotonic()))
 
     def _end(self, place: str, how: str) -> None:
-        at = max(index for index, life in enumerate(self.lives) if life.node == place)
-        self.lives[at] = attrs.evolve(self.lives[at], ended_at=time.monotonic(), end=how)
+        at = max(index for index, uptime in enumerate(self.uptimes) if uptime.node == place)
+        self.uptimes[at] = attrs.evolve(self.uptimes[at], ended_at=time.monotonic(), end=how)

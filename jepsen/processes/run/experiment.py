@@ -23,7 +23,7 @@ from jepsen.processes.run.crowd import Crowd
 from jepsen.processes.run.healing import NAME, heal, judge_output, note_misbehaviour, recorded, stop_all
 from jepsen.processes.run.lags import Lags
 from jepsen.processes.run.workloads import Workload
-from jepsen.store import Life
+from jepsen.store import Uptime
 from jepsen.values import Healing
 
 TOPIC: Final = "queue"
@@ -61,7 +61,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
 
 @attrs.frozen
 class Experiment:
-    """What to do; all of it lands in `directory`. `rate` is of one client, in operations per second."""
+    """The plan of an experiment, whose files go to `directory`. `rate` is of one client, in operations per second."""
 
     directory: Path
     workload: Workload
@@ -82,7 +82,7 @@ class Outcome:
     history: History
     stage: Stage
     nodes: Sequence[NodeProcess]
-    members: Sequence[Life]
+    members: Sequence[Uptime]
 
 
 async def perform(experiment: Experiment) -> Outcome:
@@ -103,7 +103,7 @@ async def perform(experiment: Experiment) -> Outcome:
                 await _trouble(experiment, stage, crowd, history, zero)
             await _read_finally(experiment, cluster, journals, zero)
             await _read_disks(stage, history)
-    return Outcome(zero, _whole_history(journals), stage, list(cluster.nodes.values()), crowd.lives)
+    return Outcome(zero, _whole_history(journals), stage, list(cluster.nodes.values()), crowd.uptimes)
 
 
 def _stage(experiment: Experiment, cluster: ProcessCluster, history: History, zero: float) -> Stage:
@@ -127,7 +127,7 @@ async def _read_disks(stage: Stage, history: History) -> None:
 
 
 async def _trouble(experiment: Experiment, stage: Stage, crowd: Crowd, history: History, zero: float) -> None:
-    """Everything up to the moment when nobody produces any more, all is mended, and groups have read everything."""
+    """Runs until all producers have stopped, all faults are healed, and groups have read all records."""
     async with _clients(experiment, stage.cluster, zero):
         await trio.sleep(_PROLOGUE_SECONDS)
         await experiment.nemesis.run(stage, experiment.seconds)
@@ -178,9 +178,9 @@ async def _watch(cluster: ProcessCluster, history: History) -> None:
 def _crowd(experiment: Experiment, cluster: ProcessCluster, zero: float) -> Crowd:
     journals, places = experiment.directory / CLIENTS, experiment.workload.places()
 
-    def start(place: str, life: int) -> ClientProcess:
+    def start(place: str, uptime: int) -> ClientProcess:
         bootstrap = cluster.bootstrap_of(place)
-        plan = _plan(experiment, f"{place}.{life}", "join", bootstrap, journals, zero, member=places[place])
+        plan = _plan(experiment, f"{place}.{uptime}", "join", bootstrap, journals, zero, member=places[place])
         return ClientProcess(plan, journals / f"{place}.out")
 
     return Crowd(list(places), experiment.seed, start)

@@ -53,7 +53,7 @@ def note_misbehaviour(history: History, what: str) -> None:
 
 
 def judge_output(nodes: Sequence[NodeProcess], history: History) -> None:
-    """What a node says of failures of its own, over all its lives."""
+    """The failures that a node has printed in all its uptimes."""
     for node in nodes:
         for line in node.output_path.read_text(errors="replace").splitlines():
             if "handler_failed" in line or "Traceback (most recent call last)" in line:

@@ -1,4 +1,4 @@
-"""How far groups are behind: what they have committed, against the ends of partitions."""
+"""The lags of groups: their committed offsets, compared with the ends of partitions."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -19,7 +19,7 @@ class Lags:
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
 
     async def are_zero(self) -> bool:
-        """Whether every group has committed everything that there is. False where nobody can tell."""
+        """True if every group has committed all records. False if that is unknown."""
         try:
             return await trio.to_thread.run_sync(self._are_zero)
         except KafkaException:

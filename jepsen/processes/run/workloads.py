@@ -1,4 +1,4 @@
-"""What clients do, and which promises that is held to."""
+"""The workloads: their clients, and the promises by which they are checked."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -43,7 +43,7 @@ class Workload:
     groups: tuple[Group, ...] = ()
 
     def places(self) -> dict[str, MemberPlan]:
-        """What members of groups are called, and how they belong to them."""
+        """The names of the members of groups, and their plans."""
         return {name: plan for group in self.groups for name, plan in group.places().items()}
 
 

@@ -14,9 +14,9 @@ T = TypeVar("T")
 
 
 class SimulatedDisk:
-    """What one process sees of its machine's volume. `is_gone` tells that the process is dead.
+    """One process's view of its machine's volume. `is_gone` returns True after the process has died.
 
-    What still runs of a dead process (a `finally` block) must not reach the disk any more: it gets EIO.
+    Code of a dead process that still runs (a `finally` block) must not reach the disk: it gets EIO.
     """
 
     def __init__(self, volume: Volume, incarnation: int, is_gone: Callable[[], bool]) -> None:
@@ -63,7 +63,7 @@ class SimulatedDisk:
         self.volume.check_writable(new)
         (parent, old_name), (new_parent, new_name) = split(old), split(new)
         if parent != new_parent:
-            raise os_error(errno.EXDEV, new)  # nobody moves files between directories
+            raise os_error(errno.EXDEV, new)  # files are never moved between directories
         directory = self.volume.directory(parent)
         node = directory.entries.get(old_name)
         if node is None:

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import attrs
 
-# What a power cut may keep of what was not synced.
+# The possible fates of unsynced data in a power cut.
 FATES_OF_WRITES = ("none", "prefix", "torn", "some", "all")
 FATES_OF_ENTRIES = ("none", "prefix", "all")
 

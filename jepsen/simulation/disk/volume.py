@@ -84,7 +84,7 @@ class Volume:
         self.is_stalled = False
 
     def find(self, path: str) -> Node | None:
-        """What is at an absolute path; None where nothing is. Raises NotADirectoryError below a file."""
+        """The entry at an absolute path, or None. Raises NotADirectoryError below a file."""
         node: Node | None = self.root
         for name in _names(path):
             if node is None:
@@ -145,7 +145,7 @@ class Volume:
 
         def effect() -> None:
             if self._rng.random() < self.sync_failures or path.startswith(self.broken):
-                self._fail_sync(path)  # the journal still has the changes, and nobody knows for how long
+                self._fail_sync(path)  # the journal still has the changes, and may write them at any time
             directory.settle(upto)
             self._note("fsync-dir", self.name, path, len(directory.durable))
 

@@ -1,4 +1,4 @@
-"""What goes wrong: faults of processes, networks and disks, and the nemesis that brings them about."""
+"""Faults of processes, networks and disks, and the nemesis that injects them."""
 
 from jepsen.simulation.faults.fault import Fault, Strike
 from jepsen.simulation.faults.nemesis import FAULTS, Nemesis

@@ -10,7 +10,7 @@ from jepsen.simulation.faults.of_processes import DOWN_SECONDS_MAX
 from jepsen.simulation.hosts import Host
 from jepsen.simulation.trace import Event
 
-# What nodes trace at steps that something may go wrong after.
+# The trace events after which an aimed fault strikes.
 STEPS = (
     "process_started",
     "log_recovered",
@@ -45,8 +45,8 @@ _OF_REPLICATION = (
     *("partition_led", "partition_followed", "partition_truncated", "isr_proposed", "isr_changed"),
     *("coordinator_loaded", "coordinator_unloaded"),
 )
-# What happens to records all the time is a step only where it happens to those of a coordinator. It is an onlooker who
-# tells of it, and who is not disturbed.
+# Events of records are frequent. They count as steps only for records of a coordinator. The onlooker traces them, and
+# is not affected by faults.
 _OF_COORDINATORS = ("replica_wrote", "replica_committed")
 # At the very instruction, or so much later that a message or an fsync is under way, or has just come.
 DELAYS_SECONDS = (0.0, 0.0, 0.0005, 0.002, 0.01)
@@ -56,7 +56,7 @@ CUT_SECONDS_MAX = 6.0
 
 
 class Aim(Protocol):
-    """What befalls whoever takes a step. `power`: what else has to die for it loses its power."""
+    """The fault that follows a step. With `power`, the node and the nodes that must fail with it lose their power."""
 
     power: bool
 
@@ -64,7 +64,7 @@ class Aim(Protocol):
 
 
 class Aimed:
-    """For a while, `aim` hits whoever takes a certain step, then or a little later."""
+    """For a while, `aim` strikes the nodes that take a certain step, at once or a little later."""
 
     def __init__(self, aim: Aim) -> None:
         self._aim = aim
@@ -94,7 +94,7 @@ class Aimed:
             trace.listeners.remove(listen)
 
     def _target(self, strike: Strike, event: Event) -> Host:
-        """Who takes the step; or now and then, where it is taken for another, that one."""
+        """The node that takes the step; sometimes the node on whose behalf it takes the step."""
         joining = event.fields.get("joining")
         others = [host for host in strike.nodes if strike.cluster.ids.get(host.name) == joining]
         if joining is not None and others and strike.rng.random() < 0.5:

@@ -12,10 +12,10 @@ from jepsen.simulation.hosts import Host
 
 
 class Administrator(Protocol):
-    """Whoever changes what the quorum consists of, without ever taking a majority away from it."""
+    """Changes the voters of the quorum, without ever removing a majority."""
 
     async def change_voters(self, rng: Random) -> None:
-        """Add or remove a voter; or nothing, where nobody answers."""
+        """Add or remove a voter, or do nothing if no node answers."""
         ...
 
     async def lose_disk(self, rng: Random) -> None:
@@ -28,7 +28,7 @@ class Administrator(Protocol):
 
 
 class TopicAdministrator(Protocol):
-    """Whoever moves and changes what clients use, in a way that takes nothing away from them."""
+    """Moves and changes the topics that clients use, without taking data away."""
 
     def leader_of_any(self, rng: Random) -> str | None:
         """The name of a node that leads some partition."""
@@ -61,7 +61,9 @@ class TopicAdministrator(Protocol):
 
 @attrs.frozen
 class Strike:
-    """One occasion: who it may befall, and the chance it goes by. Without topics nobody administers any."""
+    """One occasion for a fault: its possible targets, and its random numbers. Without topics, there is no topic
+    administrator.
+    """
 
     cluster: Cluster
     members: QuorumMembers

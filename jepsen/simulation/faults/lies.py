@@ -1,18 +1,18 @@
-"""What a lying peer says in the quorum's protocol: requests, and answers, that no honest replica would send.
+"""The messages of a lying peer in the quorum's protocol: requests and responses that no correct replica would send.
 
-Raft trusts its voters with four things: the votes that they grant, the log ends that they acknowledge, what a leader
-says is in the log, and where they are to be found. A peer that speaks with a voter's name (see docs/simulation.md) can
-lie about these and make committed entries disappear, or the voter, here as in every Raft. So no lie is told about them:
+Raft trusts its voters in four respects: the votes that they grant, the log ends that they acknowledge, the entries that
+a leader sends, and their addresses. A peer that uses a voter's name (see docs/simulation.md) can lie about these and
+make committed entries disappear, or the voter, here as in every Raft. So the peer does not lie about them:
 
 - no vote is granted;
 - a Fetch with the name of a replica that may vote acknowledges what that replica has on its disk, or an end that no log
   reaches;
 - a peer that claims to lead sends no entries that fit the log and can be read, no place to truncate to, no snapshot
   that is one, and no high watermark above zero;
-- no replica that may vote is moved to another address: where too few others know better, nobody can elect it any more.
+- no replica that may vote is moved to another address: if too few others know the right one, it cannot be elected.
 
-One more lie is left out. A replica that does not vote, and is told of an epoch that the voters are not in, finds no
-leader until they are (in Kafka, too), so such an epoch is told to voters only. Everything else may be said.
+One more lie is left out. A replica that does not vote, and receives an epoch that the voters have not reached, finds no
+leader until they have (in Kafka, too), so such an epoch is sent to voters only. All other lies may be sent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ T = TypeVar("T")
 FAR: Final = 1 << 40
 # Believed (`kraft.core.plausible_epochs`), with room for all that is told on top of it.
 LARGE_EPOCH: Final = 50_000_000
-# What can be read, and what cannot.
+# Frames that can be decoded, and frames that cannot.
 _NUMBERS: Final = (0, 1, 2, 2**15, 2**31 - 1)
 _MALFORMED_NUMBERS: Final = (-1, -(2**63), 2**63, 2**64 - 1)
 # No node of any simulation has these.
@@ -43,7 +43,7 @@ STRANGE_DIRECTORY: Final = "strangestrangestrangeA"
 _MALFORMED_DIRECTORIES: Final = ("not a uuid", "x" * 600, "\0", "../../etc", "A" * 22)
 _STRANGE_ADDRESSES: Final = ("", "nowhere:9093", "n1:1", "localhost:9093")
 _MALFORMED_ADDRESSES: Final = ("n1", "n1:", "n1:-1", "n1:99999", ":", "x" * 300 + ":1")
-# How often a peer says what nobody can read: that ends the connection.
+# The probability of a frame that cannot be decoded, which ends the connection.
 _MALFORMED_SHARES: Final = (0.0, 0.001, 0.05)
 
 

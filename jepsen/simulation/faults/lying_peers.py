@@ -30,7 +30,7 @@ _CONNECT_SECONDS: Final = 2.0
 
 @attrs.frozen
 class Pretence:
-    """Who a liar says it is."""
+    """The identity that a lying peer claims."""
 
     cluster_id: str
     key: ReplicaKey

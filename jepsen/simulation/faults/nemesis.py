@@ -1,4 +1,4 @@
-"""Who brings the faults about: for each seed another subset of them, none at all included."""
+"""The nemesis injects a subset of the faults, which depends on the seed and may be empty."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

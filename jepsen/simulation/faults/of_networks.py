@@ -63,7 +63,7 @@ class Halves:
 
 
 class IsolateLeader:
-    """Whoever leads the quorum at the moment is cut off from the other nodes; its clients still reach it."""
+    """Cut the leader of the quorum off from the other nodes; its clients still reach it."""
 
     async def strike(self, strike: Strike) -> None:
         leader = strike.cluster.leader

@@ -1,4 +1,4 @@
-"""What an administrator does to topics: no fault, but it comes at the worst of times, and in bursts."""
+"""Administrative changes of topics. They are not faults, but come at unfavourable times, and in bursts."""
 
 from collections.abc import Awaitable, Callable
 from random import Random
@@ -11,7 +11,7 @@ from jepsen.simulation.faults.of_networks import cut, hold
 from jepsen.simulation.faults.of_processes import DOWN_SECONDS_MAX
 
 BURST_MAX: Final = 6
-# What a burst may take where nobody answers.
+# The longest burst if no node answers.
 BURST_SECONDS_MAX: Final = 8.0
 BROKEN_SECONDS_MAX: Final = 6.0
 BETWEEN_KILLS_SECONDS_MAX: Final = 2.0
@@ -55,9 +55,9 @@ class BreakLogDir:
 
 
 class IsolatePartitionLeader:
-    """Whoever leads some partition is cut off from the other nodes, or from the controller only; clients reach it.
+    """Cut the leader of a partition off from the other nodes, or from the controller only; clients reach it.
 
-    `choose` has another leader than any.
+    `choose` selects the leader.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class IsolatePartitionLeader:
 
 
 class KillCoordinator:
-    """kill -9 of whoever coordinates some groups, and now and then of the next one, as soon as there is one."""
+    """kill -9 of a group coordinator, and sometimes of the next one as soon as it is elected."""
 
     async def strike(self, strike: Strike) -> None:
         for _ in range(strike.rng.choice((1, 1, 2, 3))):

@@ -1,6 +1,6 @@
-"""What must hold after every event, whatever has gone wrong: one class for each invariant.
+"""Invariants, which hold after every event, whatever faults occurred: one class for each.
 
-They listen to what nodes trace and to what befalls hosts, and know more than any node does.
+They observe the trace events of nodes and hosts, and know more than any node does.
 """
 
 from jepsen.simulation.invariants.committed import Committed

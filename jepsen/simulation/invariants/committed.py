@@ -1,6 +1,6 @@
-"""What is committed of each partition, who has it, and what may have been lost: what the invariants of data compare.
+"""The committed records of each partition, their replicas, and the possible losses, as the data invariants need them.
 
-Nobody in a cluster knows all of this. The onlooker (`jepsen.simulation.onlooker`) tells it, as events of the trace.
+No node of a cluster knows all of this. The onlooker (`jepsen.simulation.onlooker`) tells it, as events of the trace.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +54,8 @@ class CommittedLog:
     `image` is what is committed of its metadata, `copies` are those of running brokers by id. `unclean` are brokers
     whose process ended uncleanly since they last were in sync, and how; see KILLED. `losses` are the leader epochs
     that began without what was committed before. `min_isr` is the least that min.insync.replicas ever came to.
-    `may_elect_anybody`: unclean.leader.election.enable. `lives` are how many losses each broker's replica has heard of.
+    `may_elect_anybody`: unclean.leader.election.enable. `incarnations` has the number of losses that
+    each broker's replica knows.
     `elected` is who was elected last, and its leader epoch, until its replica is seen; nothing else is known of what
     that one has, be it fenced again before it has heard of it.
     """
@@ -68,7 +69,7 @@ class CommittedLog:
     copies: dict[int, Copy] = attrs.field(factory=dict)
     unclean: dict[int, int] = attrs.field(factory=dict)
     losses: list[int] = attrs.field(factory=list)
-    lives: dict[int, int] = attrs.field(factory=dict)
+    incarnations: dict[int, int] = attrs.field(factory=dict)
     elected: tuple[int, int] | None = None
 
     @property
@@ -82,19 +83,22 @@ class CommittedLog:
 
     @property
     def may_lose(self) -> bool:
-        """Whether so many of those that had everything may have lost it that nobody need have it any more (KIP-966)."""
+        """True if so many of the replicas with all records may have lost some that a loss is permitted (KIP-966)."""
         if self.may_elect_anybody:
             return True
         worst = max(self.unclean.values(), default=CLEANLY)
         has_lost = worst == WITHOUT_DISK or (worst == WITHOUT_POWER and not self.is_flushed)
         return has_lost and len(self.unclean) >= self.min_isr
 
-    def life(self, leader_epoch: int) -> int:
-        """How many losses a replica knows of that has heard of this leader epoch."""
+    def incarnation(self, leader_epoch: int) -> int:
+        """The number of losses that a broker's replica knows; None if the partition is unknown.
+
+        A broker that knows fewer losses reports on a former incarnation.
+        """
         return sum(epoch <= leader_epoch for epoch in self.losses)
 
     def is_of_now(self, copy: Copy) -> bool:
-        return self.life(copy.leader_epoch) == len(self.losses)
+        return self.incarnation(copy.leader_epoch) == len(self.losses)
 
     def compare(self, copy: Copy) -> None:
         """Find out how far a copy agrees with what is committed."""
@@ -117,7 +121,7 @@ class CommittedLog:
             self.elected = None
 
     def lose(self, leader: int, leader_epoch: int) -> None:
-        """What this leader did not have when it was elected is no more."""
+        """Remove the records that this leader did not have when it was elected."""
         kept = self.copies[leader].agreed
         del self.batches[kept:]
         self.losses.append(leader_epoch)
@@ -131,11 +135,11 @@ class CommittedLog:
 
 
 class Committed:
-    """Follows the trace. Invariants come behind it in the watch.
+    """Follows the trace. Invariants come after it in the watch.
 
-    `image` is the latest of the metadata that anybody has; it is told by `metadata_seen`, and set before that.
-    `changed` are the partitions of which the last event may have changed what holds. `lost` says of one what was lost
-    and may not have been.
+    `image` is the latest metadata image of any node; the event `metadata_seen` follows when it is set. `changed` has
+    the partitions that the last event may have changed. `lost` has, for a partition, the records whose loss is a
+    violation.
     """
 
     kinds: Sequence[str] = (
@@ -158,7 +162,7 @@ class Committed:
         self._endings: dict[tuple[int, int], int] = {}  # how the process ended that was registered so
 
     def copy(self, event: Event) -> tuple[CommittedLog, Copy] | None:
-        """What a replica's event is about; None for a topic that was deleted."""
+        """The partition of a replica's event; None for a deleted topic."""
         log = self.logs.get(key_of(event))
         if log is None:
             return None
@@ -188,7 +192,7 @@ class Committed:
                 self._follow(event)
         return None
 
-    # What becomes of replicas
+    # Events of replicas
 
     def _follow(self, event: Event) -> None:
         found = self.copy(event)
@@ -219,7 +223,7 @@ class Committed:
                 self._commit(event, log, copy)
         self._reconcile(log)
         if not copy.is_suspect:
-            log.lives[self.nodes[event.host]] = log.life(copy.leader_epoch)
+            log.incarnations[self.nodes[event.host]] = log.incarnation(copy.leader_epoch)
 
     def _commit(self, event: Event, log: CommittedLog, copy: Copy) -> None:
         end_offset = copy.high_watermark
@@ -254,7 +258,7 @@ class Committed:
                 f"{log.batches[copy.agreed]}; ended uncleanly since in sync: {log.unclean}"
             )
 
-    # What becomes of brokers
+    # Events of brokers
 
     def _register(self, broker_id: int, epoch: int) -> None:
         if epoch >= 0 and self._epochs.get(broker_id) != epoch:
@@ -269,7 +273,7 @@ class Committed:
         if broker_id is None:
             return
         epoch = self._epochs.pop(broker_id, None)
-        if epoch is None:  # before it was registered: it was not clean, whatever the life before it was
+        if epoch is None:  # before its registration: it counts as unclean, whatever the previous incarnation was
             epoch, how = self._last_epochs.get(broker_id, -1), max(how, KILLED)
         self._endings[broker_id, epoch] = max(how, self._endings.get((broker_id, epoch), CLEANLY))
         for log in self.logs.values():
@@ -277,7 +281,7 @@ class Committed:
             if how != CLEANLY and (broker_id in log.eligible or broker_id in log.unclean):
                 log.mark_unclean(broker_id, how)
 
-    # What becomes of the metadata
+    # Events of the metadata
 
     def _learn(self) -> None:
         before, self._before = self._before, self.image
@@ -319,16 +323,16 @@ class Committed:
         broker: BrokerImage | None = self.image.cluster.brokers.get(broker_id)
         return -1 if broker is None else broker.broker_epoch
 
-    def life(self, host: str, topic: str, index: int) -> int | None:
-        """How many losses a broker's replica has heard of; None where nothing is known of the partition.
+    def incarnation(self, host: str, topic: str, index: int) -> int | None:
+        """The number of losses that a broker's replica knows; None if the partition is unknown.
 
-        What a broker says that has heard of fewer is of a former life.
+        A broker that knows fewer losses than others reports on a former incarnation.
         """
         found = self.image.topics.by_name.get(topic)
         log = None if found is None else self.logs.get((found.topic_id.hex(), index))
         if log is None:
             return None
-        return log.lives.get(self.nodes[host], 0)
+        return log.incarnations.get(self.nodes[host], 0)
 
     def running(self, log: CommittedLog) -> Iterator[tuple[int, Copy]]:
         """The eligible replicas whose broker's process is the one that the metadata speaks of."""

@@ -38,7 +38,7 @@ class DiesOfFaultsOnly:
 
 
 class HandlersNeverFail:
-    """No request makes a handler fail in a way that nobody has thought of."""
+    """No request makes a handler fail with an unexpected exception."""
 
     kinds: Sequence[str] = ("handler_failed",)
 

@@ -16,7 +16,7 @@ from jepsen.simulation.trace import Event
 
 
 class OneLeaderPerEpoch:
-    """Election safety (5.2): no epoch has two leaders, nor one leader in two of its lives."""
+    """Election safety (5.2): no epoch has two leaders, nor one leader in two of its incarnations."""
 
     kinds: Sequence[str] = ("role_changed",)
 
@@ -49,7 +49,7 @@ class EpochsNeverGoBack:
 
 
 class OneVotePerEpoch:
-    """A replica votes for one candidate in an epoch, in all its lives together (5.2)."""
+    """A replica votes for one candidate in an epoch, in all its incarnations together (5.2)."""
 
     kinds: Sequence[str] = ("vote_synced",)
 
@@ -65,7 +65,7 @@ class OneVotePerEpoch:
 
 
 class CommittedEntriesStay:
-    """What a replica has made durable, and somebody committed, is still there when it recovers (5.4.3)."""
+    """An entry that a replica has made durable, and that is committed, is still there after its recovery (5.4.3)."""
 
     kinds: Sequence[str] = ("log_recovered",)
 
@@ -139,7 +139,7 @@ class LeadersAreComplete:
     def observe(self, event: Event) -> str | None:
         if event.fields["role"] != "leader":
             return None
-        # Logs match, so whoever has the last one has all.
+        # Logs match, so a replica with the last entry has all of them.
         last = committed_before(self._replicas, integer(event, "epoch"))
         if last is not None and not self._replicas.replica(event).holds(last):
             return f"{event.host} leads in epoch {event.fields['epoch']} without the committed entry {last}"
@@ -169,9 +169,9 @@ class CommitsNeverChange:
 
 
 class CommitsAreHeldByMajorities:
-    """What is committed is durable at a majority of the voters that whoever commits it knows (5.3).
+    """A committed entry is durable at a majority of the voters that the committing leader knows (5.3).
 
-    A disk that was lost since then counts with what it held: it will not vote any more (KIP-853).
+    A disk that was lost since counts with the entries that it held: it does not vote any more (KIP-853).
     """
 
     kinds: Sequence[str] = ("committed",)
@@ -242,9 +242,9 @@ class OneVoterAtATime:
 
 
 class NoElectionInPeace:
-    """While nothing is wrong, a leader stays (KIP-996, and Raft's dissertation, section 9.6).
+    """Without faults, a leader stays (KIP-996, and Raft's dissertation, section 9.6).
 
-    Whoever was out of touch when peace began may yet find it.
+    A replica that was out of touch when the faults ended may still find the leader.
     """
 
     kinds: Sequence[str] = ("peace", "role_changed")
@@ -268,8 +268,8 @@ class NoElectionInPeace:
 class HonestEpochsArePlausible:
     """A replica never refuses an epoch as implausible that another one has been in; see `kraft.core.plausible_epochs`.
 
-    What a liar says in the name of a replica is not meant, unless that replica has really been there. A source that
-    is no replica's id is an address that an observer asks for the way to the leader: any replica may be behind it.
+    Epochs that a lying peer sends in the name of a replica do not count, unless that replica has been in them. A source
+    that is not a replica's id is an address at which an observer asks for the leader: any replica may have it.
     """
 
     kinds: Sequence[str] = ("log_recovered", "role_changed", "vote_synced", "implausible_epoch")

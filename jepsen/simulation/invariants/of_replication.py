@@ -1,4 +1,4 @@
-"""What holds of partitions and their replicas, as Kafka's design and KIPs 101, 497, 841 and 966 promise it."""
+"""Invariants of partitions and their replicas, as Kafka's design and KIPs 101, 497, 841 and 966 promise them."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from jepsen.simulation.trace import Event
 
 
 class _OfPartitions:
-    """What holds of each partition by itself: it is looked at where the last event may have changed something."""
+    """An invariant of single partitions, checked for those that the last event may have changed."""
 
     kinds: Sequence[str] = ("metadata_seen",)
 
@@ -28,7 +28,7 @@ class _OfPartitions:
 
 
 class InSyncReplicasAreReplicas(_OfPartitions):
-    """The ISR and the eligible leader replicas are replicas of the partition, and nobody is both."""
+    """The ISR and the eligible leader replicas are replicas of the partition, and are disjoint."""
 
     def wrong_with(self, log: CommittedLog) -> str | None:
         image = log.image
@@ -39,7 +39,7 @@ class InSyncReplicasAreReplicas(_OfPartitions):
 
 
 class LeadersAreInSync(_OfPartitions):
-    """Who leads is in the ISR."""
+    """The leader is in the ISR."""
 
     def wrong_with(self, log: CommittedLog) -> str | None:
         image = log.image
@@ -49,7 +49,7 @@ class LeadersAreInSync(_OfPartitions):
 class NoFencedBrokerIsInSync(_OfPartitions):
     """A fenced broker is in no ISR (KIP-841).
 
-    A last one that has shut down cleanly stays where it was: nobody else has everything, and it has.
+    A last member that has shut down cleanly stays: it is the only replica with all records.
     """
 
     def wrong_with(self, log: CommittedLog) -> str | None:
@@ -84,7 +84,7 @@ class InSyncReplicasHoldWhatIsCommitted(_OfPartitions):
 
 
 class MaximalIsrContainsIsr(_OfPartitions):
-    """Whoever is in the ISR, as the controller has it, has to hold what the leader commits (KIP-497)."""
+    """All members of the controller's ISR have the records that the leader commits (KIP-497)."""
 
     kinds: Sequence[str] = ("metadata_seen", "replica_role")
 

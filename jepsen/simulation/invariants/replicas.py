@@ -1,4 +1,4 @@
-"""What every replica of a Raft log has on its disk, as far as its trace tells: what the invariants of Raft compare."""
+"""The contents of every Raft replica's disk, according to its trace events, as the Raft invariants need them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -34,7 +34,7 @@ class Replica:
 
     @property
     def end_epoch(self) -> int | None:
-        """The epoch of the last entry; None where a snapshot has it, and nobody told."""
+        """The epoch of the last entry; None if only a snapshot has it, and no event named it."""
         return next(reversed(self.entries.values()))[2] if self.entries else self.start_epoch
 
     def append(self, entries: Sequence[Entry]) -> None:
@@ -65,10 +65,10 @@ class Replica:
 
 
 class Replicas:
-    """Follows the trace. Invariants come behind it in the watch, unless they compare what is with what was.
+    """Follows the trace. Invariants come after it in the watch, unless they compare the state before an event.
 
-    `committed` holds all entries that anybody said to be committed, by base offset; `committed_in`, for each epoch, the
-    last one that was first said to be by somebody in that epoch. `lost` are replicas whose disk is gone.
+    `committed` holds all entries that any replica has committed, by base offset; `committed_in`, for each epoch, the
+    last entry that was first committed in it. `lost` are replicas whose disk is lost.
     """
 
     kinds: Sequence[str] = (

@@ -12,7 +12,7 @@ class Invariant(Protocol):
     kinds: Sequence[str]
 
     def observe(self, event: Event) -> str | None:
-        """What is wrong now that this has happened; None where all is well."""
+        """The violation that this event shows, or None."""
         ...
 
 

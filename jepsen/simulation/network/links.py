@@ -30,7 +30,7 @@ class Links:
         self._links: dict[tuple[str, str], Link] = {}
 
     def link(self, source: str, target: str) -> Link:
-        """The link, to be changed by whoever asks."""
+        """The link, which the caller may change."""
         return self._links.setdefault((source, target), Link())
 
     def is_blocked(self, source: str, target: str) -> bool:

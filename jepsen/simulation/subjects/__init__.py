@@ -1,4 +1,4 @@
-"""What is troubled: whole nodes, or their quorum alone."""
+"""The systems under test: whole nodes, or their quorum alone."""
 
 from jepsen.simulation.subjects.nodes import NodesSubject
 from jepsen.simulation.subjects.quorum import QuorumSubject

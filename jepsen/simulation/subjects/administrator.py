@@ -1,4 +1,4 @@
-"""An administrator who knows everything: voters come and go, and disks are lost, but never too many at a time."""
+"""An administrator with full knowledge: changes voters and loses disks, but never too many at a time."""
 
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -18,18 +18,18 @@ CHANGE_SECONDS: Final = 4.0
 
 
 class Hands(Protocol):
-    """How an administrator gets at the nodes of a subject."""
+    """The administrator's access to the nodes of a subject."""
 
     def key_of(self, name: str) -> ReplicaKey | None:
         """The replica on a node's disk; None where there is none yet."""
         ...
 
     def lose_disk(self, name: str) -> None:
-        """Cut a node's power, and have its replica start anew, as another one."""
+        """Cut a node's power, and start its replica again with an empty disk, as another replica."""
         ...
 
     def damage_disk(self, name: str, rng: Random) -> None:
-        """Cut a node's power, and have a bit turn around in what its disk has of the log."""
+        """Cut a node's power, and flip a bit of the log on its disk."""
         ...
 
     def is_serving(self, name: str) -> bool: ...
@@ -73,7 +73,7 @@ class VoterAdministrator:
                     changes.append(("add-voter", key))
             for key in voters:
                 rest = [each for each in voters if each != key]
-                # Whose directory id is not in the log yet cannot be named.
+                # A voter without a directory id in the log cannot be named.
                 if rest and key.directory_id and _is_minority(self._lost, rest):
                     changes.append(("remove-voter", key))
             if changes:
@@ -132,9 +132,9 @@ class VoterAdministrator:
         return found
 
     def _is_elsewhere(self, name: str, key: ReplicaKey) -> bool:
-        """Whether all that a node has of the log, and anybody else too, is durable at a majority without it.
+        """True if all entries that this node shares with another one are durable at a majority without this node.
 
-        What nobody else has cannot be committed, nor can anybody have been told of it.
+        Entries that no other node has cannot be committed, and no client can know of them.
         """
         replica = self._replicas.by_host.get(name)
         if replica is None:

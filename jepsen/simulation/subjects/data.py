@@ -1,4 +1,4 @@
-"""What the nodes of a simulation have of the data that they replicate, for those who judge it."""
+"""The data that the nodes of a simulation replicate, for invariants and checkers."""
 
 from collections.abc import Collection, Iterable
 from hashlib import blake2b
@@ -28,7 +28,7 @@ def node_on(host: Host) -> Node | None:
 
 
 def replica_log(host: Host, topic: str, index: int) -> ReplicaLog | None:
-    """What a host's log files hold of a partition; None where it has no replica."""
+    """The contents of a host's log files of a partition; None without a replica."""
     node = node_on(host)
     local = None if node is None or node.broker is None else node.broker.partitions.topic(topic)
     partition = None if local is None else local.partitions.get(index)

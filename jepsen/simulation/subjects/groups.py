@@ -18,13 +18,13 @@ from jepsen.workloads.group_member import Group, TopicPartition
 # Few, so that groups share a coordinator, and not all of them do.
 _OFFSETS_PARTITIONS: Final = 2
 _HEAR_SECONDS: Final = 0.1
-# Of one protocol, or of both, which turn from one into the other and back.
+# The protocols of a group's members. With both, the group changes from one to the other and back.
 _PROTOCOLS: Final = (("classic",), ("consumer",), ("classic", "consumer"))
 
 
 def offsets_topic(brokers: int, rng: Random) -> WantedTopic:
-    """The topic with the offsets, which is there before anybody asks for a coordinator. What may be lost of it, the
-    invariants know as of any other.
+    """The offsets topic, which is created before any group needs a coordinator. The invariants track its losses like
+    those of other topics.
     """
     most = min(3, brokers)
     configs = (
@@ -60,7 +60,7 @@ class Groups:
         return places
 
     def forget(self) -> None:
-        """What counts is what members hear from now on."""
+        """Forget the progress so far; only later commits of members count."""
         for group in self.groups:
             group.reached.clear()
 
@@ -79,7 +79,7 @@ def groups_of(load: Load, committed: Committed, rng: Random) -> Groups:
         name = f"g{serial}-{rng.randrange(100)}"
         protocols = rng.choice(_PROTOCOLS)
         index = java_hash(name) % _OFFSETS_PARTITIONS
-        group = Group(name, topics, ids, index, leads, may_begin_anew=len(protocols) > 1)
+        group = Group(name, topics, ids, index, leads, may_restart_generations=len(protocols) > 1)
         groups.append(group)
         for number in range(rng.randint(*load.members)):
             place = f"{name}-{number}"

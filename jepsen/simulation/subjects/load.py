@@ -1,4 +1,4 @@
-"""What clients do to simulated nodes, and how often."""
+"""The clients of simulated nodes, and their rates."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -10,13 +10,13 @@ from jepsen.values import WantedTopic
 
 @attrs.frozen
 class Load:
-    """`topics` are there from the start, and `late` is created in the middle of the troubles. To all of them producers
-    send with acks=all, but to those named in `hopeful`, which are read and judged apart.
+    """`topics` exist from the start, and `late` is created while faults occur. Producers send with acks=all to all
+    topics except those in `hopeful`, which get acks=1 and are checked separately.
 
-    Ranges are of how many clients there are at least and at most; each seed draws from them, and from the rates, which
-    are of operations per second. Everybody who produces does so to every partition, and `readers` is the chance of each
-    partition to be read meanwhile. Contenders create, grow and delete the same few topics; whoever churns has topics
-    of its own, of so many partitions at most, of which `deleted` is the share that goes again.
+    Ranges are numbers of clients; each seed draws from them, and from the rates, which are operations per second. Every
+    producer sends to all partitions. `readers` is the probability of each partition to be read meanwhile. Contenders
+    create, grow and delete the same few topics. Churning clients create topics of their own with at most
+    `churned_partitions` partitions, and delete the share `deleted` of them.
     """
 
     topics: Sequence[WantedTopic]
@@ -33,7 +33,7 @@ class Load:
     hopeful: Sequence[str] = ()
     # Producers of the client library, besides the ones that speak the protocol themselves.
     library_producers: tuple[int, int] = (0, 1)
-    # What groups consume, and how many members they have.
+    # The topics that groups consume, and the number of members.
     grouped: Sequence[str] = ()
     members: tuple[int, int] = (2, 3)
 
@@ -65,10 +65,11 @@ NODE_LOAD: Final = Load(
 
 
 def cluster_load(brokers: int) -> Load:
-    """Several nodes: this is about what they agree on, and about what so many brokers replicate.
+    """The load of several nodes, about metadata and replication.
 
-    Two of three replicas in sync are enough, so that a leader can be lost and work goes on; of two, one is. What may be
-    lost of these topics, flushed or not, is for the invariants to say; checkers hear of it as another life.
+    Two of three replicas in sync are enough, so that work continues after the loss of a leader; of two replicas, one is
+    enough. The invariants decide which records of these topics may be lost, flushed or not; for the checkers, a loss
+    begins another incarnation.
     """
     most = min(3, brokers)
     needed, flushed = ("min.insync.replicas", str(most - 1)), ("flush.messages", "1")

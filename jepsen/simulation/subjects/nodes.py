@@ -56,9 +56,9 @@ from kraft.core import ReplicaKey
 
 T = TypeVar("T")
 
-# How long nobody disturbs the nodes at last, while their quorum has to do without an election.
+# The time without faults at the end of a run, in which the quorum must not elect.
 PEACE_SECONDS: Final = 10.0
-# How long a request may be held up by the network and by brokers that try again for whoever gave it up.
+# The longest time for which the network, and brokers that retry, may hold a request whose client has given up.
 SETTLED_SECONDS: Final = 35.0
 
 
@@ -86,7 +86,7 @@ class NodesSubject:
             topics = [*(topic.name for topic in self._load.topics), CONSUMER_OFFSETS]
             show_data(simulation, self.committed, [*topics, self._load.late.name])
             self.topic_administrator = TopicMover(self.committed, topics, plan.log_directories, self)
-        # Of what is sent with acks=1, which may be lost.
+        # The history of sends with acks=1, which may be lost.
         self._hopes = History(simulation.clock.current_time, simulation.trace.operation)
         self._admin, self._mover = self._client("admin"), self._client("mover")
         self._mover_is_busy = trio.Lock()
@@ -164,7 +164,7 @@ class NodesSubject:
         await produce_to_all(client, [(self._load.late.name, 0)], self._load.late_per_second)
 
     async def verify(self) -> None:
-        """Everything works again; and read all there is."""
+        """Check that everything works again, and read all records."""
         await self.cluster.wait_serving()
         async with trio.open_nursery() as members:
             self._groups.forget()
@@ -199,15 +199,15 @@ class NodesSubject:
         return ends
 
     async def _hear_of_all(self) -> None:
-        """Until no node is out of touch: a controller may find out late that nothing comes over its connection."""
+        """Wait until no node is out of touch: a controller may notice late that its connection is dead."""
         committed = self.replicas.committed_end_offset
         while any(self.replicas.by_host[node.name].committed_end_offset < committed for node in self._plan.nodes):
             await trio.sleep(0.1)
 
     async def _converge(self, name: str) -> None:
-        """Until all brokers tell of the same topics, the one of that name among them, and of all brokers.
+        """Wait until all brokers report the same topics, the given one included, and all brokers.
 
-        Until then all partitions have leaders, and all their replicas are in sync.
+        Then all partitions also have leaders, and all their replicas are in sync.
         """
         while True:
             told = [await self._told_by(node.name) for node in self._plan.brokers]
@@ -222,7 +222,7 @@ class NodesSubject:
             await trio.sleep(0.1)
 
     async def _told_by(self, broker: str) -> tuple[dict[str | None, tuple[bytes, Sequence[ToldPartition]]], int]:
-        """What there is of each topic, and how many brokers there are."""
+        """The partitions of each topic, and the number of brokers."""
         client = attrs.evolve(self._admin, servers=[(broker, KAFKA_PORT)])
         request = MetadataRequest(topics=None)
         response, _ = await self._as(self._admin, client.call_until_answered, request, METADATA_VERSION)
@@ -238,7 +238,7 @@ class NodesSubject:
         return await read_all(client, topic, index)
 
     async def _read_replicas(self, topic: str, index: int) -> None:
-        """What every broker has of a partition, for the record, once all of them know the same to be committed."""
+        """Record every broker's replica of a partition, once all replicas have the same high watermark."""
         names = [node.name for node in self._plan.brokers] if len(self._plan.brokers) > 1 else []
         while True:
             logs = {name: replica_log(self.cluster.nodes[name], topic, index) for name in names}
@@ -256,7 +256,7 @@ class NodesSubject:
         for checker in ACKS_ONE_CHECKERS:
             yield from checker.check(self._hopes)
 
-    # The hands of the administrator
+    # Access for the administrators
 
     def key_of(self, name: str) -> ReplicaKey | None:
         directory_id = self._meta_property(name, "directory.id")
@@ -324,11 +324,11 @@ class NodesSubject:
         servers = [(node.name, port) for node in nodes]
         rng = self.simulation.rng(f"client/{name}")
         wall = self.cluster.clients[host].wall
-        lives = self.cluster.power_cuts.__getitem__
-        return Client(name, servers, self.history, rng, wall, lives, self.committed.life)
+        incarnations = self.cluster.power_cuts.__getitem__
+        return Client(name, servers, self.history, rng, wall, incarnations, self.committed.incarnation)
 
     def _hopeful(self, client: Client) -> Client:
-        """One whose operations are judged apart."""
+        """A client whose operations are checked separately."""
         return attrs.evolve(client, history=self._hopes)
 
     async def _as(self, client: Client, task: Callable[..., Awaitable[T]], *args: Any) -> T:

@@ -36,7 +36,7 @@ _TIMEOUTS_MS: Final[Sequence[Mapping[str, int]]] = (
 )
 NO_SNAPSHOTS: Final = 1e9
 _SNAPSHOT_SECONDS: Final = (1.0, 5.0, 30.0, NO_SNAPSHOTS)
-# How long nobody disturbs the quorum at last, while it has to do without an election.
+# The time without faults at the end of a run, in which the quorum must not elect.
 PEACE_SECONDS: Final = 10.0
 
 
@@ -109,7 +109,9 @@ class QuorumSubject:
                 nursery.start_soon(self.simulation.on, host, client.run, rng.choice((0.5, 3, 10)))
 
     async def verify(self) -> None:
-        """Voters without a disk are replaced; all replicas get to the same state; nobody stands for election then."""
+        """Replace voters without a disk, wait until all replicas have the same state, and check that no election
+        follows.
+        """
         await self.cluster.wait_serving()
         await self.administrator.repair()
         await self._until_done("write", "healed", "up")

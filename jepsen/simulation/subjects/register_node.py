@@ -27,7 +27,7 @@ _LEAVE_TIMEOUT_MS: Final = 500
 
 
 class Registers:
-    """The state machine. `results` are what those commands came to whose offsets somebody has put in."""
+    """The state machine. `results` has the results of the commands whose offsets a caller has registered."""
 
     def __init__(self) -> None:
         self.values: dict[str, object] = {}

@@ -41,5 +41,5 @@ class Subject(Protocol):
         ...
 
     def anomalies(self) -> Iterator[Anomaly]:
-        """What is wrong with the history as a whole."""
+        """The anomalies of the history as a whole."""
         ...

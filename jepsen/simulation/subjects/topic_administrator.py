@@ -1,4 +1,4 @@
-"""An administrator of the topics that clients use: who moves them about, and knows what must not be taken away."""
+"""Moves and changes the topics that clients use, and knows which replicas must not be taken away."""
 
 from collections.abc import Sequence
 from random import Random
@@ -9,7 +9,7 @@ from jepsen.simulation.invariants import Committed
 from jepsen.simulation.invariants.committed import CommittedLog
 from jepsen.workloads.administration import configure, elect_preferred_leaders, reassign
 
-# What may be set on any topic without a promise being another one.
+# Configs that may be set on any topic without changing a promise.
 _CONFIGS: Final = (
     ("segment.ms", ("700", "10000", "604800000")),
     ("segment.bytes", ("4000", "1073741824")),
@@ -19,7 +19,7 @@ _CONFIGS: Final = (
 
 
 class TopicHands(Protocol):
-    """How an administrator gets at brokers and their machines."""
+    """The administrator's access to brokers and their machines."""
 
     async def ask(self, task: Any, *args: Any) -> None:
         """Have `task(client, *args)` run on the administrator's machine."""
