@@ -27,13 +27,6 @@ from broker.wire.api.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from broker.wire.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    OwnedPartitions,
-    encode_assignment,
-    encode_subscription,
-)
 from broker.wire.errors import ErrorCode
 
 # Called with the reply and when its request was sent.
@@ -42,8 +35,6 @@ Answered: TypeAlias = Callable[[bytes, float], None]
 # Versions that Kafka 4.x and this project serve; JoinGroup is the last one that needs no member id to begin with.
 _FIND_VERSION, _JOIN_VERSION, _SYNC_VERSION, _HEARTBEAT_VERSION, _COMMIT_VERSION = 4, 3, 3, 4, 8
 _CLIENT_ID: Final = "member"
-# The version of subscriptions and assignments.
-_VERSION: Final = 0
 _SIZE, _OFFSET = Struct(">i"), Struct(">q")
 # Where offsets go in an encoded request is found by this one.
 _MARK: Final = 0x1122_3344_5566_7788
@@ -181,7 +172,8 @@ class Member:
     # Joining
 
     def _join(self) -> None:
-        subscription = encode_subscription(ConsumerProtocolSubscription(topics=[self.group.load.topic]), _VERSION)
+        topic = self.group.load.topic.encode()
+        subscription = b"\0\0" + _SIZE.pack(1) + len(topic).to_bytes(2) + topic + _SIZE.pack(-1)
         request = JoinGroupRequest(
             group_id=self.group.group_id,
             session_timeout_ms=_SESSION_TIMEOUT_MS,
@@ -210,9 +202,10 @@ class Member:
         self._ask(request, _SYNC_VERSION, self._synced)
 
     def _assignment(self, index: int) -> bytes:
-        topic, count = self.group.load.topic, self.group.load.partitions_per_member
-        partitions = [OwnedPartitions(topic=topic, partitions=list(range(index * count, (index + 1) * count)))]
-        return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=partitions), _VERSION)
+        topic, count = self.group.load.topic.encode(), self.group.load.partitions_per_member
+        partitions = range(index * count, (index + 1) * count)
+        named = len(topic).to_bytes(2) + topic + _SIZE.pack(count) + b"".join(map(_SIZE.pack, partitions))
+        return b"\0\0" + _SIZE.pack(1) + named + _SIZE.pack(-1)
 
     def _synced(self, response: SyncGroupResponse) -> None:
         if response.error_code != ErrorCode.NONE:

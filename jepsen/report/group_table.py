@@ -37,7 +37,7 @@ def _row(story: GroupStory, what: str) -> Markup:
         f"{len(story.generations):,}",
         f"{story.polled:,}",
         f"{story.repeated:,}",
-        f"{max(story.behind, default=0):,.0f}",
+        f"{max(story.lag, default=0):,.0f}",
         duration(story.nobodys()),
         f"{story.commits[Outcome.OK]:,}",
         f"{story.commits[Outcome.INFO]:,}",

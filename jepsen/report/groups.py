@@ -28,7 +28,7 @@ class Claim:
 class GroupStory:
     """`claims` are by partition, in order. `generations` are (time of its first event, number), where known.
 
-    `behind` has, for each bin, the number of acknowledged records that no member had received yet. `polled` counts the
+    `lag` has, for each bin, the number of acknowledged records that no member had received yet. `polled` counts the
     records that members received, and `repeated` those of them that a member had received before. `commits` are by
     outcome.
     """
@@ -37,7 +37,7 @@ class GroupStory:
     uptimes: Mapping[str, Sequence[Uptime]]
     claims: Mapping[str, Sequence[Claim]]
     generations: Sequence[tuple[float, int]]
-    behind: Sequence[float]
+    lag: Sequence[float]
     polled: int
     repeated: int
     commits: Mapping[Outcome, int]

@@ -105,14 +105,14 @@ def _span(claim: Claim) -> str:
 def _behind(page: Sheet, story: GroupStory, found: Findings) -> None:
     """How many records there were that had come to no member, by time."""
     page.y += _SPACE
-    most, bins = max(story.behind, default=0.0), found.bins
+    most, bins = max(story.lag, default=0.0), found.bins
     bottom = page.y + _BEHIND_HEIGHT
     page.label("behind", bottom - 2)
     page.parts.append(element("line", class_="grid", x1=LEFT, x2=page.x.end, y1=bottom, y2=bottom))
     if most:
         points = " ".join(
             f"{page.x(min((index + side) * bins.width, found.end)):.1f},{bottom - value / most * _BEHIND_HEIGHT:.1f}"
-            for index, value in enumerate(story.behind)
+            for index, value in enumerate(story.lag)
             for side in (0, 1)
         )
         area = f"{LEFT:g},{bottom:.1f} {points} {page.x.end:.1f},{bottom:.1f}"

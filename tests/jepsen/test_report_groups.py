@@ -76,7 +76,7 @@ def test_a_group_is_behind_what_was_acknowledged_and_came_to_no_member() -> None
     script.poll(5.0, "m1.0.0", 3, 7)
     story = script.story()
     bins = Bins.over(20.0)
-    assert [story.behind[bins.index(at)] for at in (1.0, 3.0, 4.5, 6.0)] == [0, 10, 4, 0]
+    assert [story.lag[bins.index(at)] for at in (1.0, 3.0, 4.5, 6.0)] == [0, 10, 4, 0]
 
 
 def test_what_came_again_is_counted_and_how_long_a_partition_was_nobodys() -> None:

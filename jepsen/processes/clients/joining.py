@@ -90,7 +90,7 @@ class _Member:
         self._consumer.close()
 
     def _fail(self, partition: int, error: KafkaError) -> None:
-        """librdkafka may not recover from an error that a consumer reports, such as an offset that it could not fetch."""
+        """End this consumer: librdkafka may not recover from an error, such as an offset that it could not fetch."""
         polling = GroupPoll(self._plan.group, self._name, self._client.plan.topic, partition)
         self._client.history.info(self._client.history.invoke(self._name, "poll-group", polling), str(error))
         self.is_over = True

@@ -136,7 +136,7 @@ class Reset:
 
 
 def ring_cuts(names: Sequence[str]) -> list[Pair]:
-    """The links to cut so that the nodes form a ring. If all are neighbours of all, each receives from only one other."""
+    """The links to cut so that the nodes form a ring. If all are neighbours, each receives from only one other."""
     count = len(names)
     reach = max(1, count // 2 // 2)
     far = [
