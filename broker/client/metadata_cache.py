@@ -15,7 +15,10 @@ UNKNOWN_EPOCH: Final = -1
 
 
 class PartitionMetadata(NamedTuple):
-    """`leader_id` is -1 where there is no leader; `leader_epoch` is -1 from a broker that does not report it."""
+    """The leader and the replicas of a partition, as node ids; the result of `partitions_for`.
+
+    `leader_id` is -1 if there is no leader. `leader_epoch` is -1 from a broker that does not report it.
+    """
 
     partition: int
     leader_id: int

@@ -28,7 +28,7 @@ _SECTIONS: Final = {
     "Admin": ("broker.client.admin",),
     "Blocking clients": ("broker.client.blocking",),
     "Serializers": ("broker.client.serializers",),
-    "Values that several clients take and return": ("broker.client.types",),
+    "Values that several clients take and return": ("broker.client.types", "broker.client.metadata_cache"),
     "Requests and responses": ("broker.client.connection", "broker.client.payloads"),
 }
 _FIRST: Final = ("Producer", "Consumer", "Admin", "SyncProducer", "SyncConsumer", "SyncAdmin")

@@ -1,0 +1,41 @@
+"""The public names of `broker.client` are listed once and imported when they are first used."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import broker.client
+from tests.support.source_code import ROOT
+
+
+@pytest.mark.parametrize("name", ["ConsumerConfig", "PartitionMetadata", "ProducerConfig"])
+def test_types_of_signatures_and_config_keys_are_public(name: str) -> None:
+    assert name in broker.client.__all__
+    assert getattr(broker.client, name).__name__ == name
+
+
+def test_dir_lists_the_public_names() -> None:
+    assert dir(broker.client) == broker.client.__all__
+
+
+def test_a_name_that_is_not_public_raises_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"'broker\.client' has no attribute 'Prodcuer'"):
+        _ = broker.client.Prodcuer  # type: ignore[attr-defined]
+
+
+def test_in_an_archive_a_name_imports_its_own_module_alone(tmp_path: Path) -> None:
+    """Spark ships Python packages to its workers as archives."""
+    archive = tmp_path / "packages.zip"
+    with zipfile.ZipFile(archive, "w") as opened:
+        for path in (ROOT / "broker").rglob("*.py"):
+            opened.write(path, path.relative_to(ROOT))
+    code = (
+        f"import sys; sys.path.insert(0, {str(archive)!r})\n"
+        "from broker.client import TopicPartition, __file__\n"
+        "print(__file__, *(name for name in sys.modules if name.startswith('broker.client.producer')))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert found.stdout.split() == [f"{archive}/broker/client/__init__.py"]
