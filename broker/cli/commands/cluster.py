@@ -20,6 +20,7 @@ from broker.cli.grammar import ClusterCommand, Command, CommandGroup, Exit, Invo
 from broker.cli.local_cluster import FIRST_ID_DEFAULT, NODES_DEFAULT, LocalNode, NotOneCluster, open_cluster
 from broker.cli.output import Column, one
 from broker.cli.refusals import print_refusals
+from broker.cli.start_arguments import LOG_FORMATS, LOG_LEVELS
 from broker.cli.supervisor import Supervisor, Task
 from kraft.env import real_env
 from metadata.configuration import ConfigError
@@ -84,6 +85,8 @@ def cluster() -> None:
 @click.option(
     "--override", "overrides", multiple=True, metavar="KEY=VALUE", help="A config that wins over each node's file."
 )
+@click.option("--log-level", type=click.Choice(LOG_LEVELS), help="The least level that nodes log; default: info.")
+@click.option("--log-format", type=click.Choice(LOG_FORMATS), help="How nodes write their log; default: text.")
 def start(invocation: Invocation, directory: str, **options: Any) -> None:
     """Run a cluster until SIGTERM or Ctrl-C; make it if it is not there."""
     absolute = os.path.abspath(directory)
@@ -134,13 +137,22 @@ async def health(invocation: Invocation) -> None:
 
 
 async def _start(
-    directory: str, *, nodes: int | None, first_port: int, first_id: int | None, overrides: Sequence[str]
+    directory: str,
+    *,
+    nodes: int | None,
+    first_port: int,
+    first_id: int | None,
+    overrides: Sequence[str],
+    log_level: str | None,
+    log_format: str | None,
 ) -> Exit:
     env = real_env(lambda kind, /, **fields: None)
     local_nodes = await open_cluster(env, directory, nodes, first_port, first_id)
     addresses = ",".join(node.address for node in local_nodes)
+    given = [*(("--override", each) for each in overrides), ("--log-level", log_level), ("--log-format", log_format)]
+    options = [part for option, value in given if value is not None for part in (option, value)]
     supervisor = Supervisor(
-        [_task(node, overrides) for node in local_nodes],
+        [_task(node, options) for node in local_nodes],
         _tell,
         lambda: _tell(f"kraft: all nodes serve clients, at {addresses}; data in {directory}"),
     )
@@ -148,9 +160,8 @@ async def _start(
     return Exit.FAILED if supervisor.failed else Exit.OK
 
 
-def _task(node: LocalNode, overrides: Sequence[str]) -> Task:
-    arguments = [part for override in overrides for part in ("--override", override)]
-    return Task(f"node {node.node_id}", ["start", node.properties_path, *arguments], ["--stop-at-eof"])
+def _task(node: LocalNode, options: Sequence[str]) -> Task:
+    return Task(f"node {node.node_id}", ["start", node.properties_path, *options], ["--stop-at-eof"])
 
 
 def _tell(line: str) -> None:

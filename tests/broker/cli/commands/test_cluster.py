@@ -1,5 +1,6 @@
 """`kraft cluster start`: what it makes, what it shows, and how it ends, as a process of its own."""
 
+import json
 import os
 import re
 import signal
@@ -156,6 +157,15 @@ def test_a_node_that_dies_is_reported_and_the_others_go_on(supervise: Callable[.
     assert report[1].endswith("/cluster/node-2.properties")
     assert run_command("quorum", "--bootstrap-server", addresses, "describe", "--status").code == 0
     assert cluster.end(signal.SIGTERM) == 1  # since not all went well
+
+
+def test_nodes_log_at_the_level_and_in_the_format_of_the_command(supervise: Callable[..., Supervised]) -> None:
+    cluster = supervise("--first-port", "0", "--nodes", "1", "--log-level", "debug", "--log-format", "json")
+    cluster.wait_serving()
+    assert cluster.end() == 0
+    events = [json.loads(line) for line in re.findall(r"^node 1 \| (\{.*\})$", cluster.output(), re.MULTILINE)]
+    assert {"debug", "info"} <= {event["level"] for event in events}
+    assert events[-1]["event"] == "node_stopped"
 
 
 def test_the_supervisor_ends_when_no_node_is_left(supervise: Callable[..., Supervised]) -> None:
