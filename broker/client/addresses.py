@@ -1,4 +1,4 @@
-"""Bootstrap servers as text."""
+"""Parses bootstrap servers."""
 
 from collections.abc import Sequence
 from typing import Final, TypeAlias

@@ -1,4 +1,6 @@
-"""One broker's connection: made, negotiated (KIP-511), made again with a growing pause, and throttled (KIP-219)."""
+"""One broker's connection: opening, negotiating versions (KIP-511), reconnecting after a back-off, throttling
+(KIP-219).
+"""
 
 from collections.abc import Callable, Mapping
 from importlib import metadata as distributions

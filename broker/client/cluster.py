@@ -33,8 +33,8 @@ from broker.wire.errors import ErrorCode
 GROUP: Final = 0
 TRANSACTION: Final = 1
 
-# A request that waits at the broker holds up the responses behind it, so such requests get a connection of their own.
-# JoinGroup and SyncGroup wait for other members ("rebalance"): a LeaveGroup must not wait behind them.
+# A request that waits at the broker delays all later responses of its connection, so such requests get their own.
+# JoinGroup and SyncGroup wait for other members ("rebalance"): a LeaveGroup must not wait for them.
 Purpose: TypeAlias = Literal["general", "fetch", "coordinator", "rebalance"]
 
 # From this version on FindCoordinator takes several keys (KIP-699).

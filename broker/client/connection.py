@@ -33,7 +33,7 @@ _LINGER: Final = Struct("ii")
 
 @attrs.define(eq=False)
 class _Asked:
-    """A request that was handed over. `response` is None until it is answered, and where the connection was lost.
+    """A request of a caller. `response` is None until the response arrives, and if the connection is lost.
 
     `on_end` is called in both cases.
     """
@@ -176,7 +176,7 @@ class Connection:
         return asked
 
     async def _carry(self) -> str:
-        """Both ways at once, until one of them ends; why it did."""
+        """Sends and receives until one of both ends. Returns the reason."""
         reasons: list[str] = []
         async with trio.open_nursery() as nursery:
 
@@ -257,7 +257,7 @@ class Connection:
         self._room.unpark()
 
     def _watch(self) -> None:
-        """The patience with the oldest request is the patience with the connection."""
+        """Waits until the oldest request has been unanswered for the request timeout, which ends the connection."""
         oldest = self._sent[0][1] if self._sent else self._unsent[0] if self._unsent else None
         self._patience.deadline = inf if oldest is None else oldest.deadline
 

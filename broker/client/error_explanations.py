@@ -1,4 +1,4 @@
-"""What error codes mean and what to do, for responses that carry a code without a message."""
+"""Explanations of error codes, and what to do about them, for responses that carry a code without a message."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""What a client raises, and how the protocol's error codes are classified (Errors.java, KIP-1050)."""
+"""The exceptions of clients, and the classification of the protocol's error codes (Errors.java, KIP-1050)."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What a client knows of the cluster: brokers, topics, partition leaders and their epochs."""
+"""A client's view of the cluster: brokers, topics, partition leaders and their epochs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple

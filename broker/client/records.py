@@ -1,4 +1,4 @@
-"""Records between the wire and the application: a fetched partition's bytes to ConsumerRecords, records to a batch.
+"""Decodes a fetched partition's bytes to ConsumerRecords, and encodes records as a batch.
 
 Both directions work on whole columns, so that most of what is done per record runs in C.
 """
@@ -128,7 +128,7 @@ def _decode_batch(
 
 
 class BatchSettings(TypedDict, total=False):
-    """What a batch says of its producer, and its compression's level: Kafka's of the codec (KIP-390), None the default.
+    """The producer fields of a batch, and the compression level (KIP-390); None is the codec's default level.
 
     Without a producer id the batch is not idempotent.
     """

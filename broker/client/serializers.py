@@ -1,4 +1,4 @@
-"""How values become bytes and bytes become values.
+"""Serializers turn values into bytes, deserializers bytes into values.
 
 A producer takes a `Serializer` for keys and one for values, a consumer a `Deserializer` for each. Any object with the
 method will do: docs/client.md shows Avro, Protobuf and JSON Schema with a schema registry.

@@ -33,7 +33,7 @@ class _Tolerant(IntEnum):
 
 
 class ResourceType(_Tolerant):
-    """What an access control entry protects."""
+    """The type of resource that an access control entry protects."""
 
     UNKNOWN = 0
     ANY = 1

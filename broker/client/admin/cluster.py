@@ -55,7 +55,7 @@ class VersionRange(NamedTuple):
 
 @attrs.frozen
 class ApiVersions:
-    """What a node serves: the versions of each API by its key, and the levels of each feature."""
+    """The APIs and features that a node supports: versions by API key, and levels by feature."""
 
     node: Node
     apis: Mapping[int, VersionRange]

@@ -88,7 +88,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigOperation(IntEnum):
-    """What to do with a config. APPEND and SUBTRACT change lists."""
+    """The operation of a config change. APPEND and SUBTRACT apply to configs that are lists."""
 
     SET = 0
     DELETE = 1

@@ -22,7 +22,7 @@ _UNKNOWN: Final = -1
 
 
 class LogDirReplica(NamedTuple):
-    """A replica in a log directory. `offset_lag` is how many records it is behind.
+    """A replica in a log directory. `offset_lag` is the number of records that it lacks.
 
     A future replica is a copy that will replace the current replica, which is in another directory of the broker.
     """

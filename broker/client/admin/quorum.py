@@ -1,4 +1,4 @@
-"""The controllers' quorum: who leads, who votes, how far each replica is; voters added and removed (KIP-853)."""
+"""The controllers' quorum: leader, voters, progress of each replica; calls that add and remove voters (KIP-853)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple

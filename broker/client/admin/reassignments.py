@@ -1,4 +1,4 @@
-"""Where replicas are: moved to other brokers (KIP-455, KIP-860), and which of them is elected leader (KIP-460)."""
+"""Calls that move replicas to other brokers (KIP-455, KIP-860) and elect leaders (KIP-460)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
@@ -45,7 +45,7 @@ class PartitionReassignment:
 
 
 class ReassignmentCalls(Routing):
-    """Calls on the places of replicas."""
+    """Calls on the placement of replicas, and on leaders."""
 
     async def alter_partition_reassignments(
         self,
@@ -145,7 +145,7 @@ def _reassignable(reassignments: Mapping[TopicPartition, Sequence[int] | None]) 
 async def _elect(
     broker: Broker, partitions: Sequence[TopicPartition] | None, election_type: ElectionType, deadline: Deadline
 ) -> Outcomes[TopicPartition, None]:
-    """Has leaders elected, of all partitions if `partitions` is None. Raises KafkaError."""
+    """Requests elections, of all partitions if `partitions` is None. Raises KafkaError."""
     topics = None
     if partitions is not None:
         topics = [

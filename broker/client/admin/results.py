@@ -13,7 +13,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 E = TypeVar("E")
 
-# What one request answers: the outcome of each item that it is about.
+# The result of one request: the outcome of each of its items.
 Outcomes: TypeAlias = dict[K, V | Failure]
 
 

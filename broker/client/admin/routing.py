@@ -51,7 +51,8 @@ class Deadline:
     def request_timeout_ms(self) -> int:
         """How long the next request may take, for the field of that name in requests.
 
-        A little less than there is, so that the broker's answer, which says what it waits for, comes in time.
+        It is a little less than the remaining time, so that the broker's answer, which says what it waits for, arrives
+        in time.
         """
         left_ms = (self._time - trio.current_time()) * 1000
         return max(1, int(min(left_ms, self._request_timeout_ms) * _BROKER_SHARE))
@@ -134,7 +135,7 @@ class Routing:
         ask: Callable[[Broker, Sequence[K], Deadline], Awaitable[Outcomes[K, V]]],
         timeout_ms: float | None,
     ) -> Results[K, V]:
-        """Has the active controller change metadata, with an outcome for each item."""
+        """Sends a metadata change to the active controller, with an outcome for each item."""
 
         async def ask_controller(pending: Sequence[K], deadline: Deadline) -> Outcomes[K, V]:
             return await ask(await self._cluster.controller(), pending, deadline)

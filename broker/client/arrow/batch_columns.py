@@ -1,4 +1,4 @@
-"""What the records of many batches have of their batches' headers: base offsets, timestamps and their type."""
+"""Header fields of many batches, repeated for each of their records: base offsets, timestamps and timestamp types."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -17,10 +17,10 @@ _TIMESTAMP_MS_MAX: Final = (2**63 - 1) // _MICROSECONDS_PER_MS
 
 @attrs.frozen(eq=False)
 class BatchColumns:
-    """Of each record's batch: its base offset, last offset delta and leader epoch, the base and type of its timestamps.
+    """Header fields for each record: its batch's base offset, last offset delta, leader epoch, base timestamp and type.
 
-    With LOG_APPEND_TIME the base is the timestamp itself, and deltas do not count. `producers` is there if a column of
-    it is asked for.
+    With LOG_APPEND_TIME the base timestamp is the record's timestamp, and deltas are ignored. `producers` is None
+    unless one of its columns is requested.
     """
 
     base_offsets: Int64s
@@ -59,13 +59,13 @@ class BatchColumns:
         )
 
     def offsets(self, deltas: Int64s) -> Int64s:
-        """Raises CorruptBatch where an offset lies outside of its batch's range."""
+        """The offset of each record. Raises CorruptBatch if one lies outside of its batch's range."""
         if (deltas < 0).any() or (deltas > self.last_offset_deltas).any():
             raise CorruptBatch("A record's offset lies outside of its batch's range")
         return self.base_offsets + deltas
 
     def timestamps(self, deltas: Int64s) -> Any:
-        """Raises InvalidTimestamp where one is too far from 1970 to be counted in microseconds."""
+        """The timestamp of each record, in microseconds. Raises InvalidTimestamp if one does not fit 64 bits."""
         deltas = np.where(self.types == TimestampType.LOG_APPEND_TIME, 0, deltas)
         times = self.base_timestamps + deltas
         # Sums that overflow differ in sign from both summands.

@@ -1,4 +1,4 @@
-"""Where the records of a batch begin. Each one says how long it is, so this is the one thing that is sequential."""
+"""Finds where the records of a batch begin. Each record starts with its length, so only this step is sequential."""
 
 from typing import Final
 
@@ -16,8 +16,8 @@ _RUN_MIN: Final = 24
 def record_starts(octets: Octets, start: int, end: int, count: int) -> Int64s:
     """The positions of `count` records from `start` on, and last the position after them, which is `end`.
 
-    The lengths are followed, and not checked against what is in the records. Raises InvalidRecord unless the last
-    record ends at `end`.
+    The lengths are not checked against the records' contents. Raises InvalidRecord unless the last record ends at
+    `end`.
     """
     parts: list[Int64s] = []
     at = start
@@ -42,8 +42,8 @@ def record_starts(octets: Octets, start: int, end: int, count: int) -> Int64s:
 def _follow_run(octets: Octets, at: int, end: int, most: int) -> Int64s | None:
     """The positions of the records from `at` on that are as long as the first, and the position after the last.
 
-    None where they are few. Where the bytes of the length are the same a stride apart, and again a stride further, a
-    record begins at each of these places: so the run is no guess.
+    Returns None for a short run. If the bytes of the length repeat one stride further, a record of the same length
+    begins there, so every position of the run is certain.
     """
     length, length_end = read_varint(octets.data, at)
     stride = length_end - at + length

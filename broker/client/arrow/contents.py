@@ -1,4 +1,4 @@
-"""The contents of fetched batches, brought together so that many small batches are decoded at once."""
+"""Joins the contents of fetched batches, so that many small batches are decoded together."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -17,7 +17,7 @@ _SIZE: Final = 4 << 20
 
 @attrs.define(eq=False)
 class Contents:
-    """The encoded records of several batches: of each its header, and where its records begin and end in `data`.
+    """The encoded records of several batches: the header of each, and where its records begin and end in `data`.
 
     At least MARGIN bytes follow the last one. `last` is the header of the last batch that was passed, with records or
     without.
@@ -28,14 +28,14 @@ class Contents:
     last: BatchHeader
 
     def one_by_one(self) -> Iterator["Contents"]:
-        """The same with one batch in each."""
+        """Splits the contents into one object per batch."""
         for batch in self.batches:
             yield Contents(self.data, [batch], batch[0])
 
 
 @attrs.define(eq=False)
 class _Gathering:
-    """Contents that are not closed yet. Its batches are those of the fetched buffer, or copies."""
+    """Contents that batches are still added to, either as parts of the fetched buffer or as copies."""
 
     buffer: Buffer
     is_in_place: bool = True
@@ -70,8 +70,8 @@ def gather_contents(
 ) -> Iterator[Contents]:
     """The contents of the batches at these positions that are visible: 4 MiB or `records_max` records at a time.
 
-    Batches stay in `buffer`, but compressed ones and one at its very end are copied. Where `batches` raises or a batch
-    cannot be decompressed, this raises too, after it has returned the batches before.
+    Batches stay in `buffer`, but compressed ones and one at its very end are copied. If `batches` raises or a batch
+    cannot be decompressed, the error is raised after the batches before it are returned.
     """
     gathering = _Gathering(buffer)
     try:

@@ -1,4 +1,4 @@
-"""Fetched record batches to Arrow, a column at a time.
+"""Decodes fetched record batches to Arrow, one column at a time.
 
 Most of what is done per record is done by numpy and Arrow for thousands of records at once. Only the records' lengths
 are followed one after the other, and not even these where records are of one size.
@@ -53,8 +53,8 @@ def decode_arrow(
 ) -> Iterator[DecodedRows]:
     """The records in a Fetch response's partition from `from_offset` on, as pyarrow RecordBatches of these columns.
 
-    It ends before `until_offset`, and after `max_records`. Some of what it returns may have no rows, and only a new
-    offset: that after control batches, for example. Decoding is done as the iterator proceeds, a few MiB at a time.
+    Stops before `until_offset` and after `max_records`. A RecordBatch may be empty and only carry a new offset, for
+    example after control batches. The iterator decodes a few MiB at a time.
 
     The same records are left out as in `decode_records`. Raises CorruptBatch and InvalidRecord at a damaged batch,
     after it has returned the records of the batches before; InvalidTimestamp where microseconds do not fit 64 bits, if
@@ -90,7 +90,7 @@ class _Decoder:
     until_offset: int
 
     def without_rows(self, last: BatchHeader) -> DecodedRows:
-        """What comes after batches of which the last one is this."""
+        """An empty RecordBatch with the offset after the batch that has this header."""
         empty = pa.RecordBatch.from_pylist([], schema=self.schema)
         return DecodedRows(empty, last.next_offset, _known_epoch(last.partition_leader_epoch))
 

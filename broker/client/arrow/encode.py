@@ -1,4 +1,4 @@
-"""Arrow columns to the records of a batch v2, a column at a time.
+"""Encodes Arrow columns as the records of a batch v2, one column at a time.
 
 A record is a few numbers, the key, a number, the value, and the headers. The numbers are written by numpy; Arrow joins
 the columns.
@@ -13,7 +13,7 @@ from broker.client.arrow.varint_columns import VarintColumn, binary_array, binar
 _NO_HEADERS: Final = pa.scalar(b"\x00", pa.binary())
 _NOTHING: Final = pa.scalar(b"", pa.binary())
 
-# What a record may take besides its bytes and what is exact in `record_sizes`: length, attributes, offset delta.
+# Upper bound for the fields of a record that `record_sizes` does not compute exactly: length, attributes, offset delta.
 _LENGTH_AND_OFFSET_BYTES_MAX: Final = 5 + 1 + 5
 
 

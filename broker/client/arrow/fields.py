@@ -1,4 +1,4 @@
-"""The fields of many records at once: where each one stands, and the numbers among them."""
+"""Locates the fields of many records at once, and reads those that are numbers."""
 
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ _OFFSET_MAX: Final = 2**31 - 1
 
 @attrs.frozen(eq=False)
 class ByteFields:
-    """One field of bytes of each record: where it starts and ends. Where the size is negative, it is null."""
+    """The start and end of one bytes field in each record. A negative size means null."""
 
     starts: Int64s
     ends: Int64s
@@ -31,7 +31,7 @@ class Fields:
 
 
 def read_fields(octets: Octets, starts: Int64s, ends: Int64s) -> Fields:
-    """The fields of the records from `starts` to `ends`. Raises InvalidRecord where one does not keep to its bounds."""
+    """The fields of the records from `starts` to `ends`. Raises InvalidRecord if a field exceeds its record."""
     sizes, at = read_varints(octets, starts)
     if (sizes < 0).any() or (sizes != ends - at).any():
         raise InvalidRecord("Invalid record size: a record is not as long as it declares")

@@ -1,4 +1,4 @@
-"""The headers of many records at once: the first header of all records, then the second ones, and so on."""
+"""Reads the headers of many records at once: the first header of every record, then the second, and so on."""
 
 from typing import Any, Final
 
@@ -100,7 +100,7 @@ def headers_column(octets: Octets, headers: Headers) -> Any:
 
 
 def _as_text(keys: Any) -> Any:
-    """Header keys as strings. What is not UTF-8 becomes U+FFFD, as with Java's clients."""
+    """Header keys as strings. Bytes that are not UTF-8 become U+FFFD, as in Java's clients."""
     try:
         return pc.cast(keys, pa.string())
     except pa.ArrowInvalid:

@@ -11,7 +11,7 @@ _SEED: Final = np.uint32(0x9747B28C)
 _MULTIPLIER: Final = np.uint32(0x5BD1E995)
 _POSITIVE: Final = 0x7FFFFFFF
 _WORD_SIZE: Final = 4
-# Of the word at the end, the bytes that belong to a key whose size modulo 4 is the index.
+# Masks for the last word of a key, indexed by the key's size modulo 4.
 _TAIL_MASKS: Final = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
 # Longer keys are hashed one by one: one very long key would cost a round of array operations for each of its words.
 _TOGETHER_BYTES_MAX: Final = 256

@@ -1,4 +1,4 @@
-"""Bytes seen as numpy arrays, and varints read from many positions of them at once."""
+"""Views of bytes as numpy arrays, and reads of varints at many positions at once."""
 
 from typing import Final
 
@@ -17,8 +17,8 @@ _U64: Final = np.uint64
 _ONE: Final = _U64(1)
 _CONTINUATION_BITS: Final = _U64(0x8080_8080_8080_8080)
 _NUMBER_BITS: Final = _U64(0x7F7F_7F7F_7F7F_7F7F)
-# Closing the gaps between groups of 7 bits: pairs become groups of 14 bits, then of 28, then of 56. Of each step: the
-# mask of the lower group, that of the upper one, and how far the upper one moves.
+# Steps that close the gaps between groups of 7 bits: pairs become groups of 14 bits, then of 28, then of 56. Each step
+# has the mask of the lower group, the mask of the upper group, and the shift of the upper group.
 _COMPACTIONS: Final = (
     (_U64(0x007F_007F_007F_007F), _U64(0x7F00_7F00_7F00_7F00), _U64(1)),
     (_U64(0x0000_3FFF_0000_3FFF), _U64(0x3FFF_0000_3FFF_0000), _U64(2)),
@@ -36,7 +36,7 @@ Uint8s = np.ndarray[tuple[int], np.dtype[np.uint8]]
 class Octets:
     """A buffer, its bytes, and for every position the eight bytes there as a little-endian word.
 
-    Of the buffer, MARGIN bytes at the end are read over at most, and hold nothing.
+    The last MARGIN bytes of the buffer hold no data; reads may extend into them.
     """
 
     data: Buffer

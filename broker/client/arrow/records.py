@@ -1,4 +1,4 @@
-"""Records whose fields are Arrow columns: what a table's rows are on their way into batches."""
+"""Records as Arrow columns: the form of a table's rows before they are encoded as batches."""
 
 from typing import Any, Final, Unpack, overload
 

@@ -1,4 +1,4 @@
-"""From the rows of a table to complete batches by partition, and from these to the offsets of the rows."""
+"""Turns the rows of a table into complete batches by partition, and reports the offsets at which they were written."""
 
 from collections.abc import Iterable, Iterator
 from copy import copy

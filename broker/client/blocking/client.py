@@ -1,4 +1,4 @@
-"""What the blocking clients have in common: they are open from the beginning, and pass their calls to the loop."""
+"""The base class of the blocking clients: they open when they are constructed, and pass their calls to the loop."""
 
 import weakref
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,7 @@
-"""Records on their way from the threads of an application to the producer on the background loop.
+"""Passes records from the threads of an application to the producer on the background loop.
 
-To wake the loop for every record would cost more than the record: threads append to a queue, and one task of the loop
-hands what is in it to the producer, in order. The queue is bounded; a thread that finds it full waits.
+Waking the loop for every record would cost more than the record itself. So threads append to a queue, and one task of
+the loop passes the queued records to the producer, in order. The queue is bounded; a thread waits while it is full.
 """
 
 import threading
@@ -32,7 +32,7 @@ _RECORDS_PER_STEP: Final = 200
 
 
 class QueuedRecord:
-    """A record that was handed over: what comes of it is its delivery, or the error that refused it."""
+    """A record in the queue. The producer's delivery, or the error that the producer raised, decides its outcome."""
 
     __slots__ = ("delivery", "error")
 
@@ -182,7 +182,8 @@ class RecordHandover:
         try:
             entry.record.delivery = await self._send(entry)
         except TimedOut as error:
-            # There was no room for max.block.ms. The records behind it have waited as well, and would now wait again.
+            # There was no room for max.block.ms. The records queued after it have waited as long, and would now wait
+            # once more.
             self._refuse_all(error)
             return
         except Exception as error:  # noqa: BLE001 - raised by the record's result()

@@ -249,7 +249,7 @@ class _Call(Generic[T]):
         self._scope = trio.CancelScope()
         self._value: T | None = None
         self._error: BaseException | None = ClosedError("the client was closed during the call")
-        # What the thread is to do; None when the call has ended.
+        # Jobs for the thread; None when the call has ended.
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
 
     async def run(self) -> None:
@@ -269,7 +269,7 @@ class _Call(Generic[T]):
         self._jobs.put(None)
 
     async def do_in_thread(self, function: Callable[[], object]) -> None:
-        """Has the thread that waits for this call run a function. Raises what that raises."""
+        """Runs a function on the thread that waits for this call. Raises what the function raises."""
         job = _Job(function, trio.lowlevel.current_trio_token())
         if self.is_left:
             job.refuse()

@@ -82,9 +82,9 @@ class SyncProducer(BlockingClient[RecordHandover]):
         """Hands a record over, and returns its delivery; waits only where many records were handed over already.
 
         Back-pressure comes from `buffer.memory`: a record for which there is no room within `max.block.ms` fails with
-        TimedOut. What the serializers and the partitioner raise, and RecordTooLarge, are raised by the delivery's
-        `result`. `on_delivery(metadata, error)` is called by the loop, so it must not block; it may hand over more.
-        Raises ClosedError.
+        TimedOut. The delivery's `result` raises RecordTooLarge, and the errors of the serializers and the partitioner.
+        `on_delivery(metadata, error)` is called by the loop, so it must not block; it may hand over more. Raises
+        ClosedError.
         """
         hosted = self._hosted
         if hosted.is_closed:

@@ -206,7 +206,7 @@ class Consumer:
                 return taken
             await engine.wait_for_news(deadline)
 
-    # What is read
+    # Subscription and assignment
 
     def subscribe(
         self,

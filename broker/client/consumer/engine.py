@@ -26,9 +26,9 @@ from broker.wire.errors import ErrorCode
 
 # How long closing may take when the block was cancelled.
 CANCELLED_PATIENCE_S: Final = 1.0
-# Such a topic is not looked for again without the user's knowing.
+# Errors that the user has to know of: the topic is not looked for again.
 _FINAL_TOPIC_ERRORS: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
-# So often at least the application polls while it iterates or waits: for auto commit and max.poll.interval.ms.
+# The longest interval between polls while the application iterates or waits, for auto commit and max.poll.interval.ms.
 _POLL_EVERY_S: Final = 1.0
 
 
@@ -86,7 +86,9 @@ class ConsumerEngine:
     # Polls
 
     async def poll(self) -> None:
-        """What every poll begins with: the group's changes, and auto commit. Raises what went wrong since the last."""
+        """Begins a poll: applies changes by the group, and commits if auto commit is due. Raises errors since the last
+        poll.
+        """
         if self._is_closed:
             raise ClosedError("the consumer was closed while a task was reading")
         self.reader.end_run()
@@ -139,7 +141,7 @@ class ConsumerEngine:
             self._interrupt()
 
     def _interrupt(self) -> None:
-        """Has the task that reads poll again, when it asks for the next record."""
+        """Makes the reading task poll again when it takes the next record."""
         self.reader.cut_run()
         self._tell()
 
@@ -215,7 +217,7 @@ class ConsumerEngine:
         self._look_again()
 
     def _look_again(self) -> None:
-        """Has the background tasks look at the partitions, once for all that is changed in a row."""
+        """Wakes the background tasks, once for any number of consecutive changes."""
         self._updates.notify()
         self._positions_changed()
 

@@ -1,4 +1,4 @@
-"""What reading from a partition may raise, besides the errors of every client."""
+"""The errors of reading from a partition, besides those of every client."""
 
 from broker.client.errors import ClientError
 from broker.client.types import OffsetAndMetadata, TopicPartition

@@ -20,7 +20,7 @@ _EPOCH_MAX: Final = 2**31 - 1
 
 
 class PartitionFetch(NamedTuple):
-    """What is asked of a partition. `topic_id` is ZERO_UUID where it is not known."""
+    """A partition in a Fetch request. `topic_id` is ZERO_UUID if it is unknown."""
 
     topic_id: bytes
     offset: int

@@ -88,7 +88,7 @@ class FetchedPartition:
         self.generation = assigned.generation
         self.node_id = node_id
         self.size = len(records)
-        # What transactions were aborted follows from all batches together.
+        # Whether a batch is of an aborted transaction depends on the batches before it.
         self._slices = deque([Slice(slices[0].start, slices[-1].stop, slices[-1].end)] if aborted else slices)
         self.aborted = aborted
         self._records = memoryview(records)
@@ -184,7 +184,9 @@ def _offset_of(position: Position) -> int:
 
 
 class FetchBuffer:
-    """What was fetched and not taken yet, by partition. Partitions take turns: after each response's part."""
+    """Fetched data that no poll has taken yet, by partition. After the data of one response, the next partition's turn
+    comes.
+    """
 
     def __init__(self) -> None:
         self._queues: dict[TopicPartition, deque[FetchedPartition]] = {}
@@ -200,7 +202,7 @@ class FetchBuffer:
         return self._sizes.get(node_id, 0)
 
     def holds(self, partition: TopicPartition) -> bool:
-        """True if there is something of the partition that is not stale."""
+        """True if the buffer has data of the partition that is not stale."""
         return any(not fetched.is_stale for fetched in self._queues.get(partition, ()))
 
     def add(self, fetched: FetchedPartition) -> None:
@@ -208,7 +210,7 @@ class FetchBuffer:
         self._sizes[fetched.node_id] = self._sizes.get(fetched.node_id, 0) + fetched.size
 
     def first(self) -> FetchedPartition | None:
-        """The next to take from, of a partition whose records may be returned. Drops what is stale."""
+        """The next data to read, of a partition whose records may be returned. Drops stale data."""
         for partition, queue in list(self._queues.items()):
             while queue and (queue[0].is_stale or queue[0].is_exhausted):
                 self._drop_first(partition)
@@ -217,7 +219,7 @@ class FetchBuffer:
         return None
 
     def finish(self, fetched: FetchedPartition) -> None:
-        """Drops one that is exhausted; its partition's next turn comes after the others'."""
+        """Drops data that was read completely; its partition's next turn comes after the others'."""
         partition = fetched.assigned.partition
         queue = self._queues.get(partition)
         if queue and queue[0] is fetched:
@@ -231,7 +233,7 @@ class FetchBuffer:
                 self._drop_first(partition)
 
     def drop_paused(self) -> list[AssignedPartition]:
-        """Drops what was fetched of paused partitions, to make room; these are to be rewound."""
+        """Drops the data of paused partitions to make room. Returns these partitions; the caller rewinds them."""
         paused = [assigned for assigned in self._first_ones() if assigned.is_paused]
         for assigned in paused:
             while assigned.partition in self._queues:

@@ -114,7 +114,7 @@ class Fetcher:
         except (ConnectionLost, UnsupportedByBroker, KafkaError, ClosedError):
             return  # the broker ends sessions without requests by itself
 
-    # What is asked
+    # Requests
 
     def _source_of(self, assigned: AssignedPartition, now: float) -> int | None:
         """The broker to read a partition from: the preferred replica while it is up, else the leader."""
@@ -231,7 +231,7 @@ class Fetcher:
         self._cluster.request_refresh()
         self.notify()
 
-    # What is answered
+    # Responses
 
     def _take_response(
         self,

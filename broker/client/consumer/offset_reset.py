@@ -14,7 +14,7 @@ LATEST_TIMESTAMP: Final = -1
 
 _BY_DURATION: Final = "by_duration:"
 _FORMS: Final = "earliest, latest, none or by_duration:<ISO 8601 duration>, such as by_duration:P1DT12H"
-# What java.time.Duration reads: days, hours, minutes and seconds; 18 digits are more than a 64-bit time can hold.
+# Durations in the format of java.time.Duration: days, hours, minutes and seconds. 18 digits exceed any 64-bit time.
 _DURATION: Final = re.compile(
     r"(?P<sign>[+-])?P(?:(?P<days>[+-]?\d{1,18})D)?"
     r"(?P<time>T(?:(?P<hours>[+-]?\d{1,18})H)?(?:(?P<minutes>[+-]?\d{1,18})M)?(?:(?P<seconds>[+-]?\d{1,18}(?:[.,]\d{0,9})?)S)?)?",

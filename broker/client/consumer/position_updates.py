@@ -193,7 +193,7 @@ class PositionUpdates:
     # Failures
 
     def _take_failure(self, assigned: AssignedPartition, answer: object) -> None:
-        """What is not answered at all, and what may be answered later, is asked for again after the back-off."""
+        """Retries a lookup after the back-off if it got no response or a retriable error."""
         if isinstance(answer, KafkaError) and not is_retriable(answer.code):
             assigned.error = answer
             return

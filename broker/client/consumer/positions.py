@@ -1,4 +1,4 @@
-"""One assigned partition: where it is read, and whether its position may be used. Pure.
+"""The positions of one assigned partition, and whether they are valid. Pure.
 
     INITIALIZING       no position yet: the committed offset is looked up, where there is a group
     AWAIT_RESET        the position is lost or was never there: an offset is looked up by the reset policy
@@ -48,7 +48,7 @@ class Leader(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What a request about a partition was based on, so that its response can be recognized as stale."""
+    """The state of a partition when a request was sent, by which a stale response is recognized."""
 
     generation: int
     position: Position
@@ -147,13 +147,13 @@ class AssignedPartition:
         self.waits_for_buffer = False
 
     def consume(self, position: Position) -> None:
-        """Moves the consumed position behind records that were returned, or that are not to be."""
+        """Moves the consumed position past records that were returned or skipped."""
         assert self.consumed is not None, "records come from a position"
         assert position.offset >= self.consumed.offset, "positions only move forwards, but for seeks"
         self.consumed = position
 
     def fetch_from(self, position: Position) -> None:
-        """Moves the fetched position behind a response's last batch."""
+        """Moves the fetched position past a response's last batch."""
         self.fetched = position
 
     # Leaders
@@ -169,7 +169,7 @@ class AssignedPartition:
             self._validate()
 
     def asked(self) -> Asked:
-        """What a Fetch or a validation is about to ask."""
+        """The state that the next Fetch or validation is based on."""
         assert self.fetched is not None, "only a partition with a position is asked for"
         assert self.leader is not None, "only a partition with a leader is asked for"
         return Asked(self.generation, self.fetched, self.leader)

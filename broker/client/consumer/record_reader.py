@@ -77,7 +77,7 @@ class RecordReader:
     def take(self, limit: int) -> list[ConsumerRecord]:
         """The next records, at most `limit`, from as many partitions as have some. Raises PartitionFailed.
 
-        An error behind records is raised by the next call.
+        If an error comes after some records, the next call raises it.
         """
         taken: list[ConsumerRecord] = []
         while len(taken) < limit:

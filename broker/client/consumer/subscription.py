@@ -1,4 +1,4 @@
-"""What a consumer reads: its assigned partitions, chosen by the user or by its group. Pure."""
+"""The assigned partitions of a consumer, chosen by the user or by its group. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum, auto
@@ -55,7 +55,7 @@ class SubscriptionState:
         return [self.assigned(partition) for partition in partitions]
 
     def policy_of(self, assigned: AssignedPartition) -> OffsetReset | None:
-        """What happens to a position that is out of range. Where only a range is read, it is always an error."""
+        """The reset policy for positions that are out of range. None, which is an error, while a range is read."""
         return None if assigned.is_range else self._policy
 
     # Choosing
@@ -89,7 +89,7 @@ class SubscriptionState:
         for gone in before.values():
             gone.unassign()
 
-    # What the group asks and says
+    # For the group
 
     def assigned_partitions(self) -> Collection[TopicPartition]:
         """The partitions that the group has assigned."""
@@ -120,7 +120,7 @@ class SubscriptionState:
             if assigned.consumed is not None and assigned.state is PositionState.FETCHING
         }
 
-    # What others say
+    # For metadata and lookups
 
     def update_leaders(self, leaders: Mapping[TopicPartition, tuple[int, int] | None]) -> None:
         """Takes leaders and their epochs from the metadata; where a partition has none now, the last one stays."""

@@ -1,4 +1,4 @@
-"""The records that a producer holds: what is batched, due, on the wire, to be retried, expired. Pure.
+"""The batches of a producer that have no outcome yet: which to send, which are in flight, retried, expired. Pure.
 
 Each partition has a queue. Its `waiting` batches were never sent. Its `outstanding` batches were, and have sequences if
 the producer is idempotent; each of them is on the wire or to be sent again. The order of a partition is kept because
@@ -269,10 +269,10 @@ class Accumulator:
     def reject_sequence(self, batch: Batch) -> None:
         """The leader does not have what comes before the batch: OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID.
 
-        Behind another batch that is to be sent again, that says nothing. The oldest batch either is not in the log, or
-        an earlier attempt has appended it and the leader has forgotten it: after a restart from a snapshot the leader
-        knows the last batch of a producer only. So the batches after it are sent again, one after the other. A success
-        shows that everything before it was appended. If all of them are rejected, none is in the log, and all of them
+        The error says nothing while an earlier batch is to be sent again. Otherwise the oldest batch either is not in
+        the log, or an earlier attempt has appended it and the leader has forgotten it: after a restart from a snapshot,
+        the leader only knows the last batch of a producer. So the later batches are sent again, one after the other. A
+        success shows that all batches before it were appended. If all are rejected, none is in the log, and all of them
         can be sent under a new epoch without a duplicate (KIP-360).
         """
         assert self.identity is not None, "only sequences are rejected"

@@ -12,7 +12,7 @@ OnDelivery: TypeAlias = Callable[[RecordMetadata | None, Exception | None], None
 NO_OFFSET: Final = -1
 _NO_LOG_APPEND_TIME: Final = -1
 
-# What a record takes besides key, value and headers: length, attributes, timestamp and offset deltas, the sizes of key
+# The size of a record without key, value and headers: length, attributes, timestamp and offset deltas, the sizes of key
 # and value, the count of headers. An estimate for records of some 100 bytes in a batch of some 100 ms.
 RECORD_OVERHEAD_BYTES: Final = 12
 _HEADER_OVERHEAD_BYTES: Final = 3

@@ -1,4 +1,4 @@
-"""How well the records of each topic compress, estimated from the batches before. Pure.
+"""Estimates the compression ratio of each topic from earlier batches. Pure.
 
 `batch.size` bounds the compressed batch, but a batch is compressed when it is complete. So the estimate decides how
 many uncompressed bytes go into a batch. As in Kafka (CompressionRatioEstimator.java) it worsens at once and improves

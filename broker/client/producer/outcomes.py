@@ -1,4 +1,4 @@
-"""What an error code of a Produce response means for the batch. Pure."""
+"""The consequence of each error code in a Produce response for the batch. Pure."""
 
 from enum import Enum, auto
 from typing import Final
@@ -11,7 +11,7 @@ _APPENDED: Final = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 
 
 class Verdict(Enum):
-    """What to do with a batch."""
+    """The next step with a batch."""
 
     APPENDED = auto()
     RETRY = auto()

@@ -1,4 +1,4 @@
-"""How the partition of a record is chosen. Pure: random numbers come from the caller.
+"""Partitioners: functions that choose the partition of a record. Pure: random numbers come from the caller.
 
 A record with a key goes to the partition of the key's murmur2 hash, as from Kafka's Java client, so producers in
 different languages agree. Records without a key go to one partition until a batch is full, then to another (KIP-794).

@@ -1,4 +1,4 @@
-"""Batches as Produce requests, and Produce responses by partition."""
+"""Builds Produce requests from batches, and splits Produce responses by partition."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final

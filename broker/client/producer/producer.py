@@ -297,7 +297,7 @@ class Producer:
         timestamp_ms: int | None,
         size: int,
     ) -> Delivery:
-        """Adds a record to its batch; the caller counts its size as used memory. Every record comes through here."""
+        """Adds a record to its batch; the caller counts its size as used memory. This runs once per record."""
         if self._refusal is not None:
             raise copy(self._refusal)
         if timestamp_ms is None:

@@ -1,4 +1,4 @@
-"""To which partition, and so to which batch, each record of a topic goes.
+"""Chooses the partition, and so the batch, of each record of a topic.
 
 Records that cannot be placed yet, because the topic's metadata is not known or it does not have the partition that was
 asked for, are held in the order in which they came and placed when the metadata arrives.
@@ -140,7 +140,7 @@ class TopicRouting:
         return self.queues[partition]
 
     def apply(self, partitioner: Partitioner, key: bytes | None, value: bytes | None) -> int:
-        """What a custom partitioner chooses. Raises BadPartition, and what the partitioner raises."""
+        """Calls a custom partitioner. Raises BadPartition, and the partitioner's exceptions."""
         partition = partitioner(self.topic, key, value, TopicPartitions(len(self.queues), self._available))
         if not 0 <= partition < len(self.queues):
             raise BadPartition(

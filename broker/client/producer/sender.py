@@ -103,7 +103,7 @@ class Sender:
         self._wakeup.set()
 
     async def run(self) -> None:
-        """Sends until it is cancelled. What a callback of the application raises ends it."""
+        """Sends until it is cancelled. An exception from a callback of the application ends it."""
         self._cluster.nursery.start_soon(self._watch_metadata)
         self._cluster.nursery.start_soon(self._forget_idle_topics)
         while True:

@@ -22,8 +22,8 @@ class RebalanceListener:
     """Base class of rebalance listeners. Override what you need; partitions come sorted by topic and number.
 
     The methods run in the task that polls (iterates or fetches), which goes on when they return. They may commit, seek
-    and pause. A poll's cancellation does not interrupt them, but `max.poll.interval.ms` does. What they raise is raised
-    by the poll; the rebalance goes on all the same.
+    and pause. A poll's cancellation does not interrupt them, but `max.poll.interval.ms` does. The poll raises their
+    exceptions; the rebalance continues nevertheless.
     """
 
     async def on_revoked(self, partitions: Partitions) -> None:
@@ -55,7 +55,8 @@ class SubscriptionState(Protocol):
 
 @attrs.frozen
 class AssignmentChange:
-    """What the next poll applies: `target` is the assignment afterwards, and what it lacks is revoked first.
+    """A change for the next poll: it first revokes the partitions that are not in `target`, which is the new
+    assignment.
 
     With `is_lost`, the member has lost its partitions already. With `completes`, the rebalance ends with this change,
     and the listener's on_assigned is called. With `commits`, auto commit runs first.

@@ -1,4 +1,4 @@
-"""What a consumer's membership works with, in groups of both protocols."""
+"""The dependencies of a consumer's membership, in groups of both protocols."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -59,7 +59,7 @@ class MemberContext:
         self.cluster.forget_coordinator(self.group_id, GROUP)
 
     async def send_farewell(self, request: Any, *, lowest: int = 0) -> None:
-        """Asks the coordinator to let this member go. Where that fails, its session times out."""
+        """Sends the request by which this member leaves. If it fails, the member's session times out."""
         with trio.move_on_after(self.config.request_timeout_ms / 1000):
             with suppress(KafkaError, UnsupportedByBroker):
                 await self.ask_coordinator(request, lowest=lowest)
@@ -72,7 +72,7 @@ class MemberContext:
             self.cluster.request_refresh()
 
     async def lose_partitions(self) -> None:
-        """Has the next poll give up everything, without a commit."""
+        """Makes the next poll give up all partitions, without a commit."""
         if self.state.assigned_partitions():
             await self.changes.request(AssignmentChange(is_lost=True))
 

@@ -1,4 +1,4 @@
-"""What a member of a group raises, besides the errors that every client has."""
+"""The errors of a group's member, besides those of every client."""
 
 from broker.client.errors import ClientError
 

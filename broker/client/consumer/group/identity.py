@@ -1,4 +1,6 @@
-"""Who commits: a member of a group in its generation or epoch, or a consumer that is no member."""
+"""The identity under which offsets are committed: a member with its generation or epoch, or a consumer outside the
+group.
+"""
 
 from typing import Final, NamedTuple
 

@@ -168,7 +168,7 @@ class GroupMember:
             return self._membership.identity()
         return GroupMetadata(self._context.group_id, group_instance_id=self._config.group_instance_id)
 
-    # What the offsets ask
+    # For the group's offsets
 
     def committing_as(self) -> GroupMetadata:
         if self._membership is not None:

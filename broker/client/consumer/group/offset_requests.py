@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch of one group: what is asked, and what the responses say. Pure."""
+"""Builds OffsetCommit and OffsetFetch requests of one group, and reads their responses. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final

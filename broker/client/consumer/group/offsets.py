@@ -43,7 +43,7 @@ _NOT_ACCEPTED: Final = frozenset(
 _EPOCH_OF_COMMIT_IS_BEHIND: Final = frozenset({ErrorCode.STALE_MEMBER_EPOCH})
 _EPOCH_OF_FETCH_IS_BEHIND: Final = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 
-# What a commit may take longer than its deadline: it ends by itself unless others are before it.
+# Extra time for a commit after its deadline: it ends by itself unless earlier commits delay it.
 _SLACK_S: Final = 0.5
 
 _T = TypeVar("_T")
@@ -53,10 +53,10 @@ class Committer(Protocol):
     """The membership on whose behalf offsets are committed."""
 
     def committing_as(self) -> GroupMetadata:
-        """Who commits right now. Raises RebalanceInProgress, CommitFailed."""
+        """The identity for commits now. Raises RebalanceInProgress, CommitFailed."""
 
     def fetching_as(self) -> GroupMetadata:
-        """Who asks for committed offsets: only members of the consumer protocol say who they are."""
+        """The identity for fetches of committed offsets, which only members of the consumer protocol send."""
 
     def on_commit_refused(self, who: GroupMetadata, code: ErrorCode) -> bool:
         """The coordinator does not accept commits of `who`: true if that membership is over, false if it rebalances."""

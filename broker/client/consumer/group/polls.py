@@ -1,4 +1,4 @@
-"""When the application polled last: a member that stops polling leaves its group after `max.poll.interval.ms`."""
+"""Tracks the application's last poll: a member that stops polling leaves its group after `max.poll.interval.ms`."""
 
 from math import inf
 

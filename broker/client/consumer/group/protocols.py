@@ -1,4 +1,4 @@
-"""Which of Kafka's group protocols a consumer speaks: the consumer protocol (KIP-848) where the cluster has it."""
+"""Chooses a consumer's group protocol: the consumer protocol (KIP-848) if the cluster supports it."""
 
 from collections.abc import Sequence
 from typing import Final

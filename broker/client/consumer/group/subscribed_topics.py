@@ -1,4 +1,4 @@
-"""What a consumer subscribes to: topics by their names, or by a pattern."""
+"""The topics that a consumer subscribes to, by their names or by a pattern."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Who of a classic group reads which partitions: Kafka's assignors as pure functions, and the seam for others."""
+"""Assignors of classic groups: Kafka's own as pure functions, and the interface for custom ones."""
 
 from broker.client.consumer.group.assignors.assignor import Assignor, LastAssignment, MemberSubscription
 from broker.client.consumer.group.assignors.cooperative_sticky import CooperativeStickyAssignor

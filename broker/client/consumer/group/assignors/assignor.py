@@ -1,4 +1,4 @@
-"""What an assignor is given, and what it returns (Kafka's ConsumerPartitionAssignor)."""
+"""The interface of assignors: their arguments and their result (Kafka's ConsumerPartitionAssignor)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
@@ -7,7 +7,7 @@ import attrs
 
 from broker.client.types import TopicPartition
 
-# Of each topic, by partition number: the racks of the partition's replicas, as far as they are known.
+# For each topic, by partition number: the racks of the partition's replicas, as far as they are known.
 TopicRacks: TypeAlias = Mapping[str, Sequence[frozenset[str]]]
 Assignments: TypeAlias = dict[str, list[TopicPartition]]
 
@@ -53,7 +53,7 @@ class Assignor(Protocol):
         """True if members keep what they own during a rebalance, unless the assignment moves it."""
 
     def user_data(self, last: LastAssignment | None) -> bytes | None:
-        """What a member tells the group's leader when it joins, besides its subscription."""
+        """The data that a member sends to the group's leader with its subscription when it joins."""
 
     def assign(
         self, topics: TopicRacks, members: Mapping[str, MemberSubscription]

@@ -1,4 +1,4 @@
-"""What members of a sticky group say they own, and whom to believe where two say the same."""
+"""The partitions that members of a sticky group claim to own, and how conflicting claims are settled."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ from broker.client.types import TopicPartition
 
 @attrs.frozen
 class Claim:
-    """What a member says it owns, of which generation."""
+    """The partitions that a member claims to own, and the generation of that assignment."""
 
     owned: Sequence[TopicPartition]
     generation: int = NO_GENERATION

@@ -1,4 +1,4 @@
-"""The assignor `cooperative-sticky`: that of `sticky`, and partitions that move are revoked before they are given away.
+"""The assignor `cooperative-sticky`: as `sticky`, but a partition that moves is revoked before another member gets it.
 
 Members report what they own in their subscriptions. Their generation is in the subscription from version 2 on; to
 members of earlier versions, and by them, it is given as user data: one int32.

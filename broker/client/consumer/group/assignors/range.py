@@ -1,4 +1,4 @@
-"""The assignor `range`: of each topic, neighbouring partitions to each member, the first members getting one more.
+"""The assignor `range`: each member gets consecutive partitions of each topic, and the first members may get one more.
 
 Members that read several topics with equally many partitions get the same numbers of each (co-partitioning).
 """
@@ -48,7 +48,7 @@ class RangeAssignor:
 
 
 class _TopicShares:
-    """What is left to assign of one topic, and how many partitions each of its readers may still get."""
+    """The unassigned partitions of one topic, and how many more each of its readers may get."""
 
     def __init__(
         self, name: str, topics: TopicRacks, readers: Mapping[str, MemberSubscription], assignments: Assignments

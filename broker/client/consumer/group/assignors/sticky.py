@@ -28,7 +28,7 @@ _VERSION_WITH_GENERATION: Final = 1
 
 @data(key=-1, versions="0-1", flexible="99+")
 class StickyUserData:
-    """What a member was given last. Version 1 adds the generation at the end; the bytes do not name their version."""
+    """A member's last assignment. Version 1 adds the generation at the end; the bytes do not contain the version."""
 
     previous_assignment: list[OwnedPartitions] = field([OwnedPartitions], "0+", factory=list)
     generation: int = field("int32", "1+", default=NO_GENERATION)

@@ -1,4 +1,4 @@
-"""Sticky assignment: of one kind where all members read the same topics, of a general one otherwise."""
+"""Sticky assignment: one algorithm if all members read the same topics, and a general one otherwise."""
 
 from collections.abc import Mapping
 

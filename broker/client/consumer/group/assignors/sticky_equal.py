@@ -1,6 +1,6 @@
 """Sticky assignment where all members read the same topics, so that every partition can go to every member.
 
-Everybody gets the same number of partitions, or one more. In three steps:
+Every member gets the same number of partitions, or one more. In three steps:
 
 1. Members keep what they own, up to their share.
 2. Where racks are heeded, members in a rack with a replica are filled up in turn.
@@ -19,8 +19,8 @@ from broker.client.types import TopicPartition
 class EqualAssignment:
     """See the module's docstring. `build` may be called once.
 
-    `_share` is what everybody gets; `_extras` is how many members more get one partition more. `_below` are the members
-    with less than the share, `_at_share` those that may get one more.
+    `_share` is the number of partitions that every member gets; `_extras` is how many more members get one more.
+    `_below` are the members with less than the share, `_at_share` those that may get one more.
     """
 
     def __init__(self, topics: TopicRacks, racks: RackMatching, ownership: Ownership, members: Sequence[str]) -> None:
@@ -58,7 +58,7 @@ class EqualAssignment:
                 self._at_share.append(member)
 
     def _fill_near(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Gives partitions to members in a rack with a replica, as far as there are such; what is left over."""
+        """Gives partitions to members in a rack with a replica, if there are any. Returns the other partitions."""
         left = []
         for partition in partitions:
             near = next((member for member in self._below if self._racks.is_near(member, partition)), None)

@@ -1,8 +1,8 @@
 """Sticky assignment where members read different topics.
 
-1. Members keep what they own, of topics that they still read (and where racks are heeded, only near them).
-2. What is left goes to the readers with the fewest partitions, those near it first where racks are heeded.
-3. Partitions move from members to others that have at least two less, until none can.
+1. Members keep what they own, of topics that they still read (and where racks are heeded, only near them). 2. The other
+partitions go to the readers with the fewest, near readers first where racks are heeded. 3. Partitions move from members
+to others that have at least two less, until none can.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

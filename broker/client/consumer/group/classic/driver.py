@@ -27,7 +27,7 @@ _log: Final = logging.getLogger(__name__)
 _STATIC_JOIN_SINCE: Final = 5
 _STATIC_SYNC_SINCE: Final = 3
 _STATIC_HEARTBEAT_SINCE: Final = 3
-# What a coordinator may take to answer a join after the rebalance timeout (as in AbstractCoordinator.java).
+# Extra time for the coordinator to answer a join after the rebalance timeout (as in AbstractCoordinator.java).
 _JOIN_SLACK_MS: Final = 5_000
 _CODES: Final = frozenset(ErrorCode)
 
@@ -52,7 +52,7 @@ class ClassicDriver:
         self._changed = Signal()
         self._failures = 0
 
-    # What the group's offsets and the consumer ask
+    # For the group's offsets and the consumer
 
     @property
     def is_member(self) -> bool:

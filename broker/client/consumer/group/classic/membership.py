@@ -1,11 +1,11 @@
-"""A member of a classic group: what it knows, what it asks, and what follows from each response. No clock, no socket.
+"""The state machine of a classic group's member: its state, its requests, and its transitions. No clock, no socket.
 
     UNJOINED --join_request--> JOINING --on_join--> SYNCING --on_sync--> STABLE
         ^                         |                    |                   |
         +------ the coordinator does not know the member or its generation, or the member leaves
 
-A stable member stays so when it `needs_rejoin`: it sends heartbeats while its driver commits and revokes what
-`prepare` says, and then joins again. What each error code means is in outcomes.py.
+A stable member stays so when it `needs_rejoin`: it sends heartbeats while its driver commits and revokes what `prepare`
+says, and then joins again. outcomes.py has the meaning of each error code.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -64,7 +64,9 @@ class ClassicSettings:
 
 @attrs.frozen
 class Preparation:
-    """What a member gives up before it joins: what `kept` lacks, which it has lost already if `is_lost`."""
+    """The partitions that a member gives up before it joins: those not in `kept`. With `is_lost`, it has lost them
+    already.
+    """
 
     kept: frozenset[TopicPartition]
     is_lost: bool
@@ -109,7 +111,9 @@ class ClassicMembership:
             self.member_id = NO_MEMBER
 
     def prepare(self, owned: Collection[TopicPartition], topics: Collection[str]) -> Preparation:
-        """What to give up before joining: everything, or with cooperative assignors only what is not read any more."""
+        """Decides which partitions to give up before joining: all, or with cooperative assignors only those not read
+        any more.
+        """
         if self.generation == NO_GENERATION:
             return Preparation(frozenset(), is_lost=bool(owned))
         if not self.settings.is_cooperative:
@@ -172,7 +176,7 @@ class ClassicMembership:
         )
 
     def on_sync(self, response: SyncGroupResponse) -> tuple[Next, frozenset[TopicPartition]]:
-        """What follows, and the partitions that this member may own. Raises AssignmentError."""
+        """Returns the next step, and the partitions that this member may own. Raises AssignmentError."""
         if self.state is not State.SYNCING:
             return Next.REJOIN, frozenset()
         follows = after_sync(response.error_code)
@@ -199,7 +203,7 @@ class ClassicMembership:
         )
 
     def on_heartbeat(self, request: HeartbeatRequest, code: int) -> Next:
-        """What the response to `request` means now: one that another generation has overtaken means nothing."""
+        """Takes the response to `request`. A response to a heartbeat of an earlier generation is ignored."""
         if not self.is_joined or (request.generation_id, request.member_id) != (self.generation, self.member_id):
             return Next.GO_ON
         follows = after_heartbeat(code)

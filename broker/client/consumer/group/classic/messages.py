@@ -55,7 +55,7 @@ def assignment_bytes(partitions: Sequence[TopicPartition]) -> bytes:
 
 
 def read_assignment(encoded: bytes) -> list[TopicPartition]:
-    """What this member is given. Raises AssignmentError, also where the leader has given it nothing to read."""
+    """Decodes this member's assignment. Raises AssignmentError, also if the leader sent none."""
     try:
         return _flat(decode_assignment(encoded).assigned_partitions)
     except WireError as error:

@@ -1,4 +1,4 @@
-"""What a member of a classic group does about each error code (AbstractCoordinator.java)."""
+"""The reaction of a classic group's member to each error code (AbstractCoordinator.java)."""
 
 from enum import Enum, auto
 from typing import Final
@@ -7,11 +7,11 @@ from broker.wire.errors import ErrorCode
 
 
 class Next(Enum):
-    """What follows from a response.
+    """The next step after a response.
 
     RETRY: ask again after a back-off. FIND_COORDINATOR: the same, of another coordinator. REJOIN: join again at once,
     in the same generation. RESET_GENERATION: join again; the generation is over and so is the ownership of partitions.
-    RESET_MEMBER: the same, and the member id is unknown to the coordinator. FAIL: the application has to hear of it.
+    RESET_MEMBER: the same, and the member id is unknown to the coordinator. FAIL: raise the error to the application.
     """
 
     GO_ON = auto()

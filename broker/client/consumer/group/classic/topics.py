@@ -11,8 +11,8 @@ from broker.client.types import TopicPartition
 class ClassicTopics:
     """Resolves the subscription before every join, and notices what changes afterwards.
 
-    `names` are the topics of the last join. Of the leader, `_group_topics` are those of all members, and `_assigned` is
-    what was known of them when it assigned.
+    `names` are the topics of the last join. For the leader, `_group_topics` are the topics of all members, and
+    `_assigned` is the metadata of these topics that the last assignment used.
     """
 
     def __init__(self, context: MemberContext, subscription: SubscribedTopics) -> None:

@@ -61,7 +61,7 @@ class ConsumerDriver:
         self._beat_not_before = 0.0
         self._beat_at = 0.0
 
-    # What the group's offsets and the consumer ask
+    # For the group's offsets and the consumer
 
     @property
     def is_member(self) -> bool:

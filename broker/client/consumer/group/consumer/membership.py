@@ -1,4 +1,4 @@
-"""A member of a group of the consumer protocol (KIP-848): its epoch, its target, what it owns. No clock, no socket.
+"""The state machine of a consumer protocol member (KIP-848): epoch, target, owned partitions. No clock, no socket.
 
     UNJOINED --join--> JOINING --on_heartbeat--> STABLE <--> RECONCILING --reconciled--> ACKNOWLEDGING --> STABLE
         ^                 |                         |                                          |
@@ -40,8 +40,9 @@ class State(Enum):
 
 
 class Next(Enum):
-    """What follows from a response: ask again after a back-off (of another coordinator, with FIND_COORDINATOR), release
-    everything and join again, or give up."""
+    """The next step after a response: retry after a back-off (with FIND_COORDINATOR, at another coordinator), release
+    everything and join again, or fail.
+    """
 
     GO_ON = auto()
     RETRY = auto()
@@ -107,7 +108,7 @@ class ConsumerMembership:
         return self.state in (State.JOINING, State.ACKNOWLEDGING) or is_news
 
     def join(self) -> None:
-        """Has the next heartbeat join. What the member owned before has been released."""
+        """Makes the next heartbeat join. The member has released all partitions that it owned before."""
         self._forget()
         self.state = State.JOINING
 

@@ -19,7 +19,7 @@ class TopicNames:
         self._known: dict[bytes, str] = {}
 
     async def resolve(self, partitions: Iterable[tuple[bytes, int]]) -> dict[bytes, str]:
-        """The names as far as they can be found now. What is not asked for is forgotten."""
+        """Returns the names that can be found now. Names of other topic ids are forgotten."""
         ids = dict.fromkeys(topic_id for topic_id, _ in partitions)
         self._known = {topic_id: name for topic_id in ids if (name := self._name(topic_id)) is not None}
         missing = [topic_id for topic_id in ids if topic_id not in self._known]
