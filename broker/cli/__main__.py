@@ -1,4 +1,4 @@
-"""`python -m broker.cli`: the `kraft` command, for who has an interpreter rather than a path."""
+"""`python -m broker.cli`: the `kraft` command, for callers that have an interpreter rather than a PATH."""
 
 import sys
 

@@ -40,7 +40,7 @@ RECORD_INDENT = "|"
 
 @attrs.frozen(kw_only=True)
 class DumpOptions:
-    """What to print, and how much of a log file to read; the names are those of Kafka's tool."""
+    """The parts to print, and how much of a log file to read; the names are those of Kafka's tool."""
 
     deep_iteration: bool
     print_data_log: bool
@@ -135,7 +135,7 @@ class Dump:
         try:
             for record in iter_records(batch, 0, header):
                 if last_offset >= 0 and record.offset != last_offset + 1:
-                    # Compaction makes such gaps, so they are told but are no fault.
+                    # Compaction makes such gaps, so they are reported but are no problem.
                     self._write(f"Non-consecutive offsets in {path}: {last_offset} is followed by {record.offset}")
                 last_offset = record.offset
                 self._write(f"{RECORD_INDENT} {self._record(header, record)}")

@@ -1,4 +1,4 @@
-"""A cluster on this machine alone: where its nodes' data and properties files are, and how they come to be.
+"""A cluster on this machine: creates and finds its nodes' data and properties files.
 
 <directory>/node-1.properties    what `kraft start` takes; once it is there, its node is formatted
 <directory>/node-1/              the node's log directory
@@ -25,18 +25,18 @@ from kraft.env import Env
 
 NODES_DEFAULT: Final = 3
 FIRST_ID_DEFAULT: Final = 1
-# More of them would make the quorum slower; that three of them fail is not to be expected.
+# A larger quorum is slower, and a failure of three controllers on one machine is not to be expected.
 CONTROLLERS_MAX: Final = 5
-# Where free ports are looked for: below those that Linux gives to outgoing connections, which might take a node's while
-# it is down.
+# The range in which free ports are searched. It is below the ports that Linux gives to outgoing connections, which
+# might take a node's port while the node is down.
 _PORTS: Final = range(16_384, 32_768)
-# How many replicas the topics of coordinators have by default. With fewer nodes they could never be created.
+# The default replication factor of the coordinators' topics. With fewer nodes they could never be created.
 _INTERNAL_REPLICAS: Final = 3
 _PROPERTIES: Final = re.compile(r"node-(0|[1-9][0-9]{0,9})\.properties")
 
 
 class NotOneCluster(Exception):
-    """The directory holds something else than the cluster asked for; the message is for the operator."""
+    """The directory does not hold the requested cluster; the message is for the operator."""
 
 
 @attrs.frozen
@@ -51,11 +51,11 @@ class LocalNode:
 async def open_cluster(
     env: Env, directory: str, nodes: int | None, first_port: int, first_id: int | None = None
 ) -> list[LocalNode]:
-    """The nodes of the cluster in `directory` (an absolute path); they are made where it is empty or not there.
+    """Finds the nodes of the cluster in `directory` (an absolute path). Creates them if it is empty or does not exist.
 
-    `nodes` is how many there have to be; None for those there are, or three. `first_id` is the id of the first one;
-    None for the one it has, or 1. The k-th of new nodes listens for clients on `first_port` + 2(k - 1), and for
-    controllers on the port after it. Where `first_port` is 0, it is one behind which all are free.
+    `nodes` is the required number of nodes; None means the existing ones, or three new ones. `first_id` is the id of
+    the first node; None means the existing id, or 1. The k-th new node listens for clients on `first_port` + 2(k - 1),
+    and for controllers on the port after that. If `first_port` is 0, a range of free ports is chosen.
 
     Raises NotOneCluster, ConfigError, OSError, FsyncFailed.
     """
@@ -76,7 +76,7 @@ async def open_cluster(
 
 
 def _find(env: Env, directory: str) -> list[LocalNode]:
-    """The nodes of the cluster that is there; none where it is not whole, so that a controller's file is missing."""
+    """The nodes of an existing cluster; none if it is incomplete, that is, if a controller's file is missing."""
     names = env.disk.list(directory) if env.disk.exists(directory) else []
     node_ids = sorted(int(found[1]) for name in names if (found := _PROPERTIES.fullmatch(name)))
     node_ids = [node_id for index, node_id in enumerate(node_ids) if node_id == node_ids[0] + index]
@@ -93,7 +93,7 @@ def _find(env: Env, directory: str) -> list[LocalNode]:
 
 
 async def _free_first_port(env: Env, count: int) -> int:
-    """The first of `count` ports in a row on which nobody listens now. Raises OSError."""
+    """The first of `count` consecutive ports that no process listens on now. Raises OSError."""
     while True:
         first_port = env.rng.randrange(_PORTS.start, _PORTS.stop - count)
         async with AsyncExitStack() as held:
@@ -130,7 +130,7 @@ async def _make(env: Env, directory: str, node_ids: Sequence[int], first_port: i
 
 
 def _controllers(nodes: int) -> int:
-    """How many of the nodes are controllers: an odd number, since one more tolerates no more failures."""
+    """The number of controllers: odd, since one more would not tolerate more failures."""
     return (min(nodes, CONTROLLERS_MAX) + 1) // 2 * 2 - 1
 
 
@@ -149,7 +149,7 @@ def _settings(directory: str, node_id: int, client_port: int, voters: VoterSet) 
 
 
 def _internal_topics(nodes: int) -> dict[str, str]:
-    """How the topics of coordinators are replicated among so few nodes that the defaults ask for more."""
+    """Replication configs of the coordinators' topics, if there are fewer nodes than the defaults require."""
     if nodes >= _INTERNAL_REPLICAS:
         return {}
     return {

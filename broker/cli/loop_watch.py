@@ -1,10 +1,10 @@
 """Measures for how long the event loop was held, and by what: while one task runs, no other client is served.
 
-A thread looks at the loop's thread every LOOK_S. Unless that waits for events, it sends the loop a probe and looks
-again: how late the probe is answered says how long the loop was held, and the stack while it is overdue says by what.
-An idle loop is left alone, and a busy one answers some probes a second. A clock reading for each request, task or turn
-of the loop would cost more than all of this. After IDLE_LOOKS looks at an idle loop the thread looks every IDLE_LOOK_S
-only, to save an idle node four fifths of the CPU time: a hold that begins then and ends sooner can go unnoticed.
+A thread samples the loop's thread every LOOK_S. Unless the loop waits for events, the thread sends it a probe and
+samples again. The delay of the answer is how long the loop was held, and the stack at that time shows the cause. An
+idle loop gets no probes, and a busy one answers some per second. Reading the clock for each request, task or turn of
+the loop would cost more. After IDLE_LOOKS samples of an idle loop the thread samples every IDLE_LOOK_S only, which
+saves an idle node four fifths of this CPU time; a shorter hold can then go unnoticed.
 """
 
 import sys
@@ -47,7 +47,7 @@ class _Probe:
 class LoopWatch:
     """Traces `loop_held` while `run` runs: the milliseconds, how many of them on the processor, and the cause.
 
-    What was not on the processor was spent in the kernel, or the process got no processor to run on.
+    The rest of the time was spent in the kernel, or the process was not scheduled.
     """
 
     def __init__(self, trace: Tracer) -> None:
@@ -87,7 +87,7 @@ class LoopWatch:
                     return
             elif probe is not None and probe.cause is None and now_s - probe.sent_s >= LATE_S / 2:
                 probe.cause = describe_stack(frame)
-            del frame  # it keeps alive what the function has in hand
+            del frame  # the frame keeps the function's objects alive
 
     def _answer(self) -> None:
         """In the loop."""
@@ -104,7 +104,7 @@ class LoopWatch:
 
 
 def describe_stack(frame: FrameType) -> str:
-    """What a thread does: the innermost functions of the node, and the request that they serve, if it is one."""
+    """Describes a thread's stack: the innermost functions of the node, and the request that they serve, if any."""
     functions: list[str] = []
     request = None
     at: FrameType | None = frame

@@ -1,10 +1,10 @@
-"""What a command says of errors that a person can do something about. Any other error is a bug, and shows as one."""
+"""Prints errors that the operator can resolve. Any other error is a bug and shows its traceback."""
 
 import sys
 
 
 def print_refusals(group: BaseExceptionGroup[Exception]) -> None:
-    """Each error of the group on a line of its own, without where in the program it came from."""
+    """Print each error of the group on a line of its own, without a traceback."""
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
             print_refusals(error)
@@ -13,7 +13,7 @@ def print_refusals(group: BaseExceptionGroup[Exception]) -> None:
 
 
 def _remedy(error: Exception) -> str:
-    """What to do about an error of the system that is about a file."""
+    """The advice for a system error about a file."""
     if isinstance(error, PermissionError | IsADirectoryError | NotADirectoryError) and error.filename is not None:
         return ". The user that runs this has to own the file or directory, with rights to read and write it"
     return ""

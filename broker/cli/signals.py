@@ -1,17 +1,21 @@
-"""How a command heeds the signals that ask it to end."""
+"""Handles the signals that ask a command to end."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import trio
 
-# Some that run commands send a signal to the process and to its group (timeout does), so that it arrives twice. Nobody
-# presses Ctrl-C that fast.
+# Some programs (such as timeout) send a signal to the process and to its group, so that it arrives twice. A person does
+# not press Ctrl-C twice within this time.
 _SAME_SECONDS: Final = 0.25
 
 
-async def heed(signals: AsyncIterator[int], stop: Callable[[], None], stop_at_once: Callable[[], None]) -> None:
-    """The first signal asks for a clean end; who sends another one later has waited long enough."""
+async def handle_signals(
+    signals: AsyncIterator[int], stop: Callable[[], None], stop_at_once: Callable[[], None]
+) -> None:
+    """Calls `stop` for the first signal, and `stop_at_once` for a later one, when the user does not want to wait
+    longer.
+    """
     first: float | None = None
     async for _ in signals:
         if first is None:

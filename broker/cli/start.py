@@ -19,7 +19,7 @@ from broker.cli.event_printer import EventPrinter, LogFormat
 from broker.cli.loop_watch import LoopWatch
 from broker.cli.node_config import read_node_config
 from broker.cli.refusals import print_refusals
-from broker.cli.signals import heed
+from broker.cli.signals import handle_signals
 from broker.cli.start_arguments import StartArguments
 from broker.config import KafkaConfig
 from broker.controller_client.lifecycle_protocol import RegistrationFailed
@@ -124,7 +124,7 @@ async def _serve(config: KafkaConfig, printer: EventPrinter, stop_at_eof: bool) 
         nursery.start_soon(printer.run)
         nursery.start_soon(LoopWatch(printer.trace).run)
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            nursery.start_soon(heed, signals, node.stop, nursery.cancel_scope.cancel)
+            nursery.start_soon(handle_signals, signals, node.stop, nursery.cancel_scope.cancel)
             if stop_at_eof:
                 nursery.start_soon(_stop_at_eof, node)
             await node.run(task_status=_Serving(node, config))

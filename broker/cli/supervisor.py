@@ -1,6 +1,6 @@
-"""Processes under one roof: started together, their output line by line with their names, stopped together.
+"""Supervises processes: starts them together, prints their output line by line with their names, stops them together.
 
-None is started again: a node that dies is to be noticed. When one has ended, the others go on.
+A process that ends is not restarted, so that the user notices; the others continue.
 """
 
 import contextlib
@@ -14,20 +14,20 @@ from typing import Final
 import attrs
 import trio
 
-from broker.cli.signals import heed
+from broker.cli.signals import handle_signals
 
 # A node says so once it serves.
 _SERVES: Final = re.compile(rb"kraft: node \d+ of cluster ")
-# A longer line is printed in pieces; nothing that a node says is near.
+# A longer line is printed in pieces. Lines of nodes are far shorter.
 LINE_BYTES_MAX: Final = 64 * 1024
 _CHUNK_BYTES: Final = 64 * 1024
 
 
 @attrs.frozen
 class Task:
-    """A `kraft` command to run in a process of its own, and the name its lines begin with.
+    """A `kraft` command to run in a process of its own, and the name that its lines begin with.
 
-    `hidden` are arguments that it has only here, and that nobody has to give who starts it again.
+    `hidden` are arguments that only the supervisor passes: the command for a restart by hand does not need them.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Task:
 
 
 class Supervisor:
-    """Runs tasks until all have ended. `tell` gets each line. `failed`: some ended otherwise than as they were asked.
+    """Runs tasks until all have ended. `tell` gets each line. `failed` is True if a task failed or ended unasked.
 
     `on_serving` is called once all of them serve.
     """
@@ -51,10 +51,10 @@ class Supervisor:
         self._stopping = trio.Event()
 
     async def run(self) -> None:
-        """The first of SIGINT, SIGTERM and SIGHUP stops all cleanly, the next one kills those that are left."""
+        """Run the tasks. The first SIGINT, SIGTERM or SIGHUP stops all cleanly, the next one kills the rest."""
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(heed, signals, self._stop, self._kill)
+                nursery.start_soon(handle_signals, signals, self._stop, self._kill)
                 async with trio.open_nursery() as running:
                     for task in self._tasks:
                         running.start_soon(self._run_task, task)

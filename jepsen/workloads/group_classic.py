@@ -86,7 +86,7 @@ class ClassicMember(GroupMember):
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             await self.commit()  # still in the generation that ends
         if code is not ErrorCode.NONE:
-            await self.heed(code)
+            await self.handle_error(code)
 
     async def _join(self) -> None:
         self.give_up("revoke")
@@ -109,7 +109,7 @@ class ClassicMember(GroupMember):
         elif code is ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
         else:
-            await self.heed(code)
+            await self.handle_error(code)
             await self.client.back_off()
 
     async def _sync(self, joined: JoinGroupResponse) -> None:
@@ -127,7 +127,7 @@ class ClassicMember(GroupMember):
         response, incarnation = await self.ask(request, _SYNC_VERSION, _JOIN_SECONDS)
         code = ErrorCode(response.error_code)
         if code is not ErrorCode.NONE:
-            await self.heed(code)
+            await self.handle_error(code)
             return
         self._is_joined, self._heartbeat_at = True, trio.current_time() + _HEARTBEAT_SECONDS
         self.assigned(_partitions(response.assignment), incarnation, asked_at)

@@ -37,7 +37,7 @@ class ConsumerMember(GroupMember):
         response, incarnation = await self.ask(self._request(says_all=says_all), _VERSION)
         code = ErrorCode(response.error_code)
         if code is not ErrorCode.NONE:
-            await self.heed(code)
+            await self.handle_error(code)
             await self.client.back_off()
             return
         self._heartbeat_at = trio.current_time() + response.heartbeat_interval_ms / 1000

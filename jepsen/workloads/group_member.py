@@ -145,7 +145,7 @@ class GroupMember(ABC):
                 raise ConnectionLost(AMBIGUOUS)
             return response, incarnation
 
-    async def heed(self, code: ErrorCode) -> None:
+    async def handle_error(self, code: ErrorCode) -> None:
         """Handle an error of the coordinator."""
         if code in _ELSEWHERE:
             await self._coordinator.aclose()
@@ -272,7 +272,7 @@ class GroupMember(ABC):
             history.info(operation, codes[0].name)
         for code in dict.fromkeys(codes):
             if code is not ErrorCode.NONE:
-                await self.heed(code)
+                await self.handle_error(code)
 
     def _commit_request(self, commit: Commit) -> OffsetCommitRequest:
         topics: dict[str, OffsetCommitRequestTopic] = {}
@@ -317,7 +317,7 @@ class GroupMember(ABC):
         code = next((ErrorCode(each) for each in codes if each), None)
         if code is not None:
             history.fail(operation, code.name)
-            await self.heed(code)
+            await self.handle_error(code)
             return {}
         told = {}
         for topic in group.topics:

@@ -1,4 +1,4 @@
-"""`kraft bench`: how many records a second this client and the cluster carry, and how long they take."""
+"""`kraft bench`: measures the records per second between this client and the cluster, and their latency."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ from kraft.env import real_env
 
 _COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999, "max": 1.0}
-# Values that are written in turn: random, so that compression finds nothing that real data would not have.
+# The values, which are written in turn. They are random, so that they compress no better than real data.
 _VALUES: Final = 64
 _FETCH_RECORDS: Final = 5_000
 # After so many records the bar moves and the producer's task runs; with a rate, so many times a second.
@@ -34,7 +34,8 @@ _STEPS_PER_SECOND: Final = 50
 
 @attrs.frozen
 class BenchResult:
-    """What was measured. `latency_ms` has quantiles from handing a record over to its acknowledgement; empty for reads.
+    """The result of a benchmark. `latency_ms` has quantiles of the time from `send` to acknowledgement; empty for
+    reads.
 
     `cpu_seconds` is the processor time of this process.
     """
@@ -59,10 +60,10 @@ def bench() -> None:
 @click.option(
     "-n", "--count", type=click.IntRange(min=1), default=100_000, metavar="N", help="Records; default 100000."
 )
-@click.option("-s", "--size", type=SIZE, default="1KiB", metavar="SIZE", help="Of a value; default 1KiB.")
+@click.option("-s", "--size", type=SIZE, default="1KiB", metavar="SIZE", help="The size of a value; default 1KiB.")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Records a second at most.")
 @click.option("-z", "--compression", type=click.Choice(_COMPRESSIONS), help="How batches are compressed.")
-@click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Who has to have a record; default all.")
+@click.option("--acks", type=click.Choice(["all", "1", "0"]), help="The replicas that must have a record; default all.")
 async def produce(
     invocation: Invocation,
     topic: str,
@@ -142,7 +143,7 @@ async def _measure_writes(
 
 
 async def _keep_rate(began: float, number: int, rate: float | None) -> None:
-    """Wait until it is this record's turn. Also lets the producer send."""
+    """Wait until this record is due at the requested rate. Also lets the producer send."""
     ahead_s = 0.0 if rate is None else number / rate - (trio.current_time() - began)
     await trio.sleep(max(0.0, ahead_s))
 

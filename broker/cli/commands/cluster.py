@@ -1,9 +1,9 @@
-"""`kraft cluster`: `describe` and `health` show how a cluster is; `start` runs one on this machine.
+"""`kraft cluster`: `describe` and `health` show the state of a cluster; `start` runs one on this machine.
 
-`start` is for development: each node is a process of its own. The first time it formats the nodes, later it starts
-those that are there. Their output is shown, each line with its node. Ctrl-C, SIGTERM and SIGHUP stop all of them
-cleanly, a second one at once. A node that dies is reported, and not started again: that can be done with `kraft start`
-and its properties file.
+`start` is for development: each node is a process of its own. The first run formats the nodes, later runs start the
+existing ones. Each line of output is shown with its node's name. Ctrl-C, SIGTERM and SIGHUP stop all nodes cleanly, a
+second signal stops them at once. A node that dies is reported and not restarted; `kraft start` with its properties file
+restarts it.
 """
 
 import os
@@ -71,7 +71,7 @@ def cluster() -> None:
     "--first-id",
     type=click.IntRange(0, _NODE_ID_MAX, max_open=True),
     metavar="ID",
-    help=f"Of a new cluster: the id of its first node; default: {FIRST_ID_DEFAULT}.",
+    help=f"The id of a new cluster's first node; default: {FIRST_ID_DEFAULT}.",
 )
 @click.option("--dir", "directory", default="data", metavar="DIR", help="Where the data is; default: ./data.")
 @click.option(
@@ -79,7 +79,7 @@ def cluster() -> None:
     type=click.IntRange(0, _PORT_MAX),
     default=9092,
     metavar="PORT",
-    help="Of a new cluster: clients reach the first node there, controllers at the next port, the second node at the "
+    help="The client port of a new cluster's first node. Its controller has the next port, the second node has the "
     "next two and so on; 0 takes free ones; default: 9092.",
 )
 @click.option(

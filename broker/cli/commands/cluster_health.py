@@ -1,4 +1,4 @@
-"""How a cluster is, on one screen: controllers, brokers, partitions, disks, and what is wrong with them."""
+"""The health of a cluster on one screen: controllers, brokers, partitions and disks, and their problems."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from broker.client.errors import UnsupportedByBroker
 
 # A volume with less room than this is reported.
 _FREE_MIN: Final = 0.1
-# A voter that is this many records behind the leader of the quorum is reported.
+# A voter that lags the leader of the quorum by this many records is reported.
 _VOTER_LAG_MAX: Final = 1000
 # Partitions that are named; more are counted.
 _NAMED_MAX: Final = 5
@@ -30,7 +30,7 @@ class ControllerHealth:
 
 @attrs.frozen
 class BrokerHealth:
-    """A broker. `disk_free` is the share of room on its fullest volume, null where it does not tell."""
+    """A broker. `disk_free` is the free fraction of its fullest volume, null if the broker does not report it."""
 
     id: int
     address: str
@@ -45,7 +45,7 @@ class BrokerHealth:
 
 @attrs.frozen
 class ClusterHealth:
-    """A cluster. `leader_skew` is by how much the broker with the most leaders is above the average, 0.5 for half."""
+    """A cluster. `leader_skew` is how far the broker with the most leaders is above the average: 0.5 is 50 % more."""
 
     cluster_id: str
     is_healthy: bool
@@ -80,7 +80,7 @@ BROKER_COLUMNS: Sequence[Column[BrokerHealth]] = (
 
 
 async def examine_cluster(admin: Admin) -> ClusterHealth:
-    """Ask the cluster for all that its health is made of. Raises ClientError, KafkaError."""
+    """Request everything that the health of the cluster consists of. Raises ClientError, KafkaError."""
     cluster = await _describe_cluster(admin)
     quorum = await admin.describe_metadata_quorum()
     names = [topic.name for topic in await admin.list_topics(include_internal=True)]
@@ -92,7 +92,7 @@ async def examine_cluster(admin: Admin) -> ClusterHealth:
 
 
 async def _describe_cluster(admin: Admin) -> ClusterDescription:
-    """With the brokers that are down, where the brokers tell of them (KIP-1073)."""
+    """Describe the cluster, with the brokers that are down if the brokers report them (KIP-1073)."""
     try:
         return await admin.describe_cluster(include_fenced_brokers=True)
     except UnsupportedByBroker:
@@ -143,7 +143,7 @@ def _size(directories: Iterable[LogDir]) -> int:
 
 
 def _free(directories: Iterable[LogDir]) -> float | None:
-    """The share of room on the fullest volume."""
+    """The free fraction of the fullest volume."""
     return min(
         (
             each.usable_bytes / each.total_bytes
@@ -190,7 +190,7 @@ def _node_problems(controllers: Sequence[ControllerHealth], brokers: Sequence[Br
         yield "the controllers have no leader: nothing can be created or changed"
     for controller in controllers:
         if controller.lag > _VOTER_LAG_MAX:
-            yield f"controller {controller.id} is {controller.lag} records behind: look whether it runs"
+            yield f"controller {controller.id} is {controller.lag} records behind the leader: check that it runs"
     for broker in brokers:
         if not broker.is_alive:
             yield f"broker {broker.id} is down: start it again, or move its {broker.replicas} replicas elsewhere"

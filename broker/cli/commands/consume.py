@@ -25,7 +25,7 @@ from broker.client.types import ConsumerRecord, TopicPartition
 from kraft.env import real_env
 
 FORMAT: Final = Parsed("format", compile_format)
-# What tells records of several topics apart.
+# The prefix that shows the origin of a record where several topics are read.
 _FORMAT_OF_ONE: Final = "%s\\n"
 _FORMAT_OF_MANY: Final = "%t-%p@%o %s\\n"
 # Cyan, green, yellow, magenta, blue, red, as terminals number them.
@@ -103,13 +103,13 @@ async def consume(
     async with open_admin(settings) as admin:
         partitions = await find_partitions(admin, topics)
         ranges = await find_ranges(admin, partitions, start, until_ms, stops_at_end)
-    # A place that is gone meanwhile is followed by the first one there is.
+    # If the offset has been deleted meanwhile, reading begins at the first one that is left.
     async with open_consumer(settings, {"auto.offset.reset": "earliest", "enable.auto.commit": "false"}) as consumer:
         await _print_records(consumer, ranges, count, filters, write)
 
 
 def _parse_times(offset: str, until: str | None) -> tuple[Start, int | None]:
-    """Where to begin, and the time to stop at. Raises UsageError."""
+    """Parse the start and the time to stop at. Raises UsageError."""
     now_ms = int(real_env(lambda kind, /, **fields: None).wall() * 1000)
     try:
         start = parse_start(offset, now_ms)
@@ -138,7 +138,7 @@ async def _read_as_member(
     filters: Filters,
     write: Callable[[Iterable[ConsumerRecord]], None],
 ) -> None:
-    """Until `count` records are printed. What was printed is committed."""
+    """Read as a member of a group until `count` records are printed. The offsets of printed records are committed."""
     async with open_admin(settings):
         pass  # it answers
     reset = "latest" if start.is_at_end else "earliest"
@@ -159,7 +159,7 @@ async def _print_records(
     filters: Filters,
     write: Callable[[Iterable[ConsumerRecord]], None],
 ) -> None:
-    """Until all ranges are read to their ends, or `count` records are printed."""
+    """Print records until all ranges are read to their ends, or `count` records are printed."""
     open_ends = {partition: each for partition, each in ranges.items() if each.end is None or each.begin < each.end}
     consumer.assign(open_ends)
     for partition, each in open_ends.items():
@@ -204,7 +204,7 @@ def _done(
 def _writer(
     topics: Sequence[str], given: RecordFormat | None, *, is_json: bool
 ) -> Callable[[Iterable[ConsumerRecord]], None]:
-    """What writes records to standard output, each portion as a whole."""
+    """Returns a function that writes records to standard output, each chunk completely."""
     form = _form(topics, given, is_json=is_json)
 
     def write(records: Iterable[ConsumerRecord]) -> None:

@@ -1,4 +1,4 @@
-"""Where `kraft consume` begins and ends in each partition."""
+"""The start and the end of `kraft consume` in each partition."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -48,7 +48,7 @@ def parse_start(text: str, now_ms: int) -> Start:
 async def find_ranges(
     admin: Admin, partitions: Iterable[TopicPartition], start: Start, until_ms: int | None, stops_at_end: bool
 ) -> dict[TopicPartition, Range]:
-    """What to read of each partition. Raises KafkaError, ClientError."""
+    """The offsets to read of each partition. Raises KafkaError, ClientError."""
     chosen = list(partitions)
     begins = await _offsets(admin, chosen, OffsetSpec.EARLIEST)
     ends = await _offsets(admin, chosen, OffsetSpec.LATEST)

@@ -1,4 +1,4 @@
-"""`kraft elect`: have leaders of partitions elected."""
+"""`kraft elect`: requests elections of partition leaders."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""How far groups are behind: committed offsets beside the ends of partitions, and the members that read them."""
+"""The lag of groups: committed offsets, ends of partitions, and the members that read them."""
 
 import sys
 from collections.abc import Sequence

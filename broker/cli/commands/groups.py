@@ -147,7 +147,7 @@ async def describe(invocation: Invocation, names: Sequence[str]) -> None:
     "--interval", type=DURATION, default="2s", metavar="DURATION", help="With --watch: how often; default 2s."
 )
 async def lag(invocation: Invocation, names: Sequence[str], watch: bool, interval: int) -> None:
-    """Show how far groups are behind the ends of their partitions; without NAMES all groups."""
+    """Show the lag of groups: the distance to the ends of their partitions; without NAMES all groups."""
     async with invocation.admin() as admin:
         if watch:
             await watch_lag(invocation, admin, names, interval)
@@ -165,7 +165,7 @@ async def lag(invocation: Invocation, names: Sequence[str], watch: bool, interva
     type=TOPIC_PARTITIONS,
     multiple=True,
     metavar="TOPIC[:PARTITION,...]",
-    help="What to reset; by default all partitions with an offset. May be repeated.",
+    help="The topic or partitions to reset; by default all partitions with an offset. May be repeated.",
 )
 @click.option("--to-earliest", is_flag=True, help="Where logs begin.")
 @click.option("--to-latest", is_flag=True, help="Where logs end.")
@@ -224,7 +224,7 @@ async def delete(invocation: Invocation, names: Sequence[str], if_exists: bool) 
     multiple=True,
     required=True,
     metavar="TOPIC[:PARTITION,...]",
-    help="Whose offsets to delete; may be repeated.",
+    help="The topic whose offsets to delete; may be repeated.",
 )
 async def delete_offsets(invocation: Invocation, group_id: str, topics: Sequence[TopicPartitions]) -> None:
     """Delete a group's offsets for topics that no member of it subscribes to."""

@@ -1,4 +1,4 @@
-"""Where a group's offsets are set to: a target, and what it means for each partition."""
+"""Resets of a group's offsets: the target, and the new offset of each partition."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -47,22 +47,22 @@ HEADER: Parsed[Header] = Parsed("header", parse_header)
 @click.argument("topic", shell_complete=complete_topic)
 @click.argument("files", nargs=-1, type=click.Path())
 @click.option("-k", "--key", metavar="KEY", help="The key of all records.")
-@click.option(
-    "-K", "--key-separator", type=SEPARATOR, metavar="TEXT", help="What separates a line's key from its value."
-)
+@click.option("-K", "--key-separator", type=SEPARATOR, metavar="TEXT", help="The separator of a line's key and value.")
 @click.option(
     "-H", "--header", "headers", multiple=True, type=HEADER, metavar="NAME=VALUE", help="A header of all records."
 )
 @click.option(
-    "--header-separator", type=SEPARATOR, metavar="TEXT", help="What ends the headers (a=b,c=d) before a key."
+    "--header-separator", type=SEPARATOR, metavar="TEXT", help="The end of the headers (a=b,c=d) before a key."
 )
-@click.option("-d", "--delimiter", type=SEPARATOR, default="\\n", metavar="TEXT", help="What ends a line; default \\n.")
+@click.option(
+    "-d", "--delimiter", type=SEPARATOR, default="\\n", metavar="TEXT", help="The end of a line; default \\n."
+)
 @click.option("--null", type=SEPARATOR, metavar="TEXT", help="A key or value of this text is null.")
 @click.option("-p", "--partition", type=click.IntRange(min=0), metavar="N", help="The partition of all records.")
 @click.option("--whole", is_flag=True, help="Each of FILES is one record.")
 @click.option("--from-json", is_flag=True, help="Each line is a record as `kraft consume --json` prints it.")
 @click.option("-z", "--compression", type=click.Choice(_COMPRESSIONS), help="How batches are compressed.")
-@click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Who has to have a record; default all.")
+@click.option("--acks", type=click.Choice(["all", "1", "0"]), help="The replicas that must have a record; default all.")
 async def produce(
     invocation: Invocation,
     topic: str,

@@ -1,4 +1,4 @@
-"""What `kraft produce` writes: lines of standard input or of files taken apart into keys, headers and values."""
+"""The input of `kraft produce`: splits lines of standard input or files into keys, headers and values."""
 
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence

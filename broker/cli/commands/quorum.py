@@ -45,7 +45,7 @@ def quorum(bootstrap_controller: str | None) -> None:
 
 
 @quorum.command("describe", cls=ClusterCommand, shape=one(DescribedQuorum))
-@click.option("--status", is_flag=True, help="Show the leader, the voters, and how far behind they are.")
+@click.option("--status", is_flag=True, help="Show the leader, the voters, and their lag.")
 @click.option("--replication", is_flag=True, help="Show how far each replica is.")
 @click.option("--human-readable", is_flag=True, help="With --replication: show times as how long ago.")
 async def describe(invocation: Invocation, status: bool, replication: bool, human_readable: bool) -> None:

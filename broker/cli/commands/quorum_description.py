@@ -1,4 +1,4 @@
-"""What `kraft quorum describe` prints: the lines and columns of `kafka-metadata-quorum`, which scripts read."""
+"""The output of `kraft quorum describe`: the lines and columns of `kafka-metadata-quorum`, which scripts read."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -39,7 +39,7 @@ class ReplicaRow:
 
 @attrs.frozen
 class DescribedQuorum:
-    """The quorum as its leader sees it. The lag is that of the voter that is furthest behind; -1 ms is unknown."""
+    """The quorum as its leader sees it. The lag is the largest lag of a voter; -1 ms is unknown."""
 
     cluster_id: str
     leader_id: int
@@ -122,7 +122,7 @@ def _replica(
 
 
 def _max_follower_lag(leader: QuorumReplica, voters: Sequence[QuorumReplica]) -> tuple[int, int]:
-    """Of the voter that is furthest behind: by how many records, and for how long; -1 ms where that is unknown."""
+    """The lag of the voter that lags most, in records and in milliseconds; -1 ms if that is unknown."""
     last = min(voters, key=lambda voter: voter.log_end_offset)
     lag = leader.log_end_offset - last.log_end_offset
     if last is leader:

@@ -1,4 +1,4 @@
-"""Which brokers the replicas of partitions move to: a plan, made here or read from a file in Kafka's form."""
+"""Reassignment plans: the brokers that replicas move to, computed here or read from a file in Kafka's format."""
 
 import json
 from collections import Counter

@@ -83,17 +83,19 @@ def spark() -> None:
     default="parquet",
     help="Plain files, or a table of Delta Lake or Iceberg; these need a package of their own (--conf).",
 )
-@click.option("--table-name", metavar="NAME", help="Of Iceberg: the table in a catalog, such as lake.events.orders.")
+@click.option("--table-name", metavar="NAME", help="Iceberg: the table in a catalog, such as lake.events.orders.")
 @click.option(
     "--by", "granularity", type=click.Choice(["date", "hour"]), default="date", help="How a topic is divided; by date."
 )
 @click.option("--event-time", metavar="SQL", help="A record's time, such as value.at; default: its timestamp.")
 @click.option(
-    "--format", "value_format", type=click.Choice(["binary", "json", "avro"]), default="binary", help="What values are."
+    "--format",
+    "value_format",
+    type=click.Choice(["binary", "json", "avro"]),
+    default="binary",
+    help="The format of values.",
 )
-@click.option(
-    "--schema", metavar="SCHEMA", help="Of the values, as DDL or @FILE; of JSON, it is inferred without this option."
-)
+@click.option("--schema", metavar="SCHEMA", help="The values' schema, as DDL or @FILE; by default JSON's is inferred.")
 @click.option("--headers", "has_headers", is_flag=True, help="Keep the records' headers.")
 @click.option(
     "--producer", "has_producers", is_flag=True, help="Keep producer ids, epochs and sequence numbers, for stats."
@@ -165,9 +167,11 @@ def replay(invocation: Invocation, master: str | None, confs: tuple[str, ...], *
 
 @spark.command("stats", cls=SparkCommand, shape=list_of(TopicStats))
 @click.argument("topics", nargs=-1, shell_complete=complete_topic)
-@click.option("--files", metavar="DIR", help="Of files that `kraft spark load` has written, in place of the cluster.")
+@click.option("--files", metavar="DIR", help="Read files that `kraft spark load` has written, in place of the cluster.")
 @click.option("--page", type=click.Path(dir_okay=False), metavar="FILE", help="Write an HTML page with plots, too.")
-@click.option("-n", "--records", type=click.IntRange(min=1), metavar="N", help="Of a cluster: the last records only.")
+@click.option(
+    "-n", "--records", type=click.IntRange(min=1), metavar="N", help="Read only the last N records of the cluster."
+)
 @spark_options
 def stats(
     invocation: Invocation,
@@ -224,7 +228,7 @@ def _sequence_findings(topics: Sequence[TopicStats]) -> Iterator[str]:
 
 
 def _end(follows: bool, duration_ms: int | None) -> Callable[[], bool] | None:
-    """What tells a load that follows its topics when to end; None for one that does not follow."""
+    """The stop request for a load that follows its topics; None for a load that ends by itself."""
     if not follows:
         return None
     began = time.monotonic()

@@ -53,7 +53,7 @@ class CheckedHistory:
     "--promises",
     type=click.Choice(PROMISE_NAMES),
     required=True,
-    help="What the history is held to: the workload of `python -m jepsen run`, or of the simulator.",
+    help="The workload that made the history, of `python -m jepsen run` or of the simulator.",
 )
 @spark_options
 def check(

@@ -1,4 +1,4 @@
-"""What the commands of `kraft spark` share: the options about Spark, the session, and how a job's failure is told."""
+"""Shared parts of the `kraft spark` commands: the options for Spark, the session, and the report of a job's failure."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

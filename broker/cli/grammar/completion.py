@@ -13,7 +13,7 @@ from broker.cli.grammar.settings import resolve_settings
 if TYPE_CHECKING:
     from broker.client.admin import Admin
 
-# Who presses the tab key waits for it.
+# The user waits for it after pressing the tab key.
 _PATIENCE_S: Final = 2
 
 

@@ -14,7 +14,7 @@ class Exit(IntEnum):
     """Exit codes, for scripts. A command that does several things ends with the code of its first failure."""
 
     OK = 0
-    FAILED = 1  # the cluster refused, a part failed, or what was checked is not well
+    FAILED = 1  # the cluster refused the request, a part of it failed, or a check found a problem
     USAGE = 2  # wrong arguments, or a wrong configuration of the command itself; nothing was asked
     UNREACHABLE = 3  # no server can be reached, or none answered in time
     NOT_FOUND = 4  # a named topic, group, broker or the like does not exist
@@ -46,11 +46,11 @@ _NOT_FOUND: Final = frozenset(
         ErrorCode.BROKER_ID_NOT_REGISTERED,
     }
 )
-# What a person can do something about; any other error is a bug, and shows its traceback.
+# Errors that the user can resolve. Any other error is a bug and shows its traceback.
 EXPECTED: Final = (CommandFailed, click.ClickException, KafkaError, ClientError, OSError)
 
 _UNREACHABLE: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE})
-# What to do about an error whose own message does not say it.
+# Advice for errors whose own message has none.
 _ADVICE: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`kraft topics list` shows the topics that exist",
     ErrorCode.GROUP_ID_NOT_FOUND: "`kraft groups list` shows the groups that exist",
@@ -81,7 +81,7 @@ def exit_code_of(error: Exception) -> Exit:
 
 
 def sentence(error: Exception) -> str:
-    """What `kraft` prints for the failure, in one line."""
+    """The line that `kraft` prints for the failure."""
     match error:
         case click.UsageError():
             where = "" if error.ctx is None else f" See: {error.ctx.command_path} --help"

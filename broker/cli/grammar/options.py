@@ -48,7 +48,7 @@ def json_option() -> click.Option:
 
 
 def given_settings(ctx: click.Context) -> GivenSettings:
-    """What all levels of the command line say about the cluster; the last one that says something counts."""
+    """The cluster settings from all levels of the command line; the last level that gives a setting counts."""
     given = {name: ctx.meta[_META + name] for name in ("bootstrap_servers", "command_config", "context")}
     return GivenSettings(**given, properties=tuple(ctx.meta.get(_META + "properties", ())))
 

@@ -26,7 +26,7 @@ _HEAD: Final = """# Commands
 
 Every command of `kraft`, made from the grammar by `python -m broker.cli.grammar.reference`; a test holds it to that.
 
-## What all commands share
+## Options of all commands
 
 **Which cluster.** `-b host:port,...` names brokers; it may stand before or after a command's name. Without it, the
 first of these counts: `bootstrap.servers` in the file of `--command-config`, the context of `--context`, the variable

@@ -1,4 +1,4 @@
-"""Which cluster a command asks, and with which client configs: flags, files, variables, contexts."""
+"""Resolves a command's cluster and client configs from flags, files, variables and contexts."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ CLIENT_ID: Final = "kraft"
 
 @attrs.frozen
 class GivenSettings:
-    """What the command line says about the cluster; None and nothing where it does not."""
+    """The cluster settings on the command line; None or empty where it has none."""
 
     bootstrap_servers: str | None = None
     command_config: str | None = None

@@ -31,7 +31,7 @@ def check_bootstrap(options: Options) -> None:
 
 
 def command_config(options: Options, name: str = "command-config") -> dict[str, str]:
-    """What the file of --command-config says; nothing without the option. Raises ToolEnd."""
+    """The configs in the file of --command-config; empty without the option. Raises ToolEnd."""
     return read_properties(options.value(name)) if name in options else {}
 
 

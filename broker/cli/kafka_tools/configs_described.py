@@ -1,4 +1,4 @@
-"""What kafka-configs --describe prints."""
+"""The output of kafka-configs --describe."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -17,7 +17,7 @@ from broker.client.admin import (
 from broker.client.errors import UnsupportedByBroker
 from broker.wire.errors import ErrorCode, KafkaError
 
-# What kafka-configs calls a resource's type, and what the protocol does.
+# The names of resource types in kafka-configs, and in the protocol.
 RESOURCE_TYPES: Final = {
     "topics": ConfigResourceType.TOPIC,
     "brokers": ConfigResourceType.BROKER,

@@ -33,7 +33,7 @@ _COLUMNS: Final = (
     "data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, "
     "rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
 )
-# Of the letters of java.text.SimpleDateFormat those that stand for parts of a date here.
+# The supported letters of java.text.SimpleDateFormat.
 _DATE_PARTS: Final = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
 _DATE_TOKEN: Final = re.compile(r"([a-zA-Z])\1*|[^a-zA-Z]+")
 

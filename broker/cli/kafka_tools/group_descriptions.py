@@ -1,4 +1,4 @@
-"""What kafka-consumer-groups --describe prints: offsets and lag, members, or the state of groups."""
+"""The output of kafka-consumer-groups --describe: offsets and lag, members, or the state of groups."""
 
 import sys
 from collections.abc import Mapping, Sequence

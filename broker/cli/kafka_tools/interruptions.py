@@ -1,4 +1,4 @@
-"""Signals that end a tool in good order: a terminal's Ctrl-C, and what `timeout` sends."""
+"""Signals that end a tool cleanly: SIGINT from a terminal's Ctrl-C, and SIGTERM, which `timeout` sends."""
 
 import signal
 from collections.abc import Awaitable, Callable

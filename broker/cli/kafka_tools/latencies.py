@@ -1,4 +1,4 @@
-"""What the producer performance test counts and prints (ProducerPerformance.java)."""
+"""The counts and reports of the producer performance test (ProducerPerformance.java)."""
 
 from array import array
 from collections.abc import Sequence

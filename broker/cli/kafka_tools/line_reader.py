@@ -71,7 +71,7 @@ class LineReader:
         )
 
     def _split(self, line: bytes, rest: bytes, separator: bytes, name: str) -> tuple[bytes | None, bytes]:
-        """What is before the separator, and what is after it."""
+        """The parts before and after the separator."""
         found, is_there, after = rest.partition(separator)
         if is_there:
             return found, after

@@ -1,4 +1,4 @@
-"""Options of Kafka's tools, parsed as the library behind these tools (JOpt Simple) parses them.
+"""Options of Kafka's tools, parsed as JOpt Simple does, the library that these tools use.
 
 An option takes its argument as `--topic orders` or `--topic=orders`, and one dash is as good as two. An option that
 needs an argument takes the next word whatever it begins with. Options are not abbreviated: Kafka's tools turned that
@@ -90,7 +90,7 @@ COMMAND_CONFIG: Final = taking("command-config", "file", "A properties file with
 
 
 class Options:
-    """What a command line said."""
+    """The options of a command line."""
 
     def __init__(self, parser: "OptionParser", found: Sequence[tuple[Option, Sequence[Any]]]) -> None:
         self._parser = parser
@@ -170,7 +170,7 @@ class OptionParser:
         return self._by_name[name]
 
     def parse(self, arguments: Sequence[str]) -> Options:
-        """What the arguments say. Words that belong to no option are ignored, as Kafka's tools ignore them.
+        """Parses the arguments. Words that belong to no option are ignored, as by Kafka's tools.
 
         Raises UsageFailure, and ToolEnd for --version.
         """

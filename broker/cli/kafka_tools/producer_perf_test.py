@@ -24,7 +24,7 @@ _SLEEP_MIN_S: Final = 0.002
 
 
 class _Parser(argparse.ArgumentParser):
-    """Python's own parser, which takes the same forms as the one behind Kafka's tool; with that one's exit code."""
+    """Python's argparse, which accepts the same forms as argparse4j in Kafka's tool, with that library's exit code."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageFailure(f"{self.prog}: error: {message}", self.format_usage())
@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     payload.add_argument("--record-size", type=integer, help=f"The size of random values. {_PAYLOADS}")
     payload.add_argument("--payload-file", help=f"A file with values. {_PAYLOADS}")
     payload.add_argument("--payload-monotonic", action="store_true", help=f"Values are numbers. {_PAYLOADS}")
-    parser.add_argument("--payload-delimiter", default="\\n", help="What separates the values in the file.")
+    parser.add_argument("--payload-delimiter", default="\\n", help="The separator of the values in the file.")
     parser.add_argument("--command-property", nargs="+", metavar="KEY=VALUE", help="Configs of the producer.")
     parser.add_argument("--producer-props", nargs="+", metavar="KEY=VALUE", help="The old name of --command-property.")
     parser.add_argument("--command-config", metavar="FILE", help="A properties file with configs of the producer.")

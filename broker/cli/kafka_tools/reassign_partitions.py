@@ -38,7 +38,7 @@ from metadata.errors import InvalidReplicationFactor
 from metadata.image import BrokerImage
 
 _GENERAL: Final = ("bootstrap-server", "command-config")
-# What each action needs, and what else it takes.
+# The required and the optional options of each action.
 _ACTIONS: Final[Mapping[str, tuple[Sequence[str], Sequence[str]]]] = {
     "generate": (("topics-to-move-json-file", "broker-list"), ("disable-rack-aware",)),
     "execute": (

@@ -80,7 +80,7 @@ class _DefaultFormatter:
 
 
 def _text_of(deserializer: str | None) -> _Text:
-    """What a deserializer of Kafka's makes of bytes, as text; the bytes themselves without one. Raises FormatError."""
+    """Bytes as text, by one of Kafka's deserializers; the bytes themselves without one. Raises FormatError."""
     if deserializer is None:
         return bytes
     name = deserializer.removeprefix(_SERIALIZATION).removesuffix("Deserializer")

@@ -50,7 +50,7 @@ def _print_info(path: str) -> int:
 
 
 def _read(directories: Sequence[str]) -> tuple[list[MetaProperties], list[str]]:
-    """What the directories say they are, and what is wrong with them."""
+    """The properties of the directories, and their problems."""
     formatted: list[MetaProperties] = []
     problems = []
     disk = real_env(lambda kind, /, **fields: None).disk

@@ -40,7 +40,7 @@ _OUTPUT_CLOSED: Final = 141
 
 
 async def run_tool(name: str, arguments: Sequence[str]) -> int:
-    """Runs a tool; its exit code. What went wrong is on standard error."""
+    """Runs a tool and returns its exit code. Errors are printed to standard error."""
     module = import_module(f"broker.cli.kafka_tools.{TOOLS[name]}")
     try:
         exit_code: int = await module.run(arguments)

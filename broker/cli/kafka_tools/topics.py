@@ -75,7 +75,7 @@ PARSER: Final = OptionParser(
 
 
 class TopicFailure(Exception):
-    """What was asked for is not possible."""
+    """The requested action is not possible."""
 
 
 async def run(arguments: Sequence[str]) -> int:

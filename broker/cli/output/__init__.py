@@ -1,4 +1,4 @@
-"""What commands print: tables, lines, JSON, progress."""
+"""The output of commands: tables, lines, JSON, progress bars."""
 
 from broker.cli.output.printer import Column, Printer
 from broker.cli.output.shapes import Shape, lines_of, list_of, one

@@ -1,4 +1,4 @@
-"""Prints what a command has to say: tables and lines for people, JSON for programs."""
+"""Prints a command's output: tables and lines for people, JSON for programs."""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ class Column(Generic[Row]):
 
 
 class Printer:
-    """The output of one command. `shape` is what it promises to print as JSON."""
+    """The output of one command. `shape` declares its JSON."""
 
     def __init__(self, shape: Shape | None, *, is_json: bool) -> None:
         self.is_json = is_json
@@ -69,7 +69,7 @@ class Printer:
         print(line, file=sys.stderr)
 
     def json(self, items: object) -> None:
-        """What was promised, and nothing else."""
+        """Prints the object that `shape` declares, as JSON."""
         assert self._shape is not None, "a command with --json has a shape"
         each = items if isinstance(items, Sequence) else [items]
         assert all(isinstance(item, self._shape.item) for item in each), "the documented shape"

@@ -13,7 +13,7 @@ class Progress:
     """A bar within a `with` block. In a pipe or a log nothing is shown."""
 
     def __init__(self, what: str, total: int | None, unit: str, *, is_shown: bool = True) -> None:
-        """`total` is None where it is not known how much there is; then nothing is shown, either."""
+        """`total` is None if it is unknown; then no bar is shown."""
         self._bars = Bars(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -38,5 +38,5 @@ class Progress:
         self._bars.stop()
 
     def show(self, done: int, note: str = "") -> None:
-        """How much is done."""
+        """Shows the amount that is done."""
         self._bars.update(self._task, completed=done, note=note)

@@ -1,4 +1,4 @@
-"""What a command prints with `--json`: one object, a list of objects, or a line of JSON for each object."""
+"""The shape of a command's `--json` output: one object, a list of objects, or a line of JSON for each object."""
 
 import json
 import types
