@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 
 from broker.client import SyncConsumer, SyncProducer
 
-# Spark's connector closes clients after so long without a task. An idle worker process ends long before.
+# The idle time after which Spark's connector closes clients. An idle worker process ends long before.
 _IDLE_S: Final = 300.0
 
 _Settings = tuple[tuple[str, object], ...]
@@ -17,7 +17,7 @@ C = TypeVar("C", bound=SyncConsumer | SyncProducer)
 
 
 class ClientPool(Generic[C]):
-    """Lends each client to one task at a time, by the settings that it was opened with.
+    """Lends each client to one task at a time. A task gets a client that was opened with the settings it needs.
 
     Clients of a parent process are of no use in a process that was forked from it: they are left to the parent.
     """

@@ -1,4 +1,4 @@
-"""Asks the cluster which partitions there are, and what their offsets are: the driver's part of planning."""
+"""Looks up partitions and their offsets in the cluster: the driver's part of planning."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -54,7 +54,7 @@ class ClusterOffsets:
     ) -> None:
         self.close()
 
-    # What there is
+    # Lookups
 
     def partitions(self) -> dict[TopicPartition, bytes]:
         """The partitions that the options choose, sorted, each with its topic's id of 16 bytes."""
@@ -112,18 +112,18 @@ class ClusterOffsets:
                 time.sleep(self._options.fetch_offset_retry_interval_ms / 1000)
         return call()
 
-    # What the options say
+    # Options resolved to offsets
 
     def starting_offsets(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Where the options have a query start. Raises IllegalOption."""
+        """The offsets at which the options start a query. Raises IllegalOption."""
         return self._resolve(self._options.starting, list(partitions), is_start=True)
 
     def ending_offsets(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Where the options have a query end. Raises IllegalOption."""
+        """The offsets at which the options end a query. Raises IllegalOption."""
         return self._resolve(self._options.ending, list(partitions), is_start=False)
 
     def ranges(self) -> list[OffsetRange]:
-        """What a batch query reads: of each partition the offsets from the start to the end.
+        """The ranges of a batch query: the offsets of each partition from the start to the end.
 
         Raises IllegalOption where a start comes after an end, and DataLoss, unless failOnDataLoss is false, where the
         options ask for offsets that a log has deleted, or does not have yet.

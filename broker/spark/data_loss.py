@@ -1,4 +1,4 @@
-"""What happens when records that a query was to read are gone: failOnDataLoss, judged by the logs' start offsets.
+"""failOnDataLoss: detects by the logs' start offsets that records are gone which a query has to read.
 
 A gap between offsets alone is no loss: compaction and transactions leave gaps.
 """
@@ -28,7 +28,9 @@ class DataLoss(Exception):
 
 @attrs.frozen
 class DataLossPolicy:
-    """Raises DataLoss if the query `fails`; otherwise the loss is logged, and the query goes on with what there is."""
+    """Raises DataLoss if the query `fails`; otherwise logs the loss, and the query continues with the remaining
+    records.
+    """
 
     fails: bool
 

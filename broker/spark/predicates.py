@@ -1,4 +1,4 @@
-"""Predicates on partition, topic, offset and timestamp, turned into what is read at all."""
+"""Turns predicates on partition, topic, offset and timestamp into bounds of the offsets to read."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ _NEVER_NULL: Final = frozenset({"topic", "partition", "offset", "timestamp", "ti
 
 @attrs.frozen
 class Bounds:
-    """What the predicates that were pushed leave to be read: they hold together.
+    """The conjunction of the predicates that were pushed down.
 
     Offsets are from `offset_start` up to `offset_end`; so are times, in microseconds since 1970.
     """

@@ -12,8 +12,8 @@ from broker.spark.offsets import named
 from broker.spark.options import ReadOptions, client_settings
 from broker.spark.ranges import OffsetRange
 
-# What a task's consumer uses unless the query sets the keys. Large responses cost less per record than Kafka's default
-# of 1 MiB; the buffer bounds what is fetched ahead of Spark.
+# Config values of a task's consumer, unless the query sets the keys. Large responses cost less per record than Kafka's
+# default of 1 MiB; the buffer bounds what is fetched ahead of Spark.
 _DEFAULTS: Final = {"max.partition.fetch.bytes": 4 << 20, "fetch.buffer.bytes": 16 << 20}
 # A task creates no topic that was deleted since the query was planned.
 _DECIDED: Final = {"allow.auto.create.topics": False}

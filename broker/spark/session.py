@@ -20,7 +20,7 @@ _INSTALLATION: Final = ("SPARK_HOME", "SPARK_CONF_DIR")
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 _DEFAULTS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
-    # Without a browser in sight, the UI costs a port and memory.
+    # The UI costs a port and memory, and is of little use to a short job.
     "spark.ui.enabled": "false",
 }
 

@@ -1,4 +1,4 @@
-"""The data source "kraft": what Spark asks for by `spark.read.format("kraft")` and its relatives.
+"""The data source "kraft", which Spark uses for `spark.read.format("kraft")` and the like.
 
 Spark looks data sources up, and makes them, in processes of their own for each query. So a method imports what only it
 needs: the client and Arrow would take most of a second of each.

@@ -1,4 +1,4 @@
-"""The cluster that a job works with: which records there are, and reading and writing them as DataFrames."""
+"""The cluster that a job works with: finds its records, and reads and writes them as DataFrames."""
 
 import json
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What ends a job."""
+"""The exception that ends a job."""
 
 
 class JobFailed(Exception):

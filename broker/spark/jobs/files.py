@@ -52,7 +52,7 @@ class JobFiles:
         return bool(self._fs.exists(self._path(path)))
 
     def names(self, directory: str) -> list[str]:
-        """What is in a directory, sorted; nothing where there is none."""
+        """The names in a directory, sorted; empty if the directory does not exist."""
         if not self.exists(directory):
             return []
         return sorted(str(status.getPath().getName()) for status in self._fs.listStatus(self._path(directory)))
@@ -79,7 +79,7 @@ class JobFiles:
             stream.close()
 
     def write_new(self, path: str, content: str) -> None:
-        """Write a file as a whole or not at all. Raises JobFailed if it exists: another job was faster."""
+        """Write a file completely or not at all. Raises JobFailed if it exists: another job has written it."""
         target = self._path(path)
         written = self._hadoop.Path(target.getParent(), f".{target.getName()}.{self._jvm.java.util.UUID.randomUUID()}")
         stream = self._fs.create(written, True)

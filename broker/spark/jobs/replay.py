@@ -1,4 +1,4 @@
-"""`replay`: records from files back to a topic, in order per key, at a rate.
+"""`replay`: writes records from files to a topic, in order per key, at a bounded rate.
 
 All records of a key are written by one task, in the order in which they are sorted, by an idempotent producer. A task
 that fails is run again, so a record may be written twice (at least once); nothing is lost.
@@ -96,7 +96,7 @@ def _bytes(frame: DataFrame, name: str) -> Column:
 
 
 def _paced(rate: float) -> Callable[[Iterable[Row]], Iterable[Row]]:
-    """Lets `rate` rows a second through."""
+    """Passes on at most `rate` rows a second."""
     portion = max(1, int(rate / _PORTIONS_PER_SECOND))
 
     def paced(rows: Iterable[Row]) -> Iterator[Row]:

@@ -1,11 +1,11 @@
-"""What jobs have done."""
+"""The results of jobs."""
 
 import attrs
 
 
 @attrs.frozen
 class LoadSummary:
-    """What a load has done. A rerun without new records has no runs. `files` and `bytes` are those that it wrote."""
+    """The result of a load. A rerun without new records has no runs. `files` and `bytes` count what it wrote."""
 
     runs: int
     records: int
@@ -18,7 +18,7 @@ class LoadSummary:
 
 @attrs.frozen
 class ReplaySummary:
-    """What a replay has written."""
+    """The result of a replay."""
 
     records: int
     seconds: float

@@ -1,4 +1,4 @@
-"""What `stats` finds. Sizes are in bytes; times in milliseconds since 1970, lateness and spans in milliseconds."""
+"""The results of `stats`. Sizes are in bytes; times in milliseconds since 1970, lateness and spans in milliseconds."""
 
 import attrs
 
@@ -16,7 +16,7 @@ class Sizes:
 
 @attrs.frozen
 class Lateness:
-    """How far the times of records are behind the latest time before them in their partition; `late` counts these."""
+    """The lag of records' times after the latest earlier time in their partition; `late` counts late records."""
 
     late: int
     p50_ms: int
@@ -41,7 +41,7 @@ class SequenceCounts:
 
 @attrs.frozen
 class Measures:
-    """Of a topic or a partition. `keys` is estimated, within about 2 %.
+    """The measures of a topic or a partition. `keys` is estimated, within about 2 %.
 
     `missing_offsets` lie in `gaps` between records: compaction, transactions and DeleteRecords leave them.
     `duplicate_offsets` are records at the offset of another one, as a file that was loaded twice has them.

@@ -1,4 +1,4 @@
-"""Where a query starts and ends: a time, times by partition, or offsets, in this order of precedence."""
+"""The start and the end of a query: a time, times by partition, or offsets, in this order of precedence."""
 
 from enum import Enum
 from typing import TypeAlias
@@ -11,7 +11,7 @@ from broker.spark.options.option_map import IllegalOption, OptionMap, read_whole
 
 
 class NoMatchStrategy(Enum):
-    """What happens to a starting time that is later than every record of a partition."""
+    """The handling of a starting time that is later than every record of a partition."""
 
     ERROR = "error"
     LATEST = "latest"
@@ -54,7 +54,7 @@ OffsetLimit: TypeAlias = Earliest | Latest | SpecificOffsets | SpecificTimestamp
 
 
 def read_starting(options: OptionMap, *, is_streaming: bool) -> OffsetLimit:
-    """Where to start. Raises IllegalOption; a batch query cannot start at the latest offsets."""
+    """Read the start. Raises IllegalOption; a batch query cannot start at the latest offsets."""
     limit = _read_limit(options, "starting", Latest() if is_streaming else Earliest())
     if is_streaming:
         return limit
@@ -70,7 +70,9 @@ def read_starting(options: OptionMap, *, is_streaming: bool) -> OffsetLimit:
 
 
 def read_ending(options: OptionMap, *, is_streaming: bool) -> OffsetLimit:
-    """Where to end. Raises IllegalOption; a streaming query has no end, and a batch query none at the earliest ones."""
+    """Read the end. Raises IllegalOption for a streaming query, and for a batch query that ends at the earliest
+    offsets.
+    """
     if is_streaming:
         _refuse_ending(options)
         return Latest()

@@ -27,7 +27,7 @@ _ONLY_STREAMING: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTr
 
 @attrs.frozen
 class ReadOptions:
-    """What a query reads, and how. Picklable: executors get it with their reader.
+    """The options of a query that reads. Picklable: executors get them with their reader.
 
     `group_id` is set by kafka.group.id only; otherwise a streaming query makes an id from `group_id_prefix`.
     `client_config` has Kafka's keys for the clients, `bootstrap.servers` among them. `remarks` are sentences for the

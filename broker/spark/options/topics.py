@@ -1,4 +1,4 @@
-"""Which topics and partitions are read: exactly one of assign, subscribe and subscribePattern."""
+"""The topics and partitions to read: exactly one of assign, subscribe and subscribePattern."""
 
 import re
 from typing import Final, TypeAlias

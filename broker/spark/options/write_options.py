@@ -26,7 +26,7 @@ _OTHER_CLIENTS: Final = (ConsumerConfig, AdminConfig)
 
 @attrs.frozen
 class WriteOptions:
-    """Where and how a query writes. `topic` is None where the rows have a column with their topics.
+    """The options of a query that writes. `topic` is None where the rows have a column with their topics.
 
     `client_config` has Kafka's keys for the producer, `bootstrap.servers` among them.
     """
@@ -47,7 +47,7 @@ class WriteOptions:
         config: dict[str, object] = {**keys}
         for_others = {key for client in _OTHER_CLIENTS for key in client_settings(config, client)}
         for_producer = client_settings(config, ProducerConfig)
-        # What no client knows is passed on too: the check says what may have been meant.
+        # Keys that no client has are passed on too: the check suggests the key that may have been meant.
         for_producer.update({key: value for key, value in config.items() if key not in for_others})
         check_keys(for_producer, ProducerConfig)
         topic = given.text("topic")

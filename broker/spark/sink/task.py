@@ -1,4 +1,4 @@
-"""One task of a sink: its rows to the brokers, batch after batch."""
+"""One task of a sink: writes its rows to the brokers, batch after batch."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

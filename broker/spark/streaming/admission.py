@@ -1,4 +1,4 @@
-"""Admission control: how far a micro-batch goes, and whether it starts at all."""
+"""Admission control: decides whether a micro-batch starts, and where it ends."""
 
 from collections.abc import Callable, Mapping
 from math import ceil, floor

@@ -1,4 +1,4 @@
-"""The micro-batches of a streaming query: where each one starts and ends, and what is committed after it."""
+"""The micro-batches of a streaming query: the start and end of each, and the offsets committed after it."""
 
 import time
 from collections.abc import Callable
@@ -43,7 +43,7 @@ _TOPICS_AGE_MAX_S: Final = 5.0
 # How long an idle query waits between two looks at the ends of its partitions: first, and at most.
 _PAUSE_MIN_S: Final = 0.01
 _PAUSE_MAX_S: Final = 0.1
-# So long the sizes of records are taken to be what they were.
+# The time for which measured sizes of records are reused.
 _SIZES_AGE_MAX_S: Final = 60.0
 
 
@@ -64,7 +64,7 @@ class MicroBatches:
         )
         self._topics = Topics({}, ())
         self._topics_since_s: float | None = None
-        # Of Trigger.AvailableNow: whether it is one, and the ends that no batch goes beyond.
+        # Trigger.AvailableNow: whether the query uses it, and the ends that no batch exceeds.
         self._is_available_now = False
         self._target: Offsets | None = None
         self._consumed: Offsets = {}
@@ -80,7 +80,7 @@ class MicroBatches:
         self._cluster.close()
 
     def initial(self) -> StreamOffsets:
-        """Where a query starts that has no checkpoint."""
+        """The start of a query that has no checkpoint."""
         partitions = self._cluster.partitions()
         return StreamOffsets(
             self._cluster.starting_offsets(partitions),
@@ -90,7 +90,7 @@ class MicroBatches:
         )
 
     def fix_target(self) -> None:
-        """From now on, batches read what there is at the first of them, and nothing that comes later."""
+        """From now on, batches read only the records that exist when the first of them starts."""
         self._is_available_now = True
 
     def next_end(self, position: StreamOffsets, *, is_limited: bool) -> StreamOffsets | None:
@@ -110,14 +110,14 @@ class MicroBatches:
         return end
 
     def report(self) -> dict[str, Any] | None:
-        """The ends of the partitions as they were seen last, and how far the query is behind them."""
+        """The last known ends of the partitions, and the query's lag."""
         latest = self._progress.latest
         if not latest:
             return None
         return {**topics_of(latest), "#metrics": self._progress.metrics(self._consumed)}
 
     def ranges(self, start: StreamOffsets, end: StreamOffsets) -> list[OffsetRange]:
-        """What a batch reads. Reports records that were deleted before it could read them."""
+        """The ranges of a batch. Reports records that were deleted before it could read them."""
         has_ids = all(partition.topic in end.topic_ids for partition in end.offsets)
         ids = {} if has_ids else self._look_up_topics().ids
         ranges = ranges_between(start, end, ids)

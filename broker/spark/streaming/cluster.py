@@ -1,4 +1,4 @@
-"""The cluster as a streaming query sees it, over and over again: cheaper than `ClusterOffsets`, which it builds on."""
+"""Repeated lookups of topics and offsets for a streaming query: cheaper than `ClusterOffsets`, which it uses."""
 
 from collections.abc import Iterable
 from typing import Final

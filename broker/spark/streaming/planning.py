@@ -1,4 +1,4 @@
-"""What lies between two positions of a streaming query: which partitions go on, which are new, which are gone."""
+"""Compares two positions of a streaming query: partitions that continue, that are new, and that are gone."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""How far a streaming query is behind the ends of its partitions, and how fast these move."""
+"""The lag of a streaming query, and the rate at which records are appended to its partitions."""
 
 from collections import deque
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""Avro values: the column that is read from them by a schema, and which bytes are not of this schema.
+"""Avro values: decodes a column by a schema, and detects bytes that do not fit the schema.
 
-Spark's own reader does not tell. For a record that it cannot read it returns one whose fields are all null, as valid
-ones may be; and it leaves out what is behind a value. So values are read as a record of two fields: the value, and a
-mark that is appended to its bytes. Only where the mark is found again do the bytes fit, from the first to the last.
+Spark's own reader does not detect them. It returns a record whose fields are all null, as a valid record may be, and it
+ignores bytes after a value. So values are read as a record of two fields: the value, and a mark that is appended to its
+bytes. Only where the mark is found again do the bytes fit, from the first to the last.
 """
 
 import json
@@ -16,13 +16,15 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from broker.spark.jobs.failures import JobFailed
 
-# Avro repeats the schema in what it has to say about it.
+# Avro's error messages repeat the schema.
 _REASON_MAX: Final = 200
 _MARK: Final = b"\xffend\xff\x00\xfe\xff"
 
 
 def parse_avro(value: Column, schema: str) -> tuple[Column, Column]:
-    """What `value` is by an Avro schema in JSON, and whether its bytes fit. Raises JobFailed without spark-avro."""
+    """The decoded column of `value` by an Avro schema in JSON, and whether its bytes fit. Raises JobFailed without
+    spark-avro.
+    """
     from pyspark.sql.avro.functions import from_avro
 
     _require_spark_avro()

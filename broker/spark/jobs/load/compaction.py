@@ -1,4 +1,4 @@
-"""Joins the small files of a destination: each run adds some to every day that its records are of."""
+"""Joins the small files of a destination: each run adds some to every day for which it has records."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -52,7 +52,7 @@ class DeltaTable:
             if _CONFLICT in str(error):
                 raise JobFailed(f"Another job has committed run {run} to {self._uri} at the same time") from error
             raise
-        # Delta leaves out a run that it has, without a word. Its history tells whose commit this is.
+        # Delta silently skips a run that it has already. Its history shows which job made the commit.
         return self._commit("attempt", attempt, _RECENT)
 
     def commit_of(self, run: int) -> TableCommit | None:
@@ -98,7 +98,7 @@ class DeltaTable:
         return self._spark.sql(f"DESCRIBE HISTORY {self._name}{limit}").collect()
 
     def _metadata(self, row: Row) -> dict[str, Any]:
-        """What a run of this load has written beside its commit; nothing for commits of others."""
+        """The metadata that a run of this load has added to its commit; empty for other commits."""
         try:
             content = json.loads(row.userMetadata or "null")
         except ValueError:

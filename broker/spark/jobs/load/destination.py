@@ -1,4 +1,4 @@
-"""What a destination of `load` does, whatever stores its records."""
+"""The interface of destinations of `load`."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -17,7 +17,7 @@ class Destination(Protocol):
     """
 
     def recover(self, read: Callable[[Sequence[OffsetRange]], RunRecords]) -> Manifest | None:
-        """Finish what a job that was killed has left; the run that this has committed, if any.
+        """Finish the run of a job that was killed. Returns the run that this has committed, if any.
 
         Has to be called before the first `load` of a job.
         """

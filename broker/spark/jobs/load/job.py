@@ -20,7 +20,9 @@ from broker.spark.ranges import OffsetRange
 
 @attrs.frozen
 class LoadProgress:
-    """A committed run, and how much of what there was when the job began is loaded. `records_left` counts offsets."""
+    """A committed run, and the progress towards the records that existed when the job began. `records_left` counts
+    offsets.
+    """
 
     manifest: Manifest
     records_left: int
@@ -36,7 +38,7 @@ def load(
     ends_at: Callable[[], bool] | None = None,
     every_seconds: float = 10.0,
 ) -> LoadSummary:
-    """Load what the topics have now; with `ends_at`, go on every `every_seconds` until it returns true.
+    """Load the present records of the topics; with `ends_at`, load again every `every_seconds` until it returns true.
 
     `cluster_options` are those of `format("kraft")`. `report` is told of each committed run.
 
@@ -71,7 +73,7 @@ class _Job:
         self._destination = open_destination(spark, self._files, options)
 
     def recover(self) -> None:
-        """Finish what a job that was killed has left."""
+        """Finish the run of a job that was killed."""
         began = time.monotonic()
         manifest = self._destination.recover(self._read_again)
         if manifest is not None:
@@ -79,7 +81,7 @@ class _Job:
             self._tell(manifest, began, self._cluster.ranges(self._options.topics))
 
     def load_backlog(self) -> None:
-        """Load what there is now."""
+        """Load the records that exist now."""
         available = self._cluster.ranges(self._options.topics)
         while ranges := self._next_ranges(available):
             if self._schema is None:

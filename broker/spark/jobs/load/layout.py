@@ -1,4 +1,4 @@
-"""Where records lie in a destination: `topic=<name>/date=<day>[/hour=<hour>]`, by event time in UTC.
+"""The layout of records in a destination: `topic=<name>/date=<day>[/hour=<hour>]`, by event time in UTC.
 
 A table has the same columns as partitions.
 """

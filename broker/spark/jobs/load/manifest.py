@@ -1,4 +1,4 @@
-"""What a run of `load` has done: the offset ranges it read, the files it added, where the next run begins.
+"""The record of a run of `load`: the offset ranges it read, the files it added, and the start of the next run.
 
 The manifest of a run into files is what commits it. Its number is in its name, and a file is never replaced, so that of
 two jobs that write to one destination at the same time one fails.
@@ -39,7 +39,7 @@ class Position:
 
 @attrs.frozen
 class Plan:
-    """What a run into a table is going to do.
+    """The plan of a run into a table.
 
     It reserves the run's number, and is never changed: each job that goes on with the run loads the same records.
     """
@@ -52,7 +52,7 @@ class Plan:
 
 @attrs.frozen
 class TableCommit:
-    """What a run has added to a table in one commit: Delta's version or Iceberg's snapshot, `size` in bytes."""
+    """The commit of a run in a table: Delta's version or Iceberg's snapshot, and the `size` that it added in bytes."""
 
     version: int
     records: int

@@ -1,4 +1,4 @@
-"""Which destination stores what a load reads: by its options, and by what was loaded there before."""
+"""Chooses the destination of a load by its options, and by earlier loads into the same directory."""
 
 from pyspark.sql import DataFrame, SparkSession
 

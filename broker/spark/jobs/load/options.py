@@ -1,4 +1,4 @@
-"""What a load is asked for."""
+"""The options of a load."""
 
 from enum import Enum
 from typing import Final
@@ -12,7 +12,7 @@ _MIB: Final = 1 << 20
 
 
 class TableFormat(Enum):
-    """What the records are stored as: plain Parquet files, or a table whose own package the session has."""
+    """The storage format of records: plain Parquet files, or a table whose own package the session has."""
 
     PARQUET = "parquet"
     DELTA = "delta"

@@ -23,11 +23,11 @@ class ParquetDestination:
         self._files = files
         self._options = options
         self._log = ManifestLog(files)
-        # Another job that commits makes this one fail, so what was read once stays true.
+        # If another job commits, this one fails, so the state that was read once stays valid.
         self._live = live_files(self._log.all())
 
     def recover(self, read: Callable[[Sequence[OffsetRange]], RunRecords]) -> None:
-        """What is left are files to move: a run without a manifest has done nothing."""
+        """Only files remain to be moved: a run without a manifest has no effect."""
         recover(self._files)
 
     def load(self, ranges: Sequence[OffsetRange], read: Callable[[Sequence[OffsetRange]], RunRecords]) -> Manifest:

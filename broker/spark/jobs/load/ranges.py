@@ -1,4 +1,4 @@
-"""Which records the next run reads."""
+"""Chooses the records of the next run."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,7 +12,7 @@ from broker.spark.ranges import OffsetRange
 def next_ranges(
     available: Sequence[OffsetRange], positions: Iterable[Position], *, records_max: int, fails_on_data_loss: bool
 ) -> list[OffsetRange]:
-    """Of the available records those from the positions on; a partition without a position begins at its first record.
+    """The available records from the positions on; a partition without a position begins at its first record.
 
     Where there are more than `records_max` records, each partition gives its share, at least one record.
 

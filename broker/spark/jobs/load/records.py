@@ -41,7 +41,7 @@ class RunRecords:
         columns = ("topic", *_METADATA_COLUMNS, *headers, *producers)
         fitting = observed.where("not _misfit").select(*columns, values.value.alias("value"))
         written = write(with_event_time(fitting, self._event_time(), self._options.granularity))
-        # What was not executed was not observed either: `observation.get` would wait for ever.
+        # A frame that was not executed was not observed either: `observation.get` would wait for ever.
         return written, self.has_misfits() if written is None else bool(observation.get["misfits"])
 
     def has_misfits(self) -> bool:

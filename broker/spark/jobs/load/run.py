@@ -1,8 +1,8 @@
 """One run into Parquet files: writes them beside the data, and commits them by a manifest.
 
-A run that is killed before its manifest is there has done nothing: the next one reads the same ranges, and clears what
-was left. After the manifest is there, the run counts: moving its files is repeated by `recover` at the beginning of the
-next job. So each record is in the destination once, whenever the job is killed.
+A run that is killed before its manifest is written has no effect: the next run reads the same ranges, and deletes the
+files that the killed run has left. After the manifest is there, the run counts: moving its files is repeated by
+`recover` at the beginning of the next job. So each record is in the destination once, whenever the job is killed.
 """
 
 import time
@@ -93,7 +93,7 @@ class Run:
 
 
 def recover(files: JobFiles) -> None:
-    """Do what is left of the last committed run, and clear what other runs have left."""
+    """Finish the last committed run, and delete the files of runs that were not committed."""
     newest = ManifestLog(files).newest()
     if newest is not None and files.exists(newest.staging):
         _apply(files, newest)

@@ -37,18 +37,18 @@ class RunTable(Protocol):
         """
 
     def commit_of(self, run: int) -> TableCommit | None:
-        """What the table's history tells of a run; None if it tells of no such run."""
+        """The commit of a run in the table's history; None if there is none."""
 
     def compact(self) -> None:
         """Join small files."""
 
     def rows(self) -> DataFrame:
-        """What is in the table."""
+        """The rows of the table."""
 
 
 @attrs.frozen
 class TableIdentity:
-    """Which table a destination belongs to, and what the values in it are.
+    """The table that a destination belongs to, and the format of its values.
 
     `id` tells the runs of this destination from those of other loads into the same table.
     """

@@ -1,4 +1,4 @@
-"""What values are: bytes as they are, JSON or Avro of a schema; and which rows do not fit."""
+"""The formats of values: plain bytes, or JSON or Avro with a schema. Detects rows that do not fit the schema."""
 
 import json
 from collections.abc import Callable
@@ -22,7 +22,7 @@ SAMPLE_MAX: Final = 10_000
 
 
 class ValueFormat(Enum):
-    """How values are read."""
+    """The format in which values are read."""
 
     BINARY = "binary"
     JSON = "json"

@@ -1,4 +1,4 @@
-"""`stats`: what the records of topics are like."""
+"""`stats`: computes statistics of the records of topics."""
 
 from collections.abc import Mapping, Sequence
 
@@ -33,7 +33,8 @@ def topic_stats(
 
 
 def file_stats(spark: SparkSession, source: str, topics: Sequence[str] = ()) -> list[TopicStats]:
-    """The statistics of what `load` has written, or of Parquet with the connector's columns. Of all topics by default.
+    """The statistics of files that `load` has written, or of Parquet with the connector's columns; by default of all
+    topics.
 
     Raises JobFailed if a column is missing.
     """

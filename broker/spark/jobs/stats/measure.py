@@ -65,7 +65,7 @@ def interval_of(span_ms: int) -> int:
 
 
 def _measured_columns(frame: DataFrame) -> DataFrame:
-    """What is measured of each record, without its value."""
+    """The measured columns of each record, without its value."""
     in_order = Window.partitionBy("topic", "partition").orderBy("offset")
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     value_bytes = F.octet_length(F.col("value"))
