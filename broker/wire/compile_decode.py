@@ -1,11 +1,10 @@
 """Compile a message class and one of its versions into a function that decodes it.
 
-The function reads `b` from position `p` up to `end`. The bytes are not to be trusted:
-- It checks once, at the end, that it did not read past `end`. That suffices: reading past the buffer itself raises, a
-  slice takes no more than is there, and every element of an array takes at least one byte, so no count can
-  make it run far ahead.
-- A few bytes of an empty struct become an object of a hundred: `left` bounds the elements of all arrays of a message
-  together, and with them time and memory.
+The function reads `b` from position `p` up to `end`. The bytes are not trusted: - It checks once, at the end, that it
+did not read past `end`. That suffices: reading past the buffer itself raises, a slice takes no more than is there, and
+every element of an array takes at least one byte, so no count can make it run far ahead. - A few bytes of an empty
+struct become an object of a hundred: `left` bounds the elements of all arrays of a message together, and with them time
+and memory.
 """
 
 from struct import calcsize, unpack_from
@@ -17,7 +16,7 @@ from broker.wire.schema import FIXED_CODES, STRING_BYTES_MAX, FieldSpec, FieldTy
 from broker.wire.source import STEP_ELEMENTS, Source
 from broker.wire.varint import read_varint
 
-# What a request may make of a frame, in elements of all its arrays: some 100 MB and a second. The largest requests that
+# The bound of elements in all arrays of a request, which take up to some 100 MB and a second. The largest requests that
 # clients have a reason for ask for the metadata of 100,000 topics, or create thousands with assignments.
 REQUEST_ELEMENTS_MAX: Final = 500_000
 # Metadata of a cluster with 200,000 partitions: each brings its replicas and its in-sync replicas.
@@ -139,7 +138,8 @@ class _Decoder(Source):
         if isinstance(type_, type):
             return self._nullable_struct(type_, value) if nullable else self.struct(type_)
         length = self._length("h" if type_ == "string" else "i")
-        # What no version of a message can carry must not be taken in one and be due in another (KIP-482).
+        # A string that older versions cannot carry is refused in flexible ones too (KIP-482): it may be sent on in
+        # another version.
         limit = f" <= {STRING_BYTES_MAX}" if type_ == "string" and self._flexible else ""
         with self.block(f"if 0 <= {length}{limit}:"):
             if isinstance(type_, list):

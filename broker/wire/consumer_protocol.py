@@ -1,4 +1,4 @@
-"""What the consumers of a classic group tell each other: subscriptions and assignments (ConsumerProtocol*.json).
+"""The messages between consumers of a classic group: subscriptions and assignments (ConsumerProtocol*.json).
 
 version int16, then the fields of that version; a version that is not known yet begins with those of the last known one
 """
@@ -32,7 +32,7 @@ def group_by_topic(partitions: Iterable[tuple[str, int]]) -> list[OwnedPartition
 
 @data(key=_NO_KEY, versions="0-3", flexible="99+")
 class ConsumerProtocolSubscription:
-    """What a member wants to read, and what it has."""
+    """A member's subscription: the topics that it reads, and the partitions that it owns."""
 
     topics: list[str] = field(["string"], "0+", factory=list)
     user_data: bytes | None = field("bytes", "0+", default=None, nullable="0+")
@@ -43,7 +43,7 @@ class ConsumerProtocolSubscription:
 
 @data(key=_NO_KEY, versions="0-3", flexible="99+")
 class ConsumerProtocolAssignment:
-    """What a member gets."""
+    """A member's assignment."""
 
     assigned_partitions: list[OwnedPartitions] = field([OwnedPartitions], "0+", factory=list)
     user_data: bytes | None = field("bytes", "0+", default=None, nullable="0+")
@@ -65,7 +65,7 @@ def decode_subscription(metadata: Buffer) -> ConsumerProtocolSubscription:
 
 
 def decode_assignment(assignment: Buffer) -> ConsumerProtocolAssignment:
-    """What a member was given. Raises WireError."""
+    """Decodes a member's assignment. Raises WireError."""
     message: Any = ConsumerProtocolAssignment
     version = protocol_version(assignment)
     given: ConsumerProtocolAssignment = decode(message, version, assignment, _VERSION.size)[0]
@@ -73,13 +73,13 @@ def decode_assignment(assignment: Buffer) -> ConsumerProtocolAssignment:
 
 
 def encode_subscription(subscription: ConsumerProtocolSubscription, version: int) -> bytes:
-    """The bytes that a member joins with."""
+    """Encodes the subscription with which a member joins."""
     message: Any = subscription
     return b"".join([_VERSION.pack(version), *encode(message, version)])
 
 
 def encode_assignment(assignment: ConsumerProtocolAssignment, version: int) -> bytes:
-    """The bytes that a member is given."""
+    """Encodes a member's assignment."""
     message: Any = assignment
     return b"".join([_VERSION.pack(version), *encode(message, version)])
 

@@ -1,4 +1,4 @@
-"""What can go wrong: bytes that break the protocol, and the errors the protocol itself has numbers for."""
+"""The errors of the wire: bytes that violate the protocol, and the protocol's own error codes."""
 
 from enum import IntEnum
 from typing import Final
@@ -8,7 +8,7 @@ MESSAGE_LENGTH_MAX: Final = 2_000
 
 
 class WireError(ValueError):
-    """Bytes from outside do not say what the protocol allows them to say, or a message cannot be said in it."""
+    """Bytes from outside violate the protocol, or the protocol cannot express a message."""
 
 
 class KafkaError(Exception):

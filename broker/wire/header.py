@@ -25,10 +25,10 @@ _TAGGED_FIELDS_MAX: Final = 1000
 def parse_request_header(
     buffer: Buffer, start: int = 0, end: int | None = None
 ) -> tuple[int, int, int, str | None, int]:
-    """API key, API version, correlation id, client id, and where the body begins.
+    """Returns API key, API version, correlation id, client id, and the position of the body.
 
-    The key and version may be ones nobody knows; such a header is read without tagged fields when the key is unknown.
-    Raises WireError.
+    The key and the version may be unknown. A header with an unknown key is read without tagged fields. Raises
+    WireError.
     """
     if end is None:
         end = len(buffer)

@@ -1,4 +1,4 @@
-"""What a broker or a controller says of itself when it registers: parts of APIs 62 and 70."""
+"""The structs of broker and controller registrations: parts of APIs 62 and 70."""
 
 from broker.wire.schema import field, struct
 

@@ -1,4 +1,4 @@
-"""How a message is declared: one attrs class for all its versions, each field with the versions it exists in.
+"""Declarations of messages: one attrs class for all versions of a message, each field with the versions it exists in.
 
     @request(key=23, versions="2-4", flexible="4+")
     class OffsetForLeaderEpochRequest:
@@ -31,7 +31,7 @@ FIXED_CODES: Final = {
     "uuid": "16s",
 }
 
-# What a string's length of two bytes can say. Kafka refuses longer ones in flexible versions too, which could say more.
+# The longest string that a length of two bytes allows. Kafka refuses longer ones in flexible versions too.
 STRING_BYTES_MAX: Final = 0x7FFF
 
 _SPEC: Final = "wire"
@@ -74,8 +74,9 @@ FieldType: TypeAlias = str | type[Any] | list[Any]
 
 
 class FieldSpec(NamedTuple):
-    """What the wire knows of a field. `tag` is None for a field that is never tagged; `default` is a constant, or the
-    function that makes one for each instance. `pre_encoded` arrays may be given as `EncodedArray`."""
+    """The declaration of a field. `tag` is None for a field that is never tagged; `default` is a constant, or the
+    function that makes one for each instance. `pre_encoded` arrays may be given as `EncodedArray`.
+    """
 
     name: str
     type: FieldType
@@ -184,7 +185,7 @@ def response(*, key: int, versions: str, flexible: str) -> Callable[[type[T]], t
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def data(*, key: int, versions: str, flexible: str) -> Callable[[type[T]], type[T]]:
-    """What Kafka keeps in a log of its own: the key or the value of the record type `key`."""
+    """Declares the key or the value of a record type in one of Kafka's own logs; `key` is the type's number."""
     return _message(MessageSpec(key, version_range(versions), version_range(flexible), is_request=False))
 
 

@@ -1,7 +1,7 @@
-"""Python source under construction: what the two compilers share.
+"""Builds the source of one Python function; shared by the two compilers.
 
-Neighbouring fields of fixed width are collected in a run and become a single call of `struct`: calls, not bytes, are
-what decoding and encoding cost in Python.
+Adjacent fields of fixed width are collected in a run and become a single call of `struct`: in Python, the cost of
+decoding and encoding is the number of calls, not of bytes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Any, Final
 
 _INDENT = "    "
-# What sliced functions decode or encode between two yields: some 100 us of work.
+# The amount that sliced functions decode or encode between two yields: some 100 us of work.
 STEP_ELEMENTS: Final = 64
 
 

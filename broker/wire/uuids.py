@@ -1,4 +1,4 @@
-"""Kafka's way with UUIDs: 16 bytes on the wire, 22 characters of URL-safe base64 without padding as text."""
+"""UUIDs in Kafka's format: 16 bytes on the wire, 22 characters of URL-safe base64 without padding as text."""
 
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Callable

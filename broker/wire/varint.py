@@ -26,7 +26,7 @@ def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def encode_varint(number: int) -> bytes:
-    if 0x7F < number < 0x4000:  # the length of most things that are not small
+    if 0x7F < number < 0x4000:  # most lengths that exceed one byte
         return bytes((number & 0x7F | 0x80, number >> 7))
     encoded = bytearray()
     while number > 0x7F:

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (key 45): have the replicas of partitions on other brokers (KIP-455).
+"""AlterPartitionReassignments (key 45): move replicas of partitions to other brokers (KIP-455).
 
 Always flexible. 1 may forbid that this changes how many there are (KIP-860).
 """

@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs (key 73): a broker tells in which log directories its replicas are (KIP-858)."""
+"""AssignReplicasToDirs (key 73): a broker reports the log directories of its replicas (KIP-858)."""
 
 from broker.wire.schema import field, request, response, struct
 from broker.wire.uuids import ZERO_UUID

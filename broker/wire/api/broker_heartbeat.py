@@ -1,4 +1,4 @@
-"""BrokerHeartbeat (key 63): a registered broker is alive, and says what it wants to be (KIP-631).
+"""BrokerHeartbeat (key 63): a registered broker reports that it is alive, and the state that it wants (KIP-631).
 
 Always flexible. Notable versions:
     1  log directories that failed (KIP-858)

@@ -1,4 +1,4 @@
-"""BrokerRegistration (key 62): a broker makes itself known to the active controller (KIP-631).
+"""BrokerRegistration (key 62): a broker registers with the active controller (KIP-631).
 
 Always flexible. Notable versions:
     1  the broker of a ZooKeeper cluster that migrates says so (KIP-866)
@@ -14,7 +14,7 @@ from broker.wire.uuids import ZERO_UUID
 
 @request(key=62, versions="0-4", flexible="0+")
 class BrokerRegistrationRequest:
-    """`incarnation_id` is made anew by each start of the broker's process."""
+    """`incarnation_id` is a new random id for each start of the broker's process."""
 
     broker_id: int = field("int32", "0+", default=0)
     cluster_id: str = field("string", "0+", default="")

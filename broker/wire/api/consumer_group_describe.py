@@ -1,4 +1,5 @@
-"""ConsumerGroupDescribe (key 69): groups of the consumer protocol, and what members have and shall have (KIP-848).
+"""ConsumerGroupDescribe (key 69): groups of the consumer protocol, with the current and target assignments of members
+(KIP-848).
 
 Flexible from 0. Notable versions:
     1  which protocol each member speaks

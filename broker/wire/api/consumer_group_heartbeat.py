@@ -16,10 +16,10 @@ class TopicPartitions:
 
 @request(key=68, versions="0-1", flexible="0+")
 class ConsumerGroupHeartbeatRequest:
-    """`member_epoch` is 0 to join, -1 to leave, -2 where a static member leaves for a while.
+    """`member_epoch` is 0 to join, -1 to leave, -2 if a static member leaves temporarily.
 
-    What is None, or -1 as `rebalance_timeout_ms`, has not changed since the last heartbeat. `topic_partitions` are what
-    the member has.
+    Fields that are None, and a `rebalance_timeout_ms` of -1, have not changed since the last heartbeat.
+    `topic_partitions` are the partitions that the member owns.
     """
 
     group_id: str = field("string", "0+", default="")
@@ -41,7 +41,7 @@ class Assignment:
 
 @response(key=68, versions="0-1", flexible="0+")
 class ConsumerGroupHeartbeatResponse:
-    """`assignment` is what the member may have now; None where nothing is new."""
+    """`assignment` has the partitions that the member may own now; None if it has not changed."""
 
     throttle_time_ms: int = field("int32", "0+", default=0)
     error_code: int = field("int16", "0+", default=0)

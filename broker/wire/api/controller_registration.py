@@ -1,4 +1,4 @@
-"""ControllerRegistration (key 70): a controller says who it is, where, and which features it supports (KIP-919)."""
+"""ControllerRegistration (key 70): a controller registers its id, its endpoints and its features (KIP-919)."""
 
 from broker.wire.registered import Feature, Listener
 from broker.wire.schema import field, request, response
@@ -7,7 +7,7 @@ from broker.wire.uuids import ZERO_UUID
 
 @request(key=70, versions="0", flexible="0+")
 class ControllerRegistrationRequest:
-    """`incarnation_id` is another one in each life of its process."""
+    """`incarnation_id` is a new random id for each start of the controller's process."""
 
     controller_id: int = field("int32", "0+", default=0)
     incarnation_id: bytes = field("uuid", "0+", default=ZERO_UUID)

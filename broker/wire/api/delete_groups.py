@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42): forget groups without members, and their offsets (KIP-229). Flexible from 2."""
+"""DeleteGroups (key 42): delete groups without members, and their offsets (KIP-229). Flexible from 2."""
 
 from broker.wire.schema import field, request, response, struct
 

@@ -1,4 +1,4 @@
-"""DescribeQuorum (key 55): who leads the quorum, who votes, and how far everybody is (KIP-595).
+"""DescribeQuorum (key 55): the quorum's leader, its voters and observers, and the progress of each (KIP-595).
 
 Always flexible. Notable versions:
     1  when a replica last fetched, and last was caught up (KIP-836)

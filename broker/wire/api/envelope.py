@@ -14,7 +14,9 @@ class EnvelopeRequest:
 
 @response(key=58, versions="0", flexible="0+")
 class EnvelopeResponse:
-    """`error_code` speaks of the envelope; errors of what was in it are in `response_data`, under its own header."""
+    """`error_code` is about the envelope; `response_data` has the response to the forwarded request, with its own
+    header.
+    """
 
     response_data: bytes | None = field("bytes", "0+", default=None, nullable="0+")
     error_code: int = field("int16", "0+", default=0)

@@ -72,7 +72,7 @@ class FetchRequest:
 
 @struct
 class EpochEndOffset:
-    """Where the leader's log departs from the follower's: its latest epoch before, and where that ended."""
+    """The point where the leader's log diverges from the follower's: the latest common epoch, and its end offset."""
 
     epoch: int = field("int32", "12+", default=-1)
     end_offset: int = field("int64", "12+", default=-1)

@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): a member of a classic group is alive, and hears whether to join again.
+"""Heartbeat (key 12): a member of a classic group reports that it is alive, and learns whether to join again.
 
 Flexible from 4. Notable version: 3, static members (KIP-345).
 """

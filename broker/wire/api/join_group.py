@@ -1,4 +1,4 @@
-"""JoinGroup (key 11): take part in a group of the classic protocol, or in its next generation.
+"""JoinGroup (key 11): join a group of the classic protocol, or its next generation.
 
 Flexible from 6. Notable versions:
     1  the rebalance timeout; before, the session timeout is taken for it (KIP-62)
@@ -43,7 +43,9 @@ class JoinGroupResponseMember:
 
 @response(key=11, versions="0-9", flexible="6+")
 class JoinGroupResponse:
-    """`members` are told to the leader only, who assigns. `protocol_name` must not be None before version 7."""
+    """`members` is filled for the leader only, which assigns the partitions. `protocol_name` must not be None before
+    version 7.
+    """
 
     throttle_time_ms: int = field("int32", "2+", default=0)
     error_code: int = field("int16", "0+", default=0)

@@ -1,4 +1,4 @@
-"""ListConfigResources (key 74): what has configs, or can have.
+"""ListConfigResources (key 74): the resources that have configs, or can have.
 
 Flexible from 0. Version 0 was ListClientMetricsResources, and knows no other resources (KIP-714); version 1 knows all
 (KIP-1142).

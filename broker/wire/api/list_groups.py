@@ -10,7 +10,7 @@ from broker.wire.schema import field, request, response, struct
 
 @request(key=16, versions="0-5", flexible="3+")
 class ListGroupsRequest:
-    """Filters that are empty let everything pass."""
+    """Empty filters match all groups."""
 
     states_filter: list[str] = field(["string"], "4+", factory=list)
     types_filter: list[str] = field(["string"], "5+", factory=list)

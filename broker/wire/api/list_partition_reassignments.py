@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46): which partitions' replicas are being moved (KIP-455). Always flexible."""
+"""ListPartitionReassignments (key 46): the partitions whose replicas are being moved (KIP-455). Always flexible."""
 
 from broker.wire.schema import field, request, response, struct
 
@@ -21,7 +21,7 @@ class ListPartitionReassignmentsRequest:
 
 @struct
 class OngoingPartitionReassignment:
-    """`replicas` are all there are now, also those that come and those that go."""
+    """`replicas` are all present replicas, including those that are added and removed."""
 
     partition_index: int = field("int32", "0+", default=0)
     replicas: list[int] = field(["int32"], "0+", factory=list)

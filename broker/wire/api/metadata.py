@@ -1,4 +1,4 @@
-"""Metadata (key 3): where brokers and partition leaders are; may create topics.
+"""Metadata (key 3): the addresses of brokers and the leaders of partitions; may create topics.
 
 Flexible from 9. Notable versions:
     0  an empty list of topics asks for all; from 1 on null does, and an empty list asks for none

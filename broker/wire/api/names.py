@@ -1,8 +1,8 @@
-"""The names of all of Kafka's APIs, also of those that no message here belongs to: for what is said about requests."""
+"""The names of all of Kafka's APIs, also of those without a message here, for messages about requests."""
 
 from typing import Final
 
-# The key is the place. Keys 4 to 7 were those of brokers under ZooKeeper, and ended with Kafka 4.0.
+# The key is the index. Keys 4 to 7 were those of brokers under ZooKeeper, and ended with Kafka 4.0.
 _NAMES: Final = (
     "Produce",
     "Fetch",

@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8): a group's offsets, with a note to each.
+"""OffsetCommit (key 8): commits a group's offsets, each with a text.
 
 Flexible from 8. Notable versions:
     5  no retention time any more: only the broker's configuration counts (KIP-211)
@@ -29,7 +29,7 @@ class OffsetCommitRequestTopic:
 
 @request(key=8, versions="2-10", flexible="8+")
 class OffsetCommitRequest:
-    """`generation_id_or_member_epoch` is -1 for who commits without being a member."""
+    """`generation_id_or_member_epoch` is -1 for a commit by a client that is no member."""
 
     group_id: str = field("string", "0+", default="")
     generation_id_or_member_epoch: int = field("int32", "1+", default=-1)

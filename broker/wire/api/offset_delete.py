@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): forget what a group has committed for some partitions (KIP-496). Never flexible."""
+"""OffsetDelete (key 47): delete a group's committed offsets of some partitions (KIP-496). Never flexible."""
 
 from broker.wire.schema import field, request, response, struct
 

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (key 23): where an epoch ended, for finding the point of divergence (KIP-101, KIP-320).
+"""OffsetForLeaderEpoch (key 23): the end offset of an epoch, for finding the point of divergence (KIP-101, KIP-320).
 
 Flexible from 4. Version 3 adds the replica id; -2 stands for a consumer.
 """

@@ -1,4 +1,4 @@
-"""Every API whose messages can be coded. A node advertises fewer: those it has handlers for."""
+"""All APIs whose messages can be encoded and decoded. A node advertises only those that it has handlers for."""
 
 from importlib import import_module
 from typing import Final
@@ -10,7 +10,7 @@ from broker.wire.schema import Message
 
 @attrs.frozen
 class Api:
-    """One API: its key and name, the versions that can be coded, and the first one that is flexible (KIP-482).
+    """One API: its key and name, the supported versions, and the first flexible one (KIP-482).
 
     The module with its messages is imported when they are asked for.
     """

@@ -1,4 +1,4 @@
-"""RemoveRaftVoter (key 81): take a voter's vote from it (KIP-853). Always flexible."""
+"""RemoveRaftVoter (key 81): remove a voter from the quorum (KIP-853). Always flexible."""
 
 from broker.wire.schema import field, request, response
 from broker.wire.uuids import ZERO_UUID

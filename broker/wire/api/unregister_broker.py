@@ -1,4 +1,4 @@
-"""UnregisterBroker (key 64): forget a broker that is gone for good (KIP-631). Always flexible."""
+"""UnregisterBroker (key 64): remove the registration of a broker that is gone for good (KIP-631). Always flexible."""
 
 from broker.wire.schema import field, request, response
 

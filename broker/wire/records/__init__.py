@@ -1,4 +1,4 @@
-"""Record batches v2: what producers send, what logs store, what consumers get."""
+"""Record batches v2, the format that producers send, logs store and consumers get."""
 
 from broker.wire.records.batch import (
     HEADER,

@@ -60,7 +60,7 @@ _MAX_TIMESTAMP_POSITION: Final = 35
 
 
 class TimestampType(IntEnum):
-    """Who set a batch's timestamps: the producer, or the leader that appended it (`message.timestamp.type`)."""
+    """The origin of a batch's timestamps: the producer, or the leader that appended it (`message.timestamp.type`)."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -133,7 +133,9 @@ class BatchHeader:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers in here may go (KIP-534): the cleaner keeps it in the base timestamp's place."""
+        """The time from which tombstones and markers may be removed (KIP-534). It is stored in place of the base
+        timestamp.
+        """
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
 

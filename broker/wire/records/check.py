@@ -1,7 +1,7 @@
-"""What a leader checks of the records inside a producer's batch before it stores the batch as it came.
+"""The full check of the records in a producer's batch, before the leader stores the batch unchanged.
 
-Kafka's LogValidator is the model: what it rejects is rejected here, with its messages. It differs where it would write
-the batch anew, which we never do: there we reject too. Such are offset deltas that do not count up from 0.
+Kafka's LogValidator is the model: what it rejects is rejected here, with its messages. The difference: where Kafka
+rewrites a batch, such as one whose offset deltas do not count up from 0, it is rejected here.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _TIMESTAMP_MAX: Final = 2**63 - 1
 # How many faulty records a message spells out; `record_errors` holds them all, up to what a response should carry.
 _ERRORS_SHOWN: Final = 3
 _ERRORS_MAX: Final = 1000
-# A run is looked for so far at first, and further as long as it holds: what is looked at in vain stays in proportion.
+# The first step in the search for a run. It grows while the run holds, so that the cost of searches in vain is bounded.
 _RUN_MOST_AT_FIRST: Final = 512
 _RUN_GROWTH: Final = 64
 _PATIENCE_MAX: Final = 256
@@ -32,7 +32,7 @@ def check_records(
     timestamp_range: tuple[int, int] | None = None,
     max_size: int = DECOMPRESSED_SIZE_MAX,
 ) -> int:
-    """Check a producer's batch from the inside, and return the greatest timestamp its records have.
+    """Check the records of a producer's batch, and return their greatest timestamp.
 
     `require_keys` is for compacted topics. `timestamp_range` holds the first and last ms accepted, from
     `message.timestamp.before.max.ms` and `.after.max.ms`; records without a timestamp are exempt. The header's own
@@ -41,7 +41,7 @@ def check_records(
 
     Raises InvalidRecord when the header's counts disagree, the records are malformed or not exactly `header.count`,
     their offset deltas are not 0, 1, 2, ..., or a key is missing; InvalidTimestamp for timestamps; CorruptBatch as
-    `decompress` does. The CRC is the caller's affair.
+    `decompress` does. The caller checks the CRC.
     """
     if not header.count == header.last_offset_delta + 1 > 0:
         raise _wrong_counts(header)
@@ -76,7 +76,7 @@ def _wrong_counts(header: BatchHeader) -> InvalidRecord:
 
 
 def _check_each(records: Iterator[Record], require_keys: bool, timestamp_range: tuple[int, int] | None) -> None:
-    """Say which records it is that have no key, or an unacceptable timestamp; only come here when some may."""
+    """Find the records without a key or with an unacceptable timestamp. Called only if there may be some."""
     errors: list[RecordError] = []
     raised: type[InvalidRecord] = InvalidRecord
     for index, record in enumerate(records):
@@ -114,7 +114,7 @@ def _rejection(errors: list[RecordError], raised: type[InvalidRecord]) -> Invali
 
 
 def _walk(data: Buffer, count: int) -> tuple[int, int, bool]:
-    """Go over the records' structure without making objects of them.
+    """Check the records' structure without making objects of them.
 
     Returns the least and the greatest timestamp delta, and whether a key is null. Raises IndexError where `data` ends
     too early.

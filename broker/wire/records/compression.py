@@ -1,11 +1,11 @@
 """The five compressions of record batches, in the framings that Java's clients write and read.
 
-gzip: RFC 1952 members. snappy: snappy-java's stream (a header, then raw snappy blocks, each behind its length); on
+gzip: RFC 1952 members. snappy: snappy-java's stream (a header, then raw snappy blocks, each after its length); on
 reading also one bare raw block, which is what librdkafka and others send. lz4: the LZ4 frame format with independent
 blocks. zstd: Zstandard frames, with or without their content size.
 
-Decompression is bounded by the caller and raises CorruptBatch alone, whatever the bytes are. What follows the first lz4
-frame is ignored and further gzip members, snappy streams and zstd frames are read on, as Java's streams do.
+Decompression is bounded by the caller and raises CorruptBatch alone, whatever the bytes are. As in Java's streams,
+bytes after the first lz4 frame are ignored, and further gzip members, snappy streams and zstd frames are read.
 """
 
 import zlib
@@ -50,7 +50,7 @@ class Compression(IntEnum):
 _PIECES_MIN: Final = 1024
 _PIECE_SIZE_MIN: Final = 48
 
-# What tells a frame of any codec, and a zstd frame's claim of its content's size.
+# The bytes that identify a frame of any codec, and hold a zstd frame's claim of its content's size.
 _START_SIZE: Final = 18
 
 
@@ -68,7 +68,7 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
 
 
 def decompress(codec: Compression, data: Buffer, max_size: int) -> bytes:
-    """What was compressed into `data`. Raises CorruptBatch when that is damaged, cut or more than `max_size` bytes.
+    """Decompresses `data`. Raises CorruptBatch when that is damaged, cut or more than `max_size` bytes.
 
     The memory it touches stays near `max_size` whatever `data` claims, and its time linear in len(data) + `max_size`.
     """
@@ -86,7 +86,7 @@ def decompress(codec: Compression, data: Buffer, max_size: int) -> bytes:
 
 
 def claimed_size(codec: Compression, data: Buffer) -> int | None:
-    """How many bytes `data` says that it holds; None where it does not say. For next to nothing, and it may be a lie.
+    """The decompressed size that `data` claims; None if it has no claim. Cheap to read, and not to be trusted.
 
     Raises CorruptBatch where `data` does not begin as the codec's framing does.
     """
@@ -167,7 +167,9 @@ def _another_gzip_member(view: memoryview, position: int) -> bool:
 
 
 def _decompress_gzip_member(view: memoryview, position: int, room: int, parts: list[bytes]) -> tuple[int, int]:
-    """Append one member's content to `parts`; the position behind it, and the room left (negative for too much)."""
+    """Append one member's content to `parts`; returns the position after it, and the remaining size (negative if it was
+    exceeded).
+    """
     inflater = zlib.decompressobj(_GZIP_WBITS)
     while not inflater.eof and room >= 0:
         if position >= len(view):

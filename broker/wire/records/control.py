@@ -1,7 +1,7 @@
-"""Control records: what brokers write between the producers' records, and consumers never see.
+"""Control records, which brokers write between the producers' records, and which consumers do not return.
 
-A control batch holds one record. Its key says what it means: version int16, type int16. A transaction's end is marked
-in every partition it wrote to (KIP-98), value: version int16, coordinator epoch int32.
+A control batch holds one record. Its key has the record's type: version int16, type int16. A transaction's end is
+marked in every partition it wrote to (KIP-98), value: version int16, coordinator epoch int32.
 """
 
 from enum import IntEnum
@@ -51,7 +51,7 @@ def control_key(kind: ControlRecordType) -> bytes:
 
 
 def control_type(key: bytes | None) -> ControlRecordType:
-    """What a control record with this key means; UNKNOWN, which is to be skipped, for types newer than we are.
+    """The type of a control record with this key; UNKNOWN, which readers skip, for types newer than this code.
 
     Raises InvalidRecord when it is not a control record's key.
     """

@@ -1,4 +1,4 @@
-"""What can be wrong with a record batch, told apart as Kafka's error codes tell it apart."""
+"""The errors of record batches, one class for each of Kafka's error codes."""
 
 from collections.abc import Sequence
 

@@ -1,16 +1,15 @@
-"""A glance at a producer's records, for batches that are stored as they came: a fraction of a full check's cost.
+"""A partial check of a producer's records before a batch is stored unchanged, at a fraction of a full check's cost.
 
-A broker that stores what it has not looked at can store what no consumer can read: the consumer then stays at that
-offset for ever. `check_records` looks at everything, which costs about 0.5 us a record in Python. The glance costs
-0.15 us a record, and next to nothing where records are of one size:
+A broker that stores records unchecked can store some that no consumer can read; the consumer then stays at that offset
+for ever. `check_records` checks everything, which costs about 0.5 us a record in Python. The partial check costs 0.15
+us a record, and almost nothing if all records have one size:
 
-- One record is looked at in full.
-- Of several, the first two and the last are looked at in full, as a client that builds records wrongly does so from the
-  first on. Of the rest the lengths are followed: so their number is right, and the last one ends where the batch does.
-- Compressed records are not decompressed. They have to begin as their codec's data does, and must not be more than
-  their bytes, or than the size that the data claims to hold.
+- A single record is checked completely. - Of several records, the first two and the last are checked completely, as a
+client that builds records wrongly does so from the first on. For the others only the lengths are followed: so their
+number is right, and the last one ends where the batch does. - Compressed records are not decompressed. They have to
+begin as their codec's data does, and must not be more than their bytes, or than the size that the data claims to hold.
 
-What does not look sound may be sound all the same: `check_records` has the last word.
+A batch that fails this check may be valid nevertheless: `check_records` decides.
 """
 
 from struct import Struct
@@ -34,14 +33,14 @@ _NULL: Final = 1  # -1 in zigzag form
 
 # Runs shorter than this are not worth looking for.
 _RUN_MIN: Final = 16
-# A run is looked for so far at first, and further as long as it holds: what is looked at in vain stays in proportion.
+# The first step in the search for a run. It grows while the run holds, so that the cost of searches in vain is bounded.
 _RUN_MOST_AT_FIRST: Final = 64
 _RUN_GROWTH: Final = 64
 _PATIENCE_MAX: Final = 256
 
 
 class Glance:
-    """Looks at batches, and remembers what single records begin with: most are like one that came before."""
+    """Checks batches partially, and remembers the beginnings of single records, since most equal an earlier one."""
 
     __slots__ = ("_heads",)
 
@@ -168,8 +167,8 @@ def _same_lengths(data: Buffer, start: int, stride: int, most: int) -> int:
 def _looks_compressed(batch: memoryview, header: BatchHeader) -> bool:
     """Whether as many records as claimed may be in the compressed data.
 
-    More records than bytes are possible, but nobody writes so little in so many records. The data's own claim of what
-    it holds, where there is one, bounds them too; it may be a lie.
+    More records than bytes are possible, but no client writes so many records with so little content. The data's own
+    claim of what it holds, where there is one, bounds them too; it may be a lie.
     """
     data = batch[HEADER_SIZE:]
     try:

@@ -1,8 +1,8 @@
-"""Records as they stand in a batch, for who copies or drops them without a look at what they hold.
+"""Raw records of a batch, for compaction, which copies or drops them without decoding their contents.
 
 A batch that loses records keeps its base offset and its base timestamp, so that those that stay can be copied byte for
-byte. Only a delete horizon, which takes the base timestamp's place (KIP-534), makes all records' timestamps be written
-anew.
+byte. Only a delete horizon, which takes the base timestamp's place (KIP-534), requires that all records' timestamps are
+rewritten.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _LONG_MAX: Final = 2**63 - 1
 
 
 def scan_records(data: bytes, at: int, count: int) -> tuple[list[RawRecord], int]:
-    """The next `count` records in `data` from `at` on, and the position behind them. Raises InvalidRecord."""
+    """The next `count` records in `data` from `at` on, and the position after them. Raises InvalidRecord."""
     records: list[RawRecord] = []
     try:
         for _ in range(count):
@@ -42,7 +42,9 @@ def scan_records(data: bytes, at: int, count: int) -> tuple[list[RawRecord], int
 
 
 def _scan_record(data: bytes, start: int) -> RawRecord:
-    """What compaction costs per record: numbers of one byte are read in place. In zigzag form odd ones are negative."""
+    """Runs once per record in compaction, so numbers of one byte are read in place. In zigzag form odd ones are
+    negative.
+    """
     size = data[start]
     at = start + 1
     if size >= 0x80:

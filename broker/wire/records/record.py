@@ -35,8 +35,8 @@ from broker.wire.records.varint import varint
 
 NO_OFFSET: Final = -1
 
-# What a batch may decompress to: as much as a client could send uncompressed in one request (Kafka's default for
-# socket.request.max.bytes), so that compression never lets it send more.
+# The largest decompressed size of a batch: as much as a client could send uncompressed in one request (Kafka's default
+# for socket.request.max.bytes), so that compression never lets it send more.
 DECOMPRESSED_SIZE_MAX: Final = 100 * 1024 * 1024
 
 
@@ -74,7 +74,7 @@ def iter_records(
     """The records of the batch at `position`; what they hold is copied out of `buf`.
 
     Raises CorruptBatch where the batch cannot be decompressed into `max_size` bytes, InvalidRecord where it does not
-    hold exactly `header.count` well-formed records. The CRC is the caller's affair.
+    hold exactly `header.count` well-formed records. The caller checks the CRC.
     """
     if header.count == 0:
         return

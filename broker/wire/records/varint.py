@@ -6,7 +6,7 @@ from broker.wire.records.errors import InvalidRecord
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-# What a 64-bit number takes.
+# The size of a 64-bit number.
 VARINT_SIZE_MAX: Final = 10
 
 _SINGLE_BYTES: Final = tuple(bytes([value]) for value in range(0x80))
@@ -26,7 +26,7 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: Buffer, at: int) -> tuple[int, int]:
-    """The number at `at`, and the position behind it.
+    """The number at `at`, and the position after it.
 
     Raises IndexError where `data` ends within it, InvalidRecord where it goes on for longer than a 64-bit number does.
     """
