@@ -16,7 +16,7 @@ class TopicPartitions:
 
 @request(key=43, versions="0-2", flexible="2+")
 class ElectLeadersRequest:
-    """`election_type` is 0 for the preferred replica, 1 for any live replica. `topic_partitions` None stands for all."""
+    """`election_type` is 0 for the preferred replica, 1 for any live replica. `topic_partitions` is None for all."""
 
     election_type: int = field("int8", "1+", default=0)
     topic_partitions: list[TopicPartitions] | None = field([TopicPartitions], "0+", factory=list, nullable="0+")
