@@ -51,15 +51,15 @@ def test_old_windows_are_forgotten() -> None:
 def test_rate_returns_its_allowance_and_when_it_grows() -> None:
     rate = WindowedRate(11, 1000)
     assert rate.allowance(100, 0) == 100
-    assert rate.keeps_at(100, 0) == 0
+    assert rate.time_within(100, 0) == 0
     rate.record(300, 0)
     assert rate.allowance(100, 0) == -200
-    assert rate.keeps_at(100, 0) == 3000
+    assert rate.time_within(100, 0) == 3000
     assert rate.allowance(100, 3000) == 0
     assert rate.allowance(100, 4000) == 100
     rate.record(1_000_000, 4000)
-    assert rate.keeps_at(100, 4000) == 11_000  # the first window is forgotten, and it is to be seen again
-    assert rate.keeps_at(0, 4000) == 11_000
+    assert rate.time_within(100, 4000) == 11_000  # the first window is forgotten, and it is to be seen again
+    assert rate.time_within(0, 4000) == 11_000
 
 
 @given(st.lists(st.tuples(st.floats(0, 3000), st.integers(0, 10_000)), max_size=60), st.floats(1, 10_000))
@@ -82,7 +82,7 @@ def test_rate_exceeds_the_quota_until_the_returned_time(records: list[tuple[floa
     for pause_ms, size in records:
         now_ms += pause_ms
         rate.record(size, now_ms)
-    due_ms = rate.keeps_at(quota, now_ms)
+    due_ms = rate.time_within(quota, now_ms)
     if due_ms > now_ms + 1:
         assert rate.rate((now_ms + due_ms) / 2) > quota * (1 - 1e-9)
 
