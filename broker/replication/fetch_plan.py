@@ -114,8 +114,8 @@ Outcome: TypeAlias = Records | Diverging | OutOfRange | Refused
 class FetchPlan:
     """See the module's docstring. Times are in seconds of any monotonic clock.
 
-    For each partition in a response the caller calls `moved` with its new position; a partition without a call stays
-    where it is.
+    For each partition in a response the caller calls `set_position` with its new position; without a call a partition
+    stays where it is.
 
     `lagging` are partitions whose follower lacks committed records, according to the last response. A follower of a new
     leader does not count at first, as it is most likely in sync.
@@ -163,7 +163,7 @@ class FetchPlan:
             self.lagging.pop(key, None)
             self._changed[key] = None
 
-    def moved(self, key: PartitionKey, position: Position) -> None:
+    def set_position(self, key: PartitionKey, position: Position) -> None:
         """Record a partition's position after a response was applied. Progress moves it to the end of the order."""
         if key in self._positions:
             self._failures.pop(key, None)
@@ -176,7 +176,7 @@ class FetchPlan:
             else:
                 self.lagging.pop(key, None)
 
-    def failed(self, key: PartitionKey, now: float) -> None:
+    def back_off(self, key: PartitionKey, now: float) -> None:
         """Leave a partition out for a while, which doubles with each failure in a row."""
         if key in self._positions:
             failures = self._failures.get(key, 0)
@@ -232,7 +232,7 @@ class FetchPlan:
         """Whether the request in flight waits at the leader and does not name a partition that must be fetched."""
         return self._is_urgent and self._is_waiting and not self._is_ending and self._session_id != _NO_SESSION
 
-    def ending(self, broker_epoch: int) -> FetchRequest:
+    def session_end(self, broker_epoch: int) -> FetchRequest:
         """A request that ends the session, so that the request in flight is answered; its own response is empty."""
         assert self.is_urgent, "there is nothing to be ended"
         self._is_ending = True
@@ -285,12 +285,12 @@ class FetchPlan:
 
     # Responses
 
-    def lost(self) -> None:
+    def request_lost(self) -> None:
         """Record that the last request will not be answered; it is unknown whether the leader has received it."""
         self._session_epoch = _INITIAL_EPOCH
         self._is_waiting = False
 
-    def answered(self, response: FetchResponse, now: float) -> list[Outcome]:
+    def handle_response(self, response: FetchResponse, now: float) -> list[Outcome]:
         """The outcomes of a response, for each partition whose position is still the one in the request."""
         self._is_waiting = False
         code = _code(response.error_code)
@@ -300,7 +300,7 @@ class FetchPlan:
                 self._session_id = _NO_SESSION
             elif code not in _SESSION_ERRORS:
                 for key in self._sent:
-                    self.failed(key, now)
+                    self.back_off(key, now)
             return []
         self._continue_session(response.session_id)
         return list(self._outcomes(response, now))
@@ -335,7 +335,7 @@ class FetchPlan:
         if code is ErrorCode.FENCED_LEADER_EPOCH:
             self._pause(key, inf)  # until the metadata has the leader epoch that the leader knows already
         else:
-            self.failed(key, now)
+            self.back_off(key, now)
         return Refused(key, position.leader_epoch, code)
 
 

@@ -121,7 +121,7 @@ class ReplicaFetcher:
             with trio.CancelScope() as self._connection_scope:
                 await self._connect_and_fetch()
             self._connected_to = None
-            self._plan.lost()
+            self._plan.request_lost()
             if trio.current_time() - since > self._context.settings.backoff_ms / 1000:
                 failures = 0
             if self._plan:
@@ -176,7 +176,7 @@ class ReplicaFetcher:
                 if self._plan.is_urgent:
                     await trio.sleep(RESPONSE_DUE_MS / 1000)
                     if self._plan.is_urgent:
-                        await connection.call(self._plan.ending(self._context.broker_epoch()), FETCH_VERSION)
+                        await connection.call(self._plan.session_end(self._context.broker_epoch()), FETCH_VERSION)
                 else:
                     await self._changed.wait()
 
@@ -200,7 +200,7 @@ class ReplicaFetcher:
                 response = await connection.call(request, FETCH_VERSION)
             except ConnectionLost:
                 return
-            out_of_range = self._apply(self._plan.answered(response, trio.current_time()))
+            out_of_range = self._apply(self._plan.handle_response(response, trio.current_time()))
             if out_of_range:
                 await self._find_range(connection, out_of_range)
 
@@ -249,7 +249,7 @@ class ReplicaFetcher:
             if partition.log is not None and partition.log.failure is not None:
                 self._context.log_failed(partition, partition.log.failure)
                 return
-            self._plan.failed(key, trio.current_time())
+            self._plan.back_off(key, trio.current_time())
             self._refused(key, str(error))
             return
         assert partition.log is not None, "it was not closed meanwhile"
@@ -257,7 +257,7 @@ class ReplicaFetcher:
             self.forget(partition)
             self._on_truncated(partition)
         else:
-            self._plan.moved(key, _position(partition))
+            self._plan.set_position(key, _position(partition))
             self._queue_flush(partition)
 
     def _queue_flush(self, partition: Partition) -> None:
@@ -310,7 +310,7 @@ class ReplicaFetcher:
         for key, partition in partitions.items():
             if self._partitions.get(key) is not partition or partition.leader_epoch != epochs[key]:
                 continue
-            self._plan.failed(key, trio.current_time())
+            self._plan.back_off(key, trio.current_time())
             found = ends.get(key)
             if found is None:
                 self._refused(key, "the leader did not return the start and end of its log")

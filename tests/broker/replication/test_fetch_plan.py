@@ -78,15 +78,15 @@ def test_first_request_names_every_partition() -> None:
 def test_within_a_session_only_changes_are_named() -> None:
     plan = plan_of((T, 0), (T, 1), (U, 0))
     assert named(request_of(plan)) == {(T, 0): 10, (T, 1): 10, (U, 0): 10}
-    plan.answered(answer(), 0)
-    plan.moved((T, 0), at(11))
+    plan.handle_response(answer(), 0)
+    plan.set_position((T, 0), at(11))
     plan.forget((T, 1))
     plan.follow((U, 1), at(0))
     request = request_of(plan)
     assert (request.session_id, request.session_epoch) == (5, 1)
     assert named(request) == {(T, 0): 11, (U, 1): 0}
     assert forgotten(request) == [(T, 1)]
-    plan.answered(answer(), 0)
+    plan.handle_response(answer(), 0)
     request = request_of(plan)
     assert (request.session_epoch, named(request), forgotten(request)) == (2, {}, [])
     assert request.max_wait_ms == 500
@@ -95,8 +95,8 @@ def test_within_a_session_only_changes_are_named() -> None:
 def test_without_a_session_all_partitions_are_named_and_served_ones_come_last() -> None:
     plan = plan_of((T, 0), (T, 1))
     request_of(plan)
-    plan.answered(answer(session_id=0), 0)
-    plan.moved((T, 0), at(11))
+    plan.handle_response(answer(session_id=0), 0)
+    plan.set_position((T, 0), at(11))
     request = request_of(plan)
     assert (request.session_id, request.session_epoch) == (0, 0)
     assert list(named(request).items()) == [((T, 1), 10), ((T, 0), 11)]
@@ -114,9 +114,9 @@ def test_without_a_session_all_partitions_are_named_and_served_ones_come_last() 
 def test_broken_session_is_opened_again(code: ErrorCode, session_id: int) -> None:
     plan = plan_of((T, 0))
     request_of(plan)
-    plan.answered(answer(), 0)
+    plan.handle_response(answer(), 0)
     request_of(plan)
-    assert plan.answered(answer(error=code), 0) == []
+    assert plan.handle_response(answer(error=code), 0) == []
     request = request_of(plan)
     assert (request.session_id, request.session_epoch, named(request)) == (session_id, 0, {(T, 0): 10})
 
@@ -124,9 +124,9 @@ def test_broken_session_is_opened_again(code: ErrorCode, session_id: int) -> Non
 def test_request_after_a_lost_response_names_every_partition() -> None:
     plan = plan_of((T, 0))
     request_of(plan)
-    plan.answered(answer(), 0)
+    plan.handle_response(answer(), 0)
     request_of(plan)
-    plan.lost()
+    plan.request_lost()
     request = request_of(plan)
     assert (request.session_id, request.session_epoch, named(request)) == (5, 0, {(T, 0): 10})
 
@@ -134,7 +134,7 @@ def test_request_after_a_lost_response_names_every_partition() -> None:
 def test_response_with_an_error_is_followed_by_a_pause() -> None:
     plan = plan_of((T, 0))
     request_of(plan)
-    plan.answered(answer(error=ErrorCode.UNKNOWN_SERVER_ERROR), 0)
+    plan.handle_response(answer(error=ErrorCode.UNKNOWN_SERVER_ERROR), 0)
     assert plan.request(BROKER_EPOCH, BACKOFF_MIN_MS / 1000 - 0.001) is None
     assert named(request_of(plan, BACKOFF_MIN_MS / 1000)) == {(T, 0): 10}
 
@@ -147,7 +147,7 @@ def test_responses_become_outcomes() -> None:
     out_of_range = PartitionData(partition_index=2, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
     moved_away = PartitionData(partition_index=3, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     unheard_of = PartitionData(partition_index=4, error_code=12_345)
-    assert plan.answered(answer(records, diverging, out_of_range, moved_away, unheard_of), 0) == [
+    assert plan.handle_response(answer(records, diverging, out_of_range, moved_away, unheard_of), 0) == [
         Records((T, 0), 3, records),
         Diverging((T, 1), 3, 2, 7),
         OutOfRange((T, 2), 3),
@@ -163,32 +163,32 @@ def test_response_for_a_former_position_is_ignored(change: str) -> None:
     if change == "forgotten":
         plan.forget((T, 0))
     elif change == "paused":
-        plan.failed((T, 0), 0)
+        plan.back_off((T, 0), 0)
     else:
         plan.follow((T, 0), at(10, leader_epoch=4) if change == "another epoch" else at(9))
-    assert plan.answered(answer(PartitionData(partition_index=0, records=memoryview(b"x"))), 0) == []
-    assert plan.answered(answer(PartitionData(partition_index=9)), 0) == []
+    assert plan.handle_response(answer(PartitionData(partition_index=0, records=memoryview(b"x"))), 0) == []
+    assert plan.handle_response(answer(PartitionData(partition_index=9)), 0) == []
 
 
 def test_pauses_grow_and_end_with_success() -> None:
     plan = plan_of((T, 0), (T, 1))
     now = 0.0
     for pause in (0.01, 0.02, 0.04, 0.08, 0.1, 0.1):
-        plan.failed((T, 0), now)
+        plan.back_off((T, 0), now)
         assert plan.ready_at() == -inf
         assert (T, 0) not in named_all(plan, now + pause - 0.001)
         assert (T, 0) in named_all(plan, now + pause)
         now += pause
-    plan.moved((T, 0), at(11))
-    plan.failed((T, 0), now)
-    plan.failed((T, 1), now)
+    plan.set_position((T, 0), at(11))
+    plan.back_off((T, 0), now)
+    plan.back_off((T, 1), now)
     assert plan.ready_at() == now + 0.01
     plan.follow((T, 0), at(11))
     assert plan.ready_at() == -inf
 
 
 def named_all(plan: FetchPlan, now: float) -> Iterable[tuple[bytes, int]]:
-    plan.lost()
+    plan.request_lost()
     return named(request_of(plan, now))
 
 
@@ -196,7 +196,7 @@ def test_partition_with_a_fenced_epoch_waits_for_the_metadata() -> None:
     plan = plan_of((T, 0))
     request_of(plan)
     fenced = PartitionData(partition_index=0, error_code=ErrorCode.FENCED_LEADER_EPOCH)
-    assert plan.answered(answer(fenced), 0) == [Refused((T, 0), 3, ErrorCode.FENCED_LEADER_EPOCH)]
+    assert plan.handle_response(answer(fenced), 0) == [Refused((T, 0), 3, ErrorCode.FENCED_LEADER_EPOCH)]
     assert plan.ready_at() == inf
     assert plan.request(BROKER_EPOCH, 1e12) is None
     plan.follow((T, 0), at(10, leader_epoch=4))
@@ -209,18 +209,20 @@ def test_lagging_partitions_are_found_from_responses_and_may_be_delayed() -> Non
     plan = plan_of((T, 0), (T, 1), (T, 2))
     assert not plan.lagging
     request_of(plan)
-    plan.answered(answer(*[PartitionData(partition_index=index, high_watermark=11 + index) for index in range(3)]), 0)
+    plan.handle_response(
+        answer(*[PartitionData(partition_index=index, high_watermark=11 + index) for index in range(3)]), 0
+    )
     for index in range(3):
-        plan.moved((T, index), at(12))
+        plan.set_position((T, index), at(12))
     assert list(plan.lagging) == [(T, 2)]
     plan.delay((T, 2), 5)
     plan.delay((T, 2), 3)  # it stays as it is
     request = request_of(plan, 4)
     assert (named(request), forgotten(request)) == ({(T, 0): 12, (T, 1): 12}, [(T, 2)])
-    plan.answered(answer(), 4)
+    plan.handle_response(answer(), 4)
     assert named(request_of(plan, 5)) == {(T, 2): 12}
-    plan.answered(answer(PartitionData(partition_index=2, high_watermark=13)), 5)
-    plan.moved((T, 2), at(13))
+    plan.handle_response(answer(PartitionData(partition_index=2, high_watermark=13)), 5)
+    plan.set_position((T, 2), at(13))
     assert not plan.lagging
 
 
@@ -228,20 +230,20 @@ def test_waiting_request_is_ended_for_a_new_partition() -> None:
     plan = plan_of((T, 0))
     request_of(plan)
     assert not plan.is_urgent
-    plan.answered(answer(), 0)
+    plan.handle_response(answer(), 0)
     plan.follow((T, 1), at(0))
     assert not plan.is_urgent, "the next request names it"
     request_of(plan)
-    plan.moved((T, 0), at(11))
+    plan.set_position((T, 0), at(11))
     plan.forget((T, 1))
     assert not plan.is_urgent
     plan.follow((T, 2), at(0))
     assert plan.is_urgent
 
-    ending = plan.ending(BROKER_EPOCH)
+    ending = plan.session_end(BROKER_EPOCH)
     assert (ending.session_id, ending.session_epoch, ending.topics) == (5, -1, [])
     assert not plan.is_urgent, "once is enough"
-    plan.answered(answer(), 0)
+    plan.handle_response(answer(), 0)
     request = request_of(plan)
     assert (request.session_id, request.session_epoch, request.max_wait_ms) == (0, 0, 0)
     assert named(request) == {(T, 0): 11, (T, 2): 0}
@@ -252,7 +254,7 @@ def test_request_without_a_session_or_wait_is_not_ended(what: str) -> None:
     plan = plan_of((T, 0))
     request_of(plan)
     if what == "belongs to none":
-        plan.answered(answer(session_id=0), 0)
+        plan.handle_response(answer(session_id=0), 0)
         request_of(plan)
     plan.follow((T, 1), at(0))
     assert not plan.is_urgent
@@ -296,7 +298,7 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def pause(self, data: st.DataObject) -> None:
         key = data.draw(st.sampled_from(list(self.followed)))
-        self.plan.failed(key, self.now)
+        self.plan.back_off(key, self.now)
         self.paused[key] = self.plan._paused[key]
 
     @precondition(lambda self: self.followed)
@@ -304,7 +306,7 @@ class SessionMachine(RuleBasedStateMachine):
     def move(self, data: st.DataObject) -> None:
         key = data.draw(st.sampled_from(list(self.followed)))
         self.followed[key] = at(self.followed[key].offset + 1)
-        self.plan.moved(key, self.followed[key])
+        self.plan.set_position(key, self.followed[key])
 
     @rule(ms=st.integers(1, 60))
     def wait(self, ms: int) -> None:
@@ -316,7 +318,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule()
     def lose(self) -> None:
-        self.plan.lost()
+        self.plan.request_lost()
 
     @rule(fate=st.sampled_from(["answered", "answer lost", "request lost"]))
     def ask(self, fate: str) -> None:
@@ -327,13 +329,13 @@ class SessionMachine(RuleBasedStateMachine):
         if request is None:
             return
         if fate == "request lost":
-            self.plan.lost()
+            self.plan.request_lost()
             return
         response = self._serve(request, active)
         if fate == "answer lost":
-            self.plan.lost()
+            self.plan.request_lost()
         else:
-            outcomes = self.plan.answered(response, self.now)
+            outcomes = self.plan.handle_response(response, self.now)
             assert bool(outcomes) == bool(response.responses)
 
     def _serve(self, request: FetchRequest, active: dict[tuple[bytes, int], Position]) -> FetchResponse:
