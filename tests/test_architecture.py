@@ -64,6 +64,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "broker.events": ("kraft.events", "metadata.events"),
     # Knows no kind of coordinator.
     "broker.coordinator.runtime": (
+        "broker.net.completion",
         "broker.net.deadlines",
         "broker.replication",
         "broker.storage",
@@ -85,6 +86,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "broker.config",
         "broker.coordinator.group",
         "broker.coordinator.runtime",
+        "broker.net.completion",
         "broker.net.deadlines",
         "broker.regex",
         "broker.replication",

@@ -6,8 +6,8 @@ from typing import Final, TypeAlias
 from broker.coordinator.runtime.completion import gather
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.authorized_operations import GROUP_OPERATIONS
-from broker.handlers.completed import FEW_GROUPS, outcome_of, portions, reply
-from broker.net.reply import Pending
+from broker.handlers.group_portions import FEW_GROUPS, portions
+from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import each
@@ -23,7 +23,7 @@ _STEP_GROUPS: Final = 4
 
 def consumer_group_describe(
     context: RequestContext, request: ConsumerGroupDescribeRequest
-) -> ConsumerGroupDescribeResponse | Pending:
+) -> ConsumerGroupDescribeResponse | PendingReply:
     """A group that is named more than once is described once."""
     group_ids = list(dict.fromkeys(request.group_ids))
     if len(group_ids) > FEW_GROUPS:
@@ -35,7 +35,7 @@ def consumer_group_describe(
         return ConsumerGroupDescribeResponse(groups=list(groups))
 
     described = [context.services.groups.consumer_group_describe(group_id) for group_id in group_ids]
-    return reply(context, gather(described), respond)
+    return context.answer(gather(described), respond)
 
 
 async def _describe_many(
@@ -45,7 +45,7 @@ async def _describe_many(
     describe = context.services.groups.consumer_group_describe
     for some in portions(group_ids):
         completions = await context.finish(each(describe, some, _STEP_GROUPS))
-        outcome = await outcome_of(gather(completions))
+        outcome = await gather(completions).wait()
         assert not isinstance(outcome, CoordinatorError), "each group has its own error"
         described = each(partial(_described, request), zip(some, outcome, strict=True))
         response.groups += await context.finish(described)

@@ -1,8 +1,7 @@
 """ConsumerGroupHeartbeat (key 68): members of consumer groups join, say that they are there, and leave (KIP-848)."""
 
 from broker.coordinator.runtime.decision import CoordinatorError
-from broker.handlers.completed import reply
-from broker.net.reply import Pending
+from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import Handler
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -10,14 +9,14 @@ from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatReque
 
 def consumer_group_heartbeat(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> ConsumerGroupHeartbeatResponse | Pending:
+) -> ConsumerGroupHeartbeatResponse | PendingReply:
     completion = context.services.groups.consumer_group_heartbeat(
         request,
         api_version=context.api_version,
         client_id=context.client_id or "",
         client_host=f"/{context.client_host}",
     )
-    return reply(context, completion, _respond)
+    return context.answer(completion, _respond)
 
 
 def _respond(outcome: ConsumerGroupHeartbeatResponse | CoordinatorError) -> ConsumerGroupHeartbeatResponse:

@@ -1,8 +1,8 @@
 """DeleteGroups (key 42): forget groups without members, with all that they have committed."""
 
 from broker.coordinator.runtime.decision import CoordinatorError
-from broker.handlers.completed import FEW_GROUPS, outcome_of, portions, reply
-from broker.net.reply import Pending
+from broker.handlers.group_portions import FEW_GROUPS, portions
+from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import each
@@ -10,12 +10,12 @@ from broker.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequ
 from broker.wire.errors import ErrorCode
 
 
-def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse | Pending:
+def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse | PendingReply:
     group_ids = list(dict.fromkeys(request.groups_names))
     if len(group_ids) > FEW_GROUPS:
         return context.defer(_delete_many(context, group_ids))
     names, completion = context.services.groups.delete_groups(group_ids)
-    return reply(context, completion, lambda outcome: DeleteGroupsResponse(results=_results(names, outcome)))
+    return context.answer(completion, lambda outcome: DeleteGroupsResponse(results=_results(names, outcome)))
 
 
 async def _delete_many(context: RequestContext, group_ids: list[str]) -> DeleteGroupsResponse:
@@ -25,7 +25,7 @@ async def _delete_many(context: RequestContext, group_ids: list[str]) -> DeleteG
         begun = await context.finish(each(context.services.groups.delete_groups, portions(some, FEW_GROUPS), 1))
         context.services.partitions.commit_staged()  # this is no connection's turn
         for names, completion in begun:
-            outcome = await outcome_of(completion)
+            outcome = await completion.wait()
             response.results += _results(names, outcome)
     return response
 

@@ -7,8 +7,8 @@ from broker.coordinator.group.classic.classic_group import GroupState
 from broker.coordinator.runtime.completion import gather
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.authorized_operations import GROUP_OPERATIONS
-from broker.handlers.completed import FEW_GROUPS, outcome_of, portions, reply
-from broker.net.reply import Pending
+from broker.handlers.group_portions import FEW_GROUPS, portions
+from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import each
@@ -20,7 +20,7 @@ _NOT_FOUND_FROM: Final = 6
 _Outcomes: TypeAlias = list[DescribedGroup | CoordinatorError]
 
 
-def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse | Pending:
+def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse | PendingReply:
     """A group that is named more than once is described once."""
     group_ids = list(dict.fromkeys(request.groups))
     if len(group_ids) > FEW_GROUPS:
@@ -31,7 +31,7 @@ def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> 
         groups = map(partial(_described, context, request), zip(group_ids, outcome, strict=True))
         return DescribeGroupsResponse(groups=list(groups))
 
-    return reply(context, gather([context.services.groups.describe_group(each) for each in group_ids]), respond)
+    return context.answer(gather([context.services.groups.describe_group(each) for each in group_ids]), respond)
 
 
 async def _describe_many(
@@ -40,7 +40,7 @@ async def _describe_many(
     response = DescribeGroupsResponse()
     for some in portions(group_ids):
         completions = await context.finish(each(context.services.groups.describe_group, some))
-        outcome = await outcome_of(gather(completions))
+        outcome = await gather(completions).wait()
         assert not isinstance(outcome, CoordinatorError), "each group has its own error"
         described = each(partial(_described, context, request), zip(some, outcome, strict=True))
         response.groups += await context.finish(described)

@@ -16,10 +16,10 @@ from typing import Any, Final, TypeAlias
 
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from broker.coordinator.runtime.runtime import CoordinatorKeyType, CoordinatorRuntime
-from broker.handlers.completed import FEW_GROUPS
 from broker.handlers.current_leader import Endpoint, leader_endpoints
+from broker.handlers.group_portions import FEW_GROUPS
 from broker.handlers.topic_creation import create_missing_topics
-from broker.net.reply import Pending
+from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import each
@@ -36,7 +36,9 @@ _STEP_KEYS: Final = 8
 _Runtime: TypeAlias = CoordinatorRuntime[Any]
 
 
-def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Pending:
+def find_coordinator(
+    context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse | PendingReply:
     if context.api_version >= _MANY_FROM:
         request.coordinator_keys = list(dict.fromkeys(request.coordinator_keys))
         if len(request.coordinator_keys) > FEW_GROUPS:

@@ -1,18 +1,17 @@
 """Heartbeat (key 12): a member is alive, and is told whether to join again."""
 
 from broker.coordinator.runtime.decision import CoordinatorError
-from broker.handlers.completed import reply
-from broker.net.reply import Pending
+from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from broker.wire.errors import ErrorCode
 
 
-def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | Pending:
+def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | PendingReply:
     if not request.group_id:
         return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    return reply(context, context.services.groups.heartbeat(request), _respond)
+    return context.answer(context.services.groups.heartbeat(request), _respond)
 
 
 def _respond(outcome: ErrorCode | CoordinatorError) -> HeartbeatResponse:

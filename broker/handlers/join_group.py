@@ -1,8 +1,7 @@
 """JoinGroup (key 11): answered when the generation begins that the member is part of."""
 
 from broker.coordinator.runtime.decision import CoordinatorError
-from broker.handlers.completed import reply
-from broker.net.reply import Pending
+from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
@@ -14,7 +13,7 @@ _NULL_PROTOCOL_FROM = 7
 _WITHOUT_MEMBER_ID = frozenset({ErrorCode.INCONSISTENT_GROUP_PROTOCOL})
 
 
-def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Pending:
+def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | PendingReply:
     version = context.api_version
     if version < _REBALANCE_TIMEOUT_FROM:
         request.rebalance_timeout_ms = request.session_timeout_ms
@@ -35,7 +34,7 @@ def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupR
         client_id=context.client_id or "",
         client_host=f"/{context.client_host}",
     )
-    return reply(context, completion, respond)
+    return context.answer(completion, respond)
 
 
 # A member of Connect or Streams says what it has with each of its protocols.

@@ -3,8 +3,7 @@
 from typing import Final
 
 from broker.coordinator.runtime.decision import CoordinatorError
-from broker.handlers.completed import reply
-from broker.net.reply import Pending
+from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
@@ -13,7 +12,7 @@ from broker.wire.errors import ErrorCode
 _MANY_FROM: Final = 3
 
 
-def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | Pending:
+def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | PendingReply:
     if not request.group_id:
         return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     is_one = context.api_version < _MANY_FROM
@@ -26,7 +25,7 @@ def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGro
             return LeaveGroupResponse(error_code=outcome[0].error_code)
         return LeaveGroupResponse(members=outcome)
 
-    return reply(context, context.services.groups.leave_group(request.group_id, members), respond)
+    return context.answer(context.services.groups.leave_group(request.group_id, members), respond)
 
 
 HANDLER = Handler(LeaveGroupRequest, leave_group, request_bytes_max=REQUEST_BYTES_MAX // 4)

@@ -5,7 +5,6 @@ from functools import partial
 from broker.coordinator.group.administration import lower_case
 from broker.coordinator.runtime.completion import gather
 from broker.coordinator.runtime.decision import CoordinatorError
-from broker.handlers.completed import outcome_of
 from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.slices import each
@@ -17,7 +16,7 @@ async def list_groups(context: RequestContext, request: ListGroupsRequest) -> Li
     groups = context.services.groups
     ask = partial(groups.list_groups, lower_case(request.states_filter), lower_case(request.types_filter))
     completions = await context.finish(each(ask, groups.runtime.led_partitions, step_items=1))
-    outcome = await outcome_of(gather(completions))
+    outcome = await gather(completions).wait()
     return _respond(outcome)
 
 

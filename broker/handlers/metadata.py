@@ -16,7 +16,7 @@ from broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPER
 from broker.handlers.availability import ClusterView
 from broker.handlers.topic_creation import create_missing_topics
 from broker.handlers.topic_names import is_internal, why_unknown
-from broker.net.reply import Pending
+from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import STEP_ITEMS, Steps, Unfinished, begin, each
@@ -56,7 +56,7 @@ class View(NamedTuple):
     version: int
 
 
-def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Pending:
+def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse | PendingReply:
     topics = request.topics or []
     if len(topics) > _FEW_TOPICS:
         return context.defer(_answer_many(context, request))

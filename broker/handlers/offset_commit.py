@@ -9,8 +9,7 @@ from typing import Final
 from broker.coordinator.group.offsets.requests import Committer, OffsetToCommit
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError
-from broker.handlers.completed import outcome_of, reply
-from broker.net.reply import Pending
+from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import freed
@@ -30,7 +29,7 @@ _TOPIC_IDS_FROM: Final = 10
 _FEW: Final = 100
 
 
-def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | Pending:
+def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | PendingReply:
     if len(request.topics) > _FEW or any(len(topic.partitions) > _FEW for topic in request.topics):
         return context.defer(_commit_many(context, request))
     commit = _Commit()
@@ -44,7 +43,7 @@ def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Offs
         commit.settle(outcome)
         return response
 
-    return reply(context, _begin(context, request, commit), respond)
+    return context.answer(_begin(context, request, commit), respond)
 
 
 async def _commit_many(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
@@ -55,7 +54,7 @@ async def _commit_many(context: RequestContext, request: OffsetCommitRequest) ->
             completion = _begin(context, request, portion) if portion.offsets else None
             context.services.partitions.commit_staged()  # this is no connection's turn
         if completion is not None:
-            outcome = await outcome_of(completion)
+            outcome = await completion.wait()
             portion.settle(outcome)
         last = response.topics[-1] if response.topics else None
         for topic in portion.topics:

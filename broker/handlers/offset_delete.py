@@ -5,8 +5,7 @@ from typing import Final
 
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError
-from broker.handlers.completed import outcome_of
-from broker.net.reply import Pending
+from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import freed
@@ -22,7 +21,7 @@ from broker.wire.errors import ErrorCode
 _FEW: Final = 100
 
 
-def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Pending:
+def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | PendingReply:
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     return context.defer(_delete(context, request))
@@ -41,7 +40,7 @@ async def _delete(context: RequestContext, request: OffsetDeleteRequest) -> Offs
                 completion = portion.begin(context, request.group_id)
                 context.services.partitions.commit_staged()  # this is no connection's turn
             if completion is not None:
-                outcome = await outcome_of(completion)
+                outcome = await completion.wait()
                 if isinstance(outcome, CoordinatorError):
                     return OffsetDeleteResponse(error_code=outcome.code)
                 portion.settle(outcome)

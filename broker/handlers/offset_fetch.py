@@ -10,8 +10,8 @@ from typing import Final
 from broker.coordinator.group.offsets.requests import NO_OFFSET, no_offset
 from broker.coordinator.runtime.completion import gather
 from broker.coordinator.runtime.decision import CoordinatorError
-from broker.handlers.completed import FEW_GROUPS, outcome_of, reply
-from broker.net.reply import Pending
+from broker.handlers.group_portions import FEW_GROUPS
+from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import Handler
 from broker.server.slices import STEP_ITEMS, Steps, each, freed, run
@@ -37,7 +37,7 @@ _TOPIC_IDS_FROM: Final = 10
 _FEW: Final = 200
 
 
-def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | Pending:
+def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | PendingReply:
     version = context.api_version
     topics = context.services.loader.image.topics
     if _is_large(request.groups if version >= _MANY_FROM else [request]):
@@ -60,7 +60,7 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
                 _identify_topics(answer, topics)
         return OffsetFetchResponse(groups=answers)
 
-    return reply(context, gather(completions), respond)
+    return context.answer(gather(completions), respond)
 
 
 def _is_large(groups: Sequence[OffsetFetchRequestGroup | OffsetFetchRequest]) -> bool:
@@ -97,7 +97,7 @@ async def _fetch_group(
     names_ids = context.api_version >= _TOPIC_IDS_FROM
     wants_all = group.topics is None
     if wants_all:
-        committed = await outcome_of(context.services.groups.committed_partitions(group))
+        committed = await context.services.groups.committed_partitions(group).wait()
         if isinstance(committed, CoordinatorError):
             return OffsetFetchResponseGroup(group_id=group.group_id, error_code=committed.code)
         group.topics = committed
@@ -105,7 +105,7 @@ async def _fetch_group(
         async with context.slice():
             unknown = _name_topics(portion, image) if names_ids and not wants_all else []
             fetched = context.services.groups.offset_fetch(portion, require_stable=require_stable)
-        outcome = await outcome_of(fetched)
+        outcome = await fetched.wait()
         told = _answer(portion, outcome, unknown)
         answer.error_code = told.error_code
         if told.error_code:

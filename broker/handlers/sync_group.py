@@ -3,8 +3,7 @@
 from typing import Final
 
 from broker.coordinator.runtime.decision import CoordinatorError
-from broker.handlers.completed import reply
-from broker.net.reply import Pending
+from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -13,12 +12,12 @@ from broker.wire.errors import ErrorCode
 _PROTOCOL_FROM: Final = 5
 
 
-def sync_group(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Pending:
+def sync_group(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | PendingReply:
     if not request.group_id:
         return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     if context.api_version >= _PROTOCOL_FROM and None in (request.protocol_type, request.protocol_name):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    return reply(context, context.services.groups.sync_group(request), _respond)
+    return context.answer(context.services.groups.sync_group(request), _respond)
 
 
 def _respond(outcome: SyncGroupResponse | CoordinatorError) -> SyncGroupResponse:

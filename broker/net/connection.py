@@ -4,7 +4,7 @@ A driver receives into `receive_space()`, says how much with `received()`, lets 
 what is in `outgoing`. There is no task, channel or cancel scope per request: that alone would cost a factor of three.
 
 Kafka stops reading a connection while one of its requests is being processed. Here requests are pipelined: a parked
-Fetch does not hold up the Produce behind it, and only the replies wait for each other. An `ExclusivePending` reply
+Fetch does not hold up the Produce behind it, and only the replies wait for each other. An exclusive reply
 restores Kafka's behaviour where a later request could see the difference.
 """
 
@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Any, Final, Protocol
 
 from broker.net.receive_buffer import ReceiveBuffer
-from broker.net.reply import ExclusivePending, Part, Pending, Reply
+from broker.net.reply import Part, PendingReply, Reply
 
 _SIZE: Final = Struct(">i")
 _API_KEY: Final = Struct(">h")
@@ -130,8 +130,8 @@ class Connection:
         self._run = run
         self._on_close = on_close
         self._request_size_max = request_size_max
-        self._pending: deque[Pending] = deque()
-        self._exclusive: ExclusivePending | None = None
+        self._pending: deque[PendingReply] = deque()
+        self._exclusive: PendingReply | None = None
         self._resumed: Callable[[], Reply] | None = None
         self.buffer = ReceiveBuffer()
         self.outgoing: list[Part] = []
@@ -198,7 +198,7 @@ class Connection:
         self._collect()
         self._run(self)
 
-    def resume(self, exclusive: ExclusivePending, answer: Callable[[], Reply]) -> None:
+    def resume(self, exclusive: PendingReply, answer: Callable[[], Reply]) -> None:
         """Call `answer` in the connection's next turn; what it returns takes the place of the reply `exclusive`.
 
         For a request that was prepared outside of turns, and has to be carried out within one.
@@ -233,7 +233,7 @@ class Connection:
         if self._resumed is not None:
             self._resumed = None
             self._pending.pop().abandon()  # nothing is run behind an exclusive reply, so it is the last
-        self._exclusive = ExclusivePending(self)  # nothing is run behind it, and it is never answered
+        self._exclusive = PendingReply(self, is_exclusive=True)  # nothing is run behind it, and it is never answered
         self._close_if_answered()
 
     def close(self, reason: str | None) -> None:
@@ -286,15 +286,15 @@ class Connection:
     def _reply(self, reply: Reply) -> None:
         if reply is None:
             return
-        if isinstance(reply, Pending):
+        if isinstance(reply, PendingReply):
             self._pending.append(reply)
-            if isinstance(reply, ExclusivePending):
+            if reply.is_exclusive:
                 self._exclusive = reply
             if reply.done:
                 self._collect()
         elif self._pending:
-            waiting = Pending(self)
-            waiting.done, waiting.parts = True, reply
+            waiting = PendingReply(self)
+            waiting.done, waiting.outcome = True, reply
             self._pending.append(waiting)
         else:
             self._emit(reply)
@@ -305,8 +305,8 @@ class Connection:
             reply = pending.popleft()
             if reply is self._exclusive:
                 self._exclusive = None
-            if reply.parts is not None:
-                self._emit(reply.parts)
+            if reply.outcome is not None:
+                self._emit(reply.outcome)
 
     def _emit(self, reply: bytes | list[Part]) -> None:
         if isinstance(reply, bytes):

@@ -1,8 +1,10 @@
-"""What a request is answered with: buffers, ranges of files, or a promise of them."""
+"""Replies to requests: buffers, ranges of files, or a pending reply that will hold them."""
 
 from collections.abc import Callable
 from struct import Struct
 from typing import Final, Protocol, TypeAlias
+
+from broker.net.completion import Completion
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -37,7 +39,7 @@ class FileRange:
 
 
 Part: TypeAlias = Buffer | FileRange
-Reply: TypeAlias = "bytes | list[Part] | Pending | None"
+Reply: TypeAlias = "bytes | list[Part] | PendingReply | None"
 
 
 def frame_response(correlation_id: int, flexible_header: bool, body: list[Part]) -> bytes | list[Part]:
@@ -87,46 +89,39 @@ class RepliesInOrder(Protocol):
     """A connection, which sends its replies in the order of the requests."""
 
     def reply_completed(self) -> None:
-        """One of its pending replies was completed."""
+        """Called when one of its pending replies is completed."""
         ...
 
 
-class Pending:
-    """A reply that will be completed later: data arrived, the high watermark passed, a deadline, a task's end.
+class PendingReply(Completion["bytes | list[Part] | None"]):
+    """A place among a connection's replies. Its outcome is a whole frame; None sends nothing.
 
-    Exactly one of `complete` and `abandon` takes effect; later calls do nothing, so a late event needs no check.
+    `on_abandon` is called if the connection closes before, to end the work that the reply waits for.
+
+    The connection runs no further request while a reply `is_exclusive`. That is for slow APIs that change what later
+    requests of the same client see: Kafka promises that the requests of one connection are processed in order.
     """
 
-    __slots__ = ("_connection", "done", "on_abandon", "parts")
+    __slots__ = ("_connection", "is_exclusive", "on_abandon")
 
-    def __init__(self, connection: RepliesInOrder) -> None:
+    def __init__(self, connection: RepliesInOrder, *, is_exclusive: bool = False) -> None:
+        super().__init__()
         self._connection = connection
-        self.done = False
-        self.parts: bytes | list[Part] | None = None
+        self.is_exclusive = is_exclusive
         self.on_abandon: Callable[[], None] | None = None
 
-    def complete(self, parts: bytes | list[Part] | None) -> None:
-        """Answer with these parts, a whole frame; None sends nothing."""
+    def complete(self, outcome: bytes | list[Part] | None) -> None:
+        """Answer with this frame."""
         if not self.done:
             self.done = True
+            self.outcome = outcome
             self.on_abandon = None
-            self.parts = parts
             self._connection.reply_completed()
 
     def abandon(self) -> None:
-        """The connection is gone: nobody waits for this any more."""
+        """The connection is closed: the reply is not sent."""
         if not self.done:
             self.done = True
             on_abandon, self.on_abandon = self.on_abandon, None
             if on_abandon is not None:
                 on_abandon()
-
-
-class ExclusivePending(Pending):
-    """A pending reply whose connection runs no further request until it is complete.
-
-    For slow APIs that change what later requests of the same client see: Kafka promises that the requests of one
-    connection are processed in order.
-    """
-
-    __slots__ = ()

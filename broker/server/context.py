@@ -4,11 +4,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
+from broker.net.completion import Completion
 from broker.net.connection import Connection
-from broker.net.reply import Part, Pending, frame_response
+from broker.net.reply import Part, PendingReply, frame_response
 from broker.server.authorizer import AclOperation, AclResourceType, Authorizer
-from broker.server.later_replies import LaterReplies
 from broker.server.message_codec import MessageCodec
+from broker.server.pending_replies import PendingReplies
 from broker.server.quotas import Charging, Usage
 from broker.server.services import ControllerServices, NodeServices, Services
 from broker.server.session import Session
@@ -30,7 +31,7 @@ class Server(Protocol[S]):
     @property
     def slices(self) -> Slices: ...
     @property
-    def later(self) -> LaterReplies: ...
+    def pending_replies(self) -> PendingReplies: ...
     @property
     def advertised(self) -> list[ApiVersion]: ...
     @property
@@ -117,33 +118,35 @@ class Context(Generic[S]):
         """The name of the listener that the client connected to; empty if another node has forwarded the request."""
         return self.session.listener
 
-    def defer(self, response: Awaitable[Message]) -> Pending:
+    def answer(
+        self, completion: Completion[T], respond: Callable[[T], Message | Steps[Message]]
+    ) -> Message | PendingReply:
+        """The response that `respond` makes of the outcome, or of steps to it; a pending reply if it has yet to come.
+
+        The connection goes on with its next request meanwhile. If it closes, the completion is abandoned. An error in
+        `respond` closes the connection.
+        """
+        return self.server.pending_replies.answer(self, completion, respond)
+
+    def defer(self, response: Awaitable[Message]) -> PendingReply:
         """Answer with what `response` will return, in a task; the connection's next request waits for it."""
-        return self.server.later.defer(self, response)
+        return self.server.pending_replies.defer(self, response)
 
-    def answer_in_steps(self, response: Steps[Message]) -> Pending:
+    def answer_in_steps(self, response: Steps[Message]) -> PendingReply:
         """Answer with the result of the steps; the connection's next request waits for it."""
-        return self.server.later.answer_in_steps(self, response)
+        return self.server.pending_replies.answer_in_steps(self, response)
 
-    def take_turns(self, response: Steps[T]) -> T | Pending:
-        """The result of the steps, or a parked reply: several turns of the connection take a slice each.
+    def take_turns(self, response: Steps[T]) -> T | PendingReply:
+        """The result of the steps, or a pending reply: several turns of the connection take a slice each.
 
         For work that appends, or sees what others have appended: what a turn has staged is written at its end. The
         connection's next request waits until all steps are taken. Views of the receive buffer stay valid.
         """
-        return self.server.later.take_turns(self, response)
-
-    def complete(self, pending: Pending, respond: Callable[[], Message]) -> None:
-        """Complete a reply that was parked with the response that `respond` makes. A failure ends the connection."""
-        self.server.later.complete(self, pending, respond)
-
-    def complete_in_steps(self, pending: Pending, response: Steps[Message]) -> None:
-        """Complete a reply that was parked with the result of the steps, taken in slices."""
-        self.server.later.complete_in_steps(self, pending, response)
+        return self.server.pending_replies.take_turns(self, response)
 
     def finish_later(self, steps: Steps[None]) -> None:
         """Take the steps in slices, in a task of their own."""
-        self.server.later.finish_later(steps)
+        self.server.pending_replies.finish_later(steps)
 
     def slice(self) -> AbstractAsyncContextManager[None]:
         """Wait until the event loop may be held for a slice, for decisions that a deferred handler asks for."""

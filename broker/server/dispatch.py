@@ -14,12 +14,12 @@ import attrs
 import trio
 
 from broker.net.connection import Connection, ProtocolError
-from broker.net.reply import ExclusivePending, FileRange, Part, Pending, Reply, frame_response
+from broker.net.reply import FileRange, Part, PendingReply, Reply, frame_response
 from broker.server.authorizer import Authorizer
 from broker.server.context import Context, Message, S
 from broker.server.handler import Handler, Sliced
-from broker.server.later_replies import LaterReplies, encoded, encoded_in_steps
 from broker.server.message_codec import MessageCodec, message_codec
+from broker.server.pending_replies import PendingReplies, encoded, encoded_in_steps
 from broker.server.quotas import Charging
 from broker.server.services import ControllerServices, Services
 from broker.server.session import ANONYMOUS, Session
@@ -73,7 +73,7 @@ class Dispatcher(Generic[S]):
     ) -> None:
         self.services = services
         self.slices = Slices()
-        self.later = LaterReplies(self.slices, nursery, self._failed)
+        self.pending_replies = PendingReplies(self.slices, nursery, self._failed)
         self.authorizer: Authorizer | None = None
         self.charging: Charging | None = None
         self.access_generation = 0
@@ -149,7 +149,7 @@ class Dispatcher(Generic[S]):
         if response is None:
             context.charge()
             return None
-        if isinstance(response, Pending):
+        if isinstance(response, PendingReply):
             return response
         return context.pack(response)
 
@@ -163,7 +163,7 @@ class Dispatcher(Generic[S]):
     def _serve_large(self, context: Context[S], handler: Handler, payload: bytes, position: int) -> Reply:
         """Decode in slices what may take long, and carry it out in a turn of the connection."""
         connection = context.own_connection
-        pending = ExclusivePending(connection)
+        pending = PendingReply(connection, is_exclusive=True)
 
         async def decode() -> None:
             try:
@@ -187,16 +187,20 @@ class Dispatcher(Generic[S]):
     def _handle(self, context: Context[S], handler: Handler, request: Message, payload: bytes) -> Reply:
         """Have a decoded request carried out, as its handler is."""
         if handler.forwarded and self._forward is not None:
-            return self.later.start(context, self._forwarded(self._forward, context, handler, request, payload))
+            return self.pending_replies.start(
+                context, self._forwarded(self._forward, context, handler, request, payload)
+            )
         if handler.sliced is not None:
             return self._take_steps(context, encoded_in_steps(context, _sliced(context, handler.sliced, request)))
         if handler.immediate is None:
-            return self.later.defer(context, _answer(context, handler, request), concurrent=handler.concurrent)
+            return self.pending_replies.defer(
+                context, _answer(context, handler, request), concurrent=handler.concurrent
+            )
         response = handler.immediate(context, request)
         if response is None:
             context.charge()
             return None
-        if isinstance(response, Pending):
+        if isinstance(response, PendingReply):
             return response
         return self._take_steps(context, context.pack_in_steps(response))
 
@@ -205,7 +209,7 @@ class Dispatcher(Generic[S]):
         try:
             return begin(frame)
         except Unfinished:
-            return self.later.start(context, self.slices.finish(frame))
+            return self.pending_replies.start(context, self.slices.finish(frame))
 
     async def execute(self, payload: bytes, *, principal: str, client_host: str) -> bytes:
         """Answer a request without a connection: one that was forwarded, or this node's own. Both have headers.

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from inspect import iscoroutinefunction, isgeneratorfunction
 from typing import Any, Final, TypeAlias
 
-from broker.net.reply import Pending
+from broker.net.reply import PendingReply
 from broker.server.context import Context, Message, Server
 from broker.server.message_codec import MessageCodec
 from broker.server.shortcut_tables import Shortcut
@@ -17,7 +17,7 @@ REQUEST_BYTES_MAX: Final = 1024 * 1024
 # For APIs that name one thing, or a few.
 SMALL_REQUEST_BYTES_MAX: Final = 64 * 1024
 
-Immediate: TypeAlias = Callable[[Context[Any], Message], Message | Pending | None]
+Immediate: TypeAlias = Callable[[Context[Any], Message], Message | PendingReply | None]
 Sliced: TypeAlias = Callable[[Context[Any], Message], Steps[Message]]
 Deferred: TypeAlias = Callable[[Context[Any], Message], Awaitable[Message]]
 Refused: TypeAlias = Callable[[Context[Any], Message, ApiError], Message | Steps[Message]]

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 from broker.net.connection import Connection
-from broker.net.reply import Part, Pending
+from broker.net.reply import Part, PendingReply
 
 # Entries in all tables together: one per client id and partition, of about 2 KB each. When there are more, all are
 # forgotten: the requests in use teach theirs again, at the price of one request that goes the general way.
@@ -30,7 +30,7 @@ class Shortcut(Protocol):
 
     def serve(
         self, connection: Connection, start: int, end: int, correlation_id: int
-    ) -> bytes | list[Part] | Pending | Literal[False] | None:
+    ) -> bytes | list[Part] | PendingReply | Literal[False] | None:
         """Return the reply, which may be completed later, or None if there is none to send.
 
         Returns False if the request has to go the general way; nothing was done then.

@@ -113,7 +113,7 @@ class ClassicClients(GroupsShard):
             completion: Completion[Any] = self.write(decide)
         except CoordinatorError as error:
             completion = Completion()
-            completion.fail(error)
+            completion.complete(error)
         return completion
 
     # Longer plays

@@ -81,7 +81,7 @@ class ClassicConsumer:
         """Whoever waits is told so."""
         for waiting in (self.joining, self.syncing):
             if waiting is not None:
-                waiting.fail(CoordinatorError(ErrorCode.NOT_COORDINATOR))
+                waiting.complete(CoordinatorError(ErrorCode.NOT_COORDINATOR))
 
     @property
     def is_settled(self) -> bool:
@@ -158,7 +158,7 @@ class ClassicConsumer:
             completion: Completion[Any] = self.shard.write(lambda state, now_ms: decide(state, *args, now_ms))
         except CoordinatorError as error:
             completion = Completion()
-            completion.fail(error)
+            completion.complete(error)
         return completion
 
     def _look_at_join(self) -> ErrorCode | None:

@@ -80,9 +80,7 @@ class GroupCoordinator:
     def _park(
         self, group_id: str, decide: Callable[[GroupCoordinatorShard, int], Decision[Completion[T]]]
     ) -> Completion[T]:
-        """As `_write`, for a response that the state has parked. The runtime returns the same completion that the state
-        parked.
-        """
+        """As `_write`, for a response that the state parks: it completes later, with what the state completes it."""
         completion: Completion[Any] = self._write(group_id, decide)
         return completion
 

@@ -3,17 +3,18 @@
 from collections import deque
 from collections.abc import Callable, Hashable
 from enum import Enum
+from functools import partial
 from traceback import format_exception
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import attrs
 import trio
 
-from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError, Decision
 from broker.coordinator.runtime.partition_writer import AppendScheduler, PartitionWriter
 from broker.coordinator.runtime.shard import CoordinatorShard, OnTimer, ShardContext
 from broker.coordinator.runtime.timers import ShardTimers
+from broker.net.completion import Completion
 from broker.net.deadlines import Deadline, Deadlines
 from broker.replication.partition import Partition
 from broker.wire.errors import ErrorCode
@@ -53,7 +54,11 @@ class ShardServices:
 
 
 class _DeferredResponse(NamedTuple):
-    """A response that leaves when the high watermark reaches `end_offset`."""
+    """A response that leaves when the high watermark reaches `end_offset`.
+
+    It has no deadline of its own. Responses leave in the order of their requests, so one deadline per shard, for the
+    first of them, serves all.
+    """
 
     end_offset: int
     since: float
@@ -84,7 +89,7 @@ class HostedShard(Generic[S]):
         self.timers = ShardTimers(services.deadlines, self._fire)
         self.state = make_state(self)
         self._deferred: deque[_DeferredResponse] = deque()
-        self._parked: dict[_Parked, None] = {}
+        self._parked: dict[Completion[Any], None] = {}
         self._missed_changes: list[tuple[MetadataDelta, MetadataImage]] = []
         self._expiry: Deadline | None = None
         self._is_releasing = False
@@ -94,11 +99,11 @@ class HostedShard(Generic[S]):
         return self._services.image()
 
     def park(self) -> Completion[Any]:
-        return _Parked(self)
+        return Completion()
 
     # Requests
 
-    def write(self, decide: Callable[[S, int], Decision[T]]) -> Completion[T]:
+    def write(self, decide: Callable[[S, int], Decision[T]]) -> Completion[T | CoordinatorError]:
         """Decides, appends, replays, and completes with the response when it is committed.
 
         Errors are stored without their traceback. It refers to this frame, and the frame to the error, so that each
@@ -107,7 +112,7 @@ class HostedShard(Generic[S]):
         completion: Completion[Any] = Completion()
         refusal = self._refusal()
         if refusal is not None:
-            completion.fail(refusal)
+            completion.complete(refusal)
             return completion
         now_ms = self._services.now_ms()
         try:
@@ -118,19 +123,18 @@ class HostedShard(Generic[S]):
             try:
                 self._perform(decision, now_ms)
             except CoordinatorError as error:
-                completion.fail(error.with_traceback(None))
+                completion.complete(error.with_traceback(None))
                 return completion
             response: Any = decision.response
-            if isinstance(response, _Parked):
-                completion = response
-                if not response.done:
-                    self._parked[response] = None
+            if isinstance(response, Completion):
+                self._parked[completion] = None
+                response.then(partial(self._give, completion))
             else:
                 self.defer(completion, response)
         self._complete_committed()
         return completion
 
-    def read(self, ask: Callable[[S, int], T]) -> Completion[T]:
+    def read(self, ask: Callable[[S, int], T]) -> Completion[T | CoordinatorError]:
         """As `write`, for requests that only read the state."""
         return self.write(lambda state, now_ms: Decision((), ask(state, now_ms)))
 
@@ -200,7 +204,7 @@ class HostedShard(Generic[S]):
 
     # Responses
 
-    def defer(self, completion: Completion[T], outcome: T | CoordinatorError) -> None:
+    def defer(self, completion: Completion[T | CoordinatorError], outcome: T | CoordinatorError) -> None:
         """Completes `completion` when all records that the state holds now are committed; the caller calls
         `_complete_committed`.
         """
@@ -222,7 +226,7 @@ class HostedShard(Generic[S]):
         try:
             while deferred and deferred[0].end_offset <= writer.committed_end and not self.is_fenced:
                 _, _, completion, outcome = deferred.popleft()
-                completion.settle(outcome)
+                completion.complete(outcome)
         finally:
             self._is_releasing = False
         writer.moved()
@@ -240,12 +244,14 @@ class HostedShard(Generic[S]):
         deferred, now = self._deferred, trio.current_time()
         while deferred and deferred[0].since + self._timeout_s <= now:
             error = CoordinatorError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "not committed in time")
-            deferred.popleft().completion.settle(error)
+            deferred.popleft().completion.complete(error)
         self._complete_committed()
 
-    def unpark(self, parked: "_Parked") -> None:
-        """Forgets a parked response that is done."""
-        self._parked.pop(parked, None)
+    def _give(self, completion: Completion[Any], outcome: Any) -> None:
+        """The state has completed a parked response, which leaves when the state of this moment is committed."""
+        self._parked.pop(completion, None)
+        if not completion.done:
+            self.defer(completion, outcome)
 
     # Leadership and metadata
 
@@ -286,33 +292,7 @@ class HostedShard(Generic[S]):
         self._deferred.clear()
         self._parked.clear()
         for completion in waiting:
-            completion.settle(not_coordinator())
-
-
-class _Parked(Completion[Any]):
-    """A response that the state completes later; it leaves when the state at that moment is committed."""
-
-    __slots__ = ("_is_given", "_shard")
-
-    def __init__(self, shard: HostedShard[Any]) -> None:
-        super().__init__()
-        self._shard = shard
-        self._is_given = False
-
-    def complete(self, value: object) -> None:
-        self._give(value)
-
-    def fail(self, error: CoordinatorError) -> None:
-        self._give(error)
-
-    def settle(self, outcome: Any) -> None:
-        self._shard.unpark(self)
-        super().settle(outcome)
-
-    def _give(self, outcome: Any) -> None:
-        if not self._is_given and not self.done:
-            self._is_given = True
-            self._shard.defer(self, outcome)
+            completion.complete(not_coordinator())
 
 
 def not_coordinator() -> CoordinatorError:

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from broker.handlers.delete_records.parked import INVALID_LOW_WATERMARK, Deletion, ParkedDeleteRecords
+from broker.handlers.delete_records.deletion_wait import INVALID_LOW_WATERMARK, Deletion, DeletionWait
 from broker.handlers.topic_names import is_internal
-from broker.net.reply import Pending
+from broker.net.reply import PendingReply
 from broker.replication.partition import Partition
 from broker.replication.record_deletion import delete_before
 from broker.server.context import RequestContext
@@ -25,16 +25,14 @@ HIGH_WATERMARK: Final = -1
 _STEP_PARTITIONS: Final = 16
 
 
-def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Pending:
+def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse | PendingReply:
     return context.take_turns(_delete_all(context, request))
 
 
-def _delete_all(context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse | Pending]:
+def _delete_all(context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse | PendingReply]:
     partitions = context.services.partitions
     response = DeleteRecordsResponse()
-    parked = ParkedDeleteRecords(
-        context.own_connection, partitions.get, lambda parked: context.complete(parked, lambda: response)
-    )
+    wait = DeletionWait(partitions.get)
     deleted = 0
     try:
         for topic in request.topics:
@@ -45,21 +43,20 @@ def _delete_all(context: RequestContext, request: DeleteRecordsRequest) -> Steps
                     if deleted:
                         yield
                     partitions.commit_staged()
-                result.partitions.append(_delete(context, topic.name, asked, parked))
+                result.partitions.append(_delete(context, topic.name, asked, wait))
                 deleted += 1
     except GeneratorExit:
-        parked.abandon()  # the connection was closed between two steps
+        wait.abandon()  # the connection was closed between two steps
         raise
-    if parked.is_settled:
-        return response
-    parked.wait(context.services.deadlines, request.timeout_ms)
-    return parked
+    wait.begin(context.services.deadlines, request.timeout_ms)
+    reply: DeleteRecordsResponse | PendingReply = context.answer(wait, lambda _: response)
+    return reply
 
 
 def _delete(
-    context: RequestContext, topic_name: str, asked: DeleteRecordsPartition, parked: ParkedDeleteRecords
+    context: RequestContext, topic_name: str, asked: DeleteRecordsPartition, wait: DeletionWait
 ) -> DeleteRecordsPartitionResult:
-    """Delete them here. `parked` waits for what followers have yet to delete."""
+    """Delete them here. `wait` is for what followers have yet to delete."""
     result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=INVALID_LOW_WATERMARK)
     try:
         partition = context.services.partitions.get(topic_name, asked.partition_index)
@@ -67,7 +64,7 @@ def _delete(
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic_name}")
         deletion = Deletion(partition, _delete_here(context, partition, asked.offset), result)
         if not deletion.is_settled(context.services.partitions.get):
-            parked.add(deletion)
+            wait.add(deletion)
     except KafkaError as error:
         result.error_code = error.code
     return result

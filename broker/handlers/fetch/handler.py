@@ -15,8 +15,8 @@ from broker.handlers.current_leader import LEADER_CHANGED, current_leader, leade
 from broker.handlers.fetch.partition_reads import Reading
 from broker.handlers.fetch.readers import Reader, reader_of
 from broker.handlers.fetch.throttling import response_bytes_max, throttled_response
-from broker.net.deadlines import Deadline
-from broker.net.reply import Pending
+from broker.net.completion import RequestWait
+from broker.net.reply import PendingReply
 from broker.replication.commit_state import READ_COMMITTED
 from broker.replication.fetch_sessions import Fetch, TargetKey
 from broker.replication.fetch_targets import FetchedPartition, FetchTarget
@@ -42,7 +42,7 @@ _CURRENT_LEADER_FROM: Final = 16
 FEW: Final = 256
 
 
-def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Pending:
+def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | PendingReply:
     if _names_many(request):
         return context.take_turns(_fetch_many(context, request))
     services = context.services
@@ -61,11 +61,10 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Pen
     reading.read()
     if request.max_wait_ms <= 0 or reading.is_enough(min_bytes):
         return _respond(context, reading, request.isolation_level)
-    parked = ParkedFetch(context, reading, min_bytes, request.isolation_level)
+    wait = FetchWait(context, reading, min_bytes, request.isolation_level)
     for target in asked.targets:
         reading.watch(target)
-    parked.wait(request.max_wait_ms / 1000)
-    return parked
+    return wait.answer(request.max_wait_ms / 1000)
 
 
 def _names_many(request: FetchRequest) -> bool:
@@ -108,7 +107,7 @@ def _begin(
     return asked
 
 
-def _fetch_many(context: RequestContext, request: FetchRequest) -> Steps[FetchResponse | Pending]:
+def _fetch_many(context: RequestContext, request: FetchRequest) -> Steps[FetchResponse | PendingReply]:
     """As `fetch`, for a request that names many partitions."""
     targets: list[FetchTarget] = []
     step_end = STEP_ITEMS
@@ -143,54 +142,46 @@ def _fetch_many(context: RequestContext, request: FetchRequest) -> Steps[FetchRe
 
 def _read_many(
     context: RequestContext, request: FetchRequest, reading: Reading, min_bytes: int
-) -> Steps[FetchResponse | Pending]:
+) -> Steps[FetchResponse | PendingReply]:
     """Look at many partitions, and answer or wait."""
-    parked = ParkedFetch(context, reading, min_bytes, request.isolation_level)
+    wait = FetchWait(context, reading, min_bytes, request.isolation_level)
     try:
         is_late = request.max_wait_ms <= 0
-        yield from parked.read_in_steps(is_late=is_late)
+        yield from wait.read_in_steps(is_late=is_late)
         if not is_late and not reading.is_enough(min_bytes):
-            parked.wait(request.max_wait_ms / 1000)
-            return parked
-        response = yield from parked.respond_in_steps()
+            return wait.answer(request.max_wait_ms / 1000)
+        response = yield from wait.respond_in_steps()
     except GeneratorExit:
-        parked.abandon()  # the connection was closed between two steps
+        wait.abandon()  # the connection was closed between two steps
         raise
     return response
 
 
-class ParkedFetch(Pending):
-    """A fetch that waits for `min_bytes`, or for its deadline, if that comes first.
+class FetchWait(RequestWait[bool]):
+    """The wait of a fetch for `min_bytes`, or for its deadline, if that comes first.
 
-    Many partitions are looked at in steps. Those that move meanwhile are `_late`, and looked at again.
+    Completes with True if everything has to be read again before it is answered. Many partitions are read in steps.
+    Those that move meanwhile are `_late`, and read again.
     """
 
-    __slots__ = (
-        "_context",
-        "_deadline",
-        "_is_ending",
-        "_isolation_level",
-        "_late",
-        "_min_bytes",
-        "_put_off",
-        "_reading",
-    )
+    __slots__ = ("_context", "_isolation_level", "_late", "_min_bytes", "_put_off", "_reading")
 
     def __init__(self, context: RequestContext, reading: Reading, min_bytes: int, isolation_level: int) -> None:
-        super().__init__(context.own_connection)
+        super().__init__()
         self._context = context
         self._reading = reading
         self._min_bytes = min_bytes
         self._isolation_level = isolation_level
         self._put_off: dict[FetchTarget, None] = {}
         self._late: dict[FetchTarget, None] | None = None
-        self._deadline: Deadline | None = None
-        self._is_ending = False
-        self.on_abandon = self._stop_waiting
 
-    def wait(self, seconds: float) -> None:
-        self._deadline = self._context.services.deadlines.add(trio.current_time() + seconds, self.expire)
-        self._reading.fetch.session.waiter = self
+    def answer(self, seconds: float) -> FetchResponse | PendingReply:
+        """Wait for this long at most. Returns the response at once if a later request has ended the wait already."""
+        if not self.done:
+            self._reading.fetch.session.waiter = self
+            self.expire_in(self._context.services.deadlines, seconds, self.expire)
+        reply: FetchResponse | PendingReply = self._context.answer(self, self._respond)
+        return reply
 
     def read_in_steps(self, *, is_late: bool) -> Steps[None]:
         """Look at everything, and again at what moves meanwhile, unless the answer `is_late` already.
@@ -212,7 +203,7 @@ class ParkedFetch(Pending):
 
     def respond_in_steps(self) -> Steps[FetchResponse]:
         """The response about many partitions."""
-        self._end_wait()
+        self.stop_waiting()
         asked = self._reading.fetch
         throttled = throttled_response(self._context, self._reading)
         if throttled is not None:
@@ -254,45 +245,41 @@ class ParkedFetch(Pending):
         else:
             for other in self._put_off:
                 reading.read_one(other)
-            self._answer()
+            self.complete(False)
 
     def expire(self) -> None:
-        if self._is_ending:
-            return
-        self._is_ending = True
-        if len(self._reading.found) > FEW:
-            self._late = {}
-            self._context.complete_in_steps(self, self._read_again())
-        else:
-            self._reading.read()
-            self._answer()
+        """Answer with what there is."""
+        self.complete(True)
+
+    def _respond(self, reads_again: bool) -> FetchResponse | Steps[FetchResponse]:
+        reading = self._reading
+        if reads_again and len(reading.found) > FEW:
+            return self._read_again()
+        if reads_again:
+            reading.read()
+        if len(reading.found) > FEW:
+            return self.respond_in_steps()
+        return _respond(self._context, reading, self._isolation_level)
 
     def _read_again(self) -> Steps[FetchResponse]:
         yield from self.read_in_steps(is_late=True)
         response = yield from self.respond_in_steps()
         return response
 
-    def _answer(self) -> None:
-        self._end_wait()
-        if len(self._reading.found) > FEW:
-            self._context.complete_in_steps(self, self.respond_in_steps())
-        else:
-            self._context.complete(self, lambda: _respond(self._context, self._reading, self._isolation_level))
+    def stop_waiting(self) -> None:
+        session = self._reading.fetch.session
+        if session.waiter is self:
+            session.waiter = None
 
-    def _stop_waiting(self) -> None:
-        self._end_wait()
+    def abandon(self) -> None:
+        if self.done:
+            return
+        super().abandon()
         asked = self._reading.fetch
         if len(asked.session) > FEW:
             self._context.finish_later(asked.end_in_steps())
         else:
             asked.end()
-
-    def _end_wait(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-        session = self._reading.fetch.session
-        if session.waiter is self:
-            session.waiter = None
 
 
 def _respond(context: RequestContext, reading: Reading, isolation_level: int) -> FetchResponse:

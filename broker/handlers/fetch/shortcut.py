@@ -8,12 +8,12 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, Literal, TypeAlias
 
-from broker.handlers.fetch.handler import ParkedFetch, fetch
+from broker.handlers.fetch.handler import fetch
 from broker.handlers.fetch.partition_reads import ZSTD_FROM
 from broker.handlers.fetch.readers import CONSUMER_REPLICA_ID, READ_REPLICAS_FROM, reader_of
 from broker.handlers.fetch.throttling import response_bytes_max
 from broker.net.connection import Connection
-from broker.net.reply import FileRange, Part, Pending
+from broker.net.reply import FileRange, Part, PendingReply
 from broker.replication.commit_state import READ_COMMITTED
 from broker.replication.fetch_sessions import FINAL_EPOCH, NO_SESSION
 from broker.replication.partition import NO_EPOCH
@@ -125,7 +125,7 @@ class FetchShortcut:
         self,
         context: RequestContext,
         request: FetchRequest,
-        response: FetchResponse | Pending,
+        response: FetchResponse | PendingReply,
         start: int,
         end: int,
     ) -> bool:
@@ -155,11 +155,11 @@ class FetchShortcut:
         return True
 
 
-def _succeeded(response: FetchResponse | Pending) -> bool:
+def _succeeded(response: FetchResponse | PendingReply) -> bool:
     """True if the only partition of the request was read, or the request waits for it: errors are answered at once."""
     if isinstance(response, FetchResponse):
         return bool(response.responses) and response.responses[0].partitions[0].error_code == ErrorCode.NONE
-    return isinstance(response, ParkedFetch)
+    return isinstance(response, PendingReply)
 
 
 class _Entry:

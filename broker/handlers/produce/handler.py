@@ -4,15 +4,15 @@ Versions 0 to 2 carry message formats no longer written; they are listed, becaus
 from the lowest version (KAFKA-18659), and refused. Version 13 names topics by id.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import Final
 
 from broker.handlers.current_leader import LEADER_CHANGED, current_leader, leader_endpoints
-from broker.handlers.produce.parked import ParkedProduce
+from broker.handlers.produce.acknowledgement_wait import AcknowledgementWait
 from broker.handlers.topic_names import is_internal, topic_name
 from broker.net.connection import ProtocolError
-from broker.net.reply import Pending
+from broker.net.reply import PendingReply
 from broker.replication.partition import Partition
 from broker.replication.refused_batches import RETRIED, RefusedBatches
 from broker.replication.waiters import Acknowledgements
@@ -60,7 +60,7 @@ _WITHOUT_LOG_START: Final = (
 )
 
 
-def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse | Pending | None:
+def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse | PendingReply | None:
     if request.transactional_id is not None:
         return _refused(request, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, "transactions are not supported yet")
     if request.acks not in (-1, 0, 1):
@@ -68,7 +68,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse
     return context.take_turns(_append_all(context, request))
 
 
-def _append_all(context: RequestContext, request: ProduceRequest) -> Steps[ProduceResponse | Pending | None]:
+def _append_all(context: RequestContext, request: ProduceRequest) -> Steps[ProduceResponse | PendingReply | None]:
     """Append to each partition, with a step after so many of them or so many bytes.
 
     A turn commits what was appended in it, so waits for acknowledgements begin in the turn of their append.
@@ -111,7 +111,7 @@ def _append_all(context: RequestContext, request: ProduceRequest) -> Steps[Produ
 
 def _concluded(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse, waits: "_Waits", *, failed: bool
-) -> ProduceResponse | Pending | None:
+) -> ProduceResponse | PendingReply | None:
     """The reply, once everything was appended that can be.
 
     The request is charged at once: if it waits for acknowledgements, the client's next request might come before.
@@ -122,9 +122,8 @@ def _concluded(
             # Kafka's way of telling a client that asked for no answer: it reconnects and refreshes its metadata.
             raise ProtocolError("a produce request with acks=0 failed")
         return None
-    if waits.parked is not None:
-        waits.parked.wait(context.services.deadlines, request.timeout_ms)
-        return waits.parked
+    if waits.is_needed:
+        return waits.answer(request.timeout_ms)
     if failed:
         answers = [answer for topic in response.responses for answer in topic.partition_responses]
         response.node_endpoints = _endpoints(context, answers)
@@ -147,15 +146,19 @@ def _absent(context: RequestContext, topic: str | bytes, index: int) -> KafkaErr
 
 
 class _Waits:
-    """The waits of a request for what it has appended and may not acknowledge yet, and their answers."""
+    """The wait of a request for what it has appended and may not acknowledge yet, and the answers it is about."""
 
-    __slots__ = ("_awaited", "_context", "_response", "parked")
+    __slots__ = ("_answers", "_context", "_response", "_wait")
 
     def __init__(self, context: RequestContext, response: ProduceResponse) -> None:
         self._context = context
         self._response = response
-        self._awaited: list[tuple[str | bytes, PartitionProduceResponse]] = []
-        self.parked: ParkedProduce | None = None
+        self._answers: list[tuple[str | bytes, PartitionProduceResponse]] = []
+        self._wait = AcknowledgementWait()
+
+    @property
+    def is_needed(self) -> bool:
+        return bool(self._answers)
 
     def add(
         self,
@@ -164,23 +167,24 @@ class _Waits:
         end_offset: int,
         answer: PartitionProduceResponse,
     ) -> None:
-        if self.parked is None:
-            self.parked = ParkedProduce(self._context.own_connection, self._answer)
-        self._awaited.append((partition.topic_id, answer))
-        self.parked.add(acknowledgements, end_offset)
+        self._answers.append((partition.topic_id, answer))
+        self._wait.add(acknowledgements, end_offset)
 
     def abandon(self) -> None:
-        if self.parked is not None:
-            self.parked.abandon()
+        self._wait.abandon()
 
-    def _answer(self, pending: Pending, errors: dict[int, ErrorCode]) -> None:
-        if len(self._awaited) > _ENCODED_AT_ONCE:
-            self._context.complete_in_steps(pending, self._settled(errors))
-        else:
-            self._context.complete(pending, lambda: run(self._settled(errors)))
+    def answer(self, timeout_ms: int) -> ProduceResponse | PendingReply:
+        """The response, or a pending reply until all partitions are safe or `timeout_ms` is over."""
+        self._wait.begin(self._context.services.deadlines, timeout_ms)
+        reply: ProduceResponse | PendingReply = self._context.answer(self._wait, self._respond)
+        return reply
 
-    def _settled(self, errors: dict[int, ErrorCode]) -> Steps[ProduceResponse]:
-        late = [(*self._awaited[number], code) for number, code in errors.items()]
+    def _respond(self, errors: Mapping[int, ErrorCode]) -> ProduceResponse | Steps[ProduceResponse]:
+        settled = self._settled(errors)
+        return settled if len(self._answers) > _ENCODED_AT_ONCE else run(settled)
+
+    def _settled(self, errors: Mapping[int, ErrorCode]) -> Steps[ProduceResponse]:
+        late = [(*self._answers[number], code) for number, code in errors.items()]
         for first in range(0, len(late), STEP_ITEMS):
             refuse(self._context, self._response, late[first : first + STEP_ITEMS])
             yield

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final, Literal, TypeAlias
 
+from broker.handlers.produce.acknowledgement_wait import PartitionWait
 from broker.handlers.produce.handler import ZSTD_FROM, appended, produce, refuse
-from broker.handlers.produce.parked import ParkedProduce
 from broker.handlers.topic_names import is_internal
 from broker.net.connection import Connection
 from broker.net.deadlines import Deadlines
-from broker.net.reply import Part, Pending
+from broker.net.reply import Part, PendingReply
 from broker.replication.partition import Partition
 from broker.server.context import RequestContext, Server
 from broker.server.handler import Handler
@@ -54,7 +54,7 @@ _CORRELATION_ID, _BASE_OFFSET, _APPEND_TIME, _LOG_START = (
     0x5A175247 << 24,
 )
 
-Reply: TypeAlias = bytes | list[Part] | Pending | Literal[False] | None
+Reply: TypeAlias = bytes | list[Part] | PendingReply | Literal[False] | None
 
 
 class ProduceShortcut:
@@ -122,7 +122,7 @@ class ProduceShortcut:
         self,
         context: RequestContext,
         request: ProduceRequest,
-        response: ProduceResponse | Pending | None,
+        response: ProduceResponse | PendingReply | None,
         start: int,
         end: int,
     ) -> bool:
@@ -152,11 +152,11 @@ class ProduceShortcut:
         return True
 
 
-def _appended(response: ProduceResponse | Pending | None) -> bool:
+def _appended(response: ProduceResponse | PendingReply | None) -> bool:
     """True if the only batch of the request was accepted: acknowledged, waiting for that, or not to be answered."""
     if isinstance(response, ProduceResponse):
         return response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
-    return response is None or isinstance(response, ParkedProduce)
+    return response is None or isinstance(response, PendingReply)
 
 
 class _Entry:
@@ -181,7 +181,7 @@ class _Entry:
         info: AppendInfo,
         partition: Partition,
         throttle_time_ms: int,
-    ) -> bytes | list[Part] | Pending | None:
+    ) -> bytes | list[Part] | PendingReply | None:
         """The reply, once what was appended may be acknowledged; None where none is wanted."""
         if self.acks == 0:
             return None
@@ -190,14 +190,15 @@ class _Entry:
         if acknowledgements is None:
             return self._reply(connection, correlation_id, info, throttle_time_ms)
 
-        def answer(pending: Pending, errors: dict[int, ErrorCode]) -> None:
-            code = errors.get(0, ErrorCode.NONE)
+        def respond(code: ErrorCode) -> None:
             pending.complete(self._reply(connection, correlation_id, info, throttle_time_ms, code))
 
-        parked = ParkedProduce(connection, answer)
-        parked.add(acknowledgements, end_offset)
-        parked.wait(deadlines, self._timeout_ms)
-        return parked
+        pending = PendingReply(connection)
+        wait = PartitionWait(acknowledgements, end_offset)
+        wait.then(respond)
+        wait.expire_in(deadlines, self._timeout_ms / 1000, wait.expire)
+        pending.on_abandon = wait.abandon
+        return pending
 
     def _reply(
         self,

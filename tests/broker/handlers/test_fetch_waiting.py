@@ -5,7 +5,7 @@ import gc
 import pytest
 import trio
 
-from broker.handlers.fetch.handler import ParkedFetch
+from broker.handlers.fetch.handler import FetchWait
 from broker.wire.api.delete_topics import DeleteTopicsRequest
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from broker.wire.errors import ErrorCode
@@ -139,14 +139,14 @@ async def test_who_hangs_up_is_not_waited_for(node: RunningNode, client: WireCli
     async with connected(node.port) as leaver:
         await leaver.send(fetch_request(max_wait_ms=FOREVER_MS), 12)
         await leaver.expect_silence(0.05)
-        assert parked_fetches() == 1
+        assert waiting_fetches() == 1
 
     with trio.fail_after(5):
-        while parked_fetches():
+        while waiting_fetches():
             await trio.sleep(0.005)
 
 
-def parked_fetches() -> int:
+def waiting_fetches() -> int:
     """How many there are in memory, whoever holds them."""
     gc.collect()
-    return sum(isinstance(thing, ParkedFetch) for thing in gc.get_objects())
+    return sum(isinstance(thing, FetchWait) for thing in gc.get_objects())

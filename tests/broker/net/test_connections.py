@@ -11,7 +11,7 @@ import trio.testing
 from broker.net.acceptor import Acceptor, ConnectionLimits
 from broker.net.connection import IN_FLIGHT_MAX, Connection, ProtocolError
 from broker.net.receive_buffer import INITIAL_SIZE, STEADY_SIZE
-from broker.net.reply import ExclusivePending, FileRange, Pending, Reply, frame_response
+from broker.net.reply import FileRange, PendingReply, Reply, frame_response
 from kraft.env import RealDisk, kernel_socket
 
 REQUEST_SIZE_MAX = 4 * 1024 * 1024
@@ -25,7 +25,7 @@ class Commands:
     """A service whose requests say how they want to be answered: `<verb> <argument>`."""
 
     def __init__(self) -> None:
-        self.parked: list[Pending] = []
+        self.parked: list[PendingReply] = []
         self.served: list[bytes] = []
         self.held_at_commit: list[int] = []
         self.commit_succeeds = True
@@ -51,10 +51,10 @@ class Commands:
             case b"silent":
                 return None
             case b"park":
-                self.parked.append(Pending(connection))
+                self.parked.append(PendingReply(connection))
                 return self.parked[-1]
             case b"exclusive":
-                self.parked.append(ExclusivePending(connection))
+                self.parked.append(PendingReply(connection, is_exclusive=True))
                 return self.parked[-1]
             case b"release":
                 self.parked.pop(0).complete(frame(b"released"))
@@ -210,7 +210,7 @@ async def test_connection_that_finishes_drops_a_request_that_waits_for_its_turn(
         await stream.send_all(frame(b"park") + frame(b"exclusive"))
         await until(lambda: len(server.commands.parked) == 2)
         connection, exclusive = server.commands.connections[-1], server.commands.parked.pop()
-        assert isinstance(exclusive, ExclusivePending)
+        assert exclusive.is_exclusive
         connection.finish("enough")
         connection.resume(exclusive, lambda: pytest.fail("it is not to be carried out"))
         assert (exclusive.done, connection.closed) == (True, False)

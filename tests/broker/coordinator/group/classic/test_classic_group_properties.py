@@ -159,7 +159,7 @@ class ClassicGroupsHold(RuleBasedStateMachine):
     def another_coordinator(self) -> None:
         """Whoever waits is told by the runtime to look for it."""
         for waiting in (*self.joining, *self.syncing):
-            waiting.completion.fail(NOT_COORDINATOR)
+            waiting.completion.complete(NOT_COORDINATOR)
         self.clients.load()
         # A generation for which nobody has assigned is not remembered: its number is given out again.
         begun = 0 if self.group is None else self.group.generation

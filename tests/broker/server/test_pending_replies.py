@@ -9,7 +9,8 @@ import pytest
 import trio
 
 from broker.net.acceptor import Acceptor, ConnectionLimits
-from broker.net.reply import Pending
+from broker.net.completion import RequestWait
+from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.dispatch import Dispatcher
 from broker.server.handler import Handler
@@ -26,13 +27,13 @@ class ParkedHeartbeats:
 
     def __init__(self) -> None:
         self.traced = Traced()
-        self.parked: list[tuple[RequestContext, Pending]] = []
+        self.parked: list[RequestWait[int]] = []
         self.port = 0
 
-    def park(self, context: RequestContext, request: HeartbeatRequest) -> Pending:
-        pending = Pending(context.own_connection)
-        self.parked.append((context, pending))
-        return pending
+    def park(self, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | PendingReply:
+        wait: RequestWait[int] = RequestWait()
+        self.parked.append(wait)
+        return context.answer(wait, lambda code: HeartbeatResponse(error_code=code))
 
     async def until_parked(self, count: int) -> None:
         with trio.fail_after(20):
@@ -40,8 +41,7 @@ class ParkedHeartbeats:
                 await trio.sleep(0.01)
 
     def complete(self, index: int, error_code: int) -> None:
-        context, pending = self.parked[index]
-        context.complete(pending, lambda: HeartbeatResponse(error_code=error_code))
+        self.parked[index].complete(error_code)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ async def test_answer_to_a_client_that_has_gone_does_nothing(heartbeats: ParkedH
         await client.send(HeartbeatRequest(), 4)
         await heartbeats.until_parked(1)
     with trio.fail_after(20):
-        while not heartbeats.parked[0][1].done:
+        while not heartbeats.parked[0].done:
             await trio.sleep(0.01)
     heartbeats.complete(0, UNENCODABLE)
     assert not heartbeats.traced.of("handler_failed")

@@ -1,0 +1,72 @@
+"""The wait of a produce request until what it has appended is committed, or flushed."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from broker.net.completion import RequestWait
+from broker.net.deadlines import Deadlines
+from broker.replication.waiters import Acknowledgements
+from broker.wire.errors import ErrorCode
+
+_NONE: Final = ErrorCode.NONE
+
+
+class PartitionWait(RequestWait[ErrorCode]):
+    """The wait at one partition. Completes with NONE if everything below `end_offset` is safe."""
+
+    __slots__ = ("_acknowledgements",)
+
+    def __init__(self, acknowledgements: Acknowledgements, end_offset: int) -> None:
+        super().__init__()
+        self._acknowledgements = acknowledgements
+        acknowledgements.add(self, end_offset)
+
+    def settled(self, code: ErrorCode) -> None:
+        """See `broker.replication.waiters.AcknowledgementWaiter`."""
+        self.complete(code)
+
+    def expire(self) -> None:
+        """The request waits no longer."""
+        self.complete(ErrorCode.REQUEST_TIMED_OUT)
+
+    def stop_waiting(self) -> None:
+        self._acknowledgements.discard(self)
+
+
+class AcknowledgementWait(RequestWait[Mapping[int, ErrorCode]]):
+    """Completes with the errors of those partitions that failed, by number in the order in which they were added.
+
+    Partitions are added one by one while the request is appended. The wait completes after `begin` at the earliest.
+    """
+
+    __slots__ = ("_left", "_waits")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waits: list[PartitionWait] = []
+        self._left = 0
+
+    def add(self, acknowledgements: Acknowledgements, end_offset: int) -> None:
+        """Wait for this offset of a partition, too."""
+        self._waits.append(PartitionWait(acknowledgements, end_offset))
+
+    def begin(self, deadlines: Deadlines, timeout_ms: int) -> None:
+        """Wait for what was added, for `timeout_ms` at most. What is not safe by then fails."""
+        self._left = len(self._waits)
+        self.expire_in(deadlines, timeout_ms / 1000, self._expire)
+        for wait in self._waits:
+            wait.then(self._partition_settled)
+
+    def stop_waiting(self) -> None:
+        for wait in self._waits:
+            wait.abandon()
+
+    def _partition_settled(self, _: ErrorCode) -> None:
+        self._left -= 1
+        if not self._left:
+            outcomes = enumerate(wait.outcome for wait in self._waits)
+            self.complete({number: code for number, code in outcomes if code is not _NONE})
+
+    def _expire(self) -> None:
+        for wait in self._waits:
+            wait.expire()

@@ -1,0 +1,189 @@
+"""Replies that are made later: each is a `PendingReply`, and here is all that completes one.
+
+A handler that cannot answer at once has one of these to wait for, and the reply is made of it:
+
+- a completion, for what another request or the passing of time brings about (`answer`),
+- a coroutine, for what has to wait several times (`defer`),
+- steps, for work that is too long for one turn. They are taken in slices between turns (`answer_in_steps`), or each
+  slice in a turn of the connection (`take_turns`), because what appends or reads staged batches belongs in a turn.
+
+The four remain apart because they differ in what they cost and in when they may run. A completion has no task; on
+Produce and Fetch a task per request would cost more than the request itself.
+"""
+
+from collections.abc import Awaitable, Callable, Generator
+from functools import partial
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import trio
+
+from broker.net.completion import Completion
+from broker.net.connection import Connection, ProtocolError
+from broker.net.reply import Part, PendingReply, Reply
+from broker.server.session import Session
+from broker.server.slices import Slices, Steps, Unfinished, begin, freed, take_slice
+from kraft.env import FsyncFailed
+
+T = TypeVar("T")
+
+Message: TypeAlias = Any
+
+
+class Request(Protocol):
+    """The request that is answered later, `broker.server.Context`."""
+
+    @property
+    def session(self) -> Session: ...
+    @property
+    def own_connection(self) -> Connection: ...
+
+    def pack(self, response: Message) -> bytes | list[Part]: ...
+
+    def pack_in_steps(self, response: Message) -> Steps[bytes | list[Part]]: ...
+
+    def charge(self) -> int: ...
+
+    async def finish(self, steps: Steps[T]) -> T: ...
+
+
+class PendingReplies:
+    """Makes pending replies, and completes them. Tasks run in `nursery`.
+
+    A request whose reply cannot be made closes its connection, and no other. `failed` traces an error of a handler, and
+    returns the reason for closing.
+    """
+
+    def __init__(
+        self, slices: Slices, nursery: trio.Nursery, failed: Callable[[Session, Exception], ProtocolError]
+    ) -> None:
+        self._slices = slices
+        self._nursery = nursery
+        self._failed = failed
+
+    def answer(
+        self, request: Request, completion: Completion[T], respond: Callable[[T], Message | Steps[Message]]
+    ) -> Message | PendingReply:
+        """See `Context.answer`."""
+        if completion.done:
+            response = respond(completion.outcome)
+            return self.answer_in_steps(request, response) if isinstance(response, Generator) else response
+        pending = PendingReply(request.own_connection)
+        pending.on_abandon = completion.abandon
+        completion.then(partial(self._respond, request, pending, respond))
+        return pending
+
+    def _respond(
+        self,
+        request: Request,
+        pending: PendingReply,
+        respond: Callable[[T], Message | Steps[Message]],
+        outcome: T,
+    ) -> None:
+        """Called by a timer, by a task, or by the request of another client, which must not notice an error."""
+        if pending.done:
+            return
+        try:
+            response = respond(outcome)
+            if isinstance(response, Generator):
+                reply = self._slices.finish(encoded_in_steps(request, response))
+                self._nursery.start_soon(self._complete_with, request, reply, pending)
+                return
+            frame = request.pack(response)
+        except FsyncFailed:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this connection's alone
+            request.own_connection.close(str(self._failed(request.session, error)))
+        else:
+            pending.complete(frame)
+
+    def defer(self, request: Request, response: Awaitable[Message], *, concurrent: bool = False) -> PendingReply:
+        """See `Context.defer`."""
+        return self.start(request, encoded(request, response), concurrent=concurrent)
+
+    def answer_in_steps(self, request: Request, response: Steps[Message]) -> PendingReply:
+        """See `Context.answer_in_steps`."""
+        return self.start(request, self._slices.finish(encoded_in_steps(request, response)))
+
+    def start(
+        self, request: Request, reply: Awaitable[bytes | list[Part]], *, concurrent: bool = False
+    ) -> PendingReply:
+        """Answer with a whole frame. Unless it is `concurrent`, the connection's next request waits for it."""
+        pending = PendingReply(request.own_connection, is_exclusive=not concurrent)
+        self._nursery.start_soon(self._complete_with, request, reply, pending)
+        return pending
+
+    async def _complete_with(
+        self, request: Request, reply: Awaitable[bytes | list[Part]], pending: PendingReply
+    ) -> None:
+        try:
+            frame = await reply
+        except FsyncFailed:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this connection's alone
+            request.own_connection.close(str(self._failed(request.session, error)))
+        else:
+            pending.complete(frame)
+
+    def take_turns(self, request: Request, response: Steps[T]) -> T | PendingReply:
+        """See `Context.take_turns`."""
+        try:
+            return begin(response)
+        except Unfinished:
+            request.own_connection.buffer.detach()
+            return self._wait_for_turn(request, _reply_in_steps(request, response))
+
+    def _wait_for_turn(self, request: Request, steps: Steps[Reply]) -> PendingReply:
+        connection = request.own_connection
+        pending = PendingReply(connection, is_exclusive=True)
+        pending.on_abandon = steps.close
+
+        async def wait() -> None:
+            async with self._slices.slice():
+                connection.resume(pending, lambda: self._take_turn(request, steps))
+
+        self._nursery.start_soon(wait)
+        return pending
+
+    def _take_turn(self, request: Request, steps: Steps[Reply]) -> Reply:
+        try:
+            return take_slice(steps)
+        except Unfinished:
+            return self._wait_for_turn(request, steps)
+        except (ProtocolError, FsyncFailed):
+            raise
+        except Exception as error:
+            raise self._failed(request.session, error) from error
+
+    def finish_later(self, steps: Steps[None]) -> None:
+        """See `Context.finish_later`."""
+        try:
+            self._nursery.start_soon(self._slices.finish, steps)
+        except RuntimeError:  # the node stops, and its nursery is closed
+            steps.close()
+
+
+async def encoded(request: Request, response: Awaitable[Message]) -> bytes | list[Part]:
+    return await request.finish(_frame_in_steps(request, await response))
+
+
+def encoded_in_steps(request: Request, steps: Steps[Message]) -> Steps[bytes | list[Part]]:
+    response = yield from steps
+    frame = yield from _frame_in_steps(request, response)
+    return frame
+
+
+def _frame_in_steps(request: Request, response: Message) -> Steps[bytes | list[Part]]:
+    frame = yield from request.pack_in_steps(response)
+    yield from freed(response)
+    return frame
+
+
+def _reply_in_steps(request: Request, steps: Steps[Message | PendingReply | None]) -> Steps[Reply]:
+    response = yield from steps
+    if response is None:
+        request.charge()
+        return None
+    if isinstance(response, PendingReply):
+        return response
+    frame = yield from _frame_in_steps(request, response)
+    return frame
