@@ -43,7 +43,7 @@ def as_dict(value: Any) -> Any:
 
 
 def _field(spec: FieldSpec, version: int, flexible: bool, rng: Random) -> Any:
-    if spec.name == "error_code":
+    if spec.name.endswith("error_code"):
         return int(rng.choice(_ERROR_CODES))
     if spec.name in ("log_append_time_ms", "retention_time_ms"):
         return rng.randint(-1, 1 << 41)  # kio takes these for a date and a timedelta, which hold less
