@@ -162,6 +162,8 @@ PURE: dict[str, frozenset[str]] = {
             "broker.client.producer.delivery",
             "broker.client.producer.producer",
             "broker.client.producer.sender",
+            "broker.client.producer.transaction_calls",
+            "broker.client.producer.transaction_requests",
         }
     ),
     "broker.controller_client.lifecycle_protocol": frozenset(),

@@ -90,7 +90,13 @@ if TYPE_CHECKING:
     from broker.client.errors import ClosedError as ClosedError
     from broker.client.errors import ConfigError as ConfigError
     from broker.client.errors import KafkaError as KafkaError
+    from broker.client.errors import ProducerFailed as ProducerFailed
+    from broker.client.errors import ProducerFenced as ProducerFenced
     from broker.client.errors import TimedOut as TimedOut
+    from broker.client.errors import TransactionAbortable as TransactionAbortable
+    from broker.client.errors import TransactionAborted as TransactionAborted
+    from broker.client.errors import TransactionError as TransactionError
+    from broker.client.errors import TransactionStateError as TransactionStateError
     from broker.client.errors import UnsupportedByBroker as UnsupportedByBroker
     from broker.client.metadata_cache import PartitionMetadata as PartitionMetadata
     from broker.client.producer.buffer_memory import BufferFull as BufferFull

@@ -1,5 +1,6 @@
 """The exceptions of clients, and the classification of the protocol's error codes (Errors.java, KIP-1050)."""
 
+from copy import copy
 from typing import Final
 
 from broker.client.error_explanations import EXPLANATIONS
@@ -11,9 +12,16 @@ __all__ = [
     "ConfigError",
     "ConnectionLost",
     "KafkaError",
+    "ProducerFailed",
+    "ProducerFenced",
     "TimedOut",
+    "TransactionAbortable",
+    "TransactionAborted",
+    "TransactionError",
+    "TransactionStateError",
     "UnsupportedByBroker",
     "check",
+    "copy_to_raise",
     "is_retriable",
     "is_stale_coordinator",
     "is_stale_metadata",
@@ -42,6 +50,30 @@ class ConfigError(ClientError, ValueError):
 
 class ClosedError(ClientError):
     """The client is closed; a new one is needed."""
+
+
+class TransactionError(ClientError):
+    """The base class of what transactions raise; `__cause__` is what went wrong, often a KafkaError."""
+
+
+class TransactionStateError(TransactionError):
+    """The call does not fit the state of the transaction, and has changed nothing."""
+
+
+class TransactionAbortable(TransactionError):
+    """The transaction can only be aborted; after that the producer can begin another one."""
+
+
+class TransactionAborted(TransactionError):
+    """The record is not written, or never visible to read_committed consumers: its transaction was aborted."""
+
+
+class ProducerFailed(TransactionError):
+    """The transactional producer cannot go on. Close it and open another one, which ends the open transaction."""
+
+
+class ProducerFenced(ProducerFailed):
+    """A newer producer with the same transactional id has begun, or the coordinator has aborted the transaction."""
 
 
 _STALE_COORDINATOR: Final = frozenset(
@@ -99,6 +131,13 @@ def is_stale_metadata(code: int) -> bool:
 def is_stale_coordinator(code: int) -> bool:
     """True if the coordinator has to be looked up again before retrying."""
     return code in _STALE_COORDINATOR
+
+
+def copy_to_raise(error: Exception) -> Exception:
+    """A copy of an error that is raised several times: each raise adds its traceback to what it raises."""
+    copied = copy(error)
+    copied.__cause__ = error.__cause__
+    return copied
 
 
 def check(code: int, message: str | None = None) -> None:

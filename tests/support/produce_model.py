@@ -263,7 +263,7 @@ class ProduceModel:
             self.accumulator.fail(batch, ClientError(code.name))
         else:
             if verdict is Verdict.SEQUENCE_REJECTED:
-                self.accumulator.reject_sequence(batch)
+                self.accumulator.reject_sequence(batch, ClientError(code.name))
             batch.retry_at = self.now + RETRY_S
 
     def _check(self) -> None:

@@ -18,6 +18,7 @@ from broker.client.producer.batch import NO_OFFSET, Batch, record_size
 from broker.client.producer.buffer_memory import BufferMemory
 from broker.client.producer.compression_ratio import CompressionRatios
 from broker.client.producer.sequences import NO_SEQUENCE, PartitionSequences, ProducerIdentity, sequence_after
+from broker.client.producer.transaction_state import ProducerTransaction
 from broker.client.records import NewRecord, RecordColumns
 from broker.client.types import TopicPartition
 
@@ -78,6 +79,8 @@ class Drained:
 class Accumulator:
     """See the module's docstring. `identity` is None for a producer without idempotence.
 
+    Batches of a transactional producer belong to its `transaction`, which hears of each batch that fails.
+
     A caller that adds a record to a batch also adds its size to the batch's and to the used memory. `on_batch` is
     called when a batch was begun, that is, when `drain` may return more.
     """
@@ -89,9 +92,11 @@ class Accumulator:
         ratios: CompressionRatios,
         memory: BufferMemory,
         on_batch: Callable[[], None] = lambda: None,
+        transaction: ProducerTransaction | None = None,
     ) -> None:
         self.limits = limits
         self.identity = identity
+        self.transaction = transaction
         self.ratios = ratios
         self.memory = memory
         # While True, batches are sent without waiting for more records.
@@ -186,6 +191,8 @@ class Accumulator:
                 return None
             due_at = batch.retry_at
         elif queue.waiting and queue.on_wire < self._in_flight_max(queue) and self._may_go_on(queue, drained):
+            if self.transaction is not None and not self.transaction.may_send(queue.partition):
+                return None
             batch = queue.waiting[0]
             is_complete = batch is not queue.filling or batch.size >= batch.limit or self.is_urgent
             due_at = now if is_complete else batch.created_at + self.limits.linger_s
@@ -266,18 +273,22 @@ class Accumulator:
             self._remove(queue, batch)
             batch.succeed(base_offset, log_append_time_ms)
 
-    def reject_sequence(self, batch: Batch) -> None:
+    def reject_sequence(self, batch: Batch, failure: Exception) -> None:
         """The leader does not have what comes before the batch: OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID.
 
         The error says nothing while an earlier batch is to be sent again. Otherwise the oldest batch either is not in
         the log, or an earlier attempt has appended it and the leader has forgotten it: after a restart from a snapshot,
         the leader only knows the last batch of a producer. So the later batches are sent again, one after the other. A
         success shows that all batches before it were appended. If all are rejected, none is in the log, and all of them
-        can be sent under a new epoch without a duplicate (KIP-360).
+        can be sent under a new epoch without a duplicate (KIP-360). A transaction gets its new epoch after it was
+        aborted, so there the batch fails.
         """
         assert self.identity is not None, "only sequences are rejected"
         queue = self._queues[batch.partition]
         if batch.is_done or batch is not queue.oldest_to_resend() or queue.must_renumber:
+            return
+        if self.transaction is not None:
+            self.fail(batch, failure)
             return
         batch.is_rejected = True
         was_never_appended = batch.attempts == 1 and batch is queue.outstanding[0]
@@ -305,7 +316,13 @@ class Accumulator:
             self._remove(queue, batch)
             if queue.outstanding and queue.oldest_to_resend() is None and not queue.must_renumber:
                 self._begin_renumbering(queue)  # the batch was the last one to ask with
+            self.note_failure(error)
             batch.fail(error, record_errors)
+
+    def note_failure(self, error: Exception) -> None:
+        """Records are given up: the transaction that they belong to, if there is one, cannot be committed."""
+        if self.transaction is not None:
+            self.transaction.batch_failed(error)
 
     def split(self, batch: Batch, now: float) -> None:
         """Replaces a batch that is too large for the broker by two halves, with the same sequences."""

@@ -60,9 +60,16 @@ class ProducerConfig(ClientConfig):
     partitioner_adaptive_partitioning_enable: bool = flag(True)
     partitioner_availability_timeout_ms: float = number(0.0, at_least=0)
     metadata_max_idle_ms: float = number(300_000.0, at_least=5_000)
+    transactional_id: str | None = text(None)
+    transaction_timeout_ms: int = whole_number(60_000, at_least=0)
 
     def __attrs_post_init__(self) -> None:
         """Raises ConfigError for keys that exclude each other."""
+        if self.transactional_id == "":
+            raise ConfigError("transactional.id must not be empty")
+        if self.transactional_id is not None and not self.is_idempotent:
+            obstacle = self._obstacle_to_idempotence() or "enable.idempotence"
+            raise ConfigError(f"transactional.id needs {obstacle}; change it, or leave transactional.id out")
         if self.enable_idempotence and (obstacle := self._obstacle_to_idempotence()):
             raise ConfigError(f"enable.idempotence needs {obstacle}; change it, or set enable.idempotence to false")
         if self.compression_gzip_level == 0:
@@ -139,3 +146,5 @@ class ProducerSettings(TypedDict, total=False):
     partitioner_adaptive_partitioning_enable: bool
     partitioner_availability_timeout_ms: float
     metadata_max_idle_ms: float
+    transactional_id: str | None
+    transaction_timeout_ms: int

@@ -11,6 +11,7 @@ from broker.client.metadata_cache import MetadataCache
 from broker.client.producer.batch import Batch
 from broker.client.producer.compression_ratio import CompressionRatios
 from broker.client.producer.config import ProducerConfig
+from broker.client.producer.transaction_state import ProducerTransaction
 from broker.client.records import encode_records
 from broker.client.types import TopicPartition
 from broker.wire.api.produce import (
@@ -25,6 +26,8 @@ from broker.wire.uuids import ZERO_UUID
 
 # Since this version topics have their ids instead of their names (KIP-516).
 _TOPIC_IDS_SINCE: Final = 13
+# From this version on, a batch adds its partition to the transaction (KIP-890).
+_ADDS_PARTITIONS_SINCE: Final = 12
 _ZSTD_SINCE: Final = 7
 _RECORDS_V2_SINCE: Final = 3
 _PART_OF_BAD_BATCH: Final = "the record was not written because another record of its batch was refused"
@@ -42,13 +45,16 @@ class PostedRequest:
 class ProduceRequests:
     """Builds the requests of one producer."""
 
-    def __init__(self, config: ProducerConfig, ratios: CompressionRatios) -> None:
+    def __init__(
+        self, config: ProducerConfig, ratios: CompressionRatios, transaction: ProducerTransaction | None = None
+    ) -> None:
         self._config = config
         self._ratios = ratios
+        self._transaction = transaction
         self._lowest = _ZSTD_SINCE if config.compression is Compression.ZSTD else _RECORDS_V2_SINCE
 
     def build(self, broker: Broker, metadata: MetadataCache, batches: Iterable[Batch]) -> PostedRequest:
-        """Raises UnsupportedByBroker where the broker has no version for the compression."""
+        """Raises UnsupportedByBroker where the broker has no version for the compression, or for the transaction."""
         topics: dict[str, TopicProduceData] = {}
         names: dict[bytes, str] = {}
         for batch in batches:
@@ -60,12 +66,14 @@ class ProduceRequests:
                 names[topic_id] = name
                 topic = topics[name] = TopicProduceData(name=name, topic_id=topic_id)
             topic.partition_data.append(PartitionProduceData(index=index, records=memoryview(self._encoded(batch))))
-        version = broker.version_of(
-            ProduceRequest,
-            lowest=self._lowest,
-            highest=_TOPIC_IDS_SINCE - 1 if ZERO_UUID in names else None,
-        )
+        lowest, highest = self._lowest, _TOPIC_IDS_SINCE - 1 if ZERO_UUID in names else None
+        if self._transaction is not None and self._transaction.is_v2:
+            lowest = _ADDS_PARTITIONS_SINCE
+        elif self._transaction is not None:
+            highest = _ADDS_PARTITIONS_SINCE - 1
+        version = broker.version_of(ProduceRequest, lowest=lowest, highest=highest)
         request = ProduceRequest(
+            transactional_id=self._config.transactional_id,
             acks=self._config.acks,
             timeout_ms=int(self._config.request_timeout_ms),
             topic_data=list(topics.values()),
@@ -82,6 +90,7 @@ class ProduceRequests:
                 producer_id=batch.identity.producer_id,
                 producer_epoch=batch.identity.epoch,
                 base_sequence=batch.base_sequence,
+                is_transactional=self._transaction is not None,
             )
             if compression is not Compression.NONE:
                 self._ratios.observe(batch.partition.topic, batch.size, len(batch.encoded))

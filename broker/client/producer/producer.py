@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from copy import copy
 from math import inf
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
@@ -12,7 +11,7 @@ import trio
 from broker.client.cluster import Cluster, open_cluster
 from broker.client.config import read_config
 from broker.client.environment import Environment
-from broker.client.errors import ClosedError, TimedOut, check
+from broker.client.errors import ClosedError, TimedOut, check, copy_to_raise
 from broker.client.metadata_cache import PartitionMetadata
 from broker.client.producer.accumulator import Accumulator, AccumulatorLimits
 from broker.client.producer.batch import RECORD_OVERHEAD_BYTES, Batch, OnDelivery, record_size
@@ -24,6 +23,9 @@ from broker.client.producer.partitioners import KeyHashes, Partitioner
 from broker.client.producer.routing import PartitionChoice, TopicRouting
 from broker.client.producer.sender import Sender
 from broker.client.producer.sequences import ProducerIdentity
+from broker.client.producer.transaction_calls import OpenTransactions, TransactionCalls
+from broker.client.producer.transaction_requests import TransactionRequests
+from broker.client.producer.transaction_state import ProducerTransaction
 from broker.client.serializers import BytesSerializer, Serializer
 from broker.client.types import Header, RecordMetadata, TopicPartition
 from broker.wire.errors import ErrorCode
@@ -35,14 +37,15 @@ _SIZE_SLACK_BYTES: Final = 9
 _BYTES: Final = BytesSerializer()
 
 
-class Producer:
+class Producer(TransactionCalls):
     """Writes records. Use it as `async with Producer("localhost:9092") as producer:`.
 
     Keyword arguments are Kafka's config keys with underscores (`linger_ms=20`), `config` is a dict of the same with
     dots; see `ProducerConfig`. Leaving the block waits until every record has its outcome, at most
     `delivery.timeout.ms`; if it is left because of a cancellation, records that were not sent are given up.
 
-    A record is written once and in order even if brokers fail in between, unless `enable_idempotence` is off.
+    A record is written once and in order even if brokers fail in between, unless `enable_idempotence` is off. With a
+    `transactional_id`, records are sent within transactions: `async with producer.transaction():`.
     """
 
     def __init__(
@@ -71,27 +74,32 @@ class Producer:
         self._stack = AsyncExitStack()
         self._cluster: Cluster | None = None
         self._is_closed = False
-        # Why no records are taken.
+        # Why no records are taken, and why the producer cannot be used at all.
         self._refusal: Exception | None = ClosedError("use the producer within `async with`")
+        self._end: Exception | None = self._refusal
+        self._transactions: OpenTransactions | None = None
 
     async def __aenter__(self) -> Self:
         self._cluster = await self._stack.enter_async_context(open_cluster(self.config, self._environment))
+        self._start(self._cluster)
+        return self
+
+    def _start(self, cluster: Cluster) -> None:
         config = self.config
         identity = ProducerIdentity() if config.is_idempotent else None
+        requests = None
+        if config.transactional_id is not None and identity is not None:
+            transaction = ProducerTransaction(config.transactional_id, self._take_transaction_state)
+            requests = TransactionRequests(cluster, config, identity, transaction)
         self._accumulator = Accumulator(
-            AccumulatorLimits(
-                batch_size=config.batch_size,
-                linger_s=config.linger_ms / 1000,
-                delivery_timeout_s=config.delivery_timeout_s,
-                in_flight_max=config.max_in_flight_requests_per_connection,
-                request_size_max=config.max_request_size,
-            ),
+            _limits(config),
             identity,
             CompressionRatios(is_compressing=config.compression_type != "none"),
             self._memory,
             on_batch=lambda: self._sender.wake(),
+            transaction=None if requests is None else requests.transaction,
         )
-        self._sender = Sender(self._cluster, config, self._accumulator, identity, self._routings, self._refuse)
+        self._sender = Sender(cluster, config, self._accumulator, identity, self._routings, self._refuse, requests)
         self._choice = PartitionChoice(
             self._environment.rng,
             batch_size=max(config.batch_size, 1),
@@ -100,9 +108,11 @@ class Producer:
             is_adaptive=config.partitioner_adaptive_partitioning_enable,
             is_slow=self._sender.is_slow,
         )
-        self._cluster.nursery.start_soon(self._sender.run)
-        self._refusal = None
-        return self
+        cluster.nursery.start_soon(self._sender.run)
+        self._refusal = self._end = None
+        if requests is not None:
+            self._transactions = OpenTransactions(cluster, config, requests, self._sender, self.flush)
+            self._take_transaction_state()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -204,7 +214,7 @@ class Producer:
                 await self._reserve(size)
                 if self._refusal is not None:
                     self._memory.release(size)
-                    raise copy(self._refusal)
+                    raise copy_to_raise(self._refusal)
                 # The topic may have been forgotten as idle while this waited.
                 routing = self._routings.get(name) or self._route(name)
                 batches.append(routing.add_complete_batch(partition, records, size))
@@ -254,14 +264,17 @@ class Producer:
     async def close(self, timeout_s: float = inf) -> None:
         """Takes no more records, waits until those it has have their outcome, and gives up the rest after the timeout.
 
-        The `async with` block calls it at its end; call it yourself only for a timeout.
+        The `async with` block calls it at its end; call it yourself only for a timeout. A transaction that is still
+        open is aborted.
         """
         if self._cluster is None or self._is_closed:
             return
         self._is_closed = True
-        self._refusal = ClosedError("the producer is closed: open another one")
+        self._refusal = self._end = ClosedError("the producer is closed: open another one")
         try:
             with trio.move_on_after(timeout_s):
+                if self._transactions is not None:
+                    await self._transactions.close()
                 await self.flush()
         finally:
             self._sender.fail_all(
@@ -299,7 +312,7 @@ class Producer:
     ) -> Delivery:
         """Adds a record to its batch; the caller counts its size as used memory. This runs once per record."""
         if self._refusal is not None:
-            raise copy(self._refusal)
+            raise copy_to_raise(self._refusal)
         if timestamp_ms is None:
             timestamp_ms = self._now_ms()
         elif not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
@@ -355,10 +368,26 @@ class Producer:
         )
 
     def _refuse(self, error: Exception) -> None:
-        self._refusal = error
+        self._refusal = self._end = error
+
+    def _take_transaction_state(self) -> None:
+        """Takes records within a transaction only."""
+        if self._end is None and self._transactions is not None:
+            self._refusal = self._transactions.state.refusal
+            self._sender.wake()
 
     def _opened(self) -> Cluster:
-        if self._refusal is not None:
-            raise copy(self._refusal)
+        if self._end is not None:
+            raise copy_to_raise(self._end)
         assert self._cluster is not None, "it is open"
         return self._cluster
+
+
+def _limits(config: ProducerConfig) -> AccumulatorLimits:
+    return AccumulatorLimits(
+        batch_size=config.batch_size,
+        linger_s=config.linger_ms / 1000,
+        delivery_timeout_s=config.delivery_timeout_s,
+        in_flight_max=config.max_in_flight_requests_per_connection,
+        request_size_max=config.max_request_size,
+    )

@@ -88,6 +88,7 @@ class TopicRouting:
         if (held := self._held) is not None:
             self._held, self._held_partitions = None, []
             self._accumulator.memory.release(held.size)
+            self._accumulator.note_failure(error)
             held.fail(error)
 
     def batch_for(self, key: bytes | None, value: bytes | None, partition: int | None, size: int) -> Batch:
@@ -172,6 +173,7 @@ class TopicRouting:
             except Exception as error:  # noqa: BLE001  what the application's partitioner raises is the record's error
                 batch = Batch(held.partition, held.created_at, inf)
                 batch.records.append(record)
+                self._accumulator.note_failure(error)
                 batch.fail(error)
                 self._accumulator.memory.release(size)
                 moved.append((batch, 0))

@@ -39,6 +39,7 @@ from broker.client.producer.produce_requests import (
 )
 from broker.client.producer.routing import TopicRouting
 from broker.client.producer.sequences import ProducerIdentity
+from broker.client.producer.transaction_requests import TransactionRequests
 from broker.client.types import Node, TopicPartition
 from broker.wire.api.init_producer_id import InitProducerIdRequest
 from broker.wire.api.produce import PartitionProduceResponse, ProduceResponse
@@ -72,6 +73,7 @@ class _Answered:
 class Sender:
     """See the module's docstring. `on_fatal` is called with an error after which nothing can be sent any more.
 
+    `transactions` is None unless the producer is transactional.
     While `flushes` is not 0, batches are sent without waiting for more records.
     """
 
@@ -83,6 +85,7 @@ class Sender:
         identity: ProducerIdentity | None,
         routings: dict[str, TopicRouting],
         on_fatal: Callable[[Exception], None],
+        transactions: TransactionRequests | None = None,
     ) -> None:
         self.flushes = 0
         self._on_fatal = on_fatal
@@ -91,10 +94,12 @@ class Sender:
         self._accumulator = accumulator
         self._identity = identity
         self._routings = routings
-        self._requests = ProduceRequests(config, accumulator.ratios)
+        self._transactions = transactions
+        self._requests = ProduceRequests(config, accumulator.ratios, accumulator.transaction)
         self._channels: dict[int, _Channel] = {}
         self._answered: deque[_Answered] = deque()
         self._wakeup = trio.Event()
+        self._idle: trio.Event | None = None
         self._is_identifying = False
         self._is_describing = False
         self._seen_metadata = -1
@@ -119,6 +124,12 @@ class Sender:
         for routing in self._routings.values():
             routing.give_up_held(error)
 
+    async def wait_until_idle(self) -> None:
+        """Waits until no request is on the wire, also of batches that were given up: up to `request.timeout.ms`."""
+        while any(channel.in_flight for channel in self._channels.values()):
+            self._idle = trio.Event()
+            await self._idle.wait()
+
     def is_slow(self, partition: TopicPartition) -> bool:
         """True if batches have waited for the partition's broker for `partitioner.availability.timeout.ms`."""
         timeout_s = self._config.partitioner_availability_timeout_ms / 1000
@@ -134,6 +145,8 @@ class Sender:
         while self._answered:
             self._handle(self._answered.popleft(), now)
         self._notice_metadata()
+        if self._transactions is not None and (error := self._transactions.transaction.error) is not None:
+            self.fail_all(error)
         for batch in self._accumulator.expired(now):
             self._accumulator.fail(batch, self._expiry(batch, now))
         next_at = self._look_after_held(now)
@@ -147,6 +160,8 @@ class Sender:
         if drained.is_identity_missing and not self._is_identifying:
             self._is_identifying = True
             self._cluster.nursery.start_soon(self._identify)
+        if self._transactions is not None:
+            self._transactions.add_partitions_soon(self.wake)
         return min(next_at, drained.next_at, self._throttle_end(now))
 
     def _leader(self, partition: TopicPartition) -> int | None:
@@ -189,6 +204,8 @@ class Sender:
             channel.in_flight -= 1
             self._answered.append(_Answered(batches, posted, outcome))
             self._wakeup.set()
+            if self._idle is not None:
+                self._idle.set()
 
         channel.in_flight += 1
         channel.broker.post(posted.message, posted.version, answer, is_answered=self._config.acks != ACKS_NONE)
@@ -231,8 +248,9 @@ class Sender:
         elif verdict is Verdict.FAILED:
             self._accumulator.fail(batch, failure_of(response), record_errors_of(response, len(batch.records)))
         elif verdict is Verdict.SEQUENCE_REJECTED:
-            self._accumulator.reject_sequence(batch)
-            self._retry(batch, failure_of(response), now)
+            failure = failure_of(response)
+            self._accumulator.reject_sequence(batch, failure)
+            self._retry(batch, failure, now)
         else:
             self._retry(batch, failure_of(response), now, is_leader_new=self._take_leader(batch.partition, response))
 

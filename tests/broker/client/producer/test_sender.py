@@ -1,4 +1,4 @@
-"""What the producer sends, and what it makes of errors, against nodes that answer as a script says."""
+"""The requests of the producer and its treatment of errors, against nodes that answer as a script says."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

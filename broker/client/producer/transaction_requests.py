@@ -1,0 +1,299 @@
+"""The requests of a transactional producer to its coordinator, and to those of groups. Each is retried until answered.
+
+A request whose response is lost is sent again: coordinators recognize a repeated one by the producer's epoch. One
+request is under way at a time, so that none reaches the coordinator after the EndTxn that follows it.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from math import inf
+from typing import Final, TypeVar
+
+import trio
+
+from broker.client.backoff import Backoff
+from broker.client.brokers import Broker
+from broker.client.cluster import GROUP, TRANSACTION, Cluster
+from broker.client.consumer.group.identity import GroupMetadata
+from broker.client.errors import ConnectionLost, KafkaError, UnsupportedByBroker, check, is_stale_coordinator
+from broker.client.producer.config import ProducerConfig
+from broker.client.producer.sequences import ProducerIdentity
+from broker.client.producer.transaction_state import ProducerTransaction, Request
+from broker.client.types import OffsetAndMetadata, TopicPartition
+from broker.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from broker.wire.api.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from broker.wire.api.end_txn import EndTxnRequest, EndTxnResponse
+from broker.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from broker.wire.api.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from broker.wire.errors import ErrorCode
+
+_FEATURE: Final = "transaction.version"
+_V2: Final = 2
+# The first versions of transaction.version 2. AddPartitionsToTxn is for brokers from version 4 on.
+_END_V2: Final = 5
+_COMMIT_OFFSETS_V2: Final = 5
+_ADD_PARTITIONS_MAX: Final = 3
+# InitProducerId can raise the epoch from this version on (KIP-360).
+_BUMPS_SINCE: Final = 3
+# TxnOffsetCommit says which member of the group commits from this version on (KIP-447).
+_MEMBERS_SINCE: Final = 3
+# The previous transaction ends soon: its coordinator writes the markers.
+_CONCURRENT_PAUSE_MS: Final = 20.0
+_NO_LEADER_EPOCH: Final = -1
+
+_T = TypeVar("_T")
+
+
+class TransactionRequests:
+    """See the module's docstring."""
+
+    def __init__(
+        self, cluster: Cluster, config: ProducerConfig, identity: ProducerIdentity, transaction: ProducerTransaction
+    ) -> None:
+        self.transaction = transaction
+        self._cluster = cluster
+        self._config = config
+        self._identity = identity
+        self._requesting = trio.Lock()
+        self._is_adding = False
+        self._concurrent_pause = Backoff(
+            min(_CONCURRENT_PAUSE_MS, config.retry_backoff_ms), config.retry_backoff_ms, cluster.environment.rng
+        )
+
+    async def initialize(self) -> None:
+        """Gets the producer id, and ends what an earlier producer of the transactional id has left open.
+
+        Raises TimedOut after `max.block.ms`, KafkaError, UnsupportedByBroker.
+        """
+        async with self._requesting:
+            request = InitProducerIdRequest(
+                transactional_id=self.transaction.transactional_id,
+                transaction_timeout_ms=self._config.transaction_timeout_ms,
+            )
+            is_v2 = await self._init_producer_id(request, timeout_ms=self._config.max_block_ms)
+            self.transaction.initialized(is_v2=is_v2)
+
+    def add_partitions_soon(self, on_added: Callable[[], None]) -> None:
+        """Begins to add the partitions that batches wait for, under transaction.version 0 and 1."""
+
+        async def add() -> None:
+            await self._add_partitions()
+            self._is_adding = False
+            on_added()
+
+        if not self._is_adding and self.transaction.partitions_to_add():
+            self._is_adding = True
+            self._cluster.nursery.start_soon(add)
+
+    async def _add_partitions(self) -> None:
+        """Adds partitions; errors are the transaction's."""
+        async with self._requesting:
+            if not (partitions := self.transaction.partitions_to_add()):
+                return
+            identity = self._identity.current
+            request = AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=self.transaction.transactional_id,
+                v3_and_below_producer_id=identity.producer_id,
+                v3_and_below_producer_epoch=identity.epoch,
+                v3_and_below_topics=_topics_to_add(partitions),
+            )
+
+            async def ask(broker: Broker) -> None:
+                _check_added(await broker.call(request, highest=_ADD_PARTITIONS_MAX))
+
+            try:
+                await self._ask_coordinator(ask)
+            except KafkaError as error:
+                self.transaction.refuse(error, Request.ADD_PARTITIONS)
+            except UnsupportedByBroker as error:
+                self.transaction.fail(error)
+            else:
+                self.transaction.added(partitions)
+
+    async def commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
+        """Adds a group's offsets to the transaction. Raises TimedOut after `max.block.ms`, KafkaError."""
+        is_v2 = self.transaction.is_v2
+        async with self._requesting:
+            identity = self._identity.current
+            if is_v2:
+                self.transaction.is_started = True
+            else:
+                await self._add_offsets(group.group_id)
+            request = TxnOffsetCommitRequest(
+                transactional_id=self.transaction.transactional_id,
+                group_id=group.group_id,
+                producer_id=identity.producer_id,
+                producer_epoch=identity.epoch,
+                generation_id=group.generation_id,
+                member_id=group.member_id,
+                group_instance_id=group.group_instance_id,
+                topics=_topics_to_commit(offsets),
+            )
+            lowest = _COMMIT_OFFSETS_V2 if is_v2 else _MEMBERS_SINCE if group.member_id else 0
+            highest = None if is_v2 else _COMMIT_OFFSETS_V2 - 1
+
+            async def ask(broker: Broker) -> None:
+                _check_committed(await broker.call(request, lowest=lowest, highest=highest))
+
+            try:
+                await self._ask(group.group_id, GROUP, ask, self._config.max_block_ms)
+            except KafkaError as error:
+                self.transaction.refuse(error, Request.COMMIT_OFFSETS)
+                raise
+
+    async def end(self, *, is_commit: bool) -> None:
+        """Commits or aborts the transaction, if the coordinator knows of it. Errors are the transaction's."""
+        async with self._requesting:
+            try:
+                if self.transaction.is_started:
+                    await self._end(is_commit=is_commit)
+                if self.transaction.must_bump_epoch:
+                    await self._bump_epoch()
+            except KafkaError as error:
+                self.transaction.refuse(error, Request.COMMIT if is_commit else Request.ABORT)
+            except UnsupportedByBroker as error:
+                self.transaction.fail(error)
+            else:
+                self.transaction.ended()
+
+    async def _end(self, *, is_commit: bool) -> None:
+        identity, transaction = self._identity.current, self.transaction
+        request = EndTxnRequest(
+            transactional_id=transaction.transactional_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            committed=is_commit,
+        )
+        lowest, highest = (_END_V2, None) if transaction.is_v2 else (0, _END_V2 - 1)
+
+        async def ask(broker: Broker) -> None:
+            response: EndTxnResponse = await broker.call(request, lowest=lowest, highest=highest)
+            check(response.error_code)
+            if response.producer_id >= 0:
+                self._identity.assigned(response.producer_id, response.producer_epoch)
+            transaction.negotiate(is_v2=_is_v2(broker))
+
+        await self._ask_coordinator(ask)
+
+    async def _bump_epoch(self) -> None:
+        """Raises the epoch after a transaction that failed, so that its delayed requests are refused (KIP-360)."""
+        identity = self._identity.current
+        request = InitProducerIdRequest(
+            transactional_id=self.transaction.transactional_id,
+            transaction_timeout_ms=self._config.transaction_timeout_ms,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+        )
+        await self._init_producer_id(request, lowest=_BUMPS_SINCE)
+
+    async def _init_producer_id(
+        self, request: InitProducerIdRequest, *, lowest: int = 0, timeout_ms: float = inf
+    ) -> bool:
+        """Takes the producer id and epoch. True if the coordinator has transaction.version 2."""
+
+        async def ask(broker: Broker) -> bool:
+            response: InitProducerIdResponse = await broker.call(request, lowest=lowest)
+            check(response.error_code)
+            self._identity.assigned(response.producer_id, response.producer_epoch)
+            return _is_v2(broker)
+
+        return await self._ask_coordinator(ask, timeout_ms)
+
+    async def _add_offsets(self, group_id: str) -> None:
+        identity = self._identity.current
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.transaction.transactional_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            group_id=group_id,
+        )
+
+        async def ask(broker: Broker) -> None:
+            response: AddOffsetsToTxnResponse = await broker.call(request)
+            check(response.error_code)
+
+        try:
+            await self._ask_coordinator(ask, self._config.max_block_ms)
+        except KafkaError as error:
+            self.transaction.refuse(error, Request.ADD_OFFSETS)
+            raise
+        self.transaction.is_started = True
+
+    async def _ask_coordinator(self, ask: Callable[[Broker], Awaitable[_T]], timeout_ms: float = inf) -> _T:
+        return await self._ask(self.transaction.transactional_id, TRANSACTION, ask, timeout_ms)
+
+    async def _ask(
+        self, key: str, key_type: int, ask: Callable[[Broker], Awaitable[_T]], timeout_ms: float = inf
+    ) -> _T:
+        """Asks a coordinator, which is looked up again where it has moved, until there is an answer that is final."""
+        concurrent = 0
+
+        async def attempt() -> _T:
+            nonlocal concurrent
+            while True:
+                broker = await self._cluster.coordinator(key, key_type)
+                try:
+                    return await ask(broker)
+                except ConnectionLost:
+                    self._cluster.forget_coordinator(key, key_type)
+                    raise
+                except KafkaError as error:
+                    if is_stale_coordinator(error.code) or error.code == ErrorCode.REQUEST_TIMED_OUT:
+                        self._cluster.forget_coordinator(key, key_type)
+                    if error.code != ErrorCode.CONCURRENT_TRANSACTIONS:
+                        raise
+                concurrent += 1
+                await trio.sleep(self._concurrent_pause.pause_s(concurrent))
+
+        return await self._cluster.retried(attempt, timeout_ms=timeout_ms)
+
+
+def _is_v2(broker: Broker) -> bool:
+    return broker.features.get(_FEATURE, 0) >= _V2
+
+
+def _check_added(response: AddPartitionsToTxnResponse) -> None:
+    """Raises KafkaError unless all partitions were added."""
+    results = [
+        (result.partition_error_code, f"{topic.name}-{result.partition_index}")
+        for topic in response.results_by_topic_v3_and_below
+        for result in topic.results_by_partition
+    ]
+    # Partitions that were not attempted say less than the one because of which they were not.
+    for code, partition in sorted(results, key=lambda each: each[0] == ErrorCode.OPERATION_NOT_ATTEMPTED):
+        check(code, partition)
+
+
+def _topics_to_add(partitions: Iterable[TopicPartition]) -> list[AddPartitionsToTxnTopic]:
+    topics: dict[str, AddPartitionsToTxnTopic] = {}
+    for name, partition in partitions:
+        topics.setdefault(name, AddPartitionsToTxnTopic(name=name)).partitions.append(partition)
+    return list(topics.values())
+
+
+def _check_committed(response: TxnOffsetCommitResponse) -> None:
+    for topic in response.topics:
+        for partition in topic.partitions:
+            check(partition.error_code, f"offset of {topic.name}-{partition.partition_index}")
+
+
+def _topics_to_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[TxnOffsetCommitRequestTopic]:
+    topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+    for (name, partition), committed in offsets.items():
+        topics.setdefault(name, TxnOffsetCommitRequestTopic(name=name)).partitions.append(
+            TxnOffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=_NO_LEADER_EPOCH if committed.leader_epoch is None else committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+        )
+    return list(topics.values())
