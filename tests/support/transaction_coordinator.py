@@ -1,0 +1,226 @@
+"""A node that leads two partitions and coordinates a transaction and a group, and notes the requests that come.
+
+It keeps no rules of transactions: tests say with which errors requests are answered, and look at the order of requests.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import trio
+
+from broker.wire.api import APIS
+from broker.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from broker.wire.api.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from broker.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey
+from broker.wire.api.end_txn import EndTxnRequest, EndTxnResponse
+from broker.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from broker.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from broker.wire.api.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from broker.wire.api.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from broker.wire.api.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from broker.wire.errors import ErrorCode
+from broker.wire.records import read_header
+from tests.support.scripted_node import ScriptedNode, scripted_node
+
+PRODUCER_ID: Final = 77
+_TOPIC_ID: Final = b"o" * 16
+_TOPIC: Final = "orders"
+_PARTITIONS: Final = 2
+
+
+class ScriptedCoordinator:
+    """See the module's docstring. `answers` has, by the API's name, the errors of the next responses; NONE follows.
+
+    None among them is silence. `version` is the finalized transaction.version. `seen` are the requests as text.
+    """
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.answers: dict[str, deque[ErrorCode | None]] = defaultdict(deque)
+        self.seen: list[str] = []
+        self.epoch = 0
+        self.node: ScriptedNode
+
+    @property
+    def address(self) -> str:
+        return self.node.address
+
+    def fail_next(self, api: str, *codes: ErrorCode | None) -> None:
+        """The next requests of an API get these errors."""
+        self.answers[api].extend(codes)
+
+    def take(self) -> list[str]:
+        """The requests since the last call, without those that look for nodes."""
+        seen, self.seen = self.seen, []
+        return [each for each in seen if not each.startswith("Find")]
+
+    def script(self, request: Any) -> Any:
+        name = type(request).__name__.removesuffix("Request")
+        if isinstance(request, MetadataRequest):
+            return self._described()
+        queue = self.answers[name]
+        code = queue.popleft() if queue else ErrorCode.NONE
+        self.seen.append(name + _ANSWERS[name][0](request))
+        return None if code is None else _ANSWERS[name][1](self, request, code)
+
+    def advertise(self, request: ApiVersionsRequest, version: int) -> tuple[ApiVersionsResponse, int]:
+        response = ApiVersionsResponse(
+            api_keys=[ApiVersion(api.key, api.min_version, api.max_version) for api in APIS.values()]
+        )
+        response.finalized_features_epoch = 1
+        response.finalized_features = [FinalizedFeatureKey(name="transaction.version", max_version_level=self.version)]
+        return response, version
+
+    def _described(self) -> MetadataResponse:
+        return MetadataResponse(
+            brokers=[MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.node.port)],
+            topics=[
+                MetadataResponseTopic(
+                    name=_TOPIC,
+                    topic_id=_TOPIC_ID,
+                    partitions=[
+                        MetadataResponsePartition(partition_index=number, leader_id=1) for number in range(_PARTITIONS)
+                    ],
+                )
+            ],
+        )
+
+    def _found(self, request: FindCoordinatorRequest, code: ErrorCode) -> FindCoordinatorResponse:
+        found = Coordinator(
+            key=request.coordinator_keys[0], node_id=1, host="127.0.0.1", port=self.node.port, error_code=code
+        )
+        return FindCoordinatorResponse(coordinators=[found])
+
+    def _initialized(self, request: InitProducerIdRequest, code: ErrorCode) -> InitProducerIdResponse:
+        if code == ErrorCode.NONE:
+            self.epoch += 1
+        return InitProducerIdResponse(error_code=code, producer_id=PRODUCER_ID, producer_epoch=self.epoch)
+
+    def _added(self, request: AddPartitionsToTxnRequest, code: ErrorCode) -> AddPartitionsToTxnResponse:
+        """The first partition has the error; then the others are not attempted."""
+        rest = ErrorCode.NONE if code == ErrorCode.NONE else ErrorCode.OPERATION_NOT_ATTEMPTED
+        asked = [(topic.name, index) for topic in request.v3_and_below_topics for index in topic.partitions]
+        return AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=[
+                AddPartitionsToTxnTopicResult(
+                    name=name,
+                    results_by_partition=[
+                        AddPartitionsToTxnPartitionResult(
+                            partition_index=index, partition_error_code=code if each == len(asked) - 1 else rest
+                        )
+                    ],
+                )
+                for each, (name, index) in enumerate(asked)
+            ]
+        )
+
+    def _ended(self, request: EndTxnRequest, code: ErrorCode) -> EndTxnResponse:
+        if self.version < 2 or code != ErrorCode.NONE:
+            return EndTxnResponse(error_code=code)
+        self.epoch += 1
+        return EndTxnResponse(producer_id=PRODUCER_ID, producer_epoch=self.epoch)
+
+    def _offsets_added(self, request: AddOffsetsToTxnRequest, code: ErrorCode) -> AddOffsetsToTxnResponse:
+        return AddOffsetsToTxnResponse(error_code=code)
+
+    def _offsets_committed(self, request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
+        return TxnOffsetCommitResponse(
+            topics=[
+                TxnOffsetCommitResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _produced(self, request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+        return ProduceResponse(
+            responses=[
+                TopicProduceResponse(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partition_responses=[
+                        PartitionProduceResponse(index=each.index, error_code=code) for each in topic.partition_data
+                    ],
+                )
+                for topic in request.topic_data
+            ]
+        )
+
+
+def _describe_produce(request: ProduceRequest) -> str:
+    batches = []
+    for topic in request.topic_data:
+        for each in topic.partition_data:
+            header = read_header(bytes(each.records or b""), 0)
+            assert header.is_transactional
+            assert request.transactional_id == "payments"
+            batches.append(f"{each.index}@{header.producer_epoch}.{header.base_sequence}+{header.count}")
+    return f"({' '.join(batches)})"
+
+
+def _describe_partitions(request: AddPartitionsToTxnRequest) -> str:
+    partitions = sorted(index for topic in request.v3_and_below_topics for index in topic.partitions)
+    return f"({' '.join(map(str, partitions))}@{request.v3_and_below_producer_epoch})"
+
+
+def _describe_offsets(request: TxnOffsetCommitRequest) -> str:
+    offsets = [
+        f"{each.partition_index}:{each.committed_offset}" for topic in request.topics for each in topic.partitions
+    ]
+    return (
+        f"({request.group_id} {request.generation_id} {request.member_id} {' '.join(offsets)}@{request.producer_epoch})"
+    )
+
+
+# By the API's name: how a request is noted, and how it is answered.
+_ANSWERS: Final[dict[str, tuple[Callable[[Any], str], Callable[[ScriptedCoordinator, Any, ErrorCode], Any]]]] = {
+    "FindCoordinator": (lambda request: f"({request.coordinator_keys[0]})", ScriptedCoordinator._found),
+    "InitProducerId": (lambda request: f"(@{request.producer_epoch})", ScriptedCoordinator._initialized),
+    "AddPartitionsToTxn": (_describe_partitions, ScriptedCoordinator._added),
+    "AddOffsetsToTxn": (lambda request: f"({request.group_id})", ScriptedCoordinator._offsets_added),
+    "TxnOffsetCommit": (_describe_offsets, ScriptedCoordinator._offsets_committed),
+    "EndTxn": (
+        lambda request: f"({'commit' if request.committed else 'abort'}@{request.producer_epoch})",
+        ScriptedCoordinator._ended,
+    ),
+    "Produce": (_describe_produce, ScriptedCoordinator._produced),
+}
+
+
+@asynccontextmanager
+async def scripted_coordinator(version: int) -> AsyncIterator[ScriptedCoordinator]:
+    """A coordinator within the block, which lasts ten seconds at most."""
+    coordinator = ScriptedCoordinator(version)
+    async with scripted_node(coordinator.script) as node:
+        coordinator.node = node
+        node.answer_api_versions = coordinator.advertise
+        with trio.fail_after(10):
+            yield coordinator
