@@ -6,20 +6,21 @@ the loop passes the queued records to the producer, in order. The queue is bound
 
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from math import inf
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import trio
 
+from broker.client.consumer.group.identity import GroupMetadata
 from broker.client.errors import ClosedError, TimedOut
 from broker.client.metadata_cache import PartitionMetadata
 from broker.client.producer.buffer_memory import BufferFull
 from broker.client.producer.delivery import Delivery
 from broker.client.producer.producer import Producer
-from broker.client.types import Header, RecordMetadata, TopicPartition
+from broker.client.types import Header, OffsetAndMetadata, RecordMetadata, TopicPartition
 
 OnDelivery: TypeAlias = Callable[[RecordMetadata | None, Exception | None], None]
 
@@ -143,6 +144,41 @@ class RecordHandover:
     async def produce_arrow(self, topic: str | None, table: Any) -> dict[TopicPartition, list[range]]:
         await self.wait_until_empty()
         return await self.producer.produce_arrow(topic, table)
+
+    async def init_transactions(self) -> None:
+        await self.producer.init_transactions()
+
+    async def begin_transaction(self) -> None:
+        """Records that were put before do not belong to the transaction."""
+        await self.wait_until_empty()
+        await self.producer.begin_transaction()
+
+    async def commit_transaction(self) -> None:
+        await self.wait_until_empty()
+        await self.producer.commit_transaction()
+
+    async def abort_transaction(self) -> None:
+        await self.wait_until_empty()
+        await self.producer.abort_transaction()
+
+    async def enter_transaction(self) -> AbstractAsyncContextManager[None]:
+        """Begins a transaction; `leave_transaction` ends the returned block."""
+        await self.wait_until_empty()
+        transaction = self.producer.transaction()
+        await transaction.__aenter__()
+        return transaction
+
+    async def leave_transaction(
+        self, transaction: AbstractAsyncContextManager[None], error: BaseException | None
+    ) -> None:
+        """Commits, or aborts because of the error of the block."""
+        await self.wait_until_empty()
+        await transaction.__aexit__(None if error is None else type(error), error, None)
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        await self.producer.send_offsets_to_transaction(offsets, group)
 
     async def partitions_for(self, topic: str) -> Sequence[PartitionMetadata]:
         return await self.producer.partitions_for(topic)

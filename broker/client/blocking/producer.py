@@ -1,19 +1,21 @@
 """The blocking face of `Producer`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from math import inf
 from typing import Any, Unpack
 
 from broker.client.blocking.client import BlockingClient
 from broker.client.blocking.handover import OnDelivery, QueuedRecord, RecordHandover
 from broker.client.blocking.loop import HostedClient
+from broker.client.consumer.group.identity import GroupMetadata
 from broker.client.errors import ClosedError
 from broker.client.metadata_cache import PartitionMetadata
 from broker.client.producer.config import ProducerSettings
 from broker.client.producer.partitioners import Partitioner
 from broker.client.producer.producer import Producer
 from broker.client.serializers import Serializer
-from broker.client.types import Header, RecordMetadata, TopicPartition
+from broker.client.types import Header, OffsetAndMetadata, RecordMetadata, TopicPartition
 
 
 class SyncDelivery(QueuedRecord):
@@ -118,6 +120,40 @@ class SyncProducer(BlockingClient[RecordHandover]):
     def produce_arrow(self, topic: str | None, table: Any) -> dict[TopicPartition, list[range]]:
         """Writes the rows of a pyarrow Table; see `Producer.produce_arrow`."""
         return self._hosted.run(RecordHandover.produce_arrow, topic, table)
+
+    def init_transactions(self) -> None:
+        """Fences other producers of the transactional id; see `Producer.init_transactions`."""
+        self._hosted.run(RecordHandover.init_transactions)
+
+    def begin_transaction(self) -> None:
+        """Begins a transaction; see `Producer.begin_transaction`."""
+        self._hosted.run(RecordHandover.begin_transaction)
+
+    def commit_transaction(self) -> None:
+        """Commits the transaction with all records that were handed over; see `Producer.commit_transaction`."""
+        self._hosted.run(RecordHandover.commit_transaction)
+
+    def abort_transaction(self) -> None:
+        """Aborts the transaction; see `Producer.abort_transaction`."""
+        self._hosted.run(RecordHandover.abort_transaction)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A block that is a transaction: `with producer.transaction():`; see `Producer.transaction`."""
+        transaction = self._hosted.run(RecordHandover.enter_transaction)
+        try:
+            yield
+        except BaseException as error:
+            with suppress(ClosedError):
+                self._hosted.run(RecordHandover.leave_transaction, transaction, error)
+            raise
+        self._hosted.run(RecordHandover.leave_transaction, transaction, None)
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        """Commits offsets as part of the transaction; see `Producer.send_offsets_to_transaction`."""
+        self._hosted.run(RecordHandover.send_offsets_to_transaction, offsets, group)
 
     def flush(self) -> None:
         """Waits until every record that was handed over before has its outcome."""

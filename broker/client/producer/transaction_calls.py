@@ -11,7 +11,6 @@ from broker.client.cluster import Cluster
 from broker.client.consumer.group.identity import GroupMetadata
 from broker.client.errors import (
     ClientError,
-    ClosedError,
     TimedOut,
     TransactionAborted,
     TransactionError,
@@ -96,6 +95,16 @@ class OpenTransactions:
             f"the {'commit' if is_commit else 'abort'} was not answered within {self._max_block_s * 1000:g} ms"
             " (max.block.ms). It goes on: make the same call again to wait for its outcome"
         )
+
+    async def abort_after(self, error: BaseException) -> None:
+        """Aborts because of an error, which is raised whatever comes of the abort: a failure is a note to it."""
+        try:
+            if isinstance(error, Exception):
+                await self.end(is_commit=False)
+            else:
+                await self.abort_cancelled()
+        except (TransactionError, TimedOut) as failure:
+            error.add_note(f"the transaction could not be aborted: {failure}")
 
     async def abort_cancelled(self) -> None:
         """Aborts what is open within a second, even if the caller is cancelled."""
@@ -228,16 +237,5 @@ async def _transaction(transactions: OpenTransactions) -> AsyncIterator[None]:
         await transactions.end(is_commit=True)
     except BaseException as error:
         if transactions.state.is_open:
-            await _abort_after(transactions, error)
+            await transactions.abort_after(error)
         raise
-
-
-async def _abort_after(transactions: OpenTransactions, error: BaseException) -> None:
-    """Aborts because of an error of the block, which is raised whatever comes of the abort."""
-    try:
-        if isinstance(error, Exception):
-            await transactions.end(is_commit=False)
-        else:
-            await transactions.abort_cancelled()
-    except (TransactionError, TimedOut, ClosedError) as failure:
-        error.add_note(f"the transaction could not be aborted: {failure}")
