@@ -58,7 +58,7 @@ appender.out.layout.pattern = [%d] %p %m (%c)%n
 
 
 class Unavailable(Exception):
-    """Apache Kafka cannot be had on this machine, and why."""
+    """Apache Kafka cannot run on this machine; the message has the reason."""
 
 
 def jars() -> Path:

@@ -1,9 +1,9 @@
-"""This project's client library beside confluent-kafka, kafka-python and aiokafka, in turns, against one node of ours.
+"""This project's client library compared with confluent-kafka, kafka-python and aiokafka, in turns, on one node.
 
 python -m benchmarks.bench_client_library [--rounds 3] [--seconds 2] [--batch-size 131072] [--libraries kraft aiokafka]
 
-Each load runs in a process of its own. What counts most is the client's CPU time per record: the rate also depends on
-the node and on what else the machine does.
+Each load runs in a process of its own. The most important figure is the client's CPU time per record: the rate also
+depends on the node and on other processes.
 """
 
 import argparse
@@ -39,7 +39,7 @@ class Round:
 
 @attrs.frozen
 class Bench:
-    """What all loads have in common."""
+    """The settings that all loads share."""
 
     peer: Peer
     libraries: Sequence[str]

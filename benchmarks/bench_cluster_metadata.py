@@ -1,10 +1,10 @@
-"""What partitions cost a cluster of processes that does nothing but know of them.
+"""The cost of partitions in an idle cluster of processes.
 
     python -m benchmarks.bench_cluster_metadata [--partitions 100 1000 10000] [--seconds 10]
 
-Three combined nodes. For each number of partitions: the CPU that every node takes when nothing happens, and what one
-config change takes through a broker. At the end, with snapshots of the metadata: how long a node takes to start again,
-and a broker that has never been there.
+Three combined nodes. For each number of partitions: the CPU time of every idle node, and the time of one config change
+through a broker. At the end, with snapshots of the metadata: the time that a node takes to restart, and that a new
+broker takes to start.
 """
 
 import argparse

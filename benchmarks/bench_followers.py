@@ -1,10 +1,10 @@
-"""What partitions cost the brokers that replicate them: while nothing happens, and per batch that is produced.
+"""The cost of partitions for the brokers that replicate them: while they are idle, and per produced batch.
 
     python -m benchmarks.bench_followers [--partitions 100 1000] [--seconds 10] [--batches 2000]
 
-Three combined nodes with every partition on each of them. For each number of partitions: the CPU that a node takes when
-nobody produces, and what one batch with acks=all takes all three nodes together, when each goes to another partition
-than the one before; then the same with a consumer that follows every partition of one leader in a fetch session.
+Three combined nodes with every partition on each of them. For each number of partitions: the CPU time of an idle node,
+and the CPU time of all three nodes for one batch with acks=all, where consecutive batches go to different partitions;
+then the same with a consumer that follows every partition of one leader in a fetch session.
 """
 
 import argparse
@@ -115,7 +115,7 @@ async def measure(cluster: ProcessCluster, partitions: int, options: argparse.Na
 
 async def _produced(cluster: ProcessCluster, partitions: Sequence[Key], batches: int) -> list[str]:
     connection = await _connect(cluster, 1)
-    await produce(connection, partitions, max(50, len(partitions)))  # what comes first to a log makes its files
+    await produce(connection, partitions, max(50, len(partitions)))  # the first append to a log creates its files
     began, cpu = time.perf_counter(), _cpu(cluster)
     await produce(connection, partitions, batches)
     took, cpu = time.perf_counter() - began, _cpu(cluster) - cpu

@@ -4,9 +4,9 @@
                                       [--seconds 20] [--rounds 3]
 
 Every member commits the offsets of its partitions once in a period, spread evenly over it, and sends a heartbeat every
-3 s. What is measured: the brokers' CPU, with heartbeats alone and with commits; how long a commit takes; what memory
-groups take; and how long no group's commit gets through after its coordinator was killed with SIGKILL. Without java or
-mvn Apache Kafka is left out.
+3 s. Measures the brokers' CPU time, with heartbeats alone and with commits; the latency of a commit; the memory of
+groups; and the time without a successful commit after a coordinator was killed with SIGKILL. Without java or mvn Apache
+Kafka is left out.
 """
 
 import argparse
@@ -92,7 +92,7 @@ def _ask(connection: protocol.Connection, request: Any, version: int) -> Any:
 
 
 def _join(loop: Loop, load: Load, options: argparse.Namespace) -> list[Group]:
-    """Have the groups begin one after the other, so that it is their commits that are measured."""
+    """Start the groups one after the other, so that the measurement is of their commits and not of their joins."""
     count, members = options.groups, options.members
     groups = []
     for number in range(count):
@@ -125,7 +125,7 @@ def _round(cluster: Cluster, loop: Loop, load: Load, seconds: float, figures: Fi
 
 
 def _kill(cluster: Cluster, loop: Loop, load: Load, groups: Sequence[Group], figures: Figures) -> None:
-    """The last node, while its groups commit; they are asked for at the others."""
+    """Kill the last node while its groups commit; the clients ask the other nodes for their coordinators."""
     victim = cluster.members[-1]
     theirs = {group.group_id for group in groups if group.coordinator == victim.place.node_id}
     others = cluster.members[:-1]

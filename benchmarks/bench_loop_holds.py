@@ -41,13 +41,13 @@ NAMED: dict[str, str] = {
     "AssignReplicasToDirs": "asked by brokers only; one decision",
     "ConsumerGroupHeartbeat": "an assignment is one decision; of 50,000 partitions it takes longer",
 }
-# What other programs leave in the caches makes CPU time longer: so often a hold that is too long is measured.
+# The number of measurements of a hold that is too long: other programs that fill the caches make CPU times longer.
 _ATTEMPTS: Final = 3
 
 
 @attrs.define
 class Hold:
-    """The longest hold of an API: in which version and shape, of how many bytes, and what came of the request."""
+    """The longest hold of an API: its version and shape, the request's size in bytes, and the outcome."""
 
     api: str
     seconds: float
@@ -98,7 +98,7 @@ def _settle_garbage() -> None:
 
 
 def _warm_up(port: int, handler: Handler, version: int, names: Names) -> None:
-    """Have the codecs of the version compiled, which takes some milliseconds once."""
+    """Compile the codecs of the version, which takes some milliseconds once."""
     with BlockingClient(port) as client:
         client.exchange(client.frame(small_request(handler, version, names), version))
 

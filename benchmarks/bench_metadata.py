@@ -1,9 +1,9 @@
-"""What the metadata costs as partitions grow: a controller and its quorum, in this process and on this machine's disk.
+"""The cost of metadata as partitions grow: a controller and its quorum, in this process and on this machine's disk.
 
     python -m benchmarks.bench_metadata [--partitions 100 1000 10000] [--seconds 5] [--directory DIR]
 
-One voter leads and decides, three registered brokers send it heartbeats. It takes a snapshot, starts anew from it, and
-a replica that has nothing fetches it over a connection. A pause is the longest time for which the event loop did
+One voter leads and decides, three registered brokers send it heartbeats. It takes a snapshot and restarts from it, and
+an empty replica fetches the snapshot over a connection. A pause is the longest time for which the event loop did
 nothing else. Ends with 1 where the CPU time of one config change, or of an idle controller, grows with the partitions.
 """
 
@@ -145,7 +145,7 @@ async def _idle(seconds: float) -> float:
 
 
 def grown(rows: Sequence[Figures]) -> list[str]:
-    """What costs much more with the most partitions than with the fewest."""
+    """The figures that are much larger with the most partitions than with the fewest."""
     few, many = rows[0], rows[-1]
     costs = [("one change", few.change_cpu_s, many.change_cpu_s), ("idle", few.idle + IDLE_NOISE, many.idle)]
     return [what for what, before, after in costs if after > GROWTH_MAX * before]

@@ -2,13 +2,13 @@
 
     python -m benchmarks.bench_moves [kill] [move] [--partitions 1000] [--throttle-mb 5] [--fill-kb 100]
 
-kill   Three nodes, every partition with three replicas. One is killed with SIGKILL, the active controller and another
-       one by turns; how long it takes until the first and the last of its partitions has another leader, as a client
-       of another node sees it. Then it is started again, and all replicas are in sync.
-move   Five nodes, three replicas each. A writer with acks=all goes on while every partition gets two of its three
-       replicas on other brokers, and another leader, as fast as the throttles let them. What is listed as moving is
-       printed as it shrinks, with what the brokers have received. At the end every acknowledged record has to be there
-       once and in order, and nothing may be left on the brokers that lost replicas; otherwise the exit code is 1.
+kill Three nodes, every partition with three replicas. One is killed with SIGKILL, the active controller and another one
+by turns; how long it takes until the first and the last of its partitions has another leader, as a client of another
+node sees it. Then it is started again, and all replicas are in sync. move Five nodes, three replicas each. A writer
+with acks=all goes on while every partition gets two of its three replicas on other brokers, and another leader, as fast
+as the throttles let them. The number of moving partitions is printed as it falls, with the bytes that the brokers have
+received. At the end every acknowledged record has to be there once and in order, and nothing may be left on the brokers
+that lost replicas; otherwise the exit code is 1.
 """
 
 import argparse
@@ -120,7 +120,7 @@ class Admin:
         return sum(len(topic.partitions) for topic in topics)
 
     def throttle(self, nodes: int, bytes_per_second: int | None) -> None:
-        """Of all replicas of the topic, as Kafka's tool would name them; None ends it."""
+        """Throttle all replicas of the topic, as Kafka's tool does; None removes the throttle."""
         operation = 1 if bytes_per_second is None else 0
 
         def configs(names: str, value: str | None) -> list[AlterableConfig]:
@@ -235,7 +235,7 @@ def _controller(cluster: Cluster) -> int:
 
 @attrs.frozen
 class Look:
-    """How it stands some seconds after the beginning; `received_mb` by broker, of replicas that were new to it."""
+    """The progress some seconds after the beginning; `received_mb` has the data of new replicas by broker."""
 
     seconds: float
     moving: int
@@ -244,7 +244,7 @@ class Look:
 
 @attrs.frozen
 class Moved:
-    """What was seen of a move. Moments are by `time.monotonic`; CPU time by broker, in seconds."""
+    """The observations of a move. Moments are by `time.monotonic`; CPU time by broker, in seconds."""
 
     began: float
     decided_ms: float
@@ -305,7 +305,7 @@ def _move(cluster: Cluster, admin: Admin, before: Sequence[Sequence[int]], after
 
 
 def _percentiles(latencies: Sequence[float]) -> dict[str, float]:
-    """Of latencies in ascending order."""
+    """Percentiles of latencies, which are in ascending order."""
     places = {"p50": len(latencies) // 2, "p99": len(latencies) * 99 // 100, "max": len(latencies) - 1}
     return {name: round(latencies[place], 1) for name, place in places.items()}
 

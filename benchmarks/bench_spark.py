@@ -91,7 +91,7 @@ def _measure(cluster: Cluster, load: Load, jars: list[str], rounds: int, turns: 
 
 
 def _read_by_confluent(bootstrap: str, topic: str, records: int) -> dict[str, list[int]]:
-    """Of each partition the count of its records, and the sum of a checksum of each."""
+    """For each partition, the number of its records and the sum of their checksums."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False})
     sums: dict[str, list[int]] = {}
     try:

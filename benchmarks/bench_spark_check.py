@@ -45,7 +45,7 @@ _CLEAN_KEYS: Final = 2
 
 @attrs.frozen
 class Figures:
-    """What it took to judge a history."""
+    """The time and memory for checking a history."""
 
     operations: int
     seconds: float

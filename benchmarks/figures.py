@@ -1,4 +1,4 @@
-"""What is measured of one node, in parts that can alternate between nodes; and how two nodes compare."""
+"""The measurements of one node, in parts that can alternate between nodes, and the comparison of two nodes."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +14,7 @@ _SIZES_BYTES = (100, 1024)
 _PARTITION_COUNTS = (1, 6)
 _IN_FLIGHT = (1, 5)
 
-# What this project aims at against Apache Kafka on the same machine, as ratios in which more is better.
+# The goals of this project against Apache Kafka on the same machine, as ratios; higher is better.
 AIM_BULK, AIM_SMALL_REQUESTS, AIM_FOOTPRINT = 1.0, 1 / 3, 10.0
 
 
@@ -137,7 +137,7 @@ def _latencies(what: str, seen: client_loads.Latency) -> list[Figure]:
 
 
 def replicated_parts() -> dict[str, LoadPart]:
-    """What is measured of a cluster as of a node."""
+    """The measurements that apply to a cluster as well as to a node."""
     parts: dict[str, LoadPart] = {"idle": idle}
     for size in _SIZES_BYTES:
         for partitions in _PARTITION_COUNTS:

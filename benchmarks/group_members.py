@@ -49,7 +49,7 @@ _ELSEWHERE: Final = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINA
 
 @attrs.define
 class Load:
-    """What all members go by, and what they have seen. Times are of `time.perf_counter`.
+    """The settings of all members, and their results. Times are of `time.perf_counter`.
 
     While `is_measuring`, `latencies_s` has one entry for each commit that was acknowledged, and `skipped` counts those
     that were due before the one before them was acknowledged. `committed` has the last acknowledged commit of each
@@ -304,7 +304,7 @@ def _frame(request: Any, version: int) -> bytes:
 
 
 class Group:
-    """The members of a group, who go to their coordinator together."""
+    """The members of a group, which connect to their coordinator together."""
 
     def __init__(self, loop: "Loop", load: Load, group_id: str, phases_s: Sequence[float]) -> None:
         self.loop = loop
@@ -314,7 +314,7 @@ class Group:
         self.members = [Member(self, index, phase) for index, phase in enumerate(phases_s)]
 
     def lost(self) -> None:
-        """Somebody has found the coordinator gone."""
+        """Called by a member that has lost its coordinator."""
         for member in self.members:
             member.close()
         self.loop.find(self)

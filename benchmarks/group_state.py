@@ -1,4 +1,4 @@
-"""What a group coordinator's state costs, in this process: to load it from a node's data, and to keep it in memory.
+"""The cost of a group coordinator's state, in this process: loading it from a node's data, and keeping it in memory.
 
     python -m benchmarks.group_state DATA_DIRECTORY
 
@@ -32,7 +32,7 @@ _BUFFER_BYTES = 5 * 1024 * 1024
 
 @attrs.define
 class Loading:
-    """What was loaded, and what it took: of CPU here, of time where it is a node that says so."""
+    """The loaded state, and the cost of loading: CPU time in this process, or elapsed time as a node reports it."""
 
     partitions: int = 0
     records: int = 0
@@ -52,13 +52,13 @@ class Loading:
 
 @attrs.define
 class _Led:
-    """What loading needs of a partition that is led."""
+    """The parts of a leader's partition that loading needs."""
 
     log: Log | None
 
 
 class _Shard:
-    """What loading needs of a shard."""
+    """The parts of a shard that loading needs."""
 
     phase = Phase.LOADING
     is_fenced = False
@@ -105,7 +105,7 @@ def _logs(data: Path) -> Iterator[Log]:
 
 @attrs.frozen
 class Weight:
-    """What a coordinator has in memory of a data directory's groups."""
+    """The memory of a coordinator for the groups of a data directory."""
 
     groups: int
     groups_bytes: int

@@ -34,7 +34,7 @@ def data_files(directory: Path) -> list[Path]:
 
 
 def complaints(files: list[Path]) -> list[str]:
-    """What Kafka's dump tool finds wrong with these files, in its own words. It is run over some files at a time."""
+    """The complaints of Kafka's dump tool about these files. The tool runs over some files at a time."""
     found = []
     for start in range(0, len(files), _FILES_AT_ONCE):
         names = ",".join(str(path) for path in files[start : start + _FILES_AT_ONCE])

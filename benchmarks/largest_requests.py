@@ -1,7 +1,8 @@
 """The largest requests that an API takes, made from its message class: as many elements as its bound has room for.
 
 A request is wide (many elements at the top), deep (one element at the top, with many inside), or asks for all there is
-by naming nothing. It names what there is, and then what there is not. Fields are filled by what their names mean.
+by naming nothing. It names existing topics and groups first, and then others. Fields are filled by the meaning of their
+names.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from broker.wire.records import Record, encode_batch
 from broker.wire.schema import FieldSpec
 from broker.wire.uuids import ZERO_UUID
 
-# What is sent to APIs whose only bound is the listener's: they are about records, and take few elements of them.
+# The size of requests to APIs whose only bound is the listener's: they carry records, and few elements.
 UNBOUNDED_BYTES: Final = 1024 * 1024
 # For the header, and for what the second estimate of an element's size is wrong by.
 _SPARE_BYTES: Final = 512
@@ -29,7 +30,7 @@ _MANY_AT: Final = {"wide": 0, "deep": 1, "deepest": 2}
 
 @attrs.frozen
 class Names:
-    """What is there: topics by name and id, each of some partitions, and groups."""
+    """Existing names: topics by name and id, each with some partitions, and groups."""
 
     topics: Sequence[str]
     topic_ids: Sequence[bytes]
@@ -44,9 +45,9 @@ class LargeRequest:
     version: int
 
 
-# Of one record.
+# The size of one record.
 _BATCH: Final = bytes(encode_batch([Record(0, 0, None, bytes(10))]))
-# What a field holds where its type alone does not say it.
+# The values of fields whose type alone does not determine them.
 _VALUES: Final[dict[str, object]] = {
     "acks": -1,
     "broker_epoch": -1,
@@ -188,5 +189,5 @@ class _Filler:
 
 
 def _one_of(there: Sequence[str], number: int, kind: str) -> str:
-    """What is there, and then what is not."""
+    """Existing names, and then others."""
     return there[number] if number < len(there) else f"no-{kind}-{number}"

@@ -35,7 +35,7 @@ _TABLE_BYTES: Final = 16 << 20
 
 @attrs.frozen
 class Load:
-    """What a load is to do."""
+    """The settings of a load."""
 
     bootstrap: str
     topic: str
@@ -47,7 +47,7 @@ class Load:
 
 @attrs.frozen
 class Done:
-    """What a load has done: records, and the wall clock's and the process's CPU seconds that it took."""
+    """The result of a load: its records, and the elapsed and CPU seconds that it took."""
 
     records: int
     seconds: float

@@ -21,7 +21,7 @@ class LoadFailed(Exception):
 
 @attrs.frozen
 class Result:
-    """What one run measured. CPU is the server's, per request; latencies are those of single requests."""
+    """The result of one run. CPU is the server's, per request; latencies are those of single requests."""
 
     seconds: float
     requests: float

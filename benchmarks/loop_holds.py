@@ -8,7 +8,7 @@ import trio
 class LoopHolds(trio.abc.Instrument):
     """`longest_s` since `reset`, and the task that took most of it.
 
-    CPU time rather than time: what other programs take is not the loop's doing.
+    It measures CPU time, since elapsed time would include other programs.
     """
 
     def __init__(self) -> None:

@@ -133,7 +133,8 @@ def _producer(bootstrap: str) -> Producer:
 def read(pipe: Connection, bootstrap: str, topic: str) -> None:
     """A worker: follow the partition from its start; told where it ends, read up to there and hand over what was Read.
 
-    What it is told is the number of records written, of which the last was acknowledged."""
+    The message is the number of written records, of which the last was acknowledged.
+    """
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "group.id": "numbered-records",

@@ -1,4 +1,4 @@
-"""The servers under test, behind one small interface: start, where to connect, process id, stop."""
+"""The servers under test, with one small interface: start, addresses, process id, stop."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from typing import Protocol, Self
 from benchmarks import processes
 from benchmarks.protocol import Connection
 
-# What both nodes get, so that a deleted topic frees its pages before they are written back to the disk.
+# Configs of both nodes, so that a deleted topic frees its pages before they are written back to the disk.
 COMMON_OVERRIDES = {"log.segment.delete.delay.ms": "0", "num.partitions": "1"}
 
 _START_TIMEOUT_S = 180
@@ -26,7 +26,7 @@ class PeerFailed(Exception):
 
 
 class Subject(Protocol):
-    """What clients put a load on: a node, or a cluster of them."""
+    """The target of a load: a node or a cluster."""
 
     name: str
     replication_factor: int
@@ -73,7 +73,7 @@ class Peer:
         return processes.cpu_seconds(self.pid)
 
     def prepare(self) -> None:
-        """What has to be done once before the first start, and does not count as starting."""
+        """The preparation before the first start, which does not count as starting."""
 
     def command(self) -> list[str]:
         raise NotImplementedError
@@ -129,7 +129,7 @@ class Peer:
         self._process = None
 
     def remove(self) -> None:
-        """Stop, and take the data along."""
+        """Stop, and delete the data."""
         self.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -160,8 +160,9 @@ class Kraft(Peer):
 
 
 def touch_memory(size_bytes: int = 4 << 30) -> None:
-    """Write and remove a large file, once: a virtual machine's memory that was never touched makes the first writes
-    to the page cache ten times slower, which would count against whoever comes first."""
+    """Write and remove a large file, once: a virtual machine's memory that was never touched makes the first writes to
+    the page cache ten times slower, which would count against the first server.
+    """
     with tempfile.NamedTemporaryFile(prefix="bench-touch-") as file:
         chunk = bytes(8 << 20)
         for _ in range(size_bytes // len(chunk)):

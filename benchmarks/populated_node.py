@@ -1,4 +1,4 @@
-"""A node in this process that has much to tell: topics of its own, partitions of a broker that does not run, groups."""
+"""A node in this process with much metadata: topics of its own, partitions of a broker that does not run, groups."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -74,7 +74,7 @@ async def populated_node(
 
 
 def _register(client: BlockingClient, cluster_id: str) -> None:
-    """Have a broker registered and unfenced that nobody runs; it counts as alive while the connection is open."""
+    """Register and unfence a broker that does not run; it counts as alive while the connection is open."""
     registration = BrokerRegistrationRequest(
         broker_id=ABSENT_ID,
         cluster_id=cluster_id,

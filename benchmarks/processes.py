@@ -1,4 +1,4 @@
-"""What the operating system knows of a server process: its cores, CPU time and memory. Linux only."""
+"""Figures of the operating system about a server process: cores, CPU time and memory. Linux only."""
 
 import contextlib
 import os

@@ -1,6 +1,6 @@
 """The few Kafka requests that a raw load needs, encoded and decoded here by hand.
 
-Deliberately not the broker's own codec: what is measured should not also be what builds the measurement. All requests
+Deliberately not the broker's own codec: the code under measurement should not also build the measurement. All requests
 go by topic name, in versions that Apache Kafka 4.x and this project both serve: Produce 9, Fetch 12, Metadata 1.
 """
 
@@ -85,7 +85,7 @@ def error_code(reply: bytes, offset: int) -> int:
 
 @attrs.frozen
 class Brokers:
-    """What a Metadata answer says about a cluster; the controller is -1 while there is none."""
+    """The brokers and the controller in a Metadata response; the controller is -1 while there is none."""
 
     count: int
     controller_id: int

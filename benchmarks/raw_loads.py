@@ -11,7 +11,7 @@ from benchmarks.peers import Peer
 
 # Eight connections: one request of each is always on its way, so that the server never waits for the load.
 CONNECTIONS = 8
-# What a client keeps in flight on a connection by default (max.in.flight.requests.per.connection).
+# The requests that a client has in flight on a connection by default (max.in.flight.requests.per.connection).
 DEEP = 5
 # Few connections with two large requests each keep both sides busy without pushing the bytes out of the caches.
 BULK_CONNECTIONS, BULK_DEPTH = 4, 2

@@ -35,14 +35,14 @@ class Scattered:
         return [number for number, moment in enumerate(self.fates) if moment > 0]
 
     def latencies_ms(self, begin: float, end: float) -> list[float]:
-        """Of the acknowledged records that were sent between two moments, ascending."""
+        """Latencies of acknowledged records that were sent between two moments, ascending."""
         pairs = zip(self.sent_at, self.fates, strict=True)
         return sorted(1000 * (fate - sent) for sent, fate in pairs if fate > 0 and begin <= sent < end)
 
 
 @attrs.frozen
 class Found:
-    """What a reader found: which numbers, and which of them twice or out of order."""
+    """The result of a reader: the numbers that it read, and those that came twice or out of order."""
 
     seen: set[int]
     wrongs: list[str]

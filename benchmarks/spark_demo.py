@@ -68,7 +68,7 @@ def generate(servers: str, seconds: float, rate: float) -> None:
 def _orders(rng: random.Random, first: int, end: int) -> Iterator[tuple[bytes, bytes | None, int]]:
     """Key, value and lateness of each order."""
     for number in range(first, end):
-        # Of customers, the first few order most.
+        # The first few customers order most.
         customer = f"customer-{min(int(rng.paretovariate(0.7)), _CUSTOMERS)}"
         order = {"id": number, "customer": customer, "amount": round(rng.lognormvariate(3, 1), 2)}
         value: bytes | None = json.dumps(order | {"items": rng.randint(1, 9)}).encode()
@@ -93,7 +93,7 @@ def _run(cluster: Cluster, options: argparse.Namespace) -> int:
     following = [*load, "--follow", "--every", _EVERY, "--for", f"{seconds:g}s"]
     with _running(generator) as writing, _running(following) as loading:
         codes = [writing.wait(), loading.wait()]
-    # What was written while the load was ending.
+    # Records that were written while the load was ending.
     codes.append(subprocess.run(load, check=False).returncode)
     print("stats of what was loaded:", flush=True)
     measure = [*_spark("stats", cluster), "--files", str(files), "--page", str(page), *master]

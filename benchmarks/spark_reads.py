@@ -95,7 +95,7 @@ def _cpu_seconds() -> float:
 
 
 def _sums(rows: DataFrame) -> dict[str, list[int]]:
-    """Of each partition the count of its rows, and the sum of a checksum of each row."""
+    """For each partition, the number of its rows and the sum of their checksums."""
     row = sf.concat(
         sf.coalesce("key", sf.lit("").cast("binary")),
         "value",

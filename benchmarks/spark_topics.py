@@ -18,7 +18,7 @@ _STEP: Final = 7_919_003
 
 @attrs.frozen
 class Load:
-    """What a topic is filled with."""
+    """The records that a topic is filled with."""
 
     name: str
     records: int

@@ -33,7 +33,7 @@ from benchmarks.histories.registers import OPERATIONS_PER_REGISTER, RegisterWind
 _PER_WINDOW: Final = 500_000
 _WINDOWS_MIN: Final = 2
 _QUEUE_SHARE: Final = 0.6
-# What a key has to have in common with others, a worker's memory: operations of a partition.
+# The largest number of operations of a partition, bounded by the memory that a worker shares between keys.
 _PER_PARTITION: Final = 20_000
 _CYCLES_MIN: Final = 2
 _WINDOW_NS: Final = 60_000_000_000

@@ -29,7 +29,7 @@ _OF_THE_LOG: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
         "reordered poll": {"PollsGoForward": 1},
         # A poll leaves a record out.
         "skipped record": {"PollsSkipNothing": 1},
-        # A poll returns a record that nobody sent in place of another.
+        # A poll returns a record that was never sent in place of another.
         "forged record": {"NothingFromNowhere": 1, "OffsetsNeverChange": 1},
         # A poll returns a record that was refused in place of another.
         "refused record": {"NothingRefusedIsRead": 1, "OffsetsNeverChange": 1},
@@ -76,7 +76,7 @@ def choose_plants(seed: int, each: int, partitions: int, cycles: int, windows: i
         )
     rng = Random(seed)
     chosen = iter(rng.sample(range(partitions), each * len(_OF_THE_LOG)))
-    # Not in the last cycle: what is lost has to have a record behind it.
+    # Not in the last cycle: a lost record needs a later one.
     of_partitions = {next(chosen): (kind, rng.randrange(cycles - 1)) for kind in _OF_THE_LOG for _ in range(each)}
     of_registers = rng.sample(range(windows * slots), each)
     return Plants(of_partitions, frozenset(divmod(number, slots) for number in of_registers))

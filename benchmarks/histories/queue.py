@@ -24,11 +24,11 @@ _BATCHES: Final = 6
 _POLLS: Final = 2
 _RECORDS_PER_POLL: Final = RECORDS_PER_CYCLE // _POLLS
 _RECORDS_PER_SESSION: Final = RECORDS_PER_CYCLE // 2
-# Of each batch of a cycle: its records, the place of the first, and its sequence in its session.
+# For each batch of a cycle: its records, the index of the first, and its sequence in its session.
 _SIZES: Final = np.array([1, 2, 3, 1, 2, 3])
 _STARTS: Final = np.array([0, 1, 3, 6, 7, 9])
 _SEQUENCES: Final = np.array([0, 0, 1, 2, 4, 3])
-# Of each record of a cycle.
+# For each record of a cycle.
 _BATCH_OF: Final = np.repeat(np.arange(_BATCHES), _SIZES)
 _SEQUENCE_OF: Final = _SEQUENCES[_BATCH_OF] + np.arange(RECORDS_PER_CYCLE) - _STARTS[_BATCH_OF]
 # Which record of a cycle is lost or comes twice: the second of a batch. Which one a poll has an anomaly at.
@@ -92,7 +92,7 @@ class Log:
 
 @attrs.frozen
 class QueueWindow:
-    """What the clients of all partitions do in one window of time."""
+    """The operations of the clients of all partitions in one window of time."""
 
     log: Log
     number: int
@@ -210,7 +210,7 @@ class QueueWindow:
         )
 
     def _times(self, partition: Integers, step: Integers) -> tuple[Integers, Integers]:
-        """When operations begin and end: around the step, within those before and behind it."""
+        """The begin and end times of operations: around their step, between the previous and the next one."""
         phases = np.random.default_rng(1).random(len(self.log.partitions))
         middle = self.start_ns + (step + 1 + phases[partition]) * self.step_ns
         before, after = (self.rng.uniform(0.05, 0.95, len(step)) * self.step_ns for _ in range(2))

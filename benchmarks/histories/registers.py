@@ -20,11 +20,11 @@ _CLIENTS: Final = 5
 _FUNCTIONS: Final = pa.array(["read", "write", "cas"])
 _READ, _WRITE, _CAS = range(3)
 _SHARES: Final = (0.4, 0.4, 0.2)
-# Writes of which nobody knows whether they happened, and which were refused.
+# Writes with an unknown outcome, and writes that were refused.
 _INFO_SHARE: Final = 0.004
 _FAIL_SHARE: Final = 0.01
-# Of the times from a register's operation to its next one: how long an operation takes at most, before it happens and
-# after that. Operations of the same client do not overlap.
+# Fractions of the time between a register's operations: the maximum an operation takes before and after its effect.
+# Operations of the same client do not overlap.
 _STEPS_MAX: Final = 1.8
 
 
@@ -35,7 +35,7 @@ def processes_of(slot: int) -> list[str]:
 
 @attrs.frozen
 class RegisterWindow:
-    """What the clients of all slots do in one window of time, `each` operations on a register of their own."""
+    """The operations of the clients of all slots in one window of time, `each` operations on a register of their own."""
 
     slots: int
     each: int
@@ -76,7 +76,7 @@ class RegisterWindow:
         return outcome
 
     def _seen(self, functions: Integers, states: Integers) -> Integers:
-        """What reads return: the state, or where it is planted, the first state of all."""
+        """The results of reads: the state, or the very first state where an anomaly is planted."""
         seen = states.copy()
         for window, slot in self.plants.registers:
             if window == self.number:

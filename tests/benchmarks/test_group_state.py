@@ -1,4 +1,4 @@
-"""What a group coordinator's state costs: what is measured is what stands in the logs."""
+"""The cost of a group coordinator's state: what is measured is what stands in the logs."""
 
 import time
 from pathlib import Path
@@ -38,7 +38,7 @@ def write_commits(directory: Path, groups: int, commits: int) -> None:
     log.close()
 
 
-def test_what_is_in_the_logs_is_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_groups_in_the_logs_are_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_commits(tmp_path / "__consumer_offsets-0", groups=5, commits=3)
     write_commits(tmp_path / "__consumer_offsets-7", groups=2, commits=1)
     write_commits(tmp_path / "another-0", groups=1, commits=1)

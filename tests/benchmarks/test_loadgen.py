@@ -36,7 +36,7 @@ def test_refused_requests_are_not_taken_for_fast_ones() -> None:
         loadgen.run(port, REQUEST, seconds=0.1, warm_up_s=0.05, error_offset=200)
 
 
-def test_nobody_there_is_an_error() -> None:
+def test_without_a_server_a_load_fails() -> None:
     with pytest.raises(loadgen.LoadFailed, match="connect"):
         loadgen.run(1, REQUEST, seconds=0.1)
 

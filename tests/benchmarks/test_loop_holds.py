@@ -1,4 +1,4 @@
-"""What one request may do to everybody else: the event loop is never held for long, whatever the API."""
+"""The effect of one request on other clients: the event loop is never held for long, whatever the API."""
 
 import gc
 from functools import partial
@@ -11,11 +11,11 @@ from benchmarks.loop_holds import LoopHolds
 from benchmarks.populated_node import PopulatedNode, populated_node
 from broker.handlers import HANDLERS
 
-# Of the largest request that each API takes: enough for what is not sliced to stand out.
+# The largest request that each API takes: enough for what is not sliced to stand out.
 PART = 0.05
 # CPU time, which other programs make longer by what they leave in the caches.
 HOLD_MAX_S = 0.05
-# Of Produce, Fetch, OffsetCommit, OffsetFetch, ListGroups.
+# APIs: Produce, Fetch, OffsetCommit, OffsetFetch, ListGroups.
 LARGE_PART = 0.4
 _LARGE = (0, 1, 8, 9, 16)
 
