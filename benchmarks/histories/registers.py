@@ -35,7 +35,7 @@ def processes_of(slot: int) -> list[str]:
 
 @attrs.frozen
 class RegisterWindow:
-    """The operations of the clients of all slots in one window of time, `each` operations on a register of their own."""
+    """The operations of the clients of all slots in one window of time: `each` on a register of its own."""
 
     slots: int
     each: int

@@ -13,7 +13,9 @@ from tests.support.node_process import NodeProcess
 
 
 @pytest.mark.parametrize("library", library_loads.LOADS["produce"])
-def test_every_library_writes_the_number_of_records_that_it_reports(library: str, capsys: pytest.CaptureFixture[str], bootstrap: str) -> None:
+def test_every_library_writes_the_number_of_records_that_it_reports(
+    library: str, capsys: pytest.CaptureFixture[str], bootstrap: str
+) -> None:
     topic = re.sub(r"\W+", "-", library)
     create_topic(bootstrap, topic, 2)
     library_loads.main(["produce", library, bootstrap, topic, "--seconds", "0.05"])

@@ -37,7 +37,7 @@ TOKENS = st.sampled_from(
 
 
 @given(st.lists(TOKENS, max_size=6))
-def test_arguments_mean_what_the_grammar_makes_of_them(argv: list[str]) -> None:
+def test_arguments_are_parsed_as_by_the_grammar(argv: list[str]) -> None:
     plain = read_start_arguments(argv)
     if plain is None:
         return
@@ -51,7 +51,7 @@ def test_arguments_mean_what_the_grammar_makes_of_them(argv: list[str]) -> None:
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["--overide", "a=b"], ["--override"], ["one", "two"], ["--"]])
-def test_what_only_the_grammar_understands_is_left_to_it(argv: list[str]) -> None:
+def test_other_arguments_are_left_to_the_grammar(argv: list[str]) -> None:
     assert read_start_arguments(argv) is None
 
 

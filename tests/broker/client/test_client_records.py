@@ -188,7 +188,7 @@ def test_a_count_that_is_not_the_records_is_invalid() -> None:
         found(data, check_crc=False)
 
 
-def test_what_is_decompressed_at_a_time_is_bounded() -> None:
+def test_decompression_per_call_is_bounded() -> None:
     large = batch(0, "x" * (60 << 20), compression=Compression.ZSTD)
     data = bytearray(large * 3)
     for index in range(3):

@@ -31,7 +31,7 @@ def test_keyword_arguments_and_kafka_keys_set_the_same_fields() -> None:
         ("bootstrap.servers", "b:2", "given twice"),
     ],
 )
-def test_wrong_settings_are_refused_with_what_to_do(key: str, value: object, message: str) -> None:
+def test_wrong_settings_are_refused_with_advice(key: str, value: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         read_config(ClientConfig, "a:1", {key: value})
 

@@ -87,7 +87,7 @@ async def test_no_more_than_so_many_requests_wait_for_an_answer(jumping_clock: M
     assert sorted(asked) == list(range(IN_FLIGHT_MAX + 10))
 
 
-async def test_an_answer_that_nobody_waits_for_any_more_is_thrown_away(jumping_clock: MockClock) -> None:
+async def test_a_response_to_a_cancelled_call_is_dropped(jumping_clock: MockClock) -> None:
     answers = trio.Event()
 
     async def later(request: AllocateProducerIdsRequest) -> Answer:
@@ -195,7 +195,7 @@ async def test_an_answer_that_cannot_be_read_costs_its_request_only(jumping_cloc
         assert (await connection.call(ask(2), 0)).producer_id_start == 2
 
 
-async def test_what_is_given_up_with_open_requests_is_reset(jumping_clock: MockClock) -> None:
+async def test_closing_with_open_requests_resets_the_connection(jumping_clock: MockClock) -> None:
     """So that the kernel does not deliver later what was not sent yet."""
     async with scripted_node(silence) as node:
         connection = await Connection.open(
@@ -212,7 +212,7 @@ async def test_what_is_given_up_with_open_requests_is_reset(jumping_clock: MockC
         assert node.ends == ["reset"]
 
 
-async def test_nobody_answers(jumping_clock: MockClock) -> None:
+async def test_opening_a_connection_to_a_closed_port_raises_connection_lost(jumping_clock: MockClock) -> None:
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listeners[0].socket.getsockname()[1]
     await listeners[0].aclose()

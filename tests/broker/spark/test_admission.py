@@ -23,7 +23,7 @@ def limited(start: Offsets, end: Offsets, rows_max: int) -> Offsets:
     return limit_offsets(start, end, fraction_by_rows(start, end, rows_max))
 
 
-def test_rows_are_shared_in_proportion_to_what_is_there() -> None:
+def test_rows_are_shared_in_proportion_to_available_offsets() -> None:
     assert limited(offsets(0, 100, 0), offsets(200, 200, 100), 100) == offsets(50, 125, 25)
 
 
@@ -55,7 +55,9 @@ def test_bytes_do_not_limit_partitions_of_unknown_size() -> None:
     st.lists(st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)), min_size=1, max_size=8),
     st.integers(1, 2**63 - 1),
 )
-def test_a_batch_stays_within_what_is_there_and_makes_progress(ranges: list[tuple[int, int]], rows_max: int) -> None:
+def test_a_batch_stays_within_available_offsets_and_makes_progress(
+    ranges: list[tuple[int, int]], rows_max: int
+) -> None:
     start = offsets(*(first for first, _ in ranges))
     end = offsets(*(first + size for first, size in ranges))
     found = limited(start, end, rows_max)

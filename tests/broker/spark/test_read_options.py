@@ -80,7 +80,7 @@ def test_names_are_in_any_case_of_letters() -> None:
     assert not options.fails_on_data_loss
 
 
-# What is read
+# Topics and partitions
 
 
 @pytest.mark.parametrize("is_streaming", [False, True])

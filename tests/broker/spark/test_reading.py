@@ -1,4 +1,4 @@
-"""What a task does between Spark and the brokers: it survives them, and keeps its connections for the next task."""
+"""The work of a task between Spark and the brokers: it survives them, and keeps its connections for the next task."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What it costs to find the data source, which Spark does in a process of its own for each query."""
+"""The cost of finding the data source, which Spark does in a process of its own for each query."""
 
 import subprocess
 import sys

@@ -9,7 +9,7 @@ from tests.support.document_examples import examples, run_example
 DOCUMENT = "docs/spark.md"
 
 
-def test_the_examples_run_and_print_what_they_show(spark: SparkSession, bootstrap: str) -> None:
+def test_the_examples_run_and_print_the_shown_output(spark: SparkSession, bootstrap: str) -> None:
     names: dict[str, Any] = {}
     for line, code, expected in examples(DOCUMENT):
         printed = run_example("\n" * line + code.replace("localhost:9092", bootstrap), DOCUMENT, names)

@@ -77,7 +77,7 @@ def sizes(found: MicroBatches, start: StreamOffsets, end: StreamOffsets) -> list
     return [each.size for each in found.ranges(start, end)]
 
 
-def test_batches_read_what_is_there_and_then_wait(bootstrap: str, topic: str, producer: SyncProducer) -> None:
+def test_batches_read_available_records_and_then_wait(bootstrap: str, topic: str, producer: SyncProducer) -> None:
     fill(producer, topic, 3, 1)
     with batches(bootstrap, topic) as found:
         start = found.initial()
@@ -127,7 +127,7 @@ def test_a_batch_waits_for_the_minimum_or_the_delay(bootstrap: str, topic: str, 
         assert end_of(found, second).offsets == offsets(topic, 7, 0)
 
 
-def test_available_now_stops_at_what_there_was(bootstrap: str, topic: str, producer: SyncProducer) -> None:
+def test_available_now_stops_at_the_ends_of_its_start(bootstrap: str, topic: str, producer: SyncProducer) -> None:
     fill(producer, topic, 5, 0)
     with batches(bootstrap, topic, maxOffsetsPerTrigger="3", minOffsetsPerTrigger="3") as found:
         found.fix_target()

@@ -17,7 +17,7 @@ from tests.support.streaming_job import StreamingJob
 RATE = 2_000
 SAMPLE_S = 5.0
 MIB = 1 << 20
-# What a process may grow between the second quarter of the run and the last one.
+# The allowed growth of a process between the second quarter of the run and the last one.
 GROWTH_MIB_MAX = 48
 # The JVM's heap has a limit of 1 GiB, and grows up to it before it is collected.
 JVM_MIB_MAX = 1_700

@@ -1,4 +1,4 @@
-"""What lies between two positions of a streaming query."""
+"""The ranges between two positions of a streaming query."""
 
 import pytest
 
@@ -59,7 +59,7 @@ def test_a_log_that_ends_before_the_position_is_reported() -> None:
         report_truncation({FIRST: 5}, {FIRST: 4}, FAIL)
 
 
-def test_ranges_are_what_lies_between_and_new_partitions_from_their_start() -> None:
+def test_ranges_are_between_the_positions_and_new_partitions_from_their_start() -> None:
     start = StreamOffsets({FIRST: 5}, {"orders": OLD_ID})
     end = StreamOffsets({FIRST: 9, SECOND: 4}, {"orders": OLD_ID}, started_at={SECOND: 1})
     assert ranges_between(start, end, {}) == [

@@ -6,7 +6,7 @@ from broker.spark.streaming.progress import Progress
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
-def test_lag_is_how_far_the_batch_is_behind_the_ends() -> None:
+def test_lag_is_from_the_end_of_the_batch_to_the_ends_of_partitions() -> None:
     progress = Progress(lambda: 0.0)
     progress.observe({FIRST: 10, SECOND: 40})
     assert progress.metrics({FIRST: 10, SECOND: 20}) == {

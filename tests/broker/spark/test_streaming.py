@@ -129,7 +129,7 @@ def test_a_topic_that_is_created_again_fails_the_query_and_says_so(
         run_now(read(), "noop", tmp_path / "checkpoint")
 
 
-def test_a_running_query_reads_what_comes_later(spark: SparkSession, bootstrap: str, topic: str, read: Read) -> None:
+def test_a_running_query_reads_later_records(spark: SparkSession, bootstrap: str, topic: str, read: Read) -> None:
     query = (
         read(startingOffsets="latest", minOffsetsPerTrigger="1").writeStream.format("memory").queryName("later").start()
     )

@@ -17,7 +17,7 @@ def test_known_texts():
 
 
 @given(st.binary(min_size=16, max_size=16))
-def test_what_is_encoded_is_decoded(uuid):
+def test_encoded_uuids_are_decoded(uuid):
     assert len(encode_uuid(uuid)) == 22
     assert decode_uuid(encode_uuid(uuid)) == uuid
 

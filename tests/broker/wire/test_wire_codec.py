@@ -37,7 +37,7 @@ def with_tagged_field(encoded: bytes, tag: int, value: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=message_id)
-def test_the_registry_says_what_the_message_classes_say(api: Api) -> None:
+def test_the_registry_agrees_with_the_message_classes(api: Api) -> None:
     for message, is_request in ((api.request, True), (api.response, False)):
         spec = message.__message__
         assert (spec.key, spec.is_request) == (api.key, is_request)
@@ -217,7 +217,7 @@ def test_a_tagged_field_of_another_size_than_its_value_is_refused() -> None:
             decode(FetchRequest, 15, with_tagged_field(encoded, 1, value))
 
 
-def test_a_message_describes_itself_by_what_is_not_default() -> None:
+def test_a_messages_repr_has_only_fields_that_differ_from_defaults() -> None:
     data = PartitionData(partition_index=3, records=b"secret", current_leader=LeaderIdAndEpoch(leader_id=1))
     assert repr(data) == (
         "PartitionData(partition_index=3, current_leader=LeaderIdAndEpoch(leader_id=1), records=<6 bytes>)"

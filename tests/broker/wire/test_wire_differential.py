@@ -88,7 +88,7 @@ def plain(value: Any) -> Any:
 
 
 @every_message
-def test_kio_reads_what_we_write_and_writes_it_back_alike(api: Api, version: int, kind: str) -> None:
+def test_kio_reads_our_messages_and_writes_the_same_bytes(api: Api, version: int, kind: str) -> None:
     cls = getattr(api, kind)
     theirs = kio_class(api, version, kind)
     rng = Random(f"{api.name} {version} {kind}")
@@ -105,7 +105,7 @@ def test_kio_reads_what_we_write_and_writes_it_back_alike(api: Api, version: int
 
 
 @every_message
-def test_we_read_what_kio_writes_and_write_it_back_alike(api: Api, version: int, kind: str) -> None:
+def test_we_read_messages_of_kio_and_write_the_same_bytes(api: Api, version: int, kind: str) -> None:
     cls = getattr(api, kind)
 
     @few

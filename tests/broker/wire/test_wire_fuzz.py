@@ -52,7 +52,7 @@ def test_a_mutated_message_decodes_or_is_a_wire_error(api: Api, version: int, ki
         encoded = b"".join(encode(message, version))
         for _ in range(12):
             mutant = mutate(encoded, rng)
-            # As in a receive buffer: other frames' bytes stand before and behind.
+            # As in a receive buffer: other frames' bytes stand before and after it.
             start, end = 7, 7 + len(mutant)
             buffer = rng.randbytes(7) + mutant + rng.randbytes(40)
             before = time.process_time()

@@ -16,7 +16,7 @@ from tests.support.wire_messages import message_id, message_versions, random_mes
 
 
 def finish(steps: Generator[None, None, Any]) -> tuple[Any, int]:
-    """What a generator returns, and how often it yielded."""
+    """The result of a generator, and the number of its yields."""
     count = 0
     while True:
         try:

@@ -85,7 +85,7 @@ def supervise(tmp_path: Path) -> Iterator[Callable[..., Supervised]]:
             supervised.process.wait()
 
 
-def test_three_nodes_start_show_what_they_say_and_stop_with_ctrl_c(supervise: Callable[..., Supervised]) -> None:
+def test_three_nodes_start_print_their_output_and_stop_with_ctrl_c(supervise: Callable[..., Supervised]) -> None:
     cluster = supervise("--first-port", "0")
     addresses = cluster.wait_serving()
     assert len(addresses.split(",")) == 3
@@ -150,7 +150,7 @@ async def ask_for_coordinator(port: int, times: int) -> set[int]:
 def test_a_node_that_dies_is_reported_and_the_others_go_on(supervise: Callable[..., Supervised]) -> None:
     cluster = supervise("--first-port", "0", "--nodes", "2")
     addresses = cluster.wait_serving()
-    # Of two nodes one is a controller; the other one dies.
+    # One of two nodes is a controller; the other one dies.
     (pid,) = [pid for pid in cluster.node_pids() if b"node-2.properties" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(pid, signal.SIGKILL)
     report = cluster.wait_for(r"^kraft: node 2 has ended with SIGKILL; to start it again: kraft (.*)$")
@@ -264,7 +264,7 @@ def test_a_directory_may_have_any_name(tmp_path: Path) -> None:
         (["node-1.properties"], ["--first-id", "0"], "holds a cluster whose first node is 1, and not 0"),
     ],
 )
-def test_what_is_no_such_cluster_is_left_alone(
+def test_a_directory_with_another_content_is_refused_and_left_alone(
     tmp_path: Path, existing: list[str], arguments: list[str], message: str
 ) -> None:
     for name in existing:

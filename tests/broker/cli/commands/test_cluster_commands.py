@@ -95,7 +95,7 @@ def test_a_move_that_cannot_be_is_refused(
     assert message in answer.errors
 
 
-def test_the_health_names_what_is_wrong_and_an_election_puts_leaders_back(three_nodes: ClusterProcess) -> None:
+def test_health_names_problems_and_an_election_restores_preferred_leaders(three_nodes: ClusterProcess) -> None:
     create(three_nodes, "led", "-p", "3", "-r", "3")
     healthy = ask("cluster", "health")
     assert (healthy["is_healthy"], healthy["problems"], healthy["under_replicated"]) == (True, [], 0)

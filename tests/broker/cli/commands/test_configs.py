@@ -62,7 +62,9 @@ def test_several_resources_are_told_apart(node: NodeProcess) -> None:
         (["describe", "topic", "none"], Exit.NOT_FOUND, "topic none: UNKNOWN_TOPIC_OR_PARTITION"),
     ],
 )
-def test_what_is_wrong_is_said(node: NodeProcess, arguments: list[str], code: Exit, message: str) -> None:
+def test_wrong_configs_are_refused_with_a_message(
+    node: NodeProcess, arguments: list[str], code: Exit, message: str
+) -> None:
     answer = run_command("configs", *arguments)
     assert answer.code == code
     assert message in answer.errors

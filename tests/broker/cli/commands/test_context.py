@@ -51,7 +51,7 @@ def test_a_context_that_is_removed_is_not_used_any_more() -> None:
         (["add", "a"], Exit.USAGE, "A context needs to know its cluster; give --bootstrap-server."),
     ],
 )
-def test_what_cannot_be_done_is_refused(arguments: list[str], code: Exit, message: str) -> None:
+def test_impossible_changes_of_contexts_are_refused(arguments: list[str], code: Exit, message: str) -> None:
     answer = run_command("context", *arguments)
     assert answer.code == code
     assert message in answer.errors

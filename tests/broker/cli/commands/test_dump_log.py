@@ -118,7 +118,7 @@ def test_a_bad_checksum_is_wrong(directory: Path, dump: Dump) -> None:
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 100, b"half a batch", b"\xff" * 200])
-def test_bytes_behind_the_last_batch_are_wrong(directory: Path, dump: Dump, tail: bytes) -> None:
+def test_bytes_after_the_last_batch_are_a_problem(directory: Path, dump: Dump, tail: bytes) -> None:
     path = directory / f"{SEGMENT}.log"
     path.write_bytes(path.read_bytes() + tail)
     code, lines, _ = dump(f"{SEGMENT}.log")

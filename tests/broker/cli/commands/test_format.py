@@ -136,7 +136,7 @@ def test_releases_are_named_as_kafka_names_them(node: Node) -> None:
     ]
 
 
-def test_what_is_formatted_is_refused_or_ignored(node: Node) -> None:
+def test_formatted_directories_are_refused_or_ignored(node: Node) -> None:
     assert node.format("-s")[0] == 0
     before = node.properties("a")
     assert node.format("-s") == (
@@ -221,7 +221,7 @@ MUST_CHOOSE = (
         ),
     ],
 )
-def test_what_is_wrong_is_said_and_nothing_is_written(node: Node, arguments: list[str], message: str) -> None:
+def test_wrong_configs_are_refused_and_nothing_is_written(node: Node, arguments: list[str], message: str) -> None:
     assert node.format(*arguments) == (1, "", f"{message}\n")
     assert sorted(path.name for path in node.directory.iterdir()) == ["server.properties"]
 

@@ -194,13 +194,13 @@ def test_a_reader_that_has_enough_ends_the_command(topic: str) -> None:
         (["none"], Exit.NOT_FOUND, "of 'none'"),
     ],
 )
-def test_what_cannot_be_read_is_refused(topic: str, arguments: list[str], code: Exit, message: str) -> None:
+def test_unreadable_input_is_refused(topic: str, arguments: list[str], code: Exit, message: str) -> None:
     answer = run_command("consume", *([topic, *arguments] if arguments[0].startswith("-") else arguments))
     assert (answer.code, answer.output) == (code, "")
     assert message in answer.errors
 
 
-def test_the_bench_measures_what_it_writes_and_reads(topic: str) -> None:
+def test_bench_reports_the_records_that_it_writes_and_reads(topic: str) -> None:
     written = json.loads(succeed("bench", "produce", topic, "-n", "500", "-s", "100", "--rate", "100000", "--json"))
     assert (written["records"], written["bytes"], written["failed"]) == (500, 50_000, 0)
     assert 0 < written["latency_ms"]["p50"] <= written["latency_ms"]["max"]

@@ -109,7 +109,7 @@ MUST_BE_CONTROLLER = (
         ),
     ],
 )
-def test_what_cannot_be_done_is_refused_before_anybody_is_asked(
+def test_impossible_requests_are_refused_before_a_controller_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -63,7 +63,7 @@ def test_a_directory_that_is_not_known_is_null() -> None:
         ([LEADER, attrs.evolve(FOLLOWER, last_caught_up_ms=None)], 5, -1),
     ],
 )
-def test_how_far_the_last_voter_is_behind(voters: list[QuorumReplica], lag: int, lag_ms: int) -> None:
+def test_max_follower_lag_is_that_of_the_slowest_voter(voters: list[QuorumReplica], lag: int, lag_ms: int) -> None:
     assert status_lines(describe(voters))[4:6] == [
         f"MaxFollowerLag:         {lag}",
         f"MaxFollowerLagTimeMs:   {lag_ms}",

@@ -93,7 +93,7 @@ def test_records_are_trimmed_up_to_an_offset_a_time_or_the_end(node: NodeProcess
         (["create", "t", "-c", "x"], "'x' is no setting; write key=value"),
     ],
 )
-def test_wrong_arguments_are_refused_with_what_is_right(node: NodeProcess, arguments: list[str], message: str) -> None:
+def test_wrong_arguments_are_refused_with_the_valid_ones(node: NodeProcess, arguments: list[str], message: str) -> None:
     answer = run_command("topics", *arguments)
     assert (answer.code, answer.output) == (Exit.USAGE, "")
     assert message in answer.errors

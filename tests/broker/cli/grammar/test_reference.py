@@ -35,7 +35,7 @@ def test_every_exit_code_is_documented() -> None:
     assert {str(int(code)) for code in Exit} <= documented
 
 
-def test_every_command_says_what_it_does_in_a_sentence() -> None:
+def test_every_command_has_a_one_sentence_summary() -> None:
     for name, command in COMMANDS.items():
         first = (command.help or "").split("\n\n")[0]
         assert first.endswith("."), name
@@ -50,7 +50,7 @@ def test_every_command_that_asks_a_cluster_prints_json() -> None:
     ] == []
 
 
-def test_commands_without_json_print_what_other_programs_define() -> None:
+def test_commands_without_json_print_formats_of_other_programs() -> None:
     without = {name for name, command in COMMANDS.items() if isinstance(command, Command) and command.shape is None}
     # Nodes' own output, the lines of Kafka's tools, and a shell's script.
     assert without == {"kraft start", "kraft format", "kraft dump-log", "kraft cluster start", "kraft completion"}

@@ -31,7 +31,7 @@ def test_sizes_are_read(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1kk", "1 2"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_malformed_sizes_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no size"):
         parse_size(text)
 
@@ -51,7 +51,7 @@ def test_durations_are_read(text: str, duration_ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1s", "1x", "1s x", "s"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_malformed_durations_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no duration"):
         parse_duration_ms(text)
 
@@ -82,7 +82,7 @@ def test_times_are_read(text: str, time_ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "-x", "2026-13-01"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_malformed_times_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no (time|duration)"):
         parse_time_ms(text, NOW_MS)
 

@@ -40,7 +40,7 @@ async def test_a_partition_is_read_from_an_offset(tmp_path: Path, capsys: Captur
         )
 
 
-async def test_properties_choose_what_is_printed(tmp_path: Path, capsys: Capture) -> None:
+async def test_properties_choose_the_printed_parts(tmp_path: Path, capsys: Capture) -> None:
     async with tools_of_a_node(tmp_path, capsys, **QUICK) as tools:
         await fill(tools)
         read = [CONSUMER, "--topic", "orders", "--from-beginning", "--max-messages", "1", "--partition"]

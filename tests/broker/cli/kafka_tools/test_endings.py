@@ -15,7 +15,7 @@ Capture = pytest.CaptureFixture[str]
 PYTHON = [sys.executable, "-P", "-m", "broker.cli.kafka_tools"]
 
 
-async def test_a_terminated_console_consumer_commits_what_it_has_printed(tmp_path: Path, capsys: Capture) -> None:
+async def test_a_terminated_console_consumer_commits_printed_records(tmp_path: Path, capsys: Capture) -> None:
     overrides = {"offsets_topic_num_partitions": 1, "group_initial_rebalance_delay_ms": 0}
     async with tools_of_a_node(tmp_path, capsys, **overrides) as tools:
         async with Producer(tools.bootstrap) as producer:

@@ -89,7 +89,7 @@ async def test_plans_that_cannot_be_executed_are_refused(tmp_path: Path, capsys:
         assert (await refusal({"topic": "orders"})) == "Error: No such field exists: `partition`"
 
 
-async def test_cancelling_what_is_not_under_way_changes_nothing(tmp_path: Path, capsys: Capture) -> None:
+async def test_cancelling_without_a_reassignment_changes_nothing(tmp_path: Path, capsys: Capture) -> None:
     async with tools_of_a_node(tmp_path, capsys) as tools:
         await tools.run("kafka-topics", "--create", "--topic", "orders")
         plan = plan_file(tmp_path, {"topic": "orders", "partition": 0, "replicas": [1]})

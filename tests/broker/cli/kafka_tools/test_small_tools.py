@@ -159,7 +159,7 @@ async def test_broker_api_versions_has_a_line_for_each_api(tmp_path: Path, capsy
         assert "\tShareFetch(78): UNSUPPORTED," in apis
 
 
-def test_storage_formats_directories_and_says_what_is_in_them(tmp_path: Path, capsys: Capture) -> None:
+def test_storage_formats_directories_and_prints_their_properties(tmp_path: Path, capsys: Capture) -> None:
     properties = tmp_path / "server.properties"
     settings = {
         "process.roles": "broker,controller",

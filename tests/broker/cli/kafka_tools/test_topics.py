@@ -58,7 +58,7 @@ async def test_missing_and_existing_topics_fail_unless_allowed(tmp_path: Path, c
             assert await tools.lines("kafka-topics", *action, "--topic", "missing", "--if-exists") == []
 
 
-async def test_describe_shows_only_what_a_report_asks_for(tmp_path: Path, capsys: Capture) -> None:
+async def test_describe_shows_only_the_partitions_of_a_report(tmp_path: Path, capsys: Capture) -> None:
     async with tools_of_a_node(tmp_path, capsys) as tools:
         await tools.run("kafka-topics", "--create", "--topic", "plain")
         await tools.run("kafka-topics", "--create", "--topic", "changed", "--config", "retention.ms=1")

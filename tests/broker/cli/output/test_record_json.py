@@ -24,7 +24,7 @@ def test_a_printed_record_is_read_as_it_was(
     assert read_record(line.encode()) == (key, value, headers, 1, 3)
 
 
-def test_what_a_line_leaves_out_is_null() -> None:
+def test_absent_fields_of_a_line_are_null() -> None:
     assert read_record(b'{"value": "v"}') == (None, b"v", [], None, None)
 
 

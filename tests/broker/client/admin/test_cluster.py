@@ -119,7 +119,7 @@ async def test_controllers_are_asked_directly_and_the_next_active_one_is_found_k
         assert (await admin.elect_leaders()).failed == {}
 
 
-async def test_controllers_do_not_serve_what_belongs_to_brokers(tmp_path: Path) -> None:
+async def test_controllers_do_not_serve_calls_for_brokers(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, 1) as cluster:
         controllers = bootstrap_controllers(cluster)
         async with Admin(bootstrap_controllers=controllers) as admin:

@@ -242,7 +242,7 @@ async def test_topics_that_are_deleted_by_name_are_found_in_responses_that_repor
         assert (await admin.delete_topics(["a", ids["b"]])).raise_first() == {"a": None, ids["b"]: None}
 
 
-async def test_what_an_older_broker_cannot_say_is_refused_by_name() -> None:
+async def test_a_field_that_an_older_broker_lacks_is_refused_by_name() -> None:
     async with admin_of({}, {"ListOffsets": 6, "ListGroups": 4, "DescribeCluster": 1}) as (_, admin):
         results = await admin.list_offsets({P0: OffsetSpec.MAX_TIMESTAMP})
         assert isinstance(results[P0], UnsupportedByBroker)

@@ -9,7 +9,7 @@ from tests.support.source_code import imports, is_within, read_modules
 
 
 @pytest.mark.parametrize("missing", ["numpy", "pyarrow"])
-def test_importing_arrow_without_its_libraries_says_what_to_install(missing: str) -> None:
+def test_importing_arrow_without_its_libraries_names_the_extra_to_install(missing: str) -> None:
     script = f"import sys; sys.modules[{missing!r}] = None; import broker.client; import broker.client.arrow"
     outcome = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert outcome.returncode == 1

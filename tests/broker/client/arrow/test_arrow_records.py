@@ -60,7 +60,7 @@ def test_columns_are_encoded_byte_for_byte_as_by_the_record_path(
 
 
 @given(records_lists)
-def test_sizes_bound_what_the_records_take_in_a_batch(records: list[Record]) -> None:
+def test_sizes_are_upper_bounds_of_the_encoded_records(records: list[Record]) -> None:
     records = [record for record in records if record.timestamp >= 0]
     found = ArrowRecords.of(rows_of(**columns(records)), NOW)
     for start in range(0, len(records), 50):
@@ -69,7 +69,7 @@ def test_sizes_bound_what_the_records_take_in_a_batch(records: list[Record]) -> 
         assert taken <= found.sizes()[start : start + 50].sum() <= taken + 30 * len(part)
 
 
-def test_what_was_decoded_can_be_encoded() -> None:
+def test_decoded_records_can_be_encoded() -> None:
     records = [Record(n, TIME + n, b"k%d" % n, b"v" * n, (("a", None), ("b", b"c"))[: n % 3]) for n in range(100)]
     batch = encode_records(plain(records), compression=Compression.LZ4)
     names = ["key", "value", "timestamp", "headers"]

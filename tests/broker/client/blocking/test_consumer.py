@@ -22,7 +22,7 @@ from broker.client import (
 from broker.client.consumer.record_reader import RecordReader
 from tests.support.scripts import run_script
 
-# What only SyncConsumer takes in place of a listener with async methods, and what only a simulation gives.
+# Parameters that SyncConsumer has in place of those with async methods, and the one that only simulations pass.
 OTHERS = {"listener", "environment"}
 
 
@@ -100,7 +100,7 @@ def test_batches_positions_and_seeks(bootstrap: str) -> None:
         assert table.column("offset").to_pylist() == [0, 1, 2, 3]
 
 
-def test_another_thread_commits_exactly_what_the_iteration_has_returned(bootstrap: str) -> None:
+def test_another_thread_commits_exactly_the_returned_records(bootstrap: str) -> None:
     write(bootstrap, "two-threads", 400)
     partition = TopicPartition("two-threads", 0)
     with reader_of(bootstrap, "two-threads", **{"enable.auto.commit": "false"}) as consumer:
@@ -181,7 +181,7 @@ def test_records_whose_fetch_is_interrupted_come_again(bootstrap: str, monkeypat
         assert [record.offset for record in consumer.fetch(3, 10)] == [0, 1, 2]
 
 
-def test_a_run_that_is_cut_counts_what_another_thread_takes_out_of_it_exactly() -> None:
+def test_a_cut_run_counts_exactly_the_records_that_another_thread_takes() -> None:
     for _ in range(200):
         reader = RecordReader.__new__(RecordReader)
         reader.run, reader._run_length = iter(list(range(5_000))), 5_000

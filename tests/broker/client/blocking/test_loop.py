@@ -1,4 +1,4 @@
-"""The loop behind the blocking clients: one per process, interrupted, forked, ended."""
+"""The loop of the blocking clients: one per process, interrupted, forked, ended."""
 
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -100,7 +100,7 @@ def test_close_ends_the_calls_of_other_threads() -> None:
     assert len(errors) == 1
 
 
-def test_close_raises_what_closing_raised_and_later_calls_name_it() -> None:
+def test_close_raises_the_error_of_closing_and_later_calls_name_it() -> None:
     hosted = host(Client(), OSError("cannot close"))
     with pytest.raises(OSError, match="cannot close"):
         hosted.close()

@@ -61,7 +61,7 @@ async def test_iteration_returns_every_record_in_order(tmp_path: Path) -> None:
         assert (first.key, first.headers, first.leader_epoch) == (None, (), 0)
 
 
-async def test_fetch_returns_at_most_what_was_asked_for(tmp_path: Path) -> None:
+async def test_fetch_returns_at_most_max_records(tmp_path: Path) -> None:
     async with node_with_topic(tmp_path) as node:
         for index in (0, 1):
             await fill_node(node.port, 300, index=index)
@@ -126,7 +126,7 @@ async def test_consumption_goes_on_where_a_break_has_left_it(tmp_path: Path) -> 
 # Positions
 
 
-async def test_latest_begins_with_what_is_written_after_the_position_is_known(tmp_path: Path) -> None:
+async def test_latest_starts_with_records_written_after_the_position_is_known(tmp_path: Path) -> None:
     async with node_with_topic(tmp_path) as node:
         await fill_node(node.port, 10)
         async with consuming(node.port, auto_offset_reset="latest") as consumer:
@@ -158,7 +158,7 @@ async def test_without_a_policy_the_missing_offset_is_an_error_until_the_user_se
             assert values(await fetch_exactly(consumer, 2)) == [3, 4]
 
 
-async def test_seeks_move_and_drop_what_was_fetched_ahead(tmp_path: Path) -> None:
+async def test_seeks_move_the_position_and_drop_prefetched_records(tmp_path: Path) -> None:
     async with node_with_topic(tmp_path) as node:
         await fill_node(node.port, 200)
         async with consuming(node.port) as consumer:
@@ -225,7 +225,7 @@ async def test_paused_partitions_are_not_returned_and_not_lost(tmp_path: Path) -
                 assert values([each for each in found if each.partition == partition]) == list(range(100))
 
 
-async def test_what_is_fetched_ahead_is_bounded_and_a_paused_partition_does_not_starve_others(tmp_path: Path) -> None:
+async def test_prefetching_is_bounded_and_a_paused_partition_does_not_starve_others(tmp_path: Path) -> None:
     limits = {"fetch_buffer_bytes": 40_000, "max_partition_fetch_bytes": 10_000, "fetch_max_wait_ms": 20}
     async with node_with_topic(tmp_path) as node, connected(node.port) as client:
         for index in (0, 1):
@@ -257,7 +257,7 @@ async def test_deserializers_make_keys_and_values(tmp_path: Path) -> None:
             assert await consumer.position(ZERO) == 2
 
 
-# What the cluster knows
+# Lookups
 
 
 async def test_offsets_are_looked_up_at_the_leaders(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ async def test_topics_and_their_partitions_are_described(tmp_path: Path) -> None
         assert list(await consumer.topics()) == ["topic"]
 
 
-async def test_lookups_of_what_does_not_exist_time_out_with_the_reason(tmp_path: Path) -> None:
+async def test_lookups_of_missing_topics_time_out_with_the_reason(tmp_path: Path) -> None:
     settings = {"default_api_timeout_ms": 100, "allow_auto_create_topics": False}
     async with node_with_topic(tmp_path) as node, consuming(node.port, **settings) as consumer:
         with pytest.raises(TimedOut) as raised:

@@ -56,7 +56,7 @@ async def test_a_group_reads_on_where_its_last_member_has_committed(tmp_path: Pa
             assert consumer.assignment() == {ZERO, ONE}
 
 
-async def test_closing_commits_what_was_iterated_but_not_the_record_that_failed(tmp_path: Path) -> None:
+async def test_closing_commits_iterated_records_but_not_the_one_that_failed(tmp_path: Path) -> None:
     async with node_with_topic(tmp_path) as node:
         await fill_node(node.port, 20)
         with trio.fail_after(WITHIN_S):
@@ -118,7 +118,7 @@ class Recorded(RebalanceListener):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_listener_may_seek_in_what_it_is_given(tmp_path: Path, protocol: str) -> None:
+async def test_a_listener_may_seek_in_assigned_partitions(tmp_path: Path, protocol: str) -> None:
     async with node_with_topic(tmp_path) as node:
         await fill_node(node.port, 5)
         holder: list[Consumer] = []

@@ -41,7 +41,7 @@ def numbers(rows: list[dict[str, Any]], partition: TopicPartition = ZERO) -> lis
     return [int(row["value"]) for row in rows if row["partition"] == partition.partition]
 
 
-async def test_tables_have_every_record_in_order_and_at_most_what_was_asked_for(tmp_path: Path) -> None:
+async def test_tables_have_every_record_in_order_and_at_most_max_records(tmp_path: Path) -> None:
     async with node_with_topic(tmp_path) as node:
         for index in (0, 1):
             await fill_node(node.port, 300, index=index)

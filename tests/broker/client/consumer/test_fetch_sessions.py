@@ -53,7 +53,7 @@ def test_the_first_request_names_everything() -> None:
     assert list(asked(request)) == [A, B]
 
 
-def test_later_requests_name_what_has_changed() -> None:
+def test_later_requests_name_only_changes() -> None:
     session = open_session(A, B)
     request = session.request({A: fetch_of(A, 5), B: fetch_of(B)}, by_id=True)
     assert (request.session_id, request.epoch) == (9, 1)
@@ -136,7 +136,7 @@ def test_names_instead_of_ids_need_another_session_kip_516() -> None:
 
 
 class BrokerSession:
-    """What a broker keeps: the partitions and offsets of the session, by KIP-227's rules."""
+    """The state of a broker: the partitions and offsets of the session, by KIP-227's rules."""
 
     def __init__(self) -> None:
         self.kept: dict[TopicPartition, int] = {}
@@ -171,7 +171,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_the_broker_knows_what_is_wanted_after_every_request_it_serves(
+def test_the_brokers_session_matches_the_client_after_every_served_request(
     script: list[tuple[dict[TopicPartition, int], str]],
 ) -> None:
     session, broker = FetchSession(), BrokerSession()

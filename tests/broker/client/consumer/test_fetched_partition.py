@@ -76,7 +76,7 @@ def test_records_are_read_without_being_taken_until_they_are() -> None:
     assert read(source) == []
 
 
-def test_a_position_within_a_batch_skips_what_comes_before() -> None:
+def test_a_position_within_a_batch_skips_earlier_records() -> None:
     assert read(fetched(batch(0, 3) + batch(3, 3), offset=4)) == [4, 5]
 
 
@@ -145,7 +145,7 @@ def test_a_batch_with_its_records_in_disorder_does_not_move_the_position_back() 
     assert source.position == Position(6, 3)
 
 
-def test_bulk_readers_take_what_is_left_of_the_bytes() -> None:
+def test_bulk_readers_take_the_remaining_bytes() -> None:
     batches = [batch(offset, 10, size=SLICE_BYTES // 15) for offset in (0, 10, 20)]
     source = fetched(b"".join(batches))
     read(source, 12)

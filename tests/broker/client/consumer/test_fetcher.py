@@ -1,4 +1,4 @@
-"""What a consumer asks brokers for, and what it makes of their answers; the brokers answer as scripts say."""
+"""The fetch requests of a consumer, and its handling of responses; the brokers answer as scripts say."""
 
 import contextlib
 
@@ -29,7 +29,7 @@ from tests.support.scripted_broker import (
 from tests.support.topics_for_consumers import ZERO, fetch_exactly, values
 
 
-async def test_requests_carry_the_settings_and_later_ones_only_what_has_changed_kip_227() -> None:
+async def test_requests_carry_the_settings_and_later_ones_only_changes_kip_227() -> None:
     limits = {"fetch_min_bytes": 3, "fetch_max_bytes": 5_000, "max_partition_fetch_bytes": 2_000, "client_rack": "r"}
     async with brokers(as_logged) as [broker], consumer_of(broker, **limits) as consumer:
         assert values(await fetch_exactly(consumer, 3)) == [0, 1, 2]
@@ -107,7 +107,7 @@ async def test_a_refusal_that_names_the_new_leader_is_followed_kip_951() -> None
         assert second.fetches[0].topics[0].partitions[0].current_leader_epoch == 5
 
 
-async def test_a_follower_that_is_behind_sends_the_consumer_back_to_the_leader_kip_392() -> None:
+async def test_a_lagging_follower_sends_the_consumer_back_to_the_leader_kip_392() -> None:
     def prefer(broker: ScriptedBroker, request: FetchRequest) -> FetchResponse:
         return broker.response(PartitionData(preferred_read_replica=2))
 
@@ -139,7 +139,7 @@ async def test_a_missing_authorization_is_raised_and_tried_again() -> None:
         assert values(await fetch_exactly(consumer, 3)) == [0, 1, 2]
 
 
-async def test_a_damaged_batch_is_an_error_behind_the_records_before_it() -> None:
+async def test_a_damaged_batch_is_an_error_after_the_records_before_it() -> None:
     async with brokers(as_logged) as [broker], consumer_of(broker) as consumer:
         broker.log[1] = broker.log[1][:-1] + b"!"
         assert values(await fetch_exactly(consumer, 1)) == [0]

@@ -44,7 +44,7 @@ def test_a_sought_offset_with_an_epoch_is_validated_first_kip_320() -> None:
     assert assigned.may_fetch(0)
 
 
-def test_a_new_leader_validates_what_was_fetched_ahead_kip_320() -> None:
+def test_a_new_leader_validates_prefetched_records_kip_320() -> None:
     assigned = fetching_at(5, fetched=9)
     assigned.update_leader(Leader(2, 2))
     assert assigned.state is PositionState.AWAIT_VALIDATION
@@ -60,7 +60,7 @@ def test_a_leader_whose_epochs_are_not_known_is_believed() -> None:
     assert assigned.is_fetching
 
 
-def test_truncation_of_what_was_fetched_ahead_only_rewinds() -> None:
+def test_truncation_of_prefetched_records_only_rewinds() -> None:
     assigned = fetching_at(5, fetched=9)
     before = assigned.generation
     assigned.update_leader(Leader(2, 2))

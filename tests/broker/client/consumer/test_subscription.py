@@ -1,4 +1,4 @@
-"""What a consumer is assigned, by the user or by its group."""
+"""The assignment of a consumer, by the user or by its group."""
 
 import pytest
 

@@ -184,7 +184,7 @@ async def test_rows_that_cannot_be_written_are_refused(
         assert await producer.produce_arrow("orders", pa.table({"value": [b"x"]})) != {}
 
 
-async def test_tables_without_a_topic_and_what_is_no_table_are_refused(tmp_path: Path) -> None:
+async def test_tables_without_a_topic_and_other_objects_are_refused(tmp_path: Path) -> None:
     async with node_with_topics(tmp_path) as node, producing(node.port) as producer:
         with pytest.raises(ValueError, match="no topic: pass one"):
             await producer.produce_arrow(None, pa.table({"value": [b"x"]}))

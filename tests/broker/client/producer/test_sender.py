@@ -1,4 +1,4 @@
-"""The requests of the producer and its treatment of errors, against nodes that answer as a script says."""
+"""The requests of a producer, and its handling of errors, against nodes with scripted responses."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

@@ -61,7 +61,7 @@ def test_topic_is_loaded_measured_and_replayed(spark: SparkSession, topics: JobT
     assert [record.value for record in topics.read(target, 7)] == [b'{"id":%d}' % number for number in range(7)]
 
 
-def test_what_ends_a_job_is_one_sentence(spark: SparkSession, topics: JobTopics, tmp_path: Path) -> None:
+def test_a_failed_job_prints_one_sentence(spark: SparkSession, topics: JobTopics, tmp_path: Path) -> None:
     missing = run_command("spark", "load", "no.such.topic", "--to", str(tmp_path / "files"), "-b", topics.bootstrap)
     assert missing.code == 1
     assert "UNKNOWN_TOPIC_OR_PARTITION" in missing.errors.splitlines()[-1]

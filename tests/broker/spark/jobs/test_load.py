@@ -49,7 +49,7 @@ def manifests(destination: Path) -> Sequence[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in paths]
 
 
-def test_load_writes_each_record_once_and_a_rerun_only_what_is_new(
+def test_load_writes_each_record_once_and_a_rerun_only_new_ones(
     spark: SparkSession, topics: JobTopics, tmp_path: Path
 ) -> None:
     topic = topics.create("purchases", 2)
@@ -145,7 +145,7 @@ def test_small_files_are_joined_and_no_record_is_lost(spark: SparkSession, topic
     files = list((tmp_path / "out").glob("topic=many/**/*.parquet"))
     assert len(files) == 3
     assert offsets(spark, options.destination) == [(topic, 0, offset) for offset in range(60)]
-    # What a query that knows of no manifest reads is the same.
+    # A query that does not know of manifests reads the same.
     assert spark.read.parquet(options.destination).count() == 60
 
 

@@ -25,7 +25,7 @@ def spans(ranges: list[OffsetRange]) -> list[tuple[int, int, int]]:
     return [(each.partition, each.start, each.end) for each in ranges]
 
 
-def test_first_run_reads_everything_and_the_next_one_what_is_new() -> None:
+def test_first_run_reads_everything_and_the_next_one_new_records() -> None:
     first = next_ranges(available((5, 9), (0, 0)), [], records_max=ALL, fails_on_data_loss=True)
     assert spans(first) == [(0, 5, 9)]
     after = advance([], first)

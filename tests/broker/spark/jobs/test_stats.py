@@ -92,7 +92,7 @@ def test_page_is_whole_html_with_plots_and_needs_no_network(spark: SparkSession,
     assert "&lt;b&gt;&amp;" in page
 
 
-def test_plots_are_well_formed_and_show_what_is_missing_as_zero() -> None:
+def test_plots_are_well_formed_and_show_missing_intervals_as_zero() -> None:
     plot = plot_over_time([(0, 5.0), (3_000, 1_200.0)], 1_000, "records/s")
     titles = [each.text for each in ElementTree.fromstring(plot).iter("title")]
     assert len(titles) == 4

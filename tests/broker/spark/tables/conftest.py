@@ -20,7 +20,7 @@ def topics(bootstrap: str) -> JobTopics:
 
 @pytest.fixture(scope="session")
 def table_configs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """What a session needs for tables: the jars, and a catalog "lake" of Iceberg's, in a directory."""
+    """The configs of a session for tables: the jars, and a catalog "lake" of Iceberg's, in a directory."""
     if not request.config.getoption("--spark-tables"):
         pytest.skip("needs Spark's packages for tables: make test-spark-tables")
     packages = spark_packages.TABLES.get(pyspark.__version__)

@@ -26,7 +26,7 @@ ORDER = json.dumps(
         ],
     }
 )
-# Of each union its branch, then its value: numbers are zigzag varints, a text has its length before it.
+# For each union its branch, then its value: numbers are zigzag varints, a text has its length before it.
 FULL = b"\x02\x02" + b"\x02\x06tea" + b"\x00"
 EMPTY = b"\x00\x00\x02"
 

@@ -152,7 +152,7 @@ def test_load_killed_between_commit_and_manifest_finds_its_run_in_the_table(lake
     before = lake.manifests
     lake.forget_manifest(2)
     topics.write(topic, numbered(10))
-    # The records of that run are gone meanwhile: the table has them, and nobody has to read them again.
+    # The records of that run are gone meanwhile: the table has them, so no job reads them again.
     topics.cut(topic, 0, 30)
     done = load(lake.spark, options, topics.options)
     assert (done.runs, done.records) == (2, 20)
@@ -267,7 +267,7 @@ def test_small_files_are_joined_by_the_table(lake: Lake, topics: JobTopics) -> N
     assert lake.offsets == [(topic, 0, offset) for offset in range(60)]
 
 
-def test_destination_stays_what_its_first_run_has_made_it(lake: Lake, topics: JobTopics) -> None:
+def test_a_destination_keeps_the_format_of_its_first_run(lake: Lake, topics: JobTopics) -> None:
     topic = topics.create(f"{lake.format.value}.first")
     topics.write(topic, numbered(3))
     load(lake.spark, lake.options(topic), topics.options)

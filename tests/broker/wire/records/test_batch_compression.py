@@ -31,7 +31,7 @@ def test_names_are_those_of_the_configs() -> None:
 
 
 @given(st.sampled_from(Compression), st.binary(max_size=5000), st.integers(1, 100))
-def test_what_was_compressed_comes_back(codec: Compression, piece: bytes, times: int) -> None:
+def test_decompression_returns_the_compressed_data(codec: Compression, piece: bytes, times: int) -> None:
     data = piece * times
     compressed = compress(codec, data)
     assert decompress(codec, compressed, len(data)) == data
@@ -112,7 +112,7 @@ def test_gzip_is_read_by_the_standard_library() -> None:
     assert gzip.decompress(compress(Compression.GZIP, MIXED)) == MIXED
 
 
-def test_gzip_members_are_joined_and_what_is_no_member_is_ignored() -> None:
+def test_gzip_members_are_joined_and_other_bytes_are_ignored() -> None:
     members = gzip.compress(b"one ") + gzip.compress(b"") + gzip.compress(b"two")
     assert decompress(Compression.GZIP, members, 7) == b"one two"
     assert decompress(Compression.GZIP, members + bytes(30), 7) == b"one two"
@@ -271,7 +271,7 @@ def test_zstd_frames_are_joined_and_skippable_ones_skipped() -> None:
         decompress(Compression.ZSTD, frames + skippable[:-1], 13)
 
 
-def test_garbage_behind_a_zstd_frame_is_corrupt() -> None:
+def test_garbage_after_a_zstd_frame_is_corrupt() -> None:
     with pytest.raises(CorruptBatch):
         decompress(Compression.ZSTD, compress(Compression.ZSTD, b"data") + b"garbage!", 100)
 

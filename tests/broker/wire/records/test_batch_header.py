@@ -163,7 +163,7 @@ def test_headers_of_whole_batches_are_found_and_a_torn_tail_is_not(
     assert list(iter_headers(buf[:cut])) == whole
 
 
-def test_garbage_behind_a_batch_is_an_error_once_reached() -> None:
+def test_garbage_after_a_batch_is_an_error_once_reached() -> None:
     headers = iter_headers(GOLDEN + bytes(HEADER_SIZE))
     assert next(headers)[0] == 0
     with pytest.raises(CorruptBatch):

@@ -1,4 +1,4 @@
-"""What a leader accepts of a producer's batch (LogValidator's rules); the quick walk must see what a reader sees."""
+"""The checks of a leader on a producer's batch (LogValidator's rules); the quick walk must see what a reader sees."""
 
 from typing import Any
 

@@ -74,6 +74,6 @@ def test_other_control_records_are_no_markers() -> None:
         (b"\x00\x00\x00\x01", b"\xff\xff" + bytes(4)),
     ],
 )
-def test_what_is_no_control_record_is_invalid(key: bytes | None, value: bytes | None) -> None:
+def test_a_malformed_control_record_is_invalid(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(InvalidRecord):
         read_end_transaction_marker(Record(key=key, value=value))

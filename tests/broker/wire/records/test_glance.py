@@ -1,4 +1,4 @@
-"""What a batch is refused for that is stored as it came: the glance must let sound ones pass, and catch the others."""
+"""The partial check of batches that are stored unchanged: it must accept valid ones, and detect the others."""
 
 import pytest
 from hypothesis import example, given

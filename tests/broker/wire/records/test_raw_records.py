@@ -38,7 +38,7 @@ def data_of(batch: bytes) -> bytes:
 
 
 @given(records=RECORDS, compression=st.sampled_from(Compression), base_offset=st.integers(0, 2**40))
-def test_a_scan_finds_what_a_reader_finds(
+def test_a_scan_finds_the_same_records_as_a_reader(
     records: Sequence[Record], compression: Compression, base_offset: int
 ) -> None:
     batch = encode_batch(records, base_offset=base_offset, compression=compression)
@@ -57,7 +57,7 @@ def test_a_scan_finds_what_a_reader_finds(
     horizon=st.none() | st.integers(0, 2**50),
     timestamp_type=st.sampled_from(TimestampType),
 )
-def test_what_is_kept_is_what_it_was(
+def test_kept_records_are_unchanged(
     records: Sequence[Record],
     keep: Sequence[bool],
     compression: Compression,

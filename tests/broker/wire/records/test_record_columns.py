@@ -15,7 +15,7 @@ def read(data: bytes, count: int) -> list[PlainRecord]:
 
 
 @given(records_lists)
-def test_columns_hold_what_the_plain_reader_finds(records: list[Record]) -> None:
+def test_columns_hold_the_same_values_as_the_plain_reader(records: list[Record]) -> None:
     data = encoded_records(records)
     assert read(data, len(records)) == read_plainly(data, len(records))
 

@@ -87,7 +87,7 @@ async def test_lost_partitions_are_neither_committed_nor_kept() -> None:
     assert recorder.state.positions == {}
 
 
-async def test_the_poll_raises_what_the_listener_raises_and_the_rebalance_goes_on() -> None:
+async def test_a_listeners_error_is_raised_by_the_poll_and_the_rebalance_continues() -> None:
     recorder = Recorder([A, B])
     recorder.error = ValueError("of the application")
     applied: list[bool] = []

@@ -126,7 +126,7 @@ JOIN_ERRORS = [
 
 
 @pytest.mark.parametrize(("code", "follows", "member_id", "generation"), JOIN_ERRORS)
-def test_what_follows_from_a_failed_join(code: ErrorCode, follows: Next, member_id: str, generation: int) -> None:
+def test_next_step_after_a_failed_join(code: ErrorCode, follows: Next, member_id: str, generation: int) -> None:
     again = joined()
     again.request_rejoin("because")
     assert again.join_request(["a"], ()).reason == "because"
@@ -154,7 +154,7 @@ HEARTBEAT_ERRORS = [
 
 
 @pytest.mark.parametrize(("code", "follows", "state", "generation"), HEARTBEAT_ERRORS)
-def test_what_follows_from_a_heartbeat(code: ErrorCode, follows: Next, state: State, generation: int) -> None:
+def test_next_step_after_a_heartbeat(code: ErrorCode, follows: Next, state: State, generation: int) -> None:
     beating = joined()
     assert beating.on_heartbeat(beating.heartbeat_request(), code) is follows
     assert (beating.state, beating.generation) == (state, generation)
@@ -179,7 +179,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("code", "is_over", "state"), REFUSALS)
-def test_what_follows_from_a_refused_commit(code: ErrorCode, *, is_over: bool, state: State) -> None:
+def test_next_step_after_a_refused_commit(code: ErrorCode, *, is_over: bool, state: State) -> None:
     committing = joined()
     assert committing.on_commit_refused(1, code) is is_over
     assert (committing.state, committing.needs_rejoin) == (state, True)
@@ -199,7 +199,7 @@ def test_an_eager_member_gives_up_everything_before_it_joins_again() -> None:
     assert joined().prepare([A0], ["a"]) == Preparation(frozenset(), is_lost=False)
 
 
-def test_a_cooperative_member_gives_up_what_it_does_not_read_any_more_kip_429() -> None:
+def test_a_cooperative_member_gives_up_topics_that_it_no_longer_reads_kip_429() -> None:
     other = TopicPartition("b", 0)
     assert joined(COOPERATIVE).prepare([A0, other], ["a"]) == Preparation(frozenset({A0}), is_lost=False)
 
@@ -252,7 +252,7 @@ def test_an_assignment_that_cannot_be_read_is_an_error(assignment: bytes) -> Non
         syncing.on_sync(SyncGroupResponse(assignment=assignment))
 
 
-def test_a_coordinator_that_chooses_what_was_not_offered_is_an_error() -> None:
+def test_a_protocol_that_was_not_offered_is_an_error() -> None:
     leader = member([RoundRobinAssignor()])
     metadata = leader.join_request(["a"], ()).protocols[0].metadata
     members = [JoinGroupResponseMember(member_id="me", metadata=metadata)]

@@ -83,7 +83,7 @@ def test_sticky_balances_where_round_robin_cannot_kip_54() -> None:
     assert short(assigned) == {"c0": "a0", "c1": "b0 b1", "c2": "c0 c1 c2"}
 
 
-def test_sticky_keeps_what_members_have_when_one_leaves_kip_54() -> None:
+def test_sticky_keeps_owned_partitions_when_a_member_leaves_kip_54() -> None:
     members = {each: reads("a", "b", "c", "d") for each in ("c0", "c1", "c2")}
     assignor = StickyAssignor()
     first = assignor.assign(topics_of(a=2, b=2, c=2, d=2), members)
@@ -141,7 +141,7 @@ def test_cooperative_sticky_believes_the_member_of_the_latest_generation() -> No
     assert short(CooperativeStickyAssignor().assign(topics_of(a=2), members)) == {"c1": "", "c2": "a0"}
 
 
-def test_cooperative_sticky_gives_nobody_what_two_members_claim() -> None:
+def test_cooperative_sticky_withholds_a_partition_that_two_members_claim() -> None:
     claimed = attrs.evolve(reads("a"), owned=(TopicPartition("a", 0),), generation=3)
     assigned = CooperativeStickyAssignor().assign(topics_of(a=1), {"c1": claimed, "c2": claimed})
     assert short(assigned) == {"c1": "", "c2": ""}
@@ -178,7 +178,7 @@ def test_a_topic_that_does_not_exist_is_left_out(assignor: Assignor) -> None:
     }
 
 
-# What kafka-python assigns
+# Assignments of kafka-python
 
 
 @attrs.frozen
@@ -228,7 +228,7 @@ def test_range_and_round_robin_agree_with_kafka_python(
         assert {member: set(each) for member, each in assigned.items()} == expected
 
 
-# What holds for any group
+# Properties of any group
 
 RACKS = st.frozensets(st.sampled_from(["r0", "r1", "r2"]), max_size=2)
 TOPICS = st.dictionaries(st.sampled_from(NAMES), st.lists(RACKS, min_size=1, max_size=8), min_size=1)
@@ -285,7 +285,7 @@ def test_sticky_assignments_are_balanced_and_do_not_change_by_themselves(
 
 
 @given(TOPICS, st.integers(2, 6))
-def test_sticky_moves_only_what_a_leaving_member_had(topics: TopicRacks, count: int) -> None:
+def test_sticky_moves_only_the_partitions_of_a_leaving_member(topics: TopicRacks, count: int) -> None:
     assignor = StickyAssignor()
     members = {f"m{index}": reads(*NAMES) for index in range(count)}
     assigned = assignor.assign(topics, members)

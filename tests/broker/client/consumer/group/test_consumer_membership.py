@@ -56,7 +56,7 @@ def stable(owned: Partitions = frozenset({(A, 0), (A, 1)}), **fields: Any) -> Co
     return joined
 
 
-def test_the_first_heartbeat_says_everything_and_later_ones_what_has_changed() -> None:
+def test_the_first_heartbeat_has_all_fields_and_later_ones_only_changes() -> None:
     joining = member()
     joining.join()
     assert joining.is_heartbeat_urgent
@@ -68,7 +68,7 @@ def test_the_first_heartbeat_says_everything_and_later_ones_what_has_changed() -
     assert (second.server_assignor, second.subscribed_topic_names, second.topic_partitions) == (None, None, None)
 
 
-def test_what_was_reconciled_is_acknowledged_once_and_at_once() -> None:
+def test_a_reconciled_assignment_is_acknowledged_once_and_immediately() -> None:
     joining = member()
     joining.join()
     beat(joining, response(1, a=[0, 1]))
@@ -128,7 +128,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("code", "follows"), ERRORS)
-def test_what_follows_from_a_failed_heartbeat(code: ErrorCode, follows: Next) -> None:
+def test_next_step_after_a_failed_heartbeat(code: ErrorCode, follows: Next) -> None:
     beating = stable()
     answer = ConsumerGroupHeartbeatResponse(error_code=code)
     assert beating.on_heartbeat(beating.heartbeat_request(), answer) is follows

@@ -52,7 +52,9 @@ def name_of(settings: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("settings", ALL, ids=name_of)
-async def test_members_share_a_topic_and_take_over_what_others_leave(tmp_path: Path, settings: dict[str, Any]) -> None:
+async def test_members_share_a_topic_and_take_over_partitions_of_leaving_members(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
     async with node_with_topic(tmp_path) as node, client_member(node.port, "g", **settings) as first:
         await until_owned([first], FOUR)
         async with client_member(node.port, "g", **settings) as second:
@@ -129,7 +131,7 @@ async def test_members_are_classic_where_the_cluster_has_not_finalized_group_ver
 # Rebalances
 
 
-async def test_an_eager_rebalance_revokes_everything_and_a_cooperative_one_what_moves(tmp_path: Path) -> None:
+async def test_an_eager_rebalance_revokes_all_and_a_cooperative_one_moving_partitions(tmp_path: Path) -> None:
     async with node_with_topic(tmp_path) as node:
         for settings, revoked in ((CLASSIC[0], 4), (CLASSIC[3], 2), (BOTH[1], 2)):
             group = name_of(settings)
@@ -374,7 +376,7 @@ async def test_commits_are_made_in_the_order_of_the_calls(tmp_path: Path, settin
 
 
 @pytest.mark.parametrize("settings", BOTH, ids=name_of)
-async def test_polls_commit_automatically_what_earlier_ones_returned(tmp_path: Path, settings: dict[str, Any]) -> None:
+async def test_polls_auto_commit_the_records_of_earlier_polls(tmp_path: Path, settings: dict[str, Any]) -> None:
     async with (
         node_with_topic(tmp_path) as node,
         client_member(node.port, "g", **settings, auto_commit_interval_ms=50) as member,
