@@ -29,7 +29,7 @@ IN_EVERY_GROUP = (
     "metadata.image",
 )
 
-# What each room may import of the project, besides itself. The most precise entry counts.
+# The project imports that each package may have, besides its own modules. The most specific entry counts.
 DIRECTIONS: dict[str, tuple[str, ...]] = {
     "kraft": (),
     "metadata": ("kraft",),
@@ -170,14 +170,14 @@ PURE: dict[str, frozenset[str]] = {
     "broker.spark.options": frozenset(),
 }
 
-# Who reaches the world other than through Env and Trio, and why.
+# The modules that reach the world other than through Env and Trio, and the reasons.
 WORLDLY: dict[str, set[str]] = {
     # The real Env and Disk.
     "kraft.env": {"ctypes", "fcntl", "os", "random", "shutil", "socket", "time", "trio.to_thread.run_sync"},
     # The driver of kernel sockets, the one place that is not worth simulating: it carries plain TCP for speed.
     "broker.net.epoll_reactor": {"select", "socket"},
     "broker.net.send": {"socket"},
-    # What stands in for the kernel: its errors and constants, and chance that follows from a seed.
+    # The simulated kernel: its errors and constants, and random numbers that follow from a seed.
     "jepsen.simulation.disk.volume": {"os"},
     "jepsen.simulation.network.handshake": {"os"},
     "jepsen.simulation.network.names": {"socket"},
@@ -220,7 +220,7 @@ WORLDLY: dict[str, set[str]] = {
     "broker.spark.session": {"os", "pathlib"},
     # A client's wall clock and chance, which a simulation replaces.
     "broker.client.environment": {"random", "time"},
-    # The blocking clients: the thread of their loop, and forks of the process, which leave it behind.
+    # The blocking clients: the thread of their loop, which a fork of the process does not inherit.
     "broker.client.blocking.handover": {"threading"},
     "broker.client.blocking.loop": {"os", "threading", "trio.to_thread.run_sync"},
     # Consumers between the tasks of a worker process, which Spark forks, and the wait between attempts to plan.
@@ -229,20 +229,20 @@ WORLDLY: dict[str, set[str]] = {
     # A streaming query's clock and the id of its group; the thread that writes while a task takes rows from Spark.
     "broker.spark.streaming.batches": {"time", "uuid"},
     "broker.spark.sink.task": {"concurrent"},
-    # What happens to the event loop cannot be measured by its own clock, nor seen from within it.
+    # The event loop cannot be measured by its own clock, nor observed from within it.
     "broker.cli.loop_watch": {"threading", "time"},
     "broker.cli.start": {"signal"},
     "broker.cli.supervisor": {"signal", "subprocess"},
 }
 
-# What deals with this machine's real processes, clocks and clients, and with nothing else.
+# The packages that deal only with this machine's real processes, clocks and clients.
 OF_THE_WORLD = ("benchmarks", "jepsen.processes")
 
 # Tables that grow while modules are imported, and never again.
 REGISTRIES = {"metadata.records.record": ("_CLASSES", "_NUMBERED")}
 
-# Lines of the longest file and of the longest function (docstring apart) of each room that has longer ones than it
-# should. They may only become less: whoever shortens the longest one lowers the number, down to SIZES_MAX.
+# The lines of the longest file and of the longest function (without docstring) of each package that exceeds the limit.
+# The numbers may only fall: a change that shortens the longest one lowers its number, down to SIZES_MAX.
 SIZES_MAX = (400, 30)
 SIZES: dict[str, tuple[int, int]] = {
     "broker.wire": (400, 56),
@@ -254,7 +254,7 @@ SIZES: dict[str, tuple[int, int]] = {
 SLACK = (25, 5)
 
 
-def test_every_room_imports_only_what_lies_below_it() -> None:
+def test_packages_import_only_lower_ones() -> None:
     assert broken_directions(MODULES, DIRECTIONS) == []
 
 
@@ -289,7 +289,7 @@ def test_the_world_is_reached_through_env_and_trio_only() -> None:
     assert {module.name: ways for module in bound if (ways := worldly(module))} == WORLDLY
 
 
-def test_packages_say_what_is_in_them_and_nothing_more() -> None:
+def test_init_files_only_document_and_reexport() -> None:
     assert [problem for module in MODULES.values() if module.is_package for problem in package_content(module)] == []
 
 

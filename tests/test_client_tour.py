@@ -40,7 +40,7 @@ def docstring_example(name: str) -> str:
 
 
 @pytest.mark.parametrize(("document", "section"), [each for each in SECTIONS if examples(*each)])
-def test_the_examples_run_and_print_what_they_show(document: str, section: str, bootstrap: str) -> None:
+def test_examples_print_the_documented_output(document: str, section: str, bootstrap: str) -> None:
     names: dict[str, Any] = {}
     for line, code, expected in examples(document, section):
         printed = run_example("\n" * line + code.replace("localhost:9092", bootstrap), document, names)

@@ -1,4 +1,4 @@
-"""What docs/compatibility.md claims, held against the code."""
+"""The claims of docs/compatibility.md, compared with the code."""
 
 import re
 
@@ -28,7 +28,7 @@ def rows(title: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-def test_the_table_of_apis_is_what_a_node_advertises() -> None:
+def test_table_of_apis_matches_api_versions() -> None:
     advertised = {
         (
             str(handler.api_key),
@@ -42,7 +42,7 @@ def test_the_table_of_apis_is_what_a_node_advertises() -> None:
     assert documented == sorted(documented, key=lambda row: int(row[0]))
 
 
-def test_what_works_in_part_says_what_is_missing() -> None:
+def test_partly_supported_rows_name_the_missing_part() -> None:
     for _, name, _, state, notes in rows("APIs"):
         assert state in STATES, name
         assert state == "works" or notes, name

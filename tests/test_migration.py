@@ -66,7 +66,7 @@ def calls() -> list[tuple[str, str]]:
 
 
 def resolve(client: str, expression: ast.expr) -> Any:
-    """What a dotted name stands for in a client."""
+    """The object that a dotted name names in a client."""
     if isinstance(expression, ast.Attribute):
         owner = resolve(client, expression.value)
         # A field of a dataclass without a default is no attribute of the class.

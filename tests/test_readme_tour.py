@@ -71,7 +71,7 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def difference(printed: list[str], expected: list[str]) -> str:
-    """What is wrong with the lines that a command has printed, or nothing."""
+    """The problem with the output of a command, or an empty string."""
     for index, line in enumerate(expected):
         if line == "...":
             break
@@ -93,7 +93,7 @@ def run(command: str, environment: dict[str, str], directory: Path) -> subproces
     )
 
 
-def test_every_command_of_the_tour_prints_what_it_says(environment: dict[str, str], tmp_path: Path) -> None:
+def test_every_command_of_the_tour_prints_the_documented_output(environment: dict[str, str], tmp_path: Path) -> None:
     commands = steps()
     assert len(commands) > 8
     for command, expected in commands:

@@ -47,7 +47,7 @@ def _let_go_of_connections(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A topic name that nobody used before."""
+    """A topic name that is not used yet."""
     return f"{request.node.originalname.replace('_', '-')}-{uuid.uuid4().hex[:8]}"
 
 

@@ -81,7 +81,7 @@ class TestTopics:
             assert [replica.id for replica in partition.isr] == [node]
         assert topic_configs(admin, topic)["retention.ms"].value == "1234567"
 
-    def test_defaults_fill_in_what_is_left_out(self, admin: AdminClient, topic: str) -> None:
+    def test_omitted_settings_have_their_defaults(self, admin: AdminClient, topic: str) -> None:
         admin.create_topics([NewTopic(topic)])[topic].result(30)
         assert partitions_of(admin, topic) == [0]
 
@@ -149,7 +149,7 @@ class TestTopics:
             ),
         ],
     )
-    def test_what_is_wrong_with_a_new_topic_is_said(
+    def test_invalid_new_topic_is_refused_with_a_reason(
         self, admin: AdminClient, topic: str, new_topic: Callable[[str], NewTopic], code: int, text: str
     ) -> None:
         (future,) = admin.create_topics([new_topic(topic)]).values()

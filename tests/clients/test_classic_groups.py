@@ -49,7 +49,9 @@ def test_members_come_and_go_and_nothing_is_skipped(
 
 
 @pytest.mark.parametrize(("kind", "strategy"), STATIC_CASES)
-def test_static_members_come_back_to_what_they_had(kind: type[GroupMember], strategy: str, begin: Beginning) -> None:
+def test_restarted_static_members_keep_their_partitions(
+    kind: type[GroupMember], strategy: str, begin: Beginning
+) -> None:
     play = begin(kind, strategy)
     play.come("a", "b", is_static=True)
     play.come("c", is_static=True, is_process=True)

@@ -50,7 +50,7 @@ def assert_nothing_beyond(bootstrap: str, topic: str, written: list[ClientRecord
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_what_a_client_writes_it_reads_back_byte_for_byte(
+def test_client_reads_its_own_records_byte_for_byte(
     driver: Driver,
     compression: str,
     bootstrap: str,
@@ -90,7 +90,7 @@ def written_topics(bootstrap: str) -> Callable[[Driver, Shape], dict[str, list[C
 
 @pytest.mark.parametrize("reader", DRIVERS)
 @pytest.mark.parametrize("writer", DRIVERS)
-def test_what_one_client_writes_another_reads(
+def test_each_client_reads_the_records_of_every_other(
     writer: Driver,
     reader: Driver,
     bootstrap: str,

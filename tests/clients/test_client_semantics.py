@@ -1,4 +1,4 @@
-"""What clients may rely on beside the bytes: acknowledgements, limits, timestamps, waiting, offsets out of range."""
+"""Behaviour that clients rely on: acknowledgements, limits, timestamps, waits, offsets out of range."""
 
 import asyncio
 import threading

@@ -31,7 +31,7 @@ Offsets = dict[int, tuple[int, str]]
 
 
 class Confluent:
-    """It writes metadata with a zero byte behind, and reads beyond the end of metadata that has none."""
+    """The client appends a zero byte to metadata, and reads beyond the end of metadata without one."""
 
     name = "confluent"
 
@@ -115,7 +115,7 @@ CLIENTS: list[Client] = [Confluent(), KafkaPython(), Aiokafka()]
 
 @pytest.mark.parametrize("writer", CLIENTS, ids=lambda client: client.name)
 @pytest.mark.parametrize("reader", CLIENTS, ids=lambda client: client.name)
-def test_what_one_client_commits_every_other_is_told(
+def test_every_client_reads_the_offsets_that_another_commits(
     writer: Client, reader: Client, bootstrap: str, topic: str
 ) -> None:
     create_topic(bootstrap, topic, PARTITIONS)
@@ -195,7 +195,7 @@ def test_an_administrator_alters_lists_and_deletes_offsets_through_kafka_python(
         admin.delete_group_offsets(f"absent-{topic}", partitions)
 
 
-def test_kafkas_dump_tool_decodes_what_is_committed(new_node: Callable[..., NodeProcess], kafka_jars: None) -> None:
+def test_kafkas_dump_tool_decodes_committed_offsets(new_node: Callable[..., NodeProcess], kafka_jars: None) -> None:
     node = new_node(offsets_topic_num_partitions=1)
     node.start()
     create_topic(node.bootstrap, "topic", PARTITIONS)

@@ -63,7 +63,7 @@ def test_members_that_are_killed_are_missed(
     play.end()
 
 
-def test_static_members_come_back_to_what_they_had(begin: Beginning, topic: str) -> None:
+def test_restarted_static_members_keep_their_partitions(begin: Beginning, topic: str) -> None:
     play = begin({topic: PARTITIONS})
     play.come("a", "b", "c", is_static=True)
     play.come("d", is_static=True, is_process=True)
@@ -78,7 +78,7 @@ def test_static_members_come_back_to_what_they_had(begin: Beginning, topic: str)
     assert play.history.owners == before
     play.all_read()
     assert play.history.twice == 0
-    # One that died is missed by nobody before its session is over, and its place is taken then.
+    # A killed member is missed only when its session expires, and its place is taken then.
     play.kill("d")
     play.shared()
     play.come("d", is_static=True, is_process=True)

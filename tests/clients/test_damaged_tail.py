@@ -31,7 +31,7 @@ FIRST_CHECKED_BYTE_AFTER_EPOCH = 16
 
 @attrs.frozen
 class Damage:
-    """What to make of a segment's bytes, given where its last batch starts, and how many batches must survive."""
+    """A change of a segment's bytes, given the start of its last batch, and the number of batches that must survive."""
 
     name: str
     apply: Callable[[bytes, int], bytes]

@@ -43,7 +43,7 @@ def test_two_owners_at_once_are_noticed() -> None:
     assert problem(told) == f"b was given {P}, which a had"
 
 
-def test_who_is_thought_to_be_dead_may_learn_of_it_late() -> None:
+def test_member_may_learn_late_that_its_session_has_expired() -> None:
     told = Told().add("a", "gained").add("b", "gained").add("a", "read", 0).add("a", "lost").add("b", "read", 0)
     assert (told.problems(), told.losers) == ([], ["a"])
 
@@ -73,12 +73,12 @@ def test_commits_that_are_lost_or_made_up_are_noticed() -> None:
     )
 
 
-def test_what_is_given_twice_or_given_up_without_being_had_is_noticed() -> None:
+def test_double_assignment_and_revocation_without_ownership_are_violations() -> None:
     assert problem(Told().add("a", "gained").add("a", "gained")) == f"a was given {P}, which it has already"
     assert problem(Told().add("a", "revoked")) == f"a gave up {P}, which it does not have"
 
 
-def test_what_kafka_python_gives_up_twice_in_a_generation_is_told_once() -> None:
+def test_repeated_revocation_of_kafka_python_is_recorded_once() -> None:
     """It does so when it is closed while it joins the next one."""
     history, both = GroupHistory(), {TopicPartition("topic", 0), TopicPartition("topic", 1)}
     listener = KafkaPythonListener("a", history)

@@ -1,8 +1,8 @@
 """Groups that change from the classic to the consumer protocol and back while real clients consume: one member after
 the other is replaced, as in a rolling restart (KIP-848, "Upgrading to the new protocol").
 
-When the last member of the consumer protocol has gone, classic members that lagged behind hear ILLEGAL_GENERATION, from
-Kafka too: what they had yet to commit is read again, by one owner.
+When the last member of the consumer protocol has left, slower classic members get ILLEGAL_GENERATION, as with Kafka.
+Their uncommitted records are read again, by one owner.
 """
 
 from collections.abc import Callable, Iterator

@@ -110,7 +110,7 @@ def test_every_api_is_attacked() -> None:
     assert valid_requests.api_keys(valid_requests.controller_frames("t")) == of_controllers
 
 
-def test_hostile_connections_harm_nobody_but_themselves(
+def test_hostile_connections_affect_only_themselves(
     new_node: Callable[..., NodeProcess], full: bool, figure: Callable[[str], None]
 ) -> None:
     connections, seconds = (10_000, 300.0) if full else (300, 6.0)
@@ -147,7 +147,7 @@ def test_hostile_connections_harm_nobody_but_themselves(
     node.stop()
 
 
-def test_a_connection_takes_with_it_what_it_had_sent(new_node: Callable[..., NodeProcess]) -> None:
+def test_closed_connection_drops_its_pending_requests(new_node: Callable[..., NodeProcess]) -> None:
     """Memory of a closed connection is free at once, not when a garbage collection happens to come by."""
     node = new_node()
     node.start()
@@ -163,7 +163,7 @@ def test_a_connection_takes_with_it_what_it_had_sent(new_node: Callable[..., Nod
 
 
 def test_hostile_connections_to_a_controller(new_node: Callable[..., NodeProcess]) -> None:
-    """It goes on deciding, and takes nobody's word for a broker's."""
+    """The controller still decides, and accepts no request in the name of a broker."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     node = new_node()

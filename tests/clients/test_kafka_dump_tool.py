@@ -39,7 +39,7 @@ def dump_tool(kafka_jars: None) -> Dump:
 def test_kafkas_dump_tool_reads_a_data_directory_without_complaint(
     new_node: Callable[..., NodeProcess], dump_tool: Dump, figure: Callable[[str], None]
 ) -> None:
-    """Segments rolled by size, a dense index, every compression, and a life with a kill and a clean stop in it."""
+    """Segments rolled by size, a dense index, every compression, a kill and a clean stop."""
     node = new_node()
     node.start()
     for round_number in range(2):

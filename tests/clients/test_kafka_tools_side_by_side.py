@@ -39,7 +39,7 @@ appender.err.layout.type = PatternLayout
 
 
 def session(node: NodeProcess, tools: Path) -> list[str]:
-    """What the script prints with these tools first on the PATH, without what differs from run to run."""
+    """The script's output with these tools first on the PATH, without the parts that differ between runs."""
     environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "BOOTSTRAP": node.bootstrap}
     done = subprocess.run(
         ["sh", str(_SCRIPT)], env=environment, capture_output=True, text=True, timeout=300, check=False

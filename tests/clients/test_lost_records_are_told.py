@@ -27,7 +27,7 @@ def warnings(node: NodeProcess) -> list[str]:
 
 
 @pytest.mark.parametrize("damage", ["flipped byte", "missing segment", "torn tail", "none"])
-def test_what_recovery_cuts_is_printed(new_node: Callable[..., NodeProcess], topic: str, damage: str) -> None:
+def test_truncation_by_recovery_is_printed(new_node: Callable[..., NodeProcess], topic: str, damage: str) -> None:
     node = new_node()
     node.start()
     create_topic(node.bootstrap, topic, 1, **{"internal.segment.bytes": SEGMENT_BYTES})

@@ -30,7 +30,7 @@ def described(bootstrap: str) -> dict[str, dict[str, Any]]:
 
 
 def what_stays(topics: dict[str, dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
-    """What a restart must not change. Leader epochs may grow, as leaders are elected anew."""
+    """The state that a restart must not change. Leader epochs may grow, as leaders are elected again."""
     return {
         name: (
             topic["error_code"],

@@ -1,4 +1,4 @@
-"""What a node has answered for is still so when it comes back, however it went."""
+"""Acknowledged data and changes survive a restart, whether the node was stopped or killed."""
 
 import threading
 from collections.abc import Callable

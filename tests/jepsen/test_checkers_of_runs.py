@@ -69,7 +69,7 @@ def forget(history: History, rng: Random) -> None:
 
 
 def leave_behind(history: History, rng: Random) -> None:
-    """What was sent last was there first: everybody agrees, and it was acknowledged after all others."""
+    """The record that was sent last is stored first: all readers agree, and it was acknowledged after all others."""
     sent = max(
         (each for each in history.of("send", outcome=Outcome.OK) if each.value.partition == 0),
         key=lambda each: each.invoked_at,
@@ -115,5 +115,5 @@ def test_one_thing_wrong_is_found(harm: str, seed: int) -> None:
     wrong(history, Random(seed))
     found = broken(history)
     assert promises <= found
-    # Who reads a record twice or at two places may break more than one promise; what has nothing to do with it stays.
+    # A record that is read twice or at two places may break more than one promise; unrelated records stay.
     assert not found & {"NothingIsCorrupt", "ReplicasAreIdentical", "RecoveryIsBounded"}

@@ -19,7 +19,7 @@ import pytest
     ],
     ids=["kill -9", "SIGSTOP", "a follower that hears nothing"],
 )
-def test_what_was_acknowledged_outlives_trouble(arguments: tuple[str, ...]) -> None:
+def test_acknowledged_records_survive_failovers(arguments: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "jepsen", "failover", *arguments]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -11,7 +11,7 @@ from jepsen.values import Change
 CREATE, GROW, DROP, SEE = "share-topic", "grow-topic", "drop-topic", "see-topic"
 EXISTS, UNKNOWN, OK = "TOPIC_ALREADY_EXISTS", "UNKNOWN_TOPIC_OR_PARTITION", "NONE"
 
-# (begin, end, function, partitions, result); no end where nobody knows.
+# (begin, end, function, partitions, result); without an end if the outcome is unknown.
 Told = tuple[float, float | None, str, int, object]
 
 

@@ -48,7 +48,7 @@ TARGET = Target(
 
 
 def frames(story: Story) -> Iterator[Frame]:
-    """Those of a story whose requests nobody answers."""
+    """The requests of a story that get no response."""
     answers: list[Any] | None = None
     try:
         while True:
@@ -108,7 +108,7 @@ def test_no_story_does_legal_harm(make: Callable[[Random, Target], Story]) -> No
     assert not [frame for frame in sent if frame.is_harmful]
 
 
-def test_harm_is_found_within_an_envelope_and_behind_wrong_bytes() -> None:
+def test_harm_is_found_within_an_envelope_and_after_wrong_bytes() -> None:
     harmful = UnregisterBrokerRequest(broker_id=NODE_ID)
     payload = request_payload(harmful, 0, 1)
     assert is_harmful(EnvelopeRequest(request_data=payload))

@@ -1,4 +1,4 @@
-"""What is promised to those who consume in groups: each promise, kept and broken."""
+"""The promises to consumers in groups: each promise, kept and broken."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -38,7 +38,7 @@ class GroupStory(Story):
         self._by(member, "poll-group", GroupPoll("g", member, "t", 0), result, incarnation)
 
     def commits(self, member: str, offset: int, generation: int = 1) -> Operation:
-        """Nobody knows yet what becomes of it."""
+        """The outcome is unknown."""
         self.time += 1
         return self.invoke(member, "commit", Commit("g", member, generation, (("t", 0, offset),)))
 
@@ -117,7 +117,7 @@ def test_an_offset_that_is_forgotten_is_noticed() -> None:
     assert broken(story, [CommittedOffsetsNeverRegress()])
 
 
-def test_an_offset_that_nobody_committed_is_noticed() -> None:
+def test_committed_offset_without_a_commit_is_an_anomaly() -> None:
     story = GroupStory()
     story.committed("a", 2)
     story.told(3)
@@ -135,7 +135,7 @@ def test_a_commit_that_may_be_under_way_may_come_late() -> None:
     assert not broken(story, [CommittedOffsetsNeverRegress()])
 
 
-def test_what_was_told_is_not_taken_back_though_its_commit_was_not_acknowledged() -> None:
+def test_returned_offset_of_an_unacknowledged_commit_stays_committed() -> None:
     story = GroupStory()
     story.committed("a", 2)
     story.info(story.commits("a", 4), "no answer")
@@ -146,7 +146,7 @@ def test_what_was_told_is_not_taken_back_though_its_commit_was_not_acknowledged(
     assert broken(story, [CommittedOffsetsNeverRegress()])
 
 
-def test_nobody_holds_what_is_told_while_a_commit_goes_on_against_it() -> None:
+def test_any_offset_may_be_returned_during_a_commit() -> None:
     story = GroupStory()
     story.committed("a", 2)
     operation = story.commits("a", 4)
@@ -240,7 +240,7 @@ def test_a_record_between_two_polls_is_missed() -> None:
     assert broken(story, [NoPollSkips()])
 
 
-def test_what_nobody_has_seen_is_not_missed() -> None:
+def test_unseen_record_is_not_missed() -> None:
     story = GroupStory()
     story.assigned("a")
     story.got("a", 0)
@@ -261,7 +261,7 @@ def test_a_record_that_comes_twice_is_noticed_until_its_partition_was_given_up()
     assert broken(story, [NoNonmonotonicPolls()])
 
 
-def test_whoever_owns_nothing_has_nothing_to_poll() -> None:
+def test_poll_without_an_assignment_is_an_anomaly() -> None:
     story = GroupStory()
     story.assigned("a")
     story.got("a", 0)
@@ -318,7 +318,7 @@ def test_a_member_begins_at_the_first_record_where_nothing_was_committed() -> No
     assert broken(story, [ResumesWhereCommitted()])
 
 
-def test_a_record_that_came_to_nobody_is_noticed() -> None:
+def test_acknowledged_record_that_no_member_received_is_an_anomaly() -> None:
     story = GroupStory()
     story.sent(0, 1, at=0)
     story.sent(2, at=2)

@@ -1,4 +1,4 @@
-"""What is written of a history is the history again, whole or torn, from one file or from several."""
+"""A written history is read back unchanged, whole or torn, from one file or from several."""
 
 from io import BytesIO
 
@@ -87,7 +87,7 @@ def test_a_process_that_is_killed_tears_its_last_line() -> None:
         b'{"time": 1, "process": "p", "id": 0, "type": "ok", "f": "send", "value": 1}\n',
     ],
 )
-def test_what_is_no_history_is_refused(content: bytes) -> None:
+def test_invalid_history_is_refused(content: bytes) -> None:
     with pytest.raises(BadJournal):
         read_lines(content)
 

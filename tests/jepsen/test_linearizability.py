@@ -1,4 +1,4 @@
-"""What is linearizable, and what is not, in histories of a few operations."""
+"""Linearizable histories, and others, of a few operations."""
 
 from jepsen.checkers.linearizability import contradiction
 from jepsen.checkers.registers import Register
@@ -21,19 +21,19 @@ def is_linearizable(*operations: Operation) -> bool:
     return contradiction(operations, Register()) is None
 
 
-def test_what_was_written_before_is_read() -> None:
+def test_read_returns_an_earlier_write() -> None:
     write = done(0, 1, "write", "a")
     assert is_linearizable(write, done(2, 3, "read", result="a"))
     assert not is_linearizable(write, done(2, 3, "read", result=None))
 
 
-def test_what_is_written_meanwhile_may_be_read_or_not() -> None:
+def test_read_may_return_or_miss_a_concurrent_write() -> None:
     write = done(0, 4, "write", "a")
     for seen in ("a", None):
         assert is_linearizable(write, done(1, 2, "read", result=seen))
 
 
-def test_a_value_that_somebody_has_read_is_not_unread() -> None:
+def test_value_that_was_read_stays_written() -> None:
     write = done(0, 9, "write", "a")
     assert not is_linearizable(write, done(1, 2, "read", result="a"), done(3, 4, "read", result=None))
 
@@ -44,14 +44,14 @@ def test_of_two_writes_one_is_the_last_for_everybody() -> None:
     assert not is_linearizable(*writes, done(6, 7, "read", result="a"), done(8, 9, "read", result="b"))
 
 
-def test_what_nobody_knows_may_happen_late_or_never() -> None:
+def test_operation_of_unknown_outcome_may_take_effect_late_or_never() -> None:
     write = unknown(0, "write", "a")
     assert is_linearizable(write, done(5, 6, "read", result=None))
     assert is_linearizable(write, done(5, 6, "read", result=None), done(7, 8, "read", result="a"))
     assert not is_linearizable(write, done(5, 6, "read", result="a"), done(7, 8, "read", result=None))
 
 
-def test_a_comparison_tells_what_it_found() -> None:
+def test_comparison_returns_the_found_value() -> None:
     assert is_linearizable(done(0, 1, "cas", "a", None, result=None), done(2, 3, "cas", "b", "a", result="a"))
     assert not is_linearizable(done(0, 1, "cas", "a", None, result=None), done(2, 3, "cas", "b", None, result=None))
 

@@ -1,4 +1,4 @@
-"""What clients are told of offsets, epochs and times: each promise, kept and broken."""
+"""The promises about offsets, epochs and times in responses: each promise, kept and broken."""
 
 from collections.abc import Sequence
 
@@ -45,7 +45,7 @@ def test_an_epoch_lower_than_one_before_is_noticed() -> None:
     assert epochs((0, 9, 2), (10, 12, 1))
 
 
-def test_ends_may_be_told_in_any_order_to_those_who_ask_at_once() -> None:
+def test_concurrent_requests_may_return_ends_in_any_order() -> None:
     story = Story()
     story.ends(0, 5, 10, epoch=1)
     story.ends(1, 2, 7, epoch=1)

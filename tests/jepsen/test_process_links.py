@@ -41,7 +41,7 @@ async def test_a_node_reaches_another_at_an_address_of_its_own(links: tuple[Link
 
 
 @pytest.mark.parametrize("pair", [("a", "b"), ("b", "a")])
-async def test_what_is_held_up_in_one_direction_arrives_when_the_gate_opens(
+async def test_held_bytes_of_one_direction_arrive_when_the_gate_opens(
     links: tuple[Links, int], pair: tuple[str, str]
 ) -> None:
     async with await _connect(*links) as stream:
@@ -56,7 +56,7 @@ async def test_what_is_held_up_in_one_direction_arrives_when_the_gate_opens(
         assert await stream.receive_some() == b"during"
 
 
-async def test_a_connection_to_nobody_is_reset(links: tuple[Links, int], nursery: trio.Nursery) -> None:
+async def test_connection_without_a_server_is_reset(links: tuple[Links, int], nursery: trio.Nursery) -> None:
     (nobody,) = free_ports(1)
     away = Links({"a": "127.0.1.3", "b": "127.0.1.4"})
     await nursery.start(away.run, {("a", "b"): [nobody]})
@@ -113,7 +113,7 @@ async def test_bytes_take_as_long_as_the_weather_has_it(links: tuple[Links, int]
         assert await stream.receive_some() == b"fair"
 
 
-def test_what_is_lost_is_sent_again_later() -> None:
+def test_lost_segment_is_retransmitted() -> None:
     weather = Weather(Random(3), loss=0.5)
     taken = [weather.seconds() for _ in range(1000)]
     assert 0.4 < sum(each == 0 for each in taken) / 1000 < 0.6

@@ -48,7 +48,7 @@ def test_a_partition_cannot_be_read_at_last() -> None:
     assert broken(story) == ["AcknowledgedRecordsAreRead"]
 
 
-def test_a_record_is_gone_of_which_nobody_was_told_where_it_is() -> None:
+def test_lost_record_with_an_unknown_offset_is_an_anomaly() -> None:
     story = Story()
     story.sent(0, at=None)
     story.ends(0)
@@ -57,7 +57,7 @@ def test_a_record_is_gone_of_which_nobody_was_told_where_it_is() -> None:
     assert broken(story) == ["AcknowledgedRecordsAreRead"]
 
 
-def test_a_power_cut_may_take_what_was_not_flushed() -> None:
+def test_power_cut_may_lose_unflushed_records() -> None:
     story = Story()
     story.sent(0, at=0, incarnation=0)
     story.sent(1, at=1, incarnation=0)
@@ -65,7 +65,7 @@ def test_a_power_cut_may_take_what_was_not_flushed() -> None:
     assert broken(story) == []
 
 
-def test_a_power_cut_may_not_take_what_was_flushed() -> None:
+def test_power_cut_must_not_lose_flushed_records() -> None:
     story = Story()
     story.sent(0, at=0, topic="f", incarnation=0)
     story.ends(topic="f", incarnation=1)
@@ -192,7 +192,7 @@ def test_a_session_is_not_in_order() -> None:
     assert broken_of(story, IDEMPOTENT_CHECKERS) == ["SendsAreInOrder"]
 
 
-def test_what_two_sessions_send_has_no_order() -> None:
+def test_records_of_two_sessions_have_no_order() -> None:
     story = Story()
     story.sends(0, session="a")
     story.sends(1, session="b")
@@ -209,7 +209,7 @@ def test_offsets_grow_with_time() -> None:
     assert anomaly
 
 
-def test_what_is_sent_at_the_same_time_has_no_order() -> None:
+def test_concurrent_sends_have_no_order() -> None:
     story = Story()
     first = story.sends(0, session="a")
     story.time = 1.0

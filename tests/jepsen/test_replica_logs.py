@@ -1,4 +1,4 @@
-"""What is read of the directories of nodes that are stopped."""
+"""The logs that are read from the directories of stopped nodes."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def test_batches_of_all_segments_with_their_digests(tmp_path: Path) -> None:
     assert eleventh.result.batches == first.result.batches[:1]
 
 
-def test_other_topics_and_what_was_put_aside_are_left_out(tmp_path: Path) -> None:
+def test_other_topics_and_stray_directories_are_left_out(tmp_path: Path) -> None:
     for name in ("other-0", "queue-more-0", "queue-0.0123-stray", "__cluster_metadata-0"):
         write(tmp_path, f"{name}/00000000000000000000.log", batch(0, b"a"))
     assert read(tmp_path) == []

@@ -1,4 +1,4 @@
-"""The report of a run is one file, well-formed, which asks nobody for anything."""
+"""The report of a run is one well-formed file, which loads nothing from elsewhere."""
 
 import re
 from html.parser import HTMLParser
@@ -76,14 +76,14 @@ def test_a_run_without_anomalies(tmp_path: Path) -> None:
     assert text.count('class="dot ') == len(run.faults)
 
 
-def test_it_asks_nobody_for_anything(tmp_path: Path) -> None:
+def test_report_loads_nothing(tmp_path: Path) -> None:
     run = short_run()
     text, _ = report(tmp_path, run, judge(run.history, IDEMPOTENT_CHECKERS))
     assert re.findall(r"https?://|<script|<link|<img|@import|src=", text) == []
     assert set(re.findall(r"url\(([^)]*)\)", text)) == {"#hatching"}
 
 
-def test_anomalies_come_with_what_proves_them(tmp_path: Path) -> None:
+def test_anomalies_are_shown_with_their_proofs(tmp_path: Path) -> None:
     run = short_run(loses=True)
     verdict = judge(run.history, IDEMPOTENT_CHECKERS)
     assert not verdict.is_valid
@@ -106,7 +106,7 @@ def test_a_run_that_broke_off(tmp_path: Path, verdict: Verdict | None) -> None:
     assert page.says("Not judged" if verdict is None else "No anomaly")
 
 
-def test_what_clients_write_is_no_markup(tmp_path: Path) -> None:
+def test_values_of_clients_are_escaped(tmp_path: Path) -> None:
     run = short_run()
     run.history.operations[0] = attrs.evolve(run.history.operations[0], client="<script>")
     run.faults[0] = attrs.evolve(run.faults[0], detail='<b title="x">')

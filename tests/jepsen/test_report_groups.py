@@ -1,4 +1,4 @@
-"""A report tells who owned which partition of a group when, and how far the group was behind."""
+"""A report shows the owner of each partition over time, and the lag of each group."""
 
 import re
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_a_claim_lasts_until_it_is_given_up_or_the_member_dies() -> None:
     assert story.places == ["m1", "m2"]
 
 
-def test_who_stands_still_does_not_give_up_anything() -> None:
+def test_paused_member_keeps_its_partitions() -> None:
     script = Script()
     script.own(1.0, "assign", "m1.0.0", 1, 0)
     script.own(7.0, "assign", "m2.0.0", 2, 0)
@@ -68,7 +68,7 @@ def test_who_stands_still_does_not_give_up_anything() -> None:
     assert story.claims["queue-0"] == [Claim("m1", 1.0, 9.0, 1), Claim("m2", 7.0, 20.0, 2)]
 
 
-def test_a_group_is_behind_what_was_acknowledged_and_came_to_no_member() -> None:
+def test_lag_is_the_acknowledged_records_that_no_member_received() -> None:
     script = Script()
     script.own(1.0, "assign", "m1.0.0", 1, 0)
     script.send(2.0, 0, 10)
@@ -79,7 +79,7 @@ def test_a_group_is_behind_what_was_acknowledged_and_came_to_no_member() -> None
     assert [story.lag[bins.index(at)] for at in (1.0, 3.0, 4.5, 6.0)] == [0, 10, 4, 0]
 
 
-def test_what_came_again_is_counted_and_how_long_a_partition_was_nobodys() -> None:
+def test_repeated_records_and_time_without_an_owner_are_counted() -> None:
     script = Script()
     script.own(1.0, "assign", "m1.0.0", 1, 0)
     script.poll(4.0, "m1.0.0", 0, 6)

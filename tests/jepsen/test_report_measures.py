@@ -1,4 +1,4 @@
-"""What a report shows is what the history says."""
+"""The measurements of a report agree with the history."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def history(*operations: Operation) -> History:
     return made
 
 
-def test_rates_are_of_records_by_what_became_of_them() -> None:
+def test_rates_are_of_records_by_outcome() -> None:
     poll = Operation("c", "poll", Polling("t", 0, 0), 0.5, Outcome.OK, 1.5, ((0, "v"), (1, "v")))
     measured = rates(
         history(
@@ -56,19 +56,19 @@ def test_latencies_lie_where_they_were_asked_for() -> None:
     assert len(measured.all) == 100
 
 
-def test_who_does_not_ask_does_not_wait() -> None:
+def test_without_a_request_there_is_no_wait() -> None:
     made = history(send(0, 0.0, 0.1), send(0, 5.0, 5.2))
     assert waits(made, 6.0)["t-0"] == [Wait(0.0, 0.1), Wait(5.0, 5.2)]
 
 
-def test_who_asks_waits_for_the_next_acknowledgement() -> None:
+def test_wait_ends_with_the_next_acknowledgement() -> None:
     gave_up = send(0, 0.05, 3.0, Outcome.INFO)
     made = history(send(0, 0.0, 0.1), gave_up, send(0, 4.0, 4.2))
     assert waits(made, 6.0)["t-0"] == [Wait(0.0, 0.1), Wait(0.1, 4.2)]
     assert stalls(waits(made, 6.0)["t-0"]) == [Wait(0.0, 0.1), Wait(0.1, 4.2)]
 
 
-def test_who_is_never_answered_waits_to_the_end() -> None:
+def test_wait_without_a_response_lasts_to_the_end() -> None:
     made = history(send(0, 0.0, 0.01), send(0, 2.0, 5.0, Outcome.INFO))
     assert waits(made, 6.0)["t-0"] == [Wait(0.0, 0.01), Wait(2.0, 6.0)]
 

@@ -1,4 +1,4 @@
-"""What a run writes down is what the report reads."""
+"""The report reads the files that a run writes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ PLAN = RunPlan(
 
 
 class NobodyReads:
-    """Nobody reads.
+    """Never read.
 
     At all.
     """
@@ -49,7 +49,7 @@ def test_a_run_that_did_not_end_has_less(tmp_path: Path) -> None:
     assert (store.faults(), store.uptimes(), store.verdict()) == ([], [], None)
 
 
-def test_a_verdict_keeps_what_proves_it(tmp_path: Path) -> None:
+def test_verdict_keeps_its_proofs(tmp_path: Path) -> None:
     history = History(lambda: 2.0)
     history.ok(history.invoke("c0", "poll", Polling("t", 0, 0)), ((0, "a"),))
     history.invoke("c1", "poll", Polling("t", 0, 1))

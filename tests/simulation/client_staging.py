@@ -50,23 +50,23 @@ class Stored:
 
 @attrs.define
 class IdempotentProducer:
-    """Who numbers what it sends, so that it may send it again."""
+    """A producer that numbers its records, so that it may send them again."""
 
     producer_id: int
     sequences: dict[str, int] = attrs.field(factory=dict)
 
     def numbers(self, value: str) -> dict[str, int]:
-        """What goes with a value; the same for the same value."""
+        """The number of a value; the same for the same value."""
         sequence = self.sequences.setdefault(value, len(self.sequences))
         return {"producer_id": self.producer_id, "producer_epoch": 0, "base_sequence": sequence}
 
 
 @attrs.define(kw_only=True)
 class ClientStage(Stage):
-    """`client` is the machine of all clients, `ids` the brokers' by name.
+    """`client` is the machine of all clients, `ids` the brokers' ids by name.
 
-    `acknowledged` has the offsets of the values of which somebody was told that all replicas in sync have them,
-    `consumed` the values that consumers were given. None of these may change, ever.
+    `acknowledged` has the offsets of the values that were acknowledged with acks=all, `consumed` the values that
+    consumers received. None of these may ever change.
     """
 
     client: Host
@@ -139,7 +139,7 @@ class ClientStage(Stage):
     async def fetch(
         self, name: str, offset: int, *, leader_epoch: int = NONE, last_epoch: int = NONE
     ) -> PartitionData | None:
-        """What a broker gives a consumer; None where it does not answer."""
+        """The records that a broker returns to a consumer; None without a response."""
         partition = FetchPartition(
             partition=0,
             fetch_offset=offset,
@@ -202,7 +202,7 @@ class ClientStage(Stage):
 
 
 def records_of(data: PartitionData) -> list[Stored]:
-    """What a fetch has brought of the partition."""
+    """The partition's part of a Fetch response."""
     content = data.records
     assert isinstance(content, bytes | memoryview | None), "records as they were received"
     return stored_in(content or b"")

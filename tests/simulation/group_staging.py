@@ -1,6 +1,6 @@
-"""Groups on a stage: a controller, three brokers, a topic of two partitions, members that do as they are told.
+"""A stage for groups: a controller, three brokers, a topic of two partitions, and members that a script controls.
 
-What anybody does is written down, and judged at last by the promises that are made to groups.
+All operations are recorded, and finally checked for the promises to groups.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -138,7 +138,7 @@ class GroupStage(Stage):
         generation: int | None = None,
         index: int = 0,
     ) -> ErrorCode | None:
-        """What a broker says to a commit, by nobody in particular or in a member's name; None where it says nothing."""
+        """A broker's response to a commit, of a member or without one; None without a response."""
         epoch = generation if generation is not None else -1 if member is None else member.generation
         member_id = "" if member is None else member.member_id
         value = Commit(GROUP, member_id, epoch, ((TOPIC, index, offset),))
@@ -165,7 +165,7 @@ class GroupStage(Stage):
         return code
 
     async def told(self, name: str, index: int = 0) -> int | None:
-        """What a broker says that the group has committed; None where it does not know."""
+        """The group's committed offset according to a broker; None if it does not know."""
         await trio.sleep(0.001)
         operation = self.history.invoke("asks", "fetch-committed", CommittedRead(GROUP, "", ((TOPIC, index),)))
         topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[index])]

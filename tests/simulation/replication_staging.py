@@ -56,7 +56,7 @@ class ReplicaStage(ClientStage):
         self.cluster.crash(self.host(name), power=False, down_seconds=FOR_GOOD)
 
     def cut_power(self, name: str, keeps: str) -> None:
-        """Until `start`. Nobody is told; of what was not synced, "all" or "none" is kept."""
+        """The machine loses its power until `start`. `kept` of the unsynced data is "all" or "none"."""
         self.host(name).held_down_until = FOR_GOOD
         self.host(name).power_cut(keeps)
 
@@ -105,7 +105,7 @@ class ReplicaStage(ClientStage):
         await self.give_up(what)
 
     async def has(self, name: str, value: str) -> None:
-        """Until a log has a value, and nobody has acted upon that yet over a network."""
+        """Wait until a log has a value, and no reaction to it has left over the network yet."""
         await self.until(lambda: self.holds(name, value), f"{name} does not get {value}", GLANCE_SECONDS)
 
     async def acknowledges(self, value: str) -> None:
@@ -149,7 +149,7 @@ class ReplicaStage(ClientStage):
             within,
         )
 
-    # What is so
+    # State
 
     def traced(self, kind: str, by: str | None = None) -> list[Event]:
         return [event for event in self.events_by_kind.get(kind, ()) if by in (None, event.host)]
@@ -161,7 +161,7 @@ class ReplicaStage(ClientStage):
 
     @property
     def leader(self) -> str | None:
-        """Who led last, whether it is alive or not."""
+        """The latest leader, whether it runs or not."""
         led = self.traced("partition_led")
         return max(led, key=lambda event: int(str(event.fields["leader_epoch"]))).host if led else None
 
@@ -170,7 +170,7 @@ class ReplicaStage(ClientStage):
         return any(event.fields["source"] == self.ids[source] for event in self.traced("fetcher_connected", by=name))
 
     def content(self, name: str) -> bytes:
-        """What a machine's page cache shows of the partition's log."""
+        """The partition's log in a machine's page cache."""
         try:
             directory = self.host(name).volume.find(DIRECTORY)
         except OSError:

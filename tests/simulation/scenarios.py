@@ -12,9 +12,9 @@ from tests.support.replication_bugs import REPLICATION_BUGS
 
 @attrs.frozen
 class Breach:
-    """What a rule guards against: `harm` that comes of it without the rule, and the invariants that see it coming.
+    """The consequences of a missing rule: `harm` to a client, and the invariants that detect it earlier.
 
-    Several where it depends on moments which of them sees it first.
+    With several invariants, the timing decides which of them detects it first.
     """
 
     harm: str
@@ -54,7 +54,7 @@ class Showing:
 
     @property
     def expected(self) -> Sequence[str | None]:
-        """What `violation` may be."""
+        """The permitted values of `violation`."""
         if self.bug is None:
             return (None,)
         breach = self.scenario.bugs[self.bug]

@@ -99,8 +99,10 @@ async def write(log: Log, rng: Random, count: int) -> None:
         put(log, *((b"%d" % key, None if rng.random() < 0.2 else b"%d-%d" % (number, key)) for key in keys))
 
 
-async def life(host: Host, rng: Random, last: int) -> tuple[list[Record], int, bool]:
-    """What was committed, from where on nothing was cleaned, and whether the end came before the last cleaning's."""
+async def run_once(host: Host, rng: Random, last: int) -> tuple[list[Record], int, bool]:
+    """The committed records, the offset from which nothing was cleaned, and whether the log ended before the last
+    cleaning's end.
+    """
     env = host.env(host.incarnation)
     disk = MortalDisk(env.disk, last)
     log_manager, log = await open_log(attrs.evolve(env, disk=disk))
@@ -120,10 +122,10 @@ async def life(host: Host, rng: Random, last: int) -> tuple[list[Record], int, b
 
 
 async def live_and_look(host: Host, seed: int, last: int, crash: Callable[[Host], None], seen: dict[str, int]) -> None:
-    before, end, has_died = await life(host, Random(seed), last)
+    before, end, has_died = await run_once(host, Random(seed), last)
     crash(host)
     _, log = await open_log(host.env(host.incarnation))
-    seen["lives"] += 1
+    seen["runs"] += 1
     seen["deaths"] += has_died
     found = read_all(log)
     try:
@@ -151,9 +153,9 @@ def kill(host: Host) -> None:
     host.kill()
 
 
-def lives(crash: Callable[[Host], None], seed: int = 0, *, until_bad: bool = False) -> dict[str, int]:
-    """A life that ends at the first step, one that ends at the second, and so on, up to one that does not."""
-    seen = {"lives": 0, "deaths": 0, "bad": 0}
+def run_to_every_step(crash: Callable[[Host], None], seed: int = 0, *, until_bad: bool = False) -> dict[str, int]:
+    """Runs the process until its first step, then until its second, and so on, up to a run that is not interrupted."""
+    seen = {"runs": 0, "deaths": 0, "bad": 0}
     for last in range(STEPS_MAX):
         deaths = seen["deaths"]
         simulation = Simulation(f"{seed}-{last}")
@@ -166,9 +168,9 @@ def lives(crash: Callable[[Host], None], seed: int = 0, *, until_bad: bool = Fal
 
 @pytest.mark.parametrize(("crash", "seed"), [(power_cut, 0), (kill, 1)])
 def test_a_cleaning_may_end_at_any_step(crash: Callable[[Host], None], seed: int) -> None:
-    seen = lives(crash, seed)
+    seen = run_to_every_step(crash, seed)
     assert seen["bad"] == 0, seen
-    assert seen["lives"] - 1 == seen["deaths"] > 20
+    assert seen["runs"] - 1 == seen["deaths"] > 20
 
 
 def test_without_a_sync_before_the_swap_records_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,9 +181,9 @@ def test_without_a_sync_before_the_swap_records_are_lost(monkeypatch: pytest.Mon
         await trio.lowlevel.checkpoint()
 
     monkeypatch.setattr(cleaned_segment.CleanedSegment, "finish", finish)
-    assert lives(power_cut, until_bad=True)["bad"] > 0
+    assert run_to_every_step(power_cut, until_bad=True)["bad"] > 0
 
 
-def test_without_names_that_tell_what_is_whole_records_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_suffixes_for_incomplete_files_records_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(swapping, "SWAP_SUFFIX", ".cleaned")
-    assert lives(kill, until_bad=True)["bad"] > 0
+    assert run_to_every_step(kill, until_bad=True)["bad"] > 0

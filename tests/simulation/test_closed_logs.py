@@ -63,7 +63,7 @@ def look(seed: int) -> tuple[bool | None, dict[int, int], dict[int, int], list[i
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_what_was_closed_cleanly_survives_a_power_cut(seed: int) -> None:
+def test_cleanly_closed_log_survives_a_power_cut(seed: int) -> None:
     was_clean, ends, left, forgetful = look(seed)
     assert was_clean
     assert left == ends

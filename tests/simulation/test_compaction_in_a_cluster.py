@@ -67,7 +67,7 @@ class Story:
             await connection.aclose()
 
     async def until_answered(self, request: Any, version: int, is_right: Callable[[Any], bool]) -> Any:
-        """Ask one after the other until somebody answers as he should."""
+        """Ask one broker after another until one answers without an error."""
         while True:
             for name in self.cluster.nodes:
                 try:

@@ -62,8 +62,8 @@ async def restart(host: Host, rng: Random) -> tuple[LogManager, Log]:
             host.volume.sync_failures = 0.0
 
 
-async def life(host: Host, rng: Random) -> tuple[History, History]:
-    """What is durable of the log at the power cut at least, and the log it is the beginning of."""
+async def run_once(host: Host, rng: Random) -> tuple[History, History]:
+    """The records that are certainly durable at the power cut, and the log of which they are a prefix."""
     log_manager, log = await open_log(host.env(host.incarnation))
     await host.env(host.incarnation).disk.sync_dir("/data")
     history: History = []
@@ -102,13 +102,13 @@ def is_right(log: Log, durable: History, history: History) -> bool:
     return is_beginning and knows_epochs and log.log_end_offset == len(found)
 
 
-def lives(seeds: int) -> int:
-    """Live, cut the power, and look; how many logs were not what they should have been."""
+def damaged_logs(seeds: int) -> int:
+    """The number of logs that are damaged after a run and a power cut."""
     bad = 0
 
     async def main(host: Host, rng: Random) -> None:
         nonlocal bad
-        durable, history = await life(host, rng)
+        durable, history = await run_once(host, rng)
         host.power_cut()
         _, log = await open_log(host.env(host.incarnation))
         bad += not is_right(log, durable, history)
@@ -120,8 +120,8 @@ def lives(seeds: int) -> int:
     return bad
 
 
-def test_what_was_cut_does_not_come_back() -> None:
-    assert lives(SEEDS) == 0
+def test_truncated_records_do_not_return() -> None:
+    assert damaged_logs(SEEDS) == 0
 
 
 def test_without_lower_checkpoints_logs_are_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,12 +130,12 @@ def test_without_lower_checkpoints_logs_are_damaged(monkeypatch: pytest.MonkeyPa
             await log.durability.settle()
 
     monkeypatch.setattr(LogDir, "settle", settle)
-    assert lives(10 * SEEDS) > 0
+    assert damaged_logs(10 * SEEDS) > 0
 
 
 def test_without_the_marker_it_does_where_the_process_was_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker.storage.recovery, "is_marked_unsettled", lambda names: False)
-    assert lives(SEEDS) > 0
+    assert damaged_logs(SEEDS) > 0
 
 
 def test_without_settling_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_without_settling_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
         durability.mark_settled()
 
     monkeypatch.setattr(Durability, "settle", pretend)
-    assert lives(SEEDS) > 0
+    assert damaged_logs(SEEDS) > 0
 
 
 def test_a_segment_that_the_process_before_has_made_is_durable_once_it_is_flushed() -> None:
@@ -171,7 +171,7 @@ def test_a_segment_that_the_process_before_has_made_is_durable_once_it_is_flushe
     assert ends == [2]
 
 
-def test_a_log_that_ends_before_what_counts_as_durable_is_settled_first() -> None:
+def test_log_that_ends_below_the_recovery_point_is_flushed_first() -> None:
     """A disk has lied: what comes next must not count as durable."""
     durable_ends: list[int] = []
 

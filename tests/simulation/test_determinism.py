@@ -15,7 +15,7 @@ QUORUM = Shape(["quorum-3"])
 
 
 def run_in_a_process(hash_seed: str, seed: int) -> str:
-    """What the command says, without the CPU time it took."""
+    """The command's output, without the CPU time."""
     command = [sys.executable, "-m", "jepsen", "sim", "--seed", str(seed), "--time", "6", "--nodes", "nodes-3"]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)

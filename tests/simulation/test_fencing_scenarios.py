@@ -1,4 +1,6 @@
-"""Whoever asks says in which leader epoch, and what it has; whoever knows better says so (KIP-320, KIP-595)."""
+"""Requests name the leader epoch and the end of the client's log, and are refused if these are outdated (KIP-320,
+KIP-595).
+"""
 
 import attrs
 import trio

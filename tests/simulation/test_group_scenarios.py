@@ -1,4 +1,4 @@
-"""What coordinators of groups have to see to: nothing breaks where it is played, unless the rule is taken out."""
+"""Rules of group coordinators: each scenario passes, and fails if the rule is taken out."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
@@ -76,7 +76,7 @@ async def a_member_commits_nothing_in_its_last_epoch(stage: GroupStage) -> None:
 
 
 async def _commit_late(stage: GroupStage, kind: type[ClassicMember] | type[ConsumerMember]) -> None:
-    """What a member sent in its last generation is under way for long; the partition is another member's by now."""
+    """A commit of a member's last generation is delayed for long; another member owns the partition by then."""
     coordinator, *_ = stage.brokers
     await stage.lay_out()
     first, second = stage.member(kind, "first"), stage.member(kind, "second")

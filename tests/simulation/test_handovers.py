@@ -1,7 +1,7 @@
-"""What producers see of brokers that stop or die: in virtual time, so that only waiting counts and no machine's speed.
+"""Producers' latencies while brokers stop or crash, in virtual time, so that the speed of the machine does not count.
 
-With Kafka's default timeouts; nobody may wait for one of them. A pause of replica.fetch.wait.max.ms (500 ms), for a
-fetch that should have been answered, has to stand out.
+The timeouts are Kafka's defaults; no request may wait for one of them. A pause of replica.fetch.wait.max.ms (500 ms)
+must stand out: it means that a fetch was not answered although it should have been.
 """
 
 from collections.abc import Awaitable, Callable
@@ -55,7 +55,7 @@ async def _pauses(stage: ReplicaStage, ends: Callable[[ReplicaStage, str], Await
 
 
 async def _go_on_producing(stage: ReplicaStage, acknowledged: list[float]) -> None:
-    """One record after the other, to whoever leads, over a connection that lasts."""
+    """Send one record after another to the leader, over a lasting connection."""
     while True:
         leader = _leader(stage)
         if stage.host(leader).is_serving:
@@ -65,7 +65,7 @@ async def _go_on_producing(stage: ReplicaStage, acknowledged: list[float]) -> No
 
 
 def _leader(stage: ReplicaStage) -> str:
-    """Who led last in the topic that was made first."""
+    """The latest leader of the topic that was created first."""
     first, *_ = led = stage.traced("partition_led")
     same = [event for event in led if event.fields["topic_id"] == first.fields["topic_id"]]
     return max(same, key=lambda event: int(str(event.fields["leader_epoch"]))).host

@@ -1,4 +1,4 @@
-"""A producer numbers its records so that each is there once, whoever leads, and whatever was cut off meanwhile."""
+"""Sequence numbers keep every record stored once, across leader changes and truncations."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Who may be in sync, and what a leader takes for committed while nobody knows: KIP-497, 841, 903, 966."""
+"""Membership in the ISR, and the leader's high watermark while ISR changes are pending: KIP-497, 841, 903, 966."""
 
 import trio
 
@@ -40,7 +40,7 @@ async def a_proposal_of_which_nothing_is_heard(stage: ReplicaStage) -> None:
 
 
 async def a_leader_that_is_behind_what_is_committed(stage: ReplicaStage) -> None:
-    """It has the records, and has yet to hear that they are committed: whoever has less may not join (KIP-101)."""
+    """The new leader has the records, but not the high watermark: a replica with fewer may not join (KIP-101)."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=2)
     await stage.produce(a, "m0")
@@ -115,5 +115,5 @@ async def a_former_incarnation_caught_up(stage: ReplicaStage) -> None:
         {"broker epochs are ignored in ISR changes": Breach("AcknowledgedRecordsStay", [HOLD])},
     ),
 )
-def test_who_is_in_sync(showing: Showing) -> None:
+def test_in_sync(showing: Showing) -> None:
     assert showing.violation() in showing.expected

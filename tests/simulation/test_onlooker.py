@@ -1,4 +1,4 @@
-"""Who looks on sees all that nodes of a simulation have committed, whatever becomes of them."""
+"""The onlooker sees all committed records of simulated nodes, whatever happens to the nodes."""
 
 from contextlib import suppress
 
@@ -17,7 +17,7 @@ async def write(stage: ReplicaStage, connection: Connection) -> None:
         await stage.ask_over(connection, stage.produce_request("third"), PRODUCE_VERSION)
 
 
-def test_what_a_leader_commits_and_tells_just_before_its_log_directory_fails_counts() -> None:
+def test_records_committed_just_before_the_log_directory_fails_count() -> None:
     """It wakes to find that all have what it wrote, tells one of them, and cannot write any more, all at once.
 
     Chance has it what comes first.

@@ -21,7 +21,7 @@ POWER = ("power", "storm", "fsync-then-power", "aimed-power")
 
 @attrs.frozen
 class Hunt:
-    """Who may notice a bug. The first seed that finds one is known, or the test would take minutes."""
+    """The checkers that may detect a bug, and the first seed that does, to keep the test short."""
 
     by: Sequence[str]
     first_seed: int = 1

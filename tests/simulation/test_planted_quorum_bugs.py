@@ -112,7 +112,7 @@ async def bits_that_flip(stage: QuorumStage) -> None:
 
 
 async def two_removals(stage: QuorumStage) -> None:
-    """A leader that nobody hears is asked to remove one of the others, and when that takes too long, the other too."""
+    """An isolated leader is asked to remove one of the others, and after a timeout, the other one too."""
     leader, others = stage.leader, stage.followers()
     stage.isolate(leader)
     for name in others:

@@ -1,4 +1,4 @@
-"""What a quorum does in troubles that have a name."""
+"""Scenarios of the quorum that have a name."""
 
 import trio
 
@@ -31,7 +31,7 @@ def test_pre_votes_that_are_not_heeded_are_found() -> None:
 
 
 async def a_stopped_leader(stage: QuorumStage) -> None:
-    """SIGSTOP for 30 seconds. What is kept of the trace is what the leader did from then on."""
+    """Pause the leader for 30 seconds. Returns its trace events from then on."""
     leader = stage.cluster.nodes[stage.leader]
     epoch = stage.epoch
     leader.pause()

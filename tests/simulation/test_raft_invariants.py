@@ -48,7 +48,7 @@ class Story:
         self.tell(node, "committed", end_offset=end_offset)
 
 
-def test_an_ordinary_life_breaks_nothing() -> None:
+def test_fault_free_run_violates_nothing() -> None:
     story = Story()
     story.commits(1, 1)
     story.commits(2, 1)
@@ -190,7 +190,7 @@ def test_a_peer_with_the_name_of_a_node_may_raise_the_epoch() -> None:
     assert story.broken == []
 
 
-def test_whoever_finds_the_leader_in_peace_breaks_nothing() -> None:
+def test_replica_that_finds_the_leader_in_peace_violates_nothing() -> None:
     story = Story()
     story.role(3, "prospective", 1)
     story.tell(1, "peace")

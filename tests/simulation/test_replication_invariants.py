@@ -98,7 +98,7 @@ class Story:
         self.tell(node, kind, errors=list(errors))
 
 
-def test_an_ordinary_life_breaks_nothing() -> None:
+def test_fault_free_run_violates_nothing() -> None:
     story = Story()
     story.changes(isr=(1, 2))
     story.role(1, 0, (1, 2))
@@ -166,7 +166,7 @@ def test_a_loss_is_not_excused_by_an_election_of_before() -> None:
     assert story.broken == ["InSyncReplicasHoldWhatIsCommitted"]
 
 
-def test_what_a_leader_takes_for_committed_when_it_begins_counts() -> None:
+def test_high_watermark_of_a_new_leader_counts() -> None:
     """A checkpoint of before a loss may name an offset that only later records have."""
     story = Story()
     for node in (1, 2):
@@ -191,8 +191,8 @@ def test_what_a_leader_takes_for_committed_when_it_begins_counts() -> None:
     assert story.broken == []
 
 
-def test_a_replica_that_is_found_anew_has_committed_nothing_until_it_says_so() -> None:
-    """It was made anew, or cut while nobody looked; the high watermark of before is no longer its word."""
+def test_recreated_replica_has_no_high_watermark_until_it_reports_one() -> None:
+    """The replica was created again, or truncated unobserved; its former high watermark does not count."""
     story = Story()
     story.ends(1, "power_cut")
     story.changes(isr=(2, 3), leader=2)
@@ -203,7 +203,7 @@ def test_a_replica_that_is_found_anew_has_committed_nothing_until_it_says_so() -
     assert "ReplicasAreEqual" not in story.broken
 
 
-def test_who_has_what_is_lost_speaks_of_a_former_life_until_a_leader_has_it_cut() -> None:
+def test_replica_with_lost_records_reports_on_a_former_incarnation_until_it_truncates() -> None:
     story = Story()
     for node in (1, 2):
         story.ends(node, "power_cut")
@@ -219,7 +219,7 @@ def test_who_has_what_is_lost_speaks_of_a_former_life_until_a_leader_has_it_cut(
     assert story.broken == []
 
 
-def test_what_a_replica_says_is_of_the_life_that_it_knows_of() -> None:
+def test_reports_of_a_replica_are_of_the_incarnation_that_it_knows() -> None:
     story = Story()
     assert story.committed.incarnation("n2", "topic", 0) == 0
     all_are_gone(story)

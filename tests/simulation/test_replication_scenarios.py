@@ -1,4 +1,4 @@
-"""What replication must survive: the stories of the KIPs, each told by unmodified nodes, and again without the rule."""
+"""Replication scenarios of the KIPs, played by unmodified nodes, and again without the rule."""
 
 import trio
 
@@ -33,7 +33,7 @@ async def a_follower_that_knows_less_of_what_is_committed(stage: ReplicaStage) -
 
 
 async def two_power_cuts(stage: ReplicaStage) -> None:
-    """KIP-101, scenario 2: who comes back first leads without what it lost, and fills the offset anew."""
+    """KIP-101, scenario 2: the first replica to return leads without its lost records, and reuses their offsets."""
     a, b, _ = stage.brokers
     await stage.lay_out(a, b, min_insync_replicas=1, unclean_leader_election_enable=True)
     await stage.produce(a, "m0")
@@ -112,7 +112,7 @@ async def the_last_replica_standing(stage: ReplicaStage) -> None:
 
 
 async def an_unclean_election(stage: ReplicaStage) -> None:
-    """The only replica in sync is gone, and the topic would rather go on: the others agree upon what is left."""
+    """The only replica in sync is down, and there is no leader until it returns: nothing is lost."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=1, unclean_leader_election_enable=True)
     await _lead_alone_and_go(stage, acks=1)
@@ -133,7 +133,7 @@ async def a_follower_that_has_not_heard_of_the_leader(stage: ReplicaStage) -> No
 
 
 async def no_unclean_election(stage: ReplicaStage) -> None:
-    """The only replica in sync is gone, and nobody leads until it is back: nothing is lost."""
+    """The only replica in sync is down, and there is no leader until it is back: nothing is lost."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=1)
     await _lead_alone_and_go(stage, acks=-1)
@@ -156,7 +156,7 @@ async def _lead_alone_and_go(stage: ReplicaStage, acks: int) -> None:
 
 
 async def a_leader_out_of_the_controllers_reach(stage: ReplicaStage) -> None:
-    """It hears of clients, and of nobody else in the end: it never acknowledges what only it has, and drops it."""
+    """It is reachable for clients only, finally: it never acknowledges its own records, and drops them."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=1)
     await stage.produce(a, "m0")

@@ -33,8 +33,8 @@ def error_of(action: Callable[[], object]) -> object:
         return type(error).__name__
 
 
-async def everyday_life(disk: Disk, base: str) -> list[object]:
-    """What a program sees of a disk, errors included."""
+async def ordinary_use(disk: Disk, base: str) -> list[object]:
+    """A program's view of a disk, errors included."""
     log: list[object] = []
     disk.make_dir(f"{base}/a/b")
     disk.make_dir(f"{base}/a/b")
@@ -76,20 +76,20 @@ async def everyday_life(disk: Disk, base: str) -> list[object]:
     return log
 
 
-async def test_everyday_life_is_the_same_on_the_real_disk(tmp_path: Path) -> None:
-    real = await everyday_life(RealDisk(), str(tmp_path))
+async def test_ordinary_use_is_the_same_on_the_real_disk(tmp_path: Path) -> None:
+    real = await ordinary_use(RealDisk(), str(tmp_path))
     simulated: list[object] = []
 
     async def main(host: Host, disk: SimulatedDisk) -> None:
         disk.make_dir("/base")
-        simulated.extend(await everyday_life(disk, "/base"))
+        simulated.extend(await ordinary_use(disk, "/base"))
 
     await trio.to_thread.run_sync(simulate, main)
     assert simulated == real
 
 
 def contents(rounds: int, prepare: Callable[[SimulatedDisk], Awaitable[None]], path: str = "/d/f") -> set[bytes | None]:
-    """What a file holds after a power cut, over many seeds; None where it is not there."""
+    """The contents of a file after a power cut, over many seeds; None if it does not exist."""
     found: set[bytes | None] = set()
 
     async def main(host: Host, disk: SimulatedDisk) -> None:
@@ -115,7 +115,7 @@ async def make_durable(disk: SimulatedDisk, content: bytes = b"") -> None:
     await disk.sync_dir("/")
 
 
-def test_what_was_synced_survives() -> None:
+def test_synced_data_survives_a_power_cut() -> None:
     async def prepare(disk: SimulatedDisk) -> None:
         await make_durable(disk, b"safe")
 
@@ -216,7 +216,7 @@ def test_writing_again_after_a_failed_fsync_saves_it() -> None:
     assert contents(30, prepare) == {b"saved"}
 
 
-def test_a_sync_covers_what_was_written_before_it_began() -> None:
+def test_sync_covers_the_writes_before_its_begin() -> None:
     async def prepare(disk: SimulatedDisk) -> None:
         await make_durable(disk)
         file = disk.open("/d/f")
@@ -281,7 +281,7 @@ def test_a_stalled_disk_finishes_when_it_recovers() -> None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(file.sync)
                 await trio.sleep(100)
-                scope.cancel()  # an fsync is a thread in a system call: nobody can cancel it
+                scope.cancel()  # an fsync is a thread in a system call, which cannot be cancelled
                 with trio.CancelScope(shield=True):
                     await trio.sleep(100)
                 host.volume.is_stalled = False

@@ -75,7 +75,7 @@ def test_a_process_runs_until_it_is_stopped() -> None:
     assert kinds(events_of(main)) == ["process_started", "tick", "tick", "unwinding", "process_ended"]
 
 
-def test_what_a_killed_process_still_does_is_not_heard_of() -> None:
+def test_killed_process_reaches_nothing() -> None:
     async def main(simulation: Simulation, host: Host, nursery: trio.Nursery) -> None:
         host.start(nursery, Ticking)
         await trio.sleep(1.5)

@@ -46,7 +46,7 @@ class Loner(GroupMember):
         """It never came."""
 
     def refused(self, code: ErrorCode) -> None:
-        """Nobody does."""
+        """Never called."""
 
     def fetch_identity(self) -> tuple[str | None, int]:
         return None, -1
@@ -96,7 +96,7 @@ def test_a_member_does_not_ask_a_follower_that_led_as_old_metadata_has_it() -> N
     assert positions_in(script) == [3, 3]
 
 
-def test_a_member_asks_nobody_else_while_the_leader_is_gone() -> None:
+def test_member_waits_for_the_leader_while_it_is_down() -> None:
     """The follower knows the same epoch, and has less."""
 
     async def script(stage: ReplicaStage, positions: Positions) -> None:

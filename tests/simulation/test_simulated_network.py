@@ -16,7 +16,7 @@ def name_of(error: BaseException) -> str:
 
 
 async def outcome_of(action: Callable[[], Awaitable[object]]) -> object:
-    """What an action returns, or the name of the error it raises."""
+    """The result of an action, or the name of the error that it raises."""
     try:
         return await action()
     except (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError) as error:
@@ -68,7 +68,7 @@ async def large(log: Log, host: str, port: int) -> None:
 
 
 async def back_pressure(log: Log, host: str, port: int) -> None:
-    """Who is not read from does not get rid of more than buffers hold."""
+    """A sender whose peer does not read sends no more than the buffers hold."""
     async with await trio.open_tcp_stream(host, port) as stream:
         with trio.move_on_after(0.3) as scope:
             while True:
@@ -99,7 +99,7 @@ async def close_wakes_reader(log: Log, host: str, port: int) -> None:
 
 
 async def listening(log: Log, host: str, port: int) -> None:
-    """A listener's life, and what becomes of those who were not accepted."""
+    """A listener from its start to its end, with connections that were never accepted."""
     (listener,) = await trio.open_tcp_listeners(0, host=host)
     bound = listener.socket.getsockname()[1]
     try:
@@ -239,7 +239,7 @@ def test_a_connection_whose_data_is_never_acknowledged_dies() -> None:
     with_server(test)
 
 
-def test_who_does_not_hear_of_acknowledgements_sends_a_window_and_no_more() -> None:
+def test_sender_without_acknowledgements_sends_one_window() -> None:
     async def test(simulation: Simulation, server: Host, stream: trio.SocketStream) -> None:
         cut(simulation, "other", "one")
         sent = 0
@@ -265,7 +265,7 @@ def test_a_killed_process_ends_its_connections_and_refuses_new_ones() -> None:
     with_server(test)
 
 
-def test_a_killed_process_resets_what_it_had_not_read() -> None:
+def test_killed_process_resets_connections_with_unread_data() -> None:
     async def test(simulation: Simulation, server: Host, stream: trio.SocketStream) -> None:
         server.pause()
         await stream.send_all(b"unread")

@@ -7,7 +7,7 @@ from typing import TypeGuard
 
 from tests.support.source_code import Module, imported_module, imports, is_within
 
-# What a room that is pure must not know of: time, chance, and the world.
+# The modules that a pure package must not use: time, random numbers, and the world.
 IMPURE = frozenset(
     {
         *(
@@ -25,7 +25,7 @@ IMPURE = frozenset(
         *("fcntl", "mmap", "ctypes"),
     }
 )
-# What reaches the world other than through Env and Trio.
+# The ways to reach the world other than through Env and Trio.
 WORLD = IMPURE - {"trio", "ssl", "io"}
 # Uses of Trio and of the language that do so too.
 WORLDLY_CALLS = (
@@ -85,7 +85,7 @@ def room_of(module: str, rooms: Iterable[str]) -> str | None:
 
 
 def impurities(module: Module) -> list[str]:
-    """What a pure room must not use. To name the type of a socket or of a random generator is not to use one."""
+    """The impure uses of a module. Naming the type of a socket or of a random generator is permitted."""
     used = _used_names(module.tree)
     return [
         f"{module.name}:{imported.line} uses {imported.module}"
@@ -148,9 +148,9 @@ def import_cycle(modules: Mapping[str, Module], *, with_types: bool = False) -> 
 
 
 def package_content(module: Module) -> list[str]:
-    """What an `__init__.py` has besides a docstring, imports and `__all__`.
+    """The statements of an `__init__.py` besides a docstring, imports and `__all__`.
 
-    Imports may differ between run time and type checking, for names that are imported when they are first used.
+    Imports may differ between run time and type checking, for names that are imported at their first use.
     """
     body = [
         inner
@@ -221,7 +221,7 @@ def _changes(function: ast.AST, tables: Collection[str]) -> Iterator[tuple[int, 
 
 
 def _changed(node: ast.AST) -> ast.expr | None:
-    """What an item is set or deleted of, or a changing method is called on."""
+    """The target of an item assignment, a deletion, or a call of a changing method."""
     if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
         return node.value
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MUTATORS:

@@ -17,7 +17,7 @@ ME = 9
 
 @attrs.define
 class Announced:
-    """What a replica of the quorum knows, by hand."""
+    """The state of a quorum's replica, set by the test."""
 
     leadership: Leadership = attrs.field(factory=lambda: Leadership(None, 0))
     leader_address: str | None = None

@@ -40,9 +40,10 @@ def as_owned(named: list[OwnedPartitions]) -> Owned:
 
 
 class ClassicConsumer:
-    """`owned` is what it believes to have, by topics' names. It `is_dead` once it is told never to come back.
+    """`owned` are the partitions that it owns according to its last response, by topic names. `is_dead` is True after
+    an error that permits no further join.
 
-    `version` is that of the consumers' own protocol; below 1 nobody can say what it has.
+    `version` is that of the subscription; below 1, it does not list the owned partitions.
     """
 
     def __init__(
@@ -71,14 +72,14 @@ class ClassicConsumer:
         self.syncing: Completion[Any] | None = None
 
     def names(self) -> dict[str, set[int]]:
-        """What it believes to have, by the topics' names."""
+        """The partitions that it owns according to its last response, by topic names."""
         return {topic: set(partitions) for topic, partitions in self.owned.items()}
 
     def subscribe(self, topics: list[str]) -> None:
         self.topics, self.wants_others = topics, True
 
     def lose_coordinator(self) -> None:
-        """Whoever waits is told so."""
+        """Fail the pending requests with NOT_COORDINATOR."""
         for waiting in (self.joining, self.syncing):
             if waiting is not None:
                 waiting.complete(CoordinatorError(ErrorCode.NOT_COORDINATOR))
@@ -217,7 +218,7 @@ class ClassicConsumer:
         return code
 
     def assign(self, response: JoinGroupResponse) -> dict[str, bytes]:
-        """Evenly; but nobody gets what another one of this generation still has."""
+        """Assign evenly, without partitions that another member of this generation still owns."""
         said = {each.member_id: decode_subscription(each.metadata) for each in response.members}
         owner = {
             (owned.topic, index): member_id

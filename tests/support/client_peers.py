@@ -29,8 +29,9 @@ _OVERRIDES: Final = {
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "5000",
 }
-# What ours does not have: transactions, and access control, which lets the one user of these tests do everything. And
-# time for three virtual machines that start on a few cores: they elect controllers in vain with the defaults.
+# Configs of features that this project lacks: transactions, and access control, which permits everything to the one
+# user of these tests. Longer timeouts, for three virtual machines that start on a few cores: with the defaults,
+# elections fail.
 _KAFKA_OVERRIDES: Final = {
     "transaction.state.log.num.partitions": "4",
     "transaction.state.log.replication.factor": "3",

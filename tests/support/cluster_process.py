@@ -20,7 +20,7 @@ WITHIN_S = 60.0
 
 
 class Answer(NamedTuple):
-    """What a command answered."""
+    """The result of a command."""
 
     code: int
     output: str
@@ -155,7 +155,7 @@ class ClusterProcess:
         return run_command("quorum", "--bootstrap-server", servers, *arguments)
 
     def directory_id(self, node_id: int) -> str:
-        """Of the directory with the node's metadata log, as it was formatted last."""
+        """The id of the directory with the node's metadata log, as it was formatted last."""
         properties = read_meta_properties(RealDisk(), str(self.nodes[node_id].data_dir))
         assert properties is not None
         assert properties.directory_id is not None
@@ -177,7 +177,7 @@ class ClusterProcess:
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def part(self, node_id: int) -> str:
-        """What a node is in the quorum: Leader, Follower or Observer; as it is now, not with a disk that it lost.
+        """A node's role in the quorum: Leader, Follower or Observer; of its present disk, not of a lost one.
 
         Waits until the leader knows the node: a new leader knows an observer from its first fetch on.
         """

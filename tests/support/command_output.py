@@ -1,4 +1,4 @@
-"""What a command prints with `--json`, tables taken apart, and commands in pipes."""
+"""The output of commands with `--json`, parsed tables, and commands in pipes."""
 
 import json
 import subprocess

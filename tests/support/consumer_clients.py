@@ -1,4 +1,4 @@
-"""Members of a consumer group as clients play them: they do what the coordinator says, and know what they have."""
+"""Members of a consumer group that follow the coordinator's responses and know what they own."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ from tests.support.groups_shard import GroupsShard
 
 GROUP = "group"
 REBALANCE_MS = 20_000
-_BEGIN_ANEW = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
+_RESTART = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
 
 REFUSED_FOR_GOOD = (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.FENCED_INSTANCE_ID)
 NOT_LEFT = (None, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.FENCED_INSTANCE_ID)
@@ -75,7 +75,9 @@ class ConsumerGroups(GroupsShard):
 
 
 class ConsumerClient:
-    """`owned` is what it believes to have; `epoch` the one it was told last, 0 when it has to begin anew."""
+    """`owned` are the partitions that it owns according to its last response; `epoch` is the last member epoch, 0
+    before it joins again.
+    """
 
     def __init__(
         self,
@@ -97,23 +99,24 @@ class ConsumerClient:
         self.says_all = True
 
     def names(self) -> dict[str, set[int]]:
-        """What it believes to have, by the topics' names."""
+        """The partitions that it owns according to its last response, by topic names."""
         by_id = self.shard.image.topics.by_id
         return {by_id[topic_id].name: set(partitions) for topic_id, partitions in self.owned.items()}
 
     def heartbeat(self, *, is_lost: bool = False) -> ConsumerGroupHeartbeatResponse | None:
-        """Do as one is told; None where one has to begin anew. The answer may get lost on the way back.
+        """Send a heartbeat and apply the response; None if the member has to join again. With `is_lost`, the response
+        is lost.
 
-        Raises CoordinatorError where it is refused otherwise.
+        Raises CoordinatorError for other errors.
         """
         request = self.request()
         try:
             response = self.send(request)
         except CoordinatorError as error:
-            if error.code not in _BEGIN_ANEW:
+            if error.code not in _RESTART:
                 raise
             if not is_lost:
-                self.begin_anew()
+                self.restart()
             return None
         if is_lost:
             self.says_all = True
@@ -121,7 +124,7 @@ class ConsumerClient:
         self.epoch, self.says_all = response.member_epoch, False
         if response.assignment is not None:
             owned = partition_sets(response.assignment.topic_partitions)
-            # What has been given up or got is told with the next heartbeat.
+            # Revoked and added partitions are reported with the next heartbeat.
             self.says_all = self.says_all or owned != self.owned
             self.owned = owned
         return response
@@ -149,7 +152,7 @@ class ConsumerClient:
         )
         return self.send(request)
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         self.epoch, self.owned, self.says_all = 0, NO_PARTITIONS, True
 
     def send(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:

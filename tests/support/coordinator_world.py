@@ -33,7 +33,7 @@ WITHIN_S = 20.0
 
 
 class Registers:
-    """Texts by name. `replayed` counts the records taken over, `loads` how often it came to life."""
+    """Texts by name. `replayed` counts the replayed records, `loads` how often the state was loaded."""
 
     def __init__(self, context: ShardContext) -> None:
         self.context = context
@@ -82,7 +82,7 @@ def get(state: Registers, now_ms: int, *, name: str) -> str:
 
 
 def wait_for_put(state: Registers, now_ms: int) -> Decision[Completion[str]]:
-    """A response for when somebody puts with `put_and_tell`."""
+    """A response that is completed by `put_and_tell`."""
     parked: Completion[str] = state.context.park()
     return Decision((), parked, lambda: state.waiting.append(parked))
 
@@ -170,7 +170,7 @@ class RegistersRuntime:
         return await self.outcome(self.read(name))
 
     async def outcome(self, completion: Completion[T]) -> T:
-        """What a client is told, once this turn is over. Raises CoordinatorError."""
+        """The response that a client gets after this turn. Raises CoordinatorError."""
         self.partitions.end_turn()
         done = trio.Event()
         completion.then(lambda outcome: done.set())

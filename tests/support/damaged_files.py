@@ -49,7 +49,7 @@ SETTINGS: Final = {
 _TOPIC: Final = "orders"
 _METADATA: Final = "__cluster_metadata-0"
 
-# What is damaged: its name in the table, a pattern of its path, and which of the matches counts.
+# The damaged file: its name in the table, a pattern of its path, and which of the matches counts.
 FILES: Final[dict[str, tuple[str, int]]] = {
     "meta.properties": ("meta.properties", 0),
     ".lock": (".lock", 0),
@@ -87,10 +87,10 @@ ENDINGS: Final = ("clean", "crash")
 
 @attrs.frozen
 class Outcome:
-    """What came of a start. `kind` is "starts", "refuses", or what must not be: "traceback" or "hangs".
+    """The result of a start. `kind` is "starts", "refuses", or a failure: "traceback" or "hangs".
 
-    `lines` are what was printed that an operator has to read. `records` are those that can be read, None where
-    reading fails; `has_offsets` tells whether the group's committed offset is told.
+    `lines` are the printed lines that an operator has to read. `records` are the readable records, None if reading
+    fails; `has_offsets` is True if the group's committed offset is returned.
     """
 
     kind: str
@@ -100,7 +100,7 @@ class Outcome:
 
     @property
     def cell(self) -> str:
-        """What stands in the table."""
+        """The row of the table."""
         if self.kind != "starts":
             return self.kind
         lost = [f"{RECORDS - self.records} records less" if self.records is not None else "reading fails"]
@@ -298,7 +298,7 @@ async def _read(client: WireClient) -> int | None:
 
 
 def _lines(output: io.StringIO) -> list[str]:
-    """What an operator has to read: everything but the usual."""
+    """The lines that an operator has to read: all but the usual ones."""
     usual = re.compile(r"kraft: \S+ info ")
     return [line for line in output.getvalue().splitlines() if not usual.match(line)]
 

@@ -1,4 +1,4 @@
-"""What is in a record batch."""
+"""The contents of a record batch."""
 
 from broker.wire.records import Record, check_crc, iter_records, read_header
 

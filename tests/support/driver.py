@@ -1,4 +1,4 @@
-"""What the round trips ask of a client: write these records, read that many back."""
+"""The operations of a client that round trips need: write these records, read that many back."""
 
 from collections.abc import Mapping
 from typing import Protocol

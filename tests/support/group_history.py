@@ -1,7 +1,7 @@
-"""Who of a group owned which partition from when to when, and what was read: as the members themselves saw it.
+"""The owners of a group's partitions over time, and the records that were read, as the members saw it.
 
-Members tell of an assignment once they have it and of a revocation before they act on it, so a partition that two own
-by this record is one that two owned. Each event has its time on the machine's one monotonic clock, since members may
+Members report an assignment after it and a revocation before it, so a partition with two owners in this history really
+had two owners. Each event has its time on the machine's one monotonic clock, since members may
 be processes whose events arrive late; what was wrong is found when all of them are there.
 """
 
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
-# Of a topic, by name and index.
+# A partition: the name of its topic, and its index.
 Partition: TypeAlias = tuple[str, int]
 
 
@@ -28,7 +28,7 @@ class Event(NamedTuple):
 
 
 class GroupHistory:
-    """What happened, told by any thread; and who owns what right now, as far as it was told."""
+    """The events, reported by any thread, and the present owners according to them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -79,7 +79,7 @@ class GroupHistory:
 
     @property
     def losers(self) -> list[str]:
-        """Who was thought to be dead, and was not."""
+        """The members that were wrongly considered dead."""
         return [event.name for event in self.events if event.kind == "lost" and event.partitions]
 
     def problems(self) -> list[str]:

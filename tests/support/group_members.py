@@ -1,4 +1,4 @@
-"""Consumers of third-party clients, and of the client library, as members of a group that tell what they do.
+"""Consumers of third-party clients, and of the client library, as members of a group that report their events.
 
 Each runs in a thread of its own.
 """
@@ -34,10 +34,10 @@ _POLL_S = 0.05
 
 @attrs.frozen(kw_only=True)
 class Membership:
-    """What a member is to do: everything that JSON can say.
+    """The plan of a member, as values that JSON can express.
 
-    `topics` may be a pattern that begins with ^, for clients that take one. `begins_at` is where to begin with
-    partitions of which nothing is committed, in the client's own words. `settings` come on top of what its kind sets.
+    `topics` may be a pattern that begins with ^, for clients that support one. `begins_at` is the start position in
+    partitions without a committed offset, in the client's own terms. `settings` are added to those of its kind.
     """
 
     bootstrap: str
@@ -54,7 +54,7 @@ class GroupMember(ABC):
     """A consumer that reads and commits until it is stopped."""
 
     STRATEGIES: tuple[str, ...]
-    # What the client calls beginning nowhere.
+    # The client's term for no start position.
     NOWHERE = "none"
 
     def __init__(self, membership: Membership, history: GroupHistory) -> None:
@@ -89,14 +89,14 @@ class GroupMember(ABC):
 
 
 class ConfluentMember(GroupMember):
-    """Of librdkafka, in a classic group."""
+    """A member of librdkafka, in a classic group."""
 
     NOWHERE = "error"
 
     STRATEGIES: tuple[str, ...] = ("range", "roundrobin", "cooperative-sticky")
 
     def settings(self) -> dict[str, Any]:
-        """What makes it one of its kind."""
+        """The settings of this kind of member."""
         return {
             "partition.assignment.strategy": self.membership.strategy,
             "session.timeout.ms": SESSION_MS,
@@ -145,7 +145,7 @@ class ConfluentMember(GroupMember):
 
 
 class ConsumerProtocolMember(ConfluentMember):
-    """Of librdkafka, in a group of KIP-848."""
+    """A member of librdkafka, in a group of KIP-848."""
 
     STRATEGIES: tuple[str, ...] = ("uniform", "range")
 
@@ -154,8 +154,9 @@ class ConsumerProtocolMember(ConfluentMember):
 
 
 class KafkaPythonListener(ConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types
-    """Tells of each revocation once: a consumer that is closed while it joins a generation tells of that again for
-    which it gave up what it had."""
+    """Reports each revocation once: a consumer that is closed while it joins a generation is notified of the revoked
+    partitions again.
+    """
 
     def __init__(self, name: str, history: GroupHistory) -> None:
         self._name, self._history = name, history
@@ -175,7 +176,7 @@ class KafkaPythonListener(ConsumerRebalanceListener):  # type: ignore[misc]  # t
 
 
 class KafkaPythonMember(GroupMember):
-    """Of kafka-python."""
+    """A member of kafka-python."""
 
     STRATEGIES = ("range", "roundrobin", "sticky")
 
@@ -207,7 +208,7 @@ class KafkaPythonMember(GroupMember):
 
 
 class AiokafkaMember(GroupMember):
-    """Of aiokafka, in an event loop of its own."""
+    """A member of aiokafka, in an event loop of its own."""
 
     STRATEGIES = ("range", "roundrobin", "sticky")
 
@@ -263,13 +264,13 @@ class AiokafkaMember(GroupMember):
 
 
 class LibraryMember(GroupMember):
-    """Of this project's client library, in a classic group, in an event loop of its own."""
+    """A member of this project's client library, in a classic group, in an event loop of its own."""
 
     # The others are tested in groups of several clients.
     STRATEGIES: tuple[str, ...] = ("sticky", "cooperative-sticky")
 
     def settings(self) -> dict[str, Any]:
-        """What makes it one of its kind."""
+        """The settings of this kind of member."""
         return {
             "group.protocol": "classic",
             "partition.assignment.strategy": [self.membership.strategy],
@@ -303,7 +304,7 @@ class LibraryMember(GroupMember):
 
 
 class LibraryConsumerProtocolMember(LibraryMember):
-    """Of this project's client library, in a group of KIP-848."""
+    """A member of this project's client library, in a group of KIP-848."""
 
     STRATEGIES: tuple[str, ...] = ("uniform", "range")
 

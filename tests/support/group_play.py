@@ -38,8 +38,9 @@ class Play:
         begins_at: str | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """The group is called after its first topic, if nothing else is said. Without `begins_at` nobody reads topics
-        that are created later."""
+        """The group is named after its first topic by default. Without `begins_at`, topics that are created later are
+        not read.
+        """
         self.bootstrap, self.replicas = bootstrap, replicas
         self.group = group or f"group-of-{next(iter(topics))}"
         self.kind, self.strategy, self.settings = kind, strategy, dict(settings or {})
@@ -179,7 +180,7 @@ class Play:
         return described.type.name, described.state.name, len(described.members)
 
     def coordinator(self) -> int:
-        """The broker that coordinates the group, as soon as it does so: whoever was asked for it may not know yet."""
+        """The broker that coordinates the group, once it does: the asked broker may not know it yet."""
         found: list[int] = []
 
         def is_found() -> bool:

@@ -100,7 +100,7 @@ class Attacks:
         return False
 
     def _mutated(self, rng: random.Random) -> bytes:
-        """A valid request with up to four bytes behind its key and version changed, its length still true."""
+        """A valid request with up to four changed bytes after its key and version; its length stays right."""
         request = bytearray(rng.choice(self.frames))
         for _ in range(rng.randrange(1, 5)):
             request[rng.randrange(8, len(request))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])

@@ -13,7 +13,7 @@ DIRECTORY = Path(__file__).parents[1] / "kafka_facts"
 
 @attrs.frozen
 class ApiFact:
-    """What a node of Kafka 4.3 lists in ApiVersions about one API, and its first flexible version (None: not yet)."""
+    """The versions that Kafka 4.3 lists in ApiVersions for one API, and its first flexible version, or None."""
 
     key: int
     name: str

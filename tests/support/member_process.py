@@ -17,7 +17,7 @@ from tests.support.source_code import ROOT
 
 
 class MemberProcess:
-    """What a GroupMember is, from outside: its events reach the history as they are read."""
+    """A GroupMember in a process, as its parent controls it: its events reach the history as they are read."""
 
     def __init__(self, kind: type[GroupMember], membership: Membership, history: GroupHistory) -> None:
         self.kind, self.membership, self.history = kind, membership, history
@@ -54,7 +54,7 @@ class MemberProcess:
         self._end()
 
     def kill(self) -> None:
-        """kill -9: nobody is told."""
+        """kill -9: the group is not informed."""
         self.process.kill()
         self.process.wait()
         self._end()
@@ -83,7 +83,7 @@ class MemberProcess:
 
 
 class _Printed(GroupHistory):
-    """A history that somebody else keeps."""
+    """A history that another process keeps."""
 
     def tell(self, event: Event) -> None:
         _tell(event)

@@ -43,7 +43,7 @@ METADATA_DIRECTORY = "/data/__cluster_metadata-0"
 
 
 def schema(**settings: str) -> ConfigSchema:
-    """Of a node with these settings; `_` in a name stands for `.`."""
+    """The config of a node with these settings; `_` in a name stands for `.`."""
     named = {name.replace("_", "."): value for name, value in settings.items()}
     return ConfigSchema(BROKER_CONFIGS.parse({"node.id": "1", "process.roles": "broker,controller", **named}))
 
@@ -62,7 +62,7 @@ def registration(broker_id: int, rng: Random, **changes: Any) -> BrokerRegistrat
 
 
 def refusal(error: ApiError | None) -> tuple[str, str] | None:
-    """What a client is told: the error code's name, and the message."""
+    """The error in a response: the code's name, and the message."""
     return None if error is None else (error.name, error.message)
 
 

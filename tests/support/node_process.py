@@ -48,7 +48,7 @@ class NodeProcess(ServerProcess):
 
     @property
     def settings(self) -> dict[str, str]:
-        """What the node is started with."""
+        """The arguments of the node."""
         listeners = f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}"
         return {"listeners": listeners, "log.dirs": str(self.data_dir), **self.overrides}
 

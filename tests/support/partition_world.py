@@ -33,7 +33,7 @@ class Waiting:
 
 
 class World:
-    """What is around one partition: the test moves the clock, and sees what is proposed and to be flushed."""
+    """The surroundings of one partition: the test moves the clock, and sees the proposals and the pending flushes."""
 
     def __init__(self, directory: Path, trace: Callable[..., None] = no_trace) -> None:
         self.now_ms = 0.0
@@ -62,7 +62,7 @@ class World:
         return BrokerImage(broker_id, 7, b"", {}, {}, None, broker_id in self.fenced, False, ())
 
     def become(self, *, epoch: int = 0, version: int = 0, **changes: Any) -> None:
-        """What the metadata says: this broker leads in this leader epoch, all are in sync, unless it says otherwise."""
+        """Apply metadata: by default, this broker leads in this leader epoch, and all replicas are in sync."""
         image = PartitionImage(ALL, ALL, LOCAL, epoch, version)
         self.partition.apply_image(attrs.evolve(image, **changes))
 

@@ -30,7 +30,7 @@ REMEMBERED_BATCHES = 5
 
 @attrs.frozen
 class Sent:
-    """What a request says of a batch, as it was when the request was sent."""
+    """A batch in a request, as it was sent."""
 
     batch: Batch
     identity: Identity
@@ -40,7 +40,7 @@ class Sent:
 
 @attrs.define
 class ProducerState:
-    """What a leader knows of the producer: its epoch, and base sequence, count and offset of the last batches."""
+    """A leader's state of the producer: its epoch, and base sequence, count and offset of the last batches."""
 
     epoch: int
     batches: deque[tuple[int, int, int]]
@@ -133,7 +133,7 @@ class ProduceModel:
         self.fatal_codes: deque[ErrorCode] = deque()
         self.on_wire_max = 0
 
-    # What scripts do
+    # Actions of scripts
 
     def add(self, partition: int, count: int = 1) -> None:
         queue = self.accumulator.queue(TopicPartition("t", partition))
@@ -222,7 +222,7 @@ class ProduceModel:
                 self.answer(node)
         raise AssertionError("records without an outcome")
 
-    # What the producer did
+    # Actions of the producer
 
     @property
     def written(self) -> list[int]:

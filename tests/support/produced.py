@@ -1,4 +1,4 @@
-"""What a topic holds, as confluent-kafka reads it."""
+"""The contents of a topic, as confluent-kafka reads it."""
 
 import time
 from collections.abc import Mapping

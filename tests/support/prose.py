@@ -1,7 +1,7 @@
 """Counts unclear words and sentence openings in docstrings, comments and Markdown, by package.
 
 `python -m tests.support.prose` lowers the numbers of `tests/prose_counts.txt` to what it counts now.
-`python -m tests.support.prose broker/net behind` prints the sentences of one package that a rule counts.
+`python -m tests.support.prose broker/net RULE` prints the sentences of one package that a rule counts.
 """
 
 import ast

@@ -162,7 +162,7 @@ class QuorumNodes:
         return max(leading, key=lambda node: node.quorum.leadership.epoch)
 
     async def commit(self, *values: bytes) -> None:
-        """At whoever leads; where the leader is lost meanwhile, only once it is known whether the values are in."""
+        """Append at the leader. After a change of leader, wait until it is known whether the values are committed."""
         with trio.fail_after(WITHIN_S):
             while True:
                 leader = await self.leader()

@@ -1,6 +1,7 @@
-"""A random life of a quorum: messages are lost and overtake one another, hosts crash and lose what was not synced,
-links break one way, voters come and go, logs are cut short by snapshots. Whatever happens, `Invariants` hold; and when
-the faults end, everybody agrees in bounded time."""
+"""A random run of a quorum: messages are lost and reordered, hosts crash and lose unsynced data, links break in one
+direction, voters change, logs are truncated by snapshots. `Invariants` hold throughout, and after the last fault all
+replicas agree in bounded time.
+"""
 
 from collections.abc import Callable
 from random import Random

@@ -21,7 +21,7 @@ from tests.support.directory_ids import directory_id
 THREE = VoterSet(
     tuple(Voter(ReplicaKey(node_id, directory_id(f"d{node_id}")), f"host{node_id}:1") for node_id in (1, 2, 3))
 )
-# What every replica's wall clock shows.
+# The time of every replica's wall clock.
 WALL_S = 1_700_000_000.0
 KEYS = {node_id: ReplicaKey(node_id, directory_id(f"d{node_id}")) for node_id in range(1, 6)}
 

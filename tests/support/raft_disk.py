@@ -75,7 +75,7 @@ class RaftDisk:
         self.synced_end_offset = self.end_offset
 
     def recover(self, initial: VoterSet) -> tuple[ElectionState, LogState, VoterSetHistory]:
-        """What a core is started from."""
+        """The state from which a core is started."""
         log = LogState(self.snapshot.place if self.snapshot is not None else OffsetAndEpoch(0, 0))
         voters = VoterSetHistory(initial)
         if self.snapshot is not None:

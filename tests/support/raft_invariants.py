@@ -19,7 +19,7 @@ class Invariants:
         self.leaders: dict[int, int] = {}
         self.committed: dict[int, Batch] = {}
         self.committed_end_offset = 0
-        # What each disk that was lost had held durably.
+        # The durable contents of each lost disk.
         self.lost_disks: dict[ReplicaKey, int] = {}
         self._before: dict[tuple[int, int], tuple[Batch, OffsetAndEpoch]] = {}
         self._commits: dict[int, int] = {}
@@ -47,7 +47,7 @@ class Invariants:
             end = OffsetAndEpoch(batch.last_offset + 1, batch.epoch)
 
     def commits(self, node_id: int, end_offset: int, history: Sequence[Batch]) -> None:
-        """State machine safety: whoever has something committed at an offset has the same there."""
+        """State machine safety: all replicas that have committed an offset have the same entry there."""
         if end_offset < self._commits.get(node_id, 0):
             raise Violation(f"node {node_id} takes back its commit")
         self._commits[node_id] = end_offset
@@ -59,9 +59,9 @@ class Invariants:
         self.committed_end_offset = max(self.committed_end_offset, end_offset)
 
     def leader_commits(self, end_offset: int, voters: VoterSet, disks: Mapping[int, RaftDisk]) -> None:
-        """What a leader commits is durable on a majority of the voters (Raft's paper, section 5.3).
+        """A committed entry is durable on a majority of the voters (Raft's paper, section 5.3).
 
-        A disk that was lost since it acknowledged counts with what it held: it will not vote any more.
+        A disk that was lost after it acknowledged counts with its former contents: it does not vote any more.
         """
         holders = 0
         for voter in voters.voters:
@@ -72,5 +72,5 @@ class Invariants:
             raise Violation(f"{end_offset} is committed with {holders} of {len(voters.voters)} voters")
 
     def restarts(self, node_id: int) -> None:
-        """What a replica knows of commits it may forget."""
+        """A replica may forget its high watermark."""
         self._commits.pop(node_id, None)

@@ -23,7 +23,7 @@ class Script(Listener):
         self._silent = False
 
     def play(self, text: str) -> str:
-        """The file anew: its prose and its commands, each with what it brings about now."""
+        """The rewritten file: its prose and its commands, each with its present effects."""
         result = []
         for line in text.splitlines():
             if line.startswith("> "):
@@ -38,7 +38,7 @@ class Script(Listener):
     # Commands
 
     def do_nodes(self, *node_ids: str) -> None:
-        """Voters, and behind the word `observers` those that are none. A lower node loses patience earlier."""
+        """Voters, and after the word `observers` the observers. A node with a lower id has shorter timeouts."""
         cut = node_ids.index("observers") if "observers" in node_ids else len(node_ids)
         voters, observers = [int(each) for each in node_ids[:cut]], [int(each) for each in node_ids[cut + 1 :]]
         self.world = RaftWorld(voters, observers, chance=_patience, listener=self)
@@ -106,7 +106,7 @@ class Script(Listener):
                 f"voters {_ids(core.voters.ids)}; log{start}: {log}"
             )
 
-    # What happens
+    # Effects
 
     def became(self, node_id: int, effect: todo.RoleChanged) -> None:
         of = f" of {effect.leader_id}" if effect.leader_id not in (None, node_id) else ""

@@ -47,14 +47,16 @@ class Listener:
 
 @attrs.define(eq=False)
 class Host:
-    """A machine, and the core on it while it is up. `life` tells one life of the process from the next."""
+    """A machine, and its core while it runs. `incarnation` distinguishes the processes that run on it, one after
+    another.
+    """
 
     node_id: int
     disk: RaftDisk
     chance: Callable[[], float]
     initial_voters: VoterSet
     core: Core | None = None
-    life: int = 0
+    incarnation: int = 0
     effects: deque[Effect] = attrs.field(factory=deque)
     syncing: bool = False
     persisting: bool = False
@@ -87,7 +89,7 @@ class RaftWorld:
         self.loss = 0.0
         self.cuts: set[tuple[int, int]] = set()
         self.change_answers: list[VoterChangeResponse] = []
-        # What a broken driver does wrong; the tester has to find it.
+        # The errors of a wrong driver, which the tests have to find.
         self.votes_are_durable = self.log_is_durable = True
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count(1)
@@ -112,7 +114,7 @@ class RaftWorld:
 
     @property
     def leader(self) -> Host | None:
-        """Of several that believe to lead, the one in the highest epoch."""
+        """The leader; of several, the one in the highest epoch."""
         leading = [host for host in self.live if host.live.role is Role.LEADER]
         return max(leading, key=lambda host: host.live.epoch, default=None)
 
@@ -137,7 +139,7 @@ class RaftWorld:
 
     def crash(self, node_id: int) -> None:
         host = self.hosts[node_id]
-        host.core, host.life = None, host.life + 1
+        host.core, host.incarnation = None, host.incarnation + 1
         host.effects.clear()
         host.syncing = host.persisting = False
         if not self.log_is_durable:
@@ -157,7 +159,7 @@ class RaftWorld:
         self.invariants.lost_disks[ReplicaKey(node_id, former.directory_id)] = former.synced_end_offset
         self.crash(node_id)
         host = self._host(node_id, VoterSet(), generation)
-        host.life = self.hosts[node_id].life
+        host.incarnation = self.hosts[node_id].incarnation
         self.hosts[node_id] = host
 
     def reset_connections(self, node_id: int) -> None:
@@ -209,7 +211,7 @@ class RaftWorld:
                 self.step(self.hosts[node_id], happened.Tick())
         return True
 
-    # What a driver does
+    # Driver
 
     def step(self, host: Host, event: Event) -> None:
         core = host.live
@@ -269,7 +271,7 @@ class RaftWorld:
                 raise AssertionError(f"replica {host.node_id} refuses what an honest one says: {effect}")
             case todo.RoleChanged():
                 self.listener.became(host.node_id, effect)
-                if effect.role is Role.LEADER:  # what it did before its vote was durable, nobody has seen
+                if effect.role is Role.LEADER:  # no other node has seen what it did before its vote was durable
                     self.invariants.elected(host.node_id, effect.epoch)
                     self.invariants.leads(host.node_id, effect.epoch, host.disk.history())
 
@@ -334,7 +336,7 @@ class RaftWorld:
 
         failed = self._in_life(host, happened.RequestFailed(destination, request))
         token = next(self._numbers)
-        self._tokens[token] = (source, destination, host.life, request)
+        self._tokens[token] = (source, destination, host.incarnation, request)
         if not self._passes(source, target):
             self.listener.lost(source, target, request)
             self._tokens.pop(token)
@@ -361,7 +363,7 @@ class RaftWorld:
             self.change_answers.append(response)
             self.listener.answered(host.node_id, 0, response)
             return
-        source, destination, life, request = self._tokens[token]
+        source, destination, incarnation, request = self._tokens[token]
         asker = self.hosts[source]
         self.listener.answered(host.node_id, source, response)
         if not self._passes(host.node_id, source):
@@ -369,14 +371,14 @@ class RaftWorld:
             self._fail(token)
             return
         del self._tokens[token]
-        if asker.life == life:
+        if asker.incarnation == incarnation:
             arrival = self._in_life(asker, happened.Responded(destination, request, response))
             self.at(self.latency_ms(), arrival)
 
     def _fail(self, token: int, delay_ms: float = REQUEST_TIMEOUT_MS) -> None:
-        source, destination, life, request = self._tokens.pop(token)
+        source, destination, incarnation, request = self._tokens.pop(token)
         asker = self.hosts[source]
-        if asker.life == life:
+        if asker.incarnation == incarnation:
             self.at(delay_ms, self._in_life(asker, happened.RequestFailed(destination, request)))
 
     def _passes(self, source: int, destination: int) -> bool:
@@ -386,10 +388,10 @@ class RaftWorld:
         return self._in_same_life(host, lambda: self.step(host, event))
 
     def _in_same_life(self, host: Host, action: Callable[[], None]) -> Callable[[], None]:
-        life = host.life
+        incarnation = host.incarnation
 
         def unless_crashed() -> None:
-            if host.life == life and host.core is not None:
+            if host.incarnation == incarnation and host.core is not None:
                 action()
 
         return unless_crashed

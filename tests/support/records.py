@@ -19,7 +19,7 @@ class ClientRecord(NamedTuple):
 
 
 class Consumed(NamedTuple):
-    """What a consumer made of a record."""
+    """A record as a consumer returned it."""
 
     offset: int
     record: ClientRecord
@@ -27,7 +27,7 @@ class Consumed(NamedTuple):
 
 @attrs.frozen
 class Shape:
-    """What a client can express: the command line of kcat knows less than the libraries."""
+    """The features that a client can express: the command line of kcat has fewer than the libraries."""
 
     empty_fields: bool = True
     headers_per_record: bool = True

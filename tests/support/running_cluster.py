@@ -68,7 +68,7 @@ class ClusterNode:
             await self.ended.wait()
 
     async def crash(self) -> None:
-        """As kill -9 would: the node tells nobody, and its sockets are closed."""
+        """Simulate kill -9: the node informs no other one, and its sockets are closed."""
         self._scope.cancel()
         await self.ended.wait()
 

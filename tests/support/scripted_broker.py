@@ -60,9 +60,9 @@ def batch(first: int, count: int, **fields: Any) -> bytes:
 
 @attrs.define
 class ScriptedBroker:
-    """One broker of a cluster: leads partition 0 of "topic" as its `leader_id` says, and answers Fetch by `answers`.
+    """One broker of a cluster. It leads partition 0 of "topic" if `leader_id` says so, and answers Fetch by `answers`.
 
-    What `answers` leaves to it, it answers from `log`, in a session.
+    It answers the remaining requests from `log`, in a session.
     """
 
     node: ScriptedNode

@@ -37,7 +37,7 @@ class ScriptedFollower:
         self.topic_id = b""
 
     async def register(self) -> None:
-        """Begin a life as a broker, and be unfenced."""
+        """Register as a new incarnation of the broker, and wait until it is unfenced."""
         request = BrokerRegistrationRequest(
             broker_id=self.broker_id,
             cluster_id=self._node.node.cluster_id,

@@ -24,14 +24,14 @@ class Story(History):
         return operation
 
     def sends(self, *sequences: int, topic: str = "t", session: str = "s") -> Operation:
-        """A batch, and nobody knows yet what becomes of it."""
+        """A batch with an unknown outcome."""
         values = tuple(f"{session}/{topic}-0/{sequence}" for sequence in sequences)
         return self.invoke("client", "send", Sending(topic, 0, session, sequences[0], values))
 
     def sent(
         self, *sequences: int, at: int | None, topic: str = "t", incarnation: int = 0, session: str = "s"
     ) -> Operation:
-        """A batch was acknowledged at an offset; None: at one that nobody was told."""
+        """An acknowledged batch at an offset; None for an unknown offset."""
         operation = self.sends(*sequences, topic=topic, session=session)
         self.ok(operation, at, incarnation=incarnation)
         return operation

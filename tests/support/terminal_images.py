@@ -59,7 +59,7 @@ def populated_cluster(directory: Path) -> Iterator[ClusterProcess]:
 
 
 def on_a_terminal(*arguments: str) -> str:
-    """What the installed command prints on a terminal, with its colours."""
+    """The output of the installed command on a terminal, with its colours."""
     parent, child = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(_COLUMNS)}
     command = [str(Path(sys.executable).with_name("kraft")), *arguments]

@@ -1,7 +1,7 @@
 """Valid requests of administrators, and of brokers to the controller, for tests that spoil them.
 
-What could do harm is made out to another cluster, or to a broker, a voter or an epoch that a few wrong bytes do not
-turn into one that there is.
+Harmful requests name another cluster, or a broker, a voter or an epoch that a few wrong bytes do not turn into an
+existing one.
 """
 
 from typing import Any

@@ -27,7 +27,7 @@ from broker.wire.api.offset_fetch import (
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 GROUP, MEMBER, INSTANCE = "hostile-group", "hostile-member", "hostile-instance"
-# What a consumer of one topic says: version 0, one topic named "t", no user data.
+# The subscription of a consumer of one topic: version 0, one topic named "t", no user data.
 SUBSCRIPTION = b"\0\0" + b"\0\0\0\1" + b"\0\1t" + b"\xff\xff\xff\xff"
 TOPIC_ID = b"\x7f" * 16
 

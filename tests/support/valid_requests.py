@@ -1,8 +1,8 @@
 """Valid request frames of every API that a node serves, in old and new versions.
 
-They are raw material for tests that spoil them. All name topics and groups of their own, so that what a spoiled request
-still manages to do harms nobody else's data; what goes through unspoiled creates groups, and their topic, at most.
-Those of topics and records are as kafka-python encodes them, the others as we do.
+Tests mutate them. All name topics and groups of their own, so that a mutated request that succeeds does not change
+other data; an unchanged request creates groups, and their topic, at most. kafka-python encodes the requests about
+topics and records, and this project's codec the others.
 """
 
 from typing import Any
@@ -91,7 +91,7 @@ def controller_frames(topic: str) -> list[bytes]:
 
 
 def api_keys(frames: list[bytes]) -> set[int]:
-    """What these frames ask for."""
+    """The APIs of these frames."""
     return {int.from_bytes(each[4:6], "big") for each in frames}
 
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 class _Inode:
     cached: bytearray = attrs.field(factory=bytearray)
     durable: bytes = b""
-    # What the durable bytes lack: (offset, bytes written there), or (size, None) for a truncation.
+    # The unsynced changes: (offset, bytes written there), or (size, None) for a truncation.
     unsynced: list[tuple[int, bytes | None]] = attrs.field(factory=list)
 
 
@@ -109,7 +109,7 @@ class VolatileDisk:
         return bytes(self._inodes[path].cached)
 
     def put(self, path: str, content: bytes) -> None:
-        """Place a file as an earlier life of the machine left it."""
+        """Create a file as an earlier run of the machine left it."""
         self._inodes[path] = _Inode(bytearray(content), content)
         self._durable_names.add(path)
 

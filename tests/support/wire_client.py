@@ -14,7 +14,7 @@ from broker.wire.api import APIS
 from broker.wire.codec import decode, encode
 from broker.wire.header import encode_request_header, parse_response_header, response_header_version
 
-# What no test waits for longer; a response that takes this long is missing.
+# The longest wait of a test; a response that takes longer is missing.
 PATIENCE_SECONDS = 10
 
 
@@ -63,7 +63,7 @@ class WireClient:
         correlation_id, start = parse_response_header(payload, is_flexible)
         assert correlation_id == expected, "a response out of order"
         response, end = decode(response_class, version, payload, start)
-        assert end == len(payload), f"{len(payload) - end} bytes behind the response"
+        assert end == len(payload), f"{len(payload) - end} bytes after the response"
         return response
 
     async def receive_frame(self) -> bytes:

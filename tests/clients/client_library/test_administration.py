@@ -1,4 +1,4 @@
-"""What the client library administers, of three nodes of ours or of Apache Kafka."""
+"""The client library's Admin against three nodes of this project, or of Apache Kafka."""
 
 import pytest
 import trio

@@ -1,4 +1,4 @@
-"""What is judged key by key is judged as the whole history is, by every checker."""
+"""Judging key by key gives the same result as judging the whole history, for every checker."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence

@@ -94,7 +94,7 @@ def test_member_that_rejoins_with_its_id_keeps_its_assignment(shard: ConsumerGro
     client = stable(shard, "m")[0]
     epoch = client.epoch
     had = client.owned
-    client.begin_anew()
+    client.restart()
     answer = joined(client)
     assert (answer.member_epoch, shard.group.epoch) == (epoch, epoch)
     assert [set(topic.partitions) for topic in answer.assignment.topic_partitions] == [set(*had.values())]
@@ -119,7 +119,7 @@ def test_fenced_member_rejoins_before_its_session_expires(shard: ConsumerGroups,
     member = shard.group.members["one"]
     assert (member.state, member.member_epoch > 1) == (state, True)
     assert said(one, 99) is FENCED_EPOCH
-    one.begin_anew()
+    one.restart()
     settle([one, two])
     assert (len(one.names()["a"]), len(two.names()["a"])) == (2, 2)
 
