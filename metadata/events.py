@@ -4,7 +4,10 @@ from typing import Final
 
 from kraft.events import LINES_MAX, EventCatalogue, EventKind, Level
 
-_DECISION: Final = {"node": "id of the controller", "cause": "the request or the happening that led to the decision"}
+_DECISION: Final = {
+    "node": "id of the controller",
+    "cause": "the request with its client, or the happening, that led to the decision",
+}
 _TOPIC: Final = {**_DECISION, "topic": "topic", "topic_id": "id of the topic, in hexadecimal digits"}
 _PARTITION: Final = {**_DECISION, "topic": "topic", "partition": "number of the partition"}
 _BROKER: Final = {**_DECISION, "broker": "id of the broker"}

@@ -36,6 +36,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "metadata.records": (),
     "metadata.image": ("kraft", "metadata.configuration", "metadata.records"),
     "metadata.configuration": (),
+    "metadata.request_context": (),
     "metadata.controller": ("kraft", "metadata"),
     "metadata.snapshot_generator": ("kraft", "metadata.image", "metadata.records"),
     "broker.wire": (),
@@ -95,6 +96,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "kraft",
         "metadata.configuration",
         "metadata.image",
+        "metadata.request_context",
     ),
     "broker.server": (
         "broker.config",
@@ -134,7 +136,8 @@ PURE: dict[str, frozenset[str]] = {
     # It yields between the portions of a snapshot.
     "metadata.image": frozenset({"metadata.image.metadata_loader"}),
     "metadata.configuration": frozenset(),
-    "metadata.controller": frozenset({"metadata.controller.controller"}),
+    "metadata.controller": frozenset({"metadata.controller.controller", "metadata.controller.request_queue"}),
+    "metadata.request_context": frozenset(),
     "broker.wire": frozenset(),
     "broker.coordinator.group": frozenset(),
     "broker.regex": frozenset(),

@@ -17,7 +17,9 @@ from metadata.image import ConfigResource
 
 async def alter_configs(context: ControllerContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     wanted = await context.finish(_wanted(request.resources))
-    outcomes = await context.services.controller.alter_configs(wanted, validate_only=request.validate_only)
+    outcomes = await context.services.controller.alter_configs(
+        wanted, validate_only=request.validate_only, context=context
+    )
     return AlterConfigsResponse(responses=await context.finish(each(_result, outcomes)))
 
 

@@ -24,7 +24,9 @@ async def alter_partition_reassignments(
 ) -> AlterPartitionReassignmentsResponse:
     allowed = request.allow_replication_factor_change
     topics = await context.finish(_wanted_topics(request.topics))
-    outcomes = await context.services.controller.alter_partition_reassignments(topics, allow_factor_change=allowed)
+    outcomes = await context.services.controller.alter_partition_reassignments(
+        topics, allow_factor_change=allowed, context=context
+    )
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=allowed,
         error_message=None,

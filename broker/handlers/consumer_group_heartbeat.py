@@ -10,13 +10,7 @@ from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatReque
 def consumer_group_heartbeat(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | PendingReply:
-    completion = context.services.groups.consumer_group_heartbeat(
-        request,
-        api_version=context.api_version,
-        client_id=context.client_id or "",
-        client_host=f"/{context.client_host}",
-    )
-    return context.answer(completion, _respond)
+    return context.answer(context.services.groups.consumer_group_heartbeat(request, context), _respond)
 
 
 def _respond(outcome: ConsumerGroupHeartbeatResponse | CoordinatorError) -> ConsumerGroupHeartbeatResponse:

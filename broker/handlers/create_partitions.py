@@ -16,7 +16,9 @@ from metadata.errors import ApiError
 
 async def create_partitions(context: ControllerContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     wanted = await context.finish(each(_wanted, request.topics))
-    outcomes = await context.services.controller.create_partitions(wanted, validate_only=request.validate_only)
+    outcomes = await context.services.controller.create_partitions(
+        wanted, validate_only=request.validate_only, context=context
+    )
     results = await context.finish(each(lambda outcome: _result(outcome.name, outcome.error), outcomes))
     return CreatePartitionsResponse(results=results)
 

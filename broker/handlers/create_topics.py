@@ -23,7 +23,9 @@ _STEP_TOPICS: Final = 4
 
 async def create_topics(context: ControllerContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     wanted = await context.finish(each(_new_topic, request.topics))
-    created = await context.services.controller.create_topics(wanted, validate_only=request.validate_only)
+    created = await context.services.controller.create_topics(
+        wanted, validate_only=request.validate_only, context=context
+    )
     return CreateTopicsResponse(topics=await context.finish(each(partial(_result, context), created, _STEP_TOPICS)))
 
 

@@ -16,7 +16,7 @@ _STRUCTS_FROM: Final = 6
 
 async def delete_topics(context: ControllerContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     topics = await context.finish(_topics(context, request))
-    deleted = await context.services.controller.delete_topics(topics)
+    deleted = await context.services.controller.delete_topics(topics, context=context)
     return DeleteTopicsResponse(responses=await context.finish(each(_result, deleted)))
 
 

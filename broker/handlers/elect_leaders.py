@@ -20,7 +20,7 @@ async def elect_leaders(context: ControllerContext, request: ElectLeadersRequest
     """Version 0 knows one type of election, which is the default of the field that it lacks."""
     named = request.topic_partitions
     wanted = None if named is None else [(topic.topic, topic.partitions) for topic in named]
-    topics = await context.services.controller.elect_leaders(request.election_type, wanted)
+    topics = await context.services.controller.elect_leaders(request.election_type, wanted, context=context)
     results = await context.finish(each(lambda topic: _result(topic.name, topic.partitions), consumed(topics)))
     return ElectLeadersResponse(replica_election_results=results)
 

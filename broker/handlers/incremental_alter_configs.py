@@ -21,7 +21,7 @@ async def incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse:
     changes = await context.finish(_changes(request.resources))
     controller = context.services.controller
-    outcomes = await controller.incremental_alter_configs(changes, validate_only=request.validate_only)
+    outcomes = await controller.incremental_alter_configs(changes, validate_only=request.validate_only, context=context)
     return IncrementalAlterConfigsResponse(responses=await context.finish(each(_result, outcomes)))
 
 

@@ -28,13 +28,7 @@ def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupR
             outcome.protocol_name = ""
         return outcome
 
-    completion = context.services.groups.join_group(
-        request,
-        api_version=version,
-        client_id=context.client_id or "",
-        client_host=f"/{context.client_host}",
-    )
-    return context.answer(completion, respond)
+    return context.answer(context.services.groups.join_group(request, context), respond)
 
 
 # A member of Connect or Streams says what it has with each of its protocols.

@@ -8,7 +8,7 @@ from metadata.errors import ApiError
 
 
 async def unregister_broker(context: ControllerContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    await context.services.controller.unregister_broker(request.broker_id)
+    await context.services.controller.unregister_broker(request.broker_id, context=context)
     return UnregisterBrokerResponse(error_message=None)
 
 

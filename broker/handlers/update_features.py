@@ -23,7 +23,9 @@ async def update_features(context: ControllerContext, request: UpdateFeaturesReq
     updates = {update.feature: _update(context, update) for update in request.feature_updates}  # the last one counts
     services = context.services
     voters = [voter.node_id for voter in services.quorum.describe().voters.voters]
-    await services.controller.update_features(list(updates.values()), voters, validate_only=request.validate_only)
+    await services.controller.update_features(
+        list(updates.values()), voters, validate_only=request.validate_only, context=context
+    )
     results = [UpdatableFeatureResult(feature=name, error_message=None) for name in updates]
     return UpdateFeaturesResponse(error_message=None, results=results if context.api_version <= _RESULTS_UNTIL else [])
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from math import inf
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from broker.net.completion import Completion
@@ -15,6 +16,7 @@ from broker.server.services import ControllerServices, NodeServices, Services
 from broker.server.session import Session
 from broker.server.slices import Slices, Steps
 from broker.wire.api.api_versions import ApiVersion
+from broker.wire.api.names import api_name
 
 T = TypeVar("T")
 S = TypeVar("S", bound=NodeServices, covariant=True)
@@ -55,13 +57,15 @@ class Server(Protocol[S]):
 class Context(Generic[S]):
     """One request: its session, its API and version, its correlation id, its client id and its size.
 
-    `throttle_time_ms` is set once the request was charged.
+    It is passed on to decisions, as their `metadata.request_context.RequestContext`. `deadline` is of Trio's clock, for
+    requests to the controller that have a timeout. `throttle_time_ms` is set once the request was charged.
     """
 
     __slots__ = (
         "client_id",
         "codec",
         "correlation_id",
+        "deadline",
         "request_bytes",
         "server",
         "services",
@@ -86,6 +90,11 @@ class Context(Generic[S]):
         self.client_id = client_id
         self.request_bytes = request_bytes
         self.throttle_time_ms: int | None = None
+        self.deadline = inf
+
+    @property
+    def api_name(self) -> str:
+        return api_name(self.codec.api_key)
 
     @property
     def api_version(self) -> int:

@@ -332,6 +332,9 @@ async def _answer(context: Context[S], handler: Handler, request: Message) -> Me
         if handler.sliced is not None:
             return await context.finish(_sliced(context, handler.sliced, request))
         assert handler.deferred is not None, "a handler is either immediate or deferred"
+        timeout_ms = getattr(request, "timeout_ms", None)
+        if timeout_ms is not None:
+            context.deadline = trio.current_time() + timeout_ms / 1000
         return await handler.deferred(context, request)
     except NotController as error:
         if context.connection is None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from metadata.configuration import ConfigError, ConfigSchema, ResourceType, append_to_list, subtract_from_list
 from metadata.controller.decision import Decision
@@ -34,6 +34,11 @@ class ConfigChange(NamedTuple):
     value: str | None
 
 
+# The changes to some configs of each resource, and the new values of all its configs.
+ConfigChanges: TypeAlias = Sequence[tuple[ConfigResource, Sequence[ConfigChange]]]
+ConfigValues: TypeAlias = Sequence[tuple[ConfigResource, Sequence[tuple[str, str | None]]]]
+
+
 class ConfigOutcome(NamedTuple):
     """The result for one resource of a request; `error` is None if it succeeded."""
 
@@ -47,9 +52,7 @@ class ConfigsControl:
     def __init__(self, schema: ConfigSchema) -> None:
         self._schema = schema
 
-    def incremental_alter(
-        self, image: MetadataImage, changes: Sequence[tuple[ConfigResource, Sequence[ConfigChange]]]
-    ) -> Decision[list[ConfigOutcome]]:
+    def incremental_alter(self, image: MetadataImage, changes: ConfigChanges) -> Decision[list[ConfigOutcome]]:
         """Change some configs of each resource, and keep its other ones."""
         named = Counter(resource for resource, _ in changes)
         records: list[ConfigRecord] = []
@@ -65,9 +68,7 @@ class ConfigsControl:
                 outcomes.append(ConfigOutcome(resource, error.with_traceback(None)))
         return Decision([*records, *elections_by_configs(image, self._schema, records)], outcomes)
 
-    def alter(
-        self, image: MetadataImage, configs: Sequence[tuple[ConfigResource, Sequence[tuple[str, str | None]]]]
-    ) -> Decision[list[ConfigOutcome]]:
+    def alter(self, image: MetadataImage, configs: ConfigValues) -> Decision[list[ConfigOutcome]]:
         """Replace all configs of each resource. Configs that are not named return to their defaults."""
         named = Counter(resource for resource, _ in configs)
         records: list[ConfigRecord] = []

@@ -13,7 +13,7 @@ from metadata.configuration import ConfigSchema
 from metadata.controller.alter_partition import AlteredTopic, AlterPartitionControl, TopicIsrChanges
 from metadata.controller.broker_partitions import BrokerPartitions
 from metadata.controller.brokers import BrokerRegistration, BrokersControl
-from metadata.controller.configs import ConfigChange, ConfigOutcome, ConfigsControl
+from metadata.controller.configs import ConfigChanges, ConfigOutcome, ConfigsControl, ConfigValues
 from metadata.controller.controller_config import ControllerConfig
 from metadata.controller.controller_registration import ControllerRegistration, register_controller
 from metadata.controller.decision import Decision
@@ -24,7 +24,7 @@ from metadata.controller.features import FeatureUpdate, bootstrap, update_featur
 from metadata.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply, HeartbeatsControl, heartbeat_cause
 from metadata.controller.leader_balance import LeaderBalance
 from metadata.controller.partitions import NewPartitions, TopicOutcome, create_partitions
-from metadata.controller.portions import in_portions, pieces_in_portions
+from metadata.controller.portions import decide_on, in_portions, pieces_in_portions
 from metadata.controller.producer_ids import ProducerIdsBlock, allocate_producer_ids
 from metadata.controller.reassignment import (
     OngoingTopicReassignments,
@@ -34,19 +34,18 @@ from metadata.controller.reassignment import (
     ongoing_reassignments,
 )
 from metadata.controller.replica_directories import AssignedReplica, DirectoryAssignment, ReplicaDirectoriesControl
+from metadata.controller.request_queue import RequestQueue
 from metadata.controller.sessions import NOT_KNOWN, BrokerSessions
 from metadata.controller.topics import CreatedTopic, DeletedTopic, NewTopic, TopicsControl, TopicToDelete
 from metadata.errors import NotController
-from metadata.image import BrokerImage, ConfigResource, MetadataDelta, MetadataImage, MetadataLoader
+from metadata.image import BrokerImage, MetadataDelta, MetadataImage, MetadataLoader
 from metadata.records import MetadataRecord, NoOpRecord, encode_record
+from metadata.request_context import Requester, cause_of
 
 A = TypeVar("A")
 T = TypeVar("T")
 Decide: TypeAlias = Callable[[MetadataImage], Decision[T]]
 
-# Requests that wait for their commit at the same time; later requests queue in order of arrival. Each has at most one
-# large batch, so this bounds the memory. It is far more than a group commit needs.
-PENDING_REQUESTS_MAX = 256
 # A timer fires this late only if the process did not run.
 _LATE_TIMER_MS = 100
 # Timers fire this much after their deadline, so that rounding of floats does not make them early.
@@ -88,51 +87,55 @@ class Controller:
         self._sessions = BrokerSessions(config.broker_session_timeout_ms, config.connection_lost_grace_ms)
         self._timer = trio.CancelScope()
         self._epoch: int | None = None
-        self._pending = trio.CapacityLimiter(PENDING_REQUESTS_MAX)
+        self._queue = RequestQueue()
 
     @property
     def is_active(self) -> bool:
         return self._epoch is not None
 
-    async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, context: Requester = None
+    ) -> list[CreatedTopic]:
         """Return one result per name, with repeated names last. Raises PolicyViolation."""
         self._topics.check_total(topics)
         portions = in_portions(topics, lambda topic: topic.name, self._topics.partition_count)
-        return await self._write_portions("CreateTopics", portions, self._topics.create, validate_only)
+        return await self._write_portions("CreateTopics", portions, self._topics.create, validate_only, context)
 
-    async def delete_topics(self, topics: Sequence[TopicToDelete]) -> list[DeletedTopic]:
+    async def delete_topics(self, topics: Sequence[TopicToDelete], *, context: Requester = None) -> list[DeletedTopic]:
         """Return one result per topic, in order. Raises TopicDeletionDisabled."""
         portions = in_portions(topics, lambda topic: topic)
-        return await self._write_portions("DeleteTopics", portions, self._topics.delete)
+        return await self._write_portions("DeleteTopics", portions, self._topics.delete, context=context)
 
     async def create_partitions(
-        self, topics: Sequence[NewPartitions], *, validate_only: bool = False
+        self, topics: Sequence[NewPartitions], *, validate_only: bool = False, context: Requester = None
     ) -> list[TopicOutcome]:
         """Return one result per name, with repeated names first. Raises PolicyViolation."""
         portions = in_portions(topics, lambda topic: topic.name)
         decide = partial(create_partitions, rng=self._rng)
-        return await self._write_portions("CreatePartitions", portions, decide, validate_only)
+        return await self._write_portions("CreatePartitions", portions, decide, validate_only, context)
 
     async def incremental_alter_configs(
-        self, changes: Sequence[tuple[ConfigResource, Sequence[ConfigChange]]], *, validate_only: bool = False
+        self, changes: ConfigChanges, *, validate_only: bool = False, context: Requester = None
     ) -> list[ConfigOutcome]:
         """Return one result per resource, in order."""
         portions = in_portions(changes, lambda change: change[0])
         decide = self._configs.incremental_alter
-        return await self._write_portions("IncrementalAlterConfigs", portions, decide, validate_only)
+        return await self._write_portions("IncrementalAlterConfigs", portions, decide, validate_only, context)
 
     async def alter_configs(
-        self,
-        configs: Sequence[tuple[ConfigResource, Sequence[tuple[str, str | None]]]],
-        *,
-        validate_only: bool = False,
+        self, configs: ConfigValues, *, validate_only: bool = False, context: Requester = None
     ) -> list[ConfigOutcome]:
         """Return one result per resource, in order. Configs that are not named return to their defaults."""
         portions = in_portions(configs, lambda config: config[0])
-        return await self._write_portions("AlterConfigs", portions, self._configs.alter, validate_only)
+        return await self._write_portions("AlterConfigs", portions, self._configs.alter, validate_only, context)
 
     async def update_features(
-        self, updates: Sequence[FeatureUpdate], voters: Sequence[int], *, validate_only: bool = False
+        self,
+        updates: Sequence[FeatureUpdate],
+        voters: Sequence[int],
+        *,
+        validate_only: bool = False,
+        context: Requester = None,
     ) -> None:
         """Apply all updates or none. `voters` are the current voters of the quorum.
 
@@ -140,7 +143,7 @@ class Controller:
         """
         schema, node_id = self._schema, self._log.node_id
         decide = partial(update_features, schema=schema, updates=updates, node_id=node_id, voters=voters)
-        await self._write("UpdateFeatures", decide, validate_only)
+        await self._write("UpdateFeatures", decide, validate_only, context)
 
     async def register_controller(self, registration: ControllerRegistration) -> None:
         """Register a controller (KIP-919)."""
@@ -159,12 +162,12 @@ class Controller:
         def taken() -> None:
             self._sessions.record_contact(registration.broker_id, NOT_KNOWN, _now_ms())
 
-        async with self._pending:
+        async with self._queue.turn():
             return await self._commit("BrokerRegistration", decide, taken)
 
-    async def unregister_broker(self, broker_id: int) -> None:
+    async def unregister_broker(self, broker_id: int, *, context: Requester = None) -> None:
         """Raises BrokerIdNotRegistered."""
-        await self._write("UnregisterBroker", lambda image: self._brokers.unregister(image, broker_id))
+        await self._write("UnregisterBroker", partial(self._brokers.unregister, broker_id=broker_id), context=context)
 
     async def broker_heartbeat(self, heartbeat: BrokerHeartbeat) -> BrokerHeartbeatReply:
         """Handle a heartbeat, and return the broker's state. Raises StaleBrokerEpoch.
@@ -227,7 +230,7 @@ class Controller:
         return await self._write(why, lambda image: assign(image, broker_id, broker_epoch, assignments))
 
     async def elect_leaders(
-        self, election_type: int, partitions: Sequence[tuple[str, Sequence[int]]] | None
+        self, election_type: int, partitions: Sequence[tuple[str, Sequence[int]]] | None, *, context: Requester = None
     ) -> list[ElectedTopic]:
         """Return one result per partition, in order (KIP-460). None stands for all partitions.
 
@@ -240,10 +243,11 @@ class Controller:
             "ElectLeaders",
             pieces_in_portions(partitions),
             lambda image, some: self._elections.elect(image, election_type, some, needed_only=needed_only),
+            context=context,
         )
 
     async def alter_partition_reassignments(
-        self, topics: Sequence[TopicReassignments], *, allow_factor_change: bool
+        self, topics: Sequence[TopicReassignments], *, allow_factor_change: bool, context: Requester = None
     ) -> list[ReassignedTopic]:
         """Start reassignments, and return one result per partition, in order (KIP-455). Raises PolicyViolation."""
         self._reassignments.check_total(topics)
@@ -255,6 +259,7 @@ class Controller:
             "AlterPartitionReassignments",
             portions,
             lambda image, some: self._reassignments.alter(image, some, allow_factor_change=allow_factor_change),
+            context=context,
         )
 
     async def list_partition_reassignments(
@@ -315,7 +320,7 @@ class Controller:
         if records := self._balance.batch(self.image, now_ms):
             self._append(self._epoch, records, "preferred leaders are in sync again")
 
-    async def _write(self, cause: str, decide: Decide[T], validate_only: bool = False) -> T:
+    async def _write(self, api: str, decide: Decide[T], validate_only: bool = False, context: Requester = None) -> T:
         """Decide, append, and return the response once the records are committed. With `validate_only`, only decide."""
 
         def decide_confirmed(image: MetadataImage) -> Decision[T]:
@@ -325,15 +330,16 @@ class Controller:
             is_confirmed = image.offset >= self._log.committed_end_offset
             return decision if decision.records or is_confirmed else Decision([NoOpRecord()], decision.response)
 
-        async with self._pending:
-            return await self._commit(cause, decide_confirmed)
+        async with self._queue.turn(context):
+            return await self._commit(cause_of(api, context), decide_confirmed)
 
     async def _write_portions(
         self,
-        cause: str,
+        api: str,
         portions: Iterable[Sequence[A]],
         decide: Callable[[MetadataImage, Sequence[A]], Decision[list[T]]],
         validate_only: bool = False,
+        context: Requester = None,
     ) -> list[T]:
         """Like `_write`, with one decision per portion of a request whose elements succeed or fail independently.
 
@@ -342,7 +348,7 @@ class Controller:
         """
         outcomes: list[T] = []
         for portion in portions:
-            outcomes += await self._write(cause, partial(_decide_on, decide, portion), validate_only)
+            outcomes += await self._write(api, partial(decide_on, decide, portion), validate_only, context)
             await trio.lowlevel.checkpoint()
         return outcomes
 
@@ -388,12 +394,6 @@ class Controller:
 
     def _reset_timer(self) -> None:
         self._timer.deadline = self._deadline_s()
-
-
-def _decide_on(
-    decide: Callable[[MetadataImage, Sequence[A]], Decision[list[T]]], portion: Sequence[A], image: MetadataImage
-) -> Decision[list[T]]:
-    return decide(image, portion)
 
 
 def _now_ms() -> float:

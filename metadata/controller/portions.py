@@ -7,7 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
+from metadata.controller.decision import Decision
+from metadata.image import MetadataImage
+
 A = TypeVar("A")
+T = TypeVar("T")
 
 # Partitions or resources per decision, which takes about 5 ms of CPU time.
 PORTION_SIZE = 64
@@ -57,3 +61,10 @@ def pieces_in_portions(named: Iterable[tuple[str, Sequence[A]]]) -> Iterator[lis
             portion.append((name, piece))
             portion_size += piece_size
     yield portion
+
+
+def decide_on(
+    decide: Callable[[MetadataImage, Sequence[A]], Decision[list[T]]], portion: Sequence[A], image: MetadataImage
+) -> Decision[list[T]]:
+    """Decide one portion."""
+    return decide(image, portion)

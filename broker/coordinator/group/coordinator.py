@@ -46,6 +46,7 @@ from broker.wire.api.offset_fetch import (
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from broker.wire.errors import ErrorCode
 from broker.wire.uuids import encode_uuid, new_uuid
+from metadata.request_context import RequestContext
 
 _MEMBER_ID_NEEDED_FROM: Final = 4
 _SKIPPING_FROM: Final = 9
@@ -89,9 +90,7 @@ class GroupCoordinator:
 
     # Classic groups
 
-    def join_group(
-        self, request: JoinGroupRequest, *, api_version: int, client_id: str, client_host: str
-    ) -> Completion[JoinGroupResponse]:
+    def join_group(self, request: JoinGroupRequest, context: RequestContext) -> Completion[JoinGroupResponse]:
         """Completes when the generation begins that the member belongs to."""
         if not request.group_id:
             return failed(CoordinatorError(ErrorCode.INVALID_GROUP_ID))
@@ -99,12 +98,13 @@ class GroupCoordinator:
         shortest_ms, longest_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         if not shortest_ms <= request.session_timeout_ms <= longest_ms:
             return failed(CoordinatorError(ErrorCode.INVALID_SESSION_TIMEOUT))
+        client_id = context.client_id or ""
         joiner = JoiningClient(
             client_id=client_id,
-            client_host=client_host,
+            client_host=_java_host(context),
             new_member_id=new_member_id(request.group_instance_id or client_id, self._rng.getrandbits(128)),
-            needs_member_id=api_version >= _MEMBER_ID_NEEDED_FROM,
-            can_skip_assignment=api_version >= _SKIPPING_FROM,
+            needs_member_id=context.api_version >= _MEMBER_ID_NEEDED_FROM,
+            can_skip_assignment=context.api_version >= _SKIPPING_FROM,
         )
         return self._park(request.group_id, lambda state, now_ms: join_group(state, request, joiner, now_ms))
 
@@ -146,13 +146,14 @@ class GroupCoordinator:
     # Groups of the consumer protocol
 
     def consumer_group_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, *, api_version: int, client_id: str, client_host: str
+        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
     ) -> Completion[ConsumerGroupHeartbeatResponse]:
         """Completes with the member's epoch, and with its assignment if that has changed (KIP-848)."""
         if not self._serves_consumer_groups():
             return failed(CoordinatorError(ErrorCode.UNSUPPORTED_VERSION))
         new_id = "" if request.member_id else encode_uuid(new_uuid(self._rng.randbytes))
-        caller = HeartbeatClient(client_id=client_id, client_host=client_host, new_member_id=new_id)
+        client_id, api_version = context.client_id or "", context.api_version
+        caller = HeartbeatClient(client_id=client_id, client_host=_java_host(context), new_member_id=new_id)
 
         def decide(state: GroupCoordinatorShard, now_ms: int) -> Decision[ConsumerGroupHeartbeatResponse]:
             validate_heartbeat(request, api_version, state.config.consumer.assignors)
@@ -198,3 +199,8 @@ class GroupCoordinator:
     def offset_delete(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> Completion[list[ErrorCode]]:
         """Completes with an error code for each of the partitions."""
         return self._write(group_id, lambda state, now_ms: delete_offsets(state, group_id, partitions))
+
+
+def _java_host(context: RequestContext) -> str:
+    """The client's address as Java prints it, which is what groups are described with."""
+    return f"/{context.client_host}"

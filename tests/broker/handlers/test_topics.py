@@ -20,7 +20,7 @@ from broker.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from broker.wire.api.metadata import MetadataRequest
 from broker.wire.errors import ErrorCode
 from tests.support.requests import batch, create_topic, fetch, produce
-from tests.support.running_node import running_node
+from tests.support.running_node import RunningNode, running_node
 from tests.support.wire_client import WireClient, connected, only
 
 DYNAMIC_TOPIC_CONFIG = 1
@@ -394,3 +394,10 @@ async def test_a_name_of_the_largest_size_is_refused_in_every_version(tmp_path: 
         configs = [CreatableTopicConfig(name=name, value=name)]
         result = (await create(client, topic(configs=configs), version=version))["topic"]
         assert result.error_code == ErrorCode.INVALID_CONFIG
+
+
+async def test_creation_event_names_the_client_that_asked(node: RunningNode, client: WireClient) -> None:
+    await create_topic(client, "topic")
+    (event,) = [event for event in node.traced.of("topic_created") if event["topic"] == "topic"]
+    assert str(event["cause"]).startswith("CreateTopics of User:ANONYMOUS, ")
+    assert str(event["cause"]).endswith(" at 127.0.0.1")
