@@ -32,9 +32,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("file", FILES)
-def test_node_starts_or_its_message_says_what_to_do(
-    prepared: dict[str, Path], tmp_path: Path, file: str, ending: str
-) -> None:
+def test_node_starts_or_prints_a_remedy(prepared: dict[str, Path], tmp_path: Path, file: str, ending: str) -> None:
     wrong = {}
     for how in DAMAGES:
         found = run_case(prepared[ending], tmp_path / "case", file, how)

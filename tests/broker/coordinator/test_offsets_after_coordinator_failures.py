@@ -41,7 +41,7 @@ async def commit(cluster: RunningCluster, offset: int) -> bool:
 
 
 async def told(cluster: RunningCluster) -> int:
-    """What is committed, as soon as somebody says."""
+    """The committed offsets, as soon as a coordinator returns them."""
     topics = [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])]
     with trio.fail_after(WITHIN_S):
         while True:

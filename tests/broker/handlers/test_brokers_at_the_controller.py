@@ -1,4 +1,4 @@
-"""What brokers ask of the controller: BrokerRegistration, BrokerHeartbeat, AllocateProducerIds, UnregisterBroker."""
+"""Requests of brokers to the controller: BrokerRegistration, BrokerHeartbeat, AllocateProducerIds, UnregisterBroker."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -22,7 +22,7 @@ from tests.support.running_node import NODE_ID, RunningNode
 from tests.support.wire_client import WireClient, connected, only
 
 OTHER_ID = 2
-# Less than the session timeout of nine seconds, which nobody shall have to wait for.
+# Less than the session timeout of nine seconds, for which no request may wait.
 FENCED_WITHIN_S = 8.0
 FEATURES = [
     Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
@@ -37,7 +37,7 @@ async def controller(node: RunningNode) -> AsyncIterator[WireClient]:
 
 
 def registration(node: RunningNode, **changes: Any) -> BrokerRegistrationRequest:
-    """Of a broker that does not exist."""
+    """A request of a broker that does not exist."""
     request = BrokerRegistrationRequest(
         broker_id=OTHER_ID,
         cluster_id=node.node.cluster_id,
@@ -111,7 +111,7 @@ async def test_a_broker_may_stay_fenced_and_be_told_to_go(
         ({"broker_id": NODE_ID}, ErrorCode.DUPLICATE_BROKER_REGISTRATION),
     ],
 )
-async def test_who_cannot_register(
+async def test_invalid_broker_registration_is_refused(
     node: RunningNode, controller: WireClient, changes: dict[str, Any], code: ErrorCode
 ) -> None:
     response = await controller.call(registration(node, **changes), 4)
@@ -125,7 +125,7 @@ async def test_versions_without_log_directories_are_refused(node: RunningNode, c
     assert response.error_code == ErrorCode.INVALID_REGISTRATION
 
 
-async def test_a_heartbeat_of_another_life_is_stale(node: RunningNode, controller: WireClient) -> None:
+async def test_heartbeat_of_another_incarnation_is_stale(node: RunningNode, controller: WireClient) -> None:
     epoch = await register(node, controller)
 
     response = await heartbeat(controller, epoch + 1)
@@ -145,7 +145,7 @@ async def test_a_broker_whose_connection_broke_is_fenced_without_waiting_for_its
             await trio.sleep(0.01)
 
 
-async def test_producer_ids_come_in_blocks_that_are_nobody_elses(node: RunningNode, controller: WireClient) -> None:
+async def test_producer_id_blocks_are_disjoint(node: RunningNode, controller: WireClient) -> None:
     """KIP-730."""
     epoch = await register(node, controller)
     request = AllocateProducerIdsRequest(broker_id=OTHER_ID, broker_epoch=epoch)
@@ -169,7 +169,7 @@ async def test_a_broker_is_forgotten(node: RunningNode, controller: WireClient, 
     assert (unknown.error_code, bool(unknown.error_message)) == (ErrorCode.BROKER_ID_NOT_REGISTERED, True)
 
 
-# What a controller's listener tells of itself (KIP-919)
+# ApiVersions of a controller's listener (KIP-919)
 
 
 async def test_controllers_describe_themselves(node: RunningNode, controller: WireClient) -> None:
@@ -201,7 +201,7 @@ async def test_a_controller_does_not_describe_brokers(
     assert (response.error_code, response.error_message, response.brokers) == (code, message, [])
 
 
-async def test_controllers_list_what_they_serve(client: WireClient, controller: WireClient) -> None:
+async def test_controllers_advertise_their_apis(client: WireClient, controller: WireClient) -> None:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
     of_controllers = {each.api_key for each in (await controller.call(request, 4)).api_keys}
     of_brokers = {each.api_key for each in (await client.call(request, 4)).api_keys}
@@ -217,7 +217,7 @@ async def test_controllers_list_what_they_serve(client: WireClient, controller: 
 def proposal(
     epoch: int, topic_id: bytes, version: int, *, index: int = 0, isr: tuple[int, ...] = (OTHER_ID,), **changes: int
 ) -> AlterPartitionRequest:
-    """What a leader asks for that sees `isr` in sync."""
+    """A leader's request for the ISR `isr`."""
     partition = PartitionData(partition_index=index, leader_epoch=0, partition_epoch=0)
     if version >= 3:
         partition.new_isr_with_epochs = [BrokerState(broker_id=broker_id) for broker_id in isr]
@@ -230,7 +230,7 @@ def proposal(
 
 
 @pytest.mark.parametrize("version", [2, 3])
-async def test_a_leader_proposes_who_is_in_sync(
+async def test_leader_proposes_the_isr(
     node: RunningNode, client: WireClient, controller: WireClient, version: int
 ) -> None:
     epoch = await register(node, controller)
@@ -276,7 +276,7 @@ async def test_the_epochs_of_members_are_checked(node: RunningNode, client: Wire
     assert (stale.error_code, stale.topics) == (ErrorCode.STALE_BROKER_EPOCH, [])
 
 
-# What clients are told of partitions whose leader they cannot reach
+# Metadata of partitions whose leader a client cannot reach
 
 
 @pytest.mark.parametrize(

@@ -243,7 +243,7 @@ async def test_the_generation_outlives_its_coordinator(tmp_path: Path) -> None:
         assert (await client.call(beat, 4)).error_code == ErrorCode.NONE
 
 
-async def test_who_waits_is_answered_by_what_others_do(tmp_path: Path) -> None:
+async def test_waiting_member_is_answered_after_requests_of_others(tmp_path: Path) -> None:
     async with running_node(tmp_path, **SETTINGS) as node, client_of(node) as first, client_of(node) as second:
         await coordinated(first)
         leader = await stable(first)

@@ -92,7 +92,7 @@ async def test_a_topic_with_a_config_of_its_own(client: WireClient, version: int
         assert all(config.documentation is None for config in result.configs)
 
 
-async def test_synonyms_tell_what_a_value_hides(tmp_path: Path) -> None:
+async def test_synonyms_list_the_overridden_values(tmp_path: Path) -> None:
     async with running_node(tmp_path, log_retention_ms=5000) as node, connected(node.port) as client:
         await create_topic(client, configs={"retention.ms": "1234"})
 
@@ -250,7 +250,7 @@ async def test_validate_only_changes_nothing(client: WireClient) -> None:
         (99, "topic", [("retention.ms", SET, "1")], "INVALID_REQUEST", "Unknown resource type 99"),
     ],
 )
-async def test_what_cannot_be_changed(
+async def test_invalid_config_change_is_refused(
     client: WireClient, kind: int, name: str, changes: list[tuple[str, int, str | None]], code: str, message: str
 ) -> None:
     await create_topic(client)
@@ -295,7 +295,7 @@ async def test_nothing_is_replaced_where_one_config_is_wrong(client: WireClient)
     assert (await values_of(client, TOPIC, "topic", "retention.ms"))["retention.ms"][0] == "1"
 
 
-# What changes do
+# Effects of changes
 
 
 async def test_a_topics_change_counts_for_the_next_batch(client: WireClient) -> None:

@@ -245,7 +245,7 @@ async def commits(client: WireClient, member_id: str, generation: int) -> None:
 
 
 async def kinds(client: WireClient) -> tuple[str, str, list[int]]:
-    """What the group is listed as, in which state, and of which kinds its members are described."""
+    """The group's type and state in ListGroups, and the kinds of its described members."""
     listed = only((await client.call(ListGroupsRequest(), 5)).groups)
     described = only((await client.call(ConsumerGroupDescribeRequest(group_ids=["group"]), 1)).groups)
     return listed.group_type, listed.group_state, [member.member_type for member in described.members]

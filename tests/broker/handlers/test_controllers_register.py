@@ -51,13 +51,13 @@ async def turn_off(client: WireClient) -> tuple[int, str | None]:
     return response.error_code, response.error_message
 
 
-async def test_a_controller_says_where_it_is_and_what_it_understands(node: RunningNode) -> None:
+async def test_controller_registers_its_listeners_and_features(node: RunningNode) -> None:
     known = await registered(node)
     assert known.features == SUPPORTED_FEATURES
     assert {name: each.port for name, each in known.end_points.items()} == {"CONTROLLER": node.controller_port}
 
 
-async def test_each_life_of_a_controller_registers(tmp_path: Path) -> None:
+async def test_each_incarnation_of_a_controller_registers(tmp_path: Path) -> None:
     async with running_node(tmp_path) as node:
         first = (await registered(node)).incarnation_id
     async with running_node(tmp_path) as node:
@@ -65,7 +65,7 @@ async def test_each_life_of_a_controller_registers(tmp_path: Path) -> None:
 
 
 async def test_a_controller_does_not_leave_its_id_to_another_process(node: RunningNode) -> None:
-    """What a former life has sent may arrive late."""
+    """A request of a former incarnation may arrive late."""
     own = await registered(node)
     async with connected(node.controller_port) as client:
         await register(client, NODE_ID, [])

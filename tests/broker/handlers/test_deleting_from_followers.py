@@ -65,7 +65,7 @@ async def test_deleting_waits_for_the_follower(client: WireClient, follower: Scr
     assert outcome(await client.receive()) == (ErrorCode.NONE, 2)
 
 
-async def test_what_the_follower_has_deleted_already_is_not_waited_for(
+async def test_delete_records_does_not_wait_for_records_that_the_follower_has_deleted(
     client: WireClient, follower: ScriptedFollower
 ) -> None:
     await client.send(deletion(2), 2)
@@ -104,14 +104,18 @@ async def test_a_follower_that_waits_for_records_hears_of_it_at_once(
         assert follower.fetched(await follower.client.receive()).log_start_offset == 2
 
 
-async def test_whoever_waits_is_told_that_the_topic_is_gone(client: WireClient, follower: ScriptedFollower) -> None:
+async def test_waiting_delete_records_fails_when_the_topic_is_deleted(
+    client: WireClient, follower: ScriptedFollower
+) -> None:
     await client.send(deletion(2), 2)
     await client.expect_silence(0.05)
     await follower.client.call(DeleteTopicsRequest(topics=[DeleteTopicState(name="topic")], timeout_ms=1_000), 6)
     assert outcome(await client.receive()) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
-async def test_whoever_hangs_up_is_forgotten(node: RunningNode, client: WireClient, follower: ScriptedFollower) -> None:
+async def test_waiting_delete_records_is_dropped_with_its_connection(
+    node: RunningNode, client: WireClient, follower: ScriptedFollower
+) -> None:
     await client.send(deletion(2), 2)
     await client.expect_silence(0.05)
     await client.aclose()

@@ -117,7 +117,7 @@ async def test_topics_that_are_not_there(client: WireClient, name: str, code: Er
 
 @pytest.mark.parametrize("version", [0, 3, 4, 9, 13])
 async def test_topics_are_created_by_asking_for_them(tmp_path: Path, version: int) -> None:
-    """`auto.create.topics.enable`, with `num.partitions`; before version 4 nobody could ask not to."""
+    """`auto.create.topics.enable`, with `num.partitions`; before version 4, clients could not opt out."""
     async with running_node(tmp_path, num_partitions=3) as node, connected(node.port) as client:
         response = await client.call(named("new", "newer", allow_auto_topic_creation=True), version)
 
@@ -288,7 +288,7 @@ async def test_a_broker_does_not_describe_controllers(
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-async def test_log_directories_and_what_is_in_them(tmp_path: Path, version: int) -> None:
+async def test_log_directories_and_their_replicas(tmp_path: Path, version: int) -> None:
     paths = [str(tmp_path / name) for name in ("one", "two")]
     async with running_node(tmp_path, log_dirs=",".join(paths)) as node, connected(node.port) as client:
         await create_topic(client, partitions=4)

@@ -1,4 +1,4 @@
-"""What is set for brokers while they run takes effect without a restart (KIP-226)."""
+"""Dynamic configs of brokers take effect without a restart (KIP-226)."""
 
 import time
 from pathlib import Path

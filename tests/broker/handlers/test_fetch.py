@@ -212,7 +212,7 @@ async def test_unknown_ids_and_unknown_partitions_of_known_ids_are_told_apart(cl
 
 
 async def test_an_id_does_not_outlive_its_topic(client: WireClient) -> None:
-    """What KIP-516 is for: a topic made again under the same name is another one."""
+    """The purpose of KIP-516: a topic that is created again under the same name is another one."""
     old_id = await create_topic(client)
     await client.call(DeleteTopicsRequest(topic_names=["topic"], timeout_ms=1_000), 4)
     new_id = await create_topic(client)
@@ -267,7 +267,7 @@ async def test_the_leader_epoch_that_a_client_knows_is_checked(
 
 
 @pytest.mark.parametrize("version", [12, 15, 16, 18])
-async def test_who_knows_an_old_leader_epoch_is_told_the_leader(tmp_path: Path, version: int) -> None:
+async def test_fetch_with_an_old_leader_epoch_gets_the_leader(tmp_path: Path, version: int) -> None:
     """KIP-951, which the protocol could say before version 16, but Kafka says from there on."""
     async with running_node(tmp_path) as first, connected(first.port) as client:
         topic_id = await create_topic(client)

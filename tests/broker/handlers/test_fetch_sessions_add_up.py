@@ -1,4 +1,4 @@
-"""What a fetch session tells bit by bit adds up to what a request outside of sessions is told at once."""
+"""The responses of a fetch session add up to the response of a request without a session."""
 
 from random import Random
 from typing import Any

@@ -70,7 +70,7 @@ async def test_a_session_by_topic_ids(client: WireClient) -> None:
     assert only(records_of(only(only(response.responses).partitions))).value == b"value"
 
 
-async def test_only_what_has_changed_is_answered(client: WireClient) -> None:
+async def test_session_response_has_changed_partitions_only(client: WireClient) -> None:
     await create_topic(client, partitions=3)
     session_id = await open_session(client, 3)
     assert indexes(await client.call(incremental(session_id, 1), VERSION)) == []
@@ -81,7 +81,7 @@ async def test_only_what_has_changed_is_answered(client: WireClient) -> None:
     moved_on = await client.call(incremental(session_id, 4, topics=at(1, index=1)), VERSION)
 
     assert indexes(first) == [1]
-    assert indexes(again) == [1]  # nobody said that the client has the records now
+    assert indexes(again) == [1]  # the client has not confirmed that it has the records
     assert indexes(moved_on) == []
 
 
@@ -99,7 +99,7 @@ async def test_partitions_are_added_and_forgotten(client: WireClient) -> None:
 
 
 async def test_partitions_with_records_take_turns_at_the_limit(client: WireClient) -> None:
-    """A busy partition must not starve those behind it."""
+    """A busy partition must not starve those after it."""
     await create_topic(client, partitions=3)
     session_id = await open_session(client, 3)
     for index in range(3):

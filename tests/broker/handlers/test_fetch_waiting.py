@@ -50,7 +50,7 @@ async def test_it_takes_min_bytes_to_end_the_wait(node: RunningNode, client: Wir
     assert all(sizes)
 
 
-async def test_after_max_wait_it_answers_with_what_there_is(client: WireClient) -> None:
+async def test_fetch_is_answered_after_max_wait_with_fewer_records(client: WireClient) -> None:
     await create_topic(client)
     await produce(client, batch(b"value"))
     began = trio.current_time()
@@ -71,7 +71,7 @@ async def test_min_bytes_beyond_max_bytes_does_not_wait_for_more_than_may_come(c
 
 
 @pytest.mark.parametrize("fields", [{"min_bytes": 0, "max_wait_ms": FOREVER_MS}, {"max_wait_ms": 0}])
-async def test_who_need_not_wait_is_answered_at_once(client: WireClient, fields: dict[str, int]) -> None:
+async def test_fetch_with_enough_records_is_answered_at_once(client: WireClient, fields: dict[str, int]) -> None:
     await create_topic(client)
 
     assert (await fetch(client, **fields)).error_code == 0
@@ -121,12 +121,12 @@ async def test_the_deletion_of_a_topic_ends_the_wait(node: RunningNode, client: 
     assert codes == [0, gone]
 
 
-async def test_a_request_behind_a_waiting_one_is_handled_and_answered_after_it(client: WireClient) -> None:
+async def test_request_after_a_waiting_fetch_is_handled_at_once_and_answered_after_it(client: WireClient) -> None:
     await create_topic(client)
     await client.send(fetch_request(max_wait_ms=FOREVER_MS), 12)
     await client.expect_silence(0.05)
 
-    # What the fetch waits for comes through the same connection, behind it.
+    # The records for which the fetch waits arrive over the same connection, after it.
     await client.send(produce_request(batch(b"value")), 9)
 
     fetched, produced = await client.receive(), await client.receive()
@@ -134,7 +134,7 @@ async def test_a_request_behind_a_waiting_one_is_handled_and_answered_after_it(c
     assert only(only(produced.responses).partition_responses).error_code == 0
 
 
-async def test_who_hangs_up_is_not_waited_for(node: RunningNode, client: WireClient) -> None:
+async def test_waiting_fetch_is_dropped_with_its_connection(node: RunningNode, client: WireClient) -> None:
     await create_topic(client)
     async with connected(node.port) as leaver:
         await leaver.send(fetch_request(max_wait_ms=FOREVER_MS), 12)
@@ -147,6 +147,6 @@ async def test_who_hangs_up_is_not_waited_for(node: RunningNode, client: WireCli
 
 
 def waiting_fetches() -> int:
-    """How many there are in memory, whoever holds them."""
+    """The number of instances in memory, whatever refers to them."""
     gc.collect()
     return sum(isinstance(thing, FetchWait) for thing in gc.get_objects())

@@ -21,7 +21,7 @@ from tests.support.wire_client import WireClient, connected, only
 
 LEADER, FOLLOWER = 1, 2
 BOTH = [LEADER, FOLLOWER]
-# Of the tests in which a follower is to fall behind; in the others none may, however slow the machine is.
+# The lag of the tests in which a follower falls behind; in the others none may, on any machine.
 SHORT_LAG_MS = 500
 lags_soon = pytest.mark.parametrize("lag_max_ms", [SHORT_LAG_MS])
 FOREVER_MS = 600_000
@@ -105,7 +105,7 @@ async def test_requests_of_one_connection_are_committed_together(
 
 
 @pytest.mark.parametrize("repeats", [1, 5])
-async def test_what_is_not_committed_in_time_is_told_so(
+async def test_produce_that_is_not_committed_in_time_gets_request_timed_out(
     client: WireClient, follower: ScriptedFollower, repeats: int
 ) -> None:
     for offset in range(repeats):  # the later ones are repeated, and take the short way
@@ -192,7 +192,7 @@ async def test_a_fenced_follower_is_not_let_in(client: WireClient, follower: Scr
     await until_isr(follower, *BOTH)
 
 
-async def test_fetches_of_a_former_life_are_refused(client: WireClient, follower: ScriptedFollower) -> None:
+async def test_fetches_of_a_former_incarnation_are_refused(client: WireClient, follower: ScriptedFollower) -> None:
     """KIP-903: it may have lost since what it had."""
     former = follower.broker_epoch
     await follower.heartbeat(want_fence=True)
@@ -216,7 +216,9 @@ async def test_fetches_of_a_former_life_are_refused(client: WireClient, follower
         ({"last_fetched_epoch": 1}, ErrorCode.OFFSET_OUT_OF_RANGE),
     ],
 )
-async def test_what_followers_are_refused(follower: ScriptedFollower, fields: dict[str, int], code: ErrorCode) -> None:
+async def test_invalid_fetch_of_a_follower_is_refused(
+    follower: ScriptedFollower, fields: dict[str, int], code: ErrorCode
+) -> None:
     assert (await follower.fetch(0, **fields)).error_code == code
 
 
@@ -230,7 +232,7 @@ async def test_nothing_that_was_refused_counts(client: WireClient, follower: Scr
     await client.expect_silence(0.05)
 
 
-async def test_who_has_no_replica_cannot_follow(node: RunningNode, follower: ScriptedFollower) -> None:
+async def test_fetch_of_a_broker_without_a_replica_is_refused(node: RunningNode, follower: ScriptedFollower) -> None:
     """It may know of a reassignment that the leader does not, and is to ask again."""
     async with scripted_follower(node, 3) as stranger:
         stranger.topic_id = follower.topic_id

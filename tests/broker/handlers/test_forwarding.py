@@ -44,7 +44,7 @@ async def enveloped_creation(client: WireClient, name: str) -> Any:
     return only(decode(CreateTopicsResponse, 7, response.response_data, start)[0].topics)
 
 
-async def test_what_is_in_an_envelope_is_answered_as_its_client_would_be(node: RunningNode) -> None:
+async def test_request_in_an_envelope_gets_the_response_of_its_client(node: RunningNode) -> None:
     async with connected(node.controller_port) as broker:
         assert (await enveloped_creation(broker, "topic")).error_code == 0
         assert (await enveloped_creation(broker, "topic")).error_code == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -72,7 +72,7 @@ async def test_an_envelope_that_is_wrong_harms_no_other(node: RunningNode, reque
         assert (await enveloped_creation(broker, "topic")).error_code == 0
 
 
-async def test_what_only_newer_nodes_know_is_told_apart(node: RunningNode) -> None:
+async def test_api_of_newer_nodes_is_refused_as_unsupported(node: RunningNode) -> None:
     """While nodes are upgraded one by one, a broker may know a version that the controller does not."""
     for version in (1, 8):
         unknown = encode_request_header(19, version, CORRELATION_ID, "client")

@@ -92,7 +92,7 @@ async def test_a_group_without_any_of_its_own(client: WireClient) -> None:
         assert config.documentation
 
 
-async def test_what_a_group_sets_comes_before_what_the_file_says(tmp_path: Path) -> None:
+async def test_group_config_overrides_the_file(tmp_path: Path) -> None:
     async with (
         running_node(tmp_path, group_consumer_heartbeat_interval_ms=6000) as node,
         connected(node.port) as client,
@@ -117,12 +117,12 @@ async def test_what_a_group_sets_comes_before_what_the_file_says(tmp_path: Path)
         (CLIENT_METRICS, "x", "Unsupported resource type: 16"),
     ],
 )
-async def test_what_cannot_be_described(client: WireClient, kind: int, name: str, message: str) -> None:
+async def test_invalid_group_resource_is_not_described(client: WireClient, kind: int, name: str, message: str) -> None:
     result = await described(client, kind, name)
     assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, message)
 
 
-async def test_what_a_group_cannot_set(client: WireClient) -> None:
+async def test_invalid_group_config_is_refused(client: WireClient) -> None:
     too_short = "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms"
     assert await set_config(client, SESSION, "1000") == (ErrorCode.INVALID_CONFIG, too_short)
     unknown = "Unknown group config name: share.session.timeout.ms"
@@ -141,13 +141,13 @@ async def test_members_hear_of_it_with_their_next_heartbeat(tmp_path: Path) -> N
         assert await set_config(client, SESSION, "200") == (0, None)
         assert (await heartbeat(client, member.member_epoch)).error_code == 0
         with trio.fail_after(WITHIN_S):
-            # A heartbeat would be a sign of life.
+            # A heartbeat would prolong the session.
             await trio.sleep(0.5)
             while (await heartbeat(client, member.member_epoch)).error_code != ErrorCode.UNKNOWN_MEMBER_ID:
                 await trio.sleep(0.5)
 
 
-async def test_what_coordinators_write_is_compressed_as_configured(tmp_path: Path) -> None:
+async def test_coordinators_compress_records_as_configured(tmp_path: Path) -> None:
     settings = {"offsets_topic_num_partitions": 1, "offsets_topic_compression_codec": Compression.ZSTD}
     async with running_node(tmp_path, **settings) as node, connected(node.port) as client:
         await create_topic(client)
@@ -167,7 +167,7 @@ async def test_a_broker_that_is_to_serve_classic_groups_alone(tmp_path: Path) ->
         ]
 
 
-async def test_what_has_configs_is_listed(client: WireClient) -> None:
+async def test_resources_with_configs_are_listed(client: WireClient) -> None:
     await create_topic(client)
     assert await set_config(client, HEARTBEAT, "7000", group="one") == (0, None)
     assert await set_config(client, SESSION, "50000", group="one") == (0, None)
@@ -194,5 +194,5 @@ async def test_listing_in_the_version_that_knows_clients_metrics_alone(client: W
 
 
 @pytest.mark.parametrize("kind", [0, 3, 33, -1])
-async def test_listing_what_there_is_no_such_thing_as(client: WireClient, kind: int) -> None:
+async def test_listing_an_unknown_resource_type_is_refused(client: WireClient, kind: int) -> None:
     assert await listed(client, 1, TOPIC, kind) == ErrorCode.UNSUPPORTED_VERSION

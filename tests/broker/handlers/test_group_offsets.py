@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete, in every version, by whoever is no member of a group."""
+"""OffsetCommit, OffsetFetch and OffsetDelete, in every version, by clients that are not members of a group."""
 
 from pathlib import Path
 from typing import Any
@@ -126,7 +126,7 @@ async def fetch(
 
 
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)
-async def test_what_is_committed_is_told(node: RunningNode, client: WireClient, version: int) -> None:
+async def test_committed_offset_is_fetched(node: RunningNode, client: WireClient, version: int) -> None:
     await create_topic(client, partitions=2)
     await coordinated(client)
 

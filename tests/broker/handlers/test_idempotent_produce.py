@@ -111,11 +111,11 @@ async def test_a_duplicate_in_the_same_write_as_its_original_is_found(client: Wi
 
 
 async def sequences_taken(client: WireClient, *batches: bytes, topic: str = "topic") -> list[ErrorCode]:
-    """What comes of batches that are sent one after the other."""
+    """The error codes of batches that are sent one after another."""
     return [ErrorCode((await produce(client, each, topic=topic)).error_code) for each in batches]
 
 
-async def test_what_was_sent_behind_a_refused_batch_has_to_come_behind_it(
+async def test_batches_after_a_refused_batch_are_refused_until_it_is_sent_again(
     client: WireClient, other: WireClient
 ) -> None:
     """The partition comes to be between two batches of an unknown producer (KAFKA-15591)."""
@@ -128,7 +128,9 @@ async def test_what_was_sent_behind_a_refused_batch_has_to_come_behind_it(
     assert await read_values(client) == [b"somebody else's", *(b"%d" % at for at in range(6))]
 
 
-async def test_only_what_was_refused_is_waited_for(client: WireClient, other: WireClient) -> None:
+async def test_only_batches_of_the_same_producer_and_connection_wait_for_a_refused_batch(
+    client: WireClient, other: WireClient
+) -> None:
     """By the same connection, for the same partition, of the same producer in the same epoch."""
     assert await sequences_taken(client, numbered(4), numbered(4, producer_id=8)) == [MISSING, MISSING]
     await create_topic(other)
@@ -140,7 +142,7 @@ async def test_only_what_was_refused_is_waited_for(client: WireClient, other: Wi
     assert await sequences_taken(other, numbered(6, producer_id=10)) == [NONE]
 
 
-async def test_what_is_refused_for_good_is_not_waited_for(client: WireClient) -> None:
+async def test_batches_after_a_permanent_error_do_not_wait(client: WireClient) -> None:
     """Not every client gives its next batches other numbers."""
     await create_topic(client, configs={"max.message.bytes": "500"})
     too_large = batch(b"x" * 500, producer_id=7, producer_epoch=0, base_sequence=0)
@@ -148,7 +150,7 @@ async def test_what_is_refused_for_good_is_not_waited_for(client: WireClient) ->
     assert await sequences_taken(client, too_large, numbered(1)) == [ErrorCode.MESSAGE_TOO_LARGE, NONE]
 
 
-async def test_what_was_refused_may_have_come_another_way(client: WireClient, other: WireClient) -> None:
+async def test_refused_batch_may_arrive_over_another_connection(client: WireClient, other: WireClient) -> None:
     assert await sequences_taken(client, numbered(0)) == [MISSING]
     await create_topic(other)
     assert await sequences_taken(other, numbered(0)) == [NONE]

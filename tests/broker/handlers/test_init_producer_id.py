@@ -57,7 +57,7 @@ async def test_an_id_works(client: WireClient) -> None:
         ({"producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_who_gets_no_id(client: WireClient, fields: dict[str, Any], code: ErrorCode) -> None:
+async def test_invalid_init_producer_id_is_refused(client: WireClient, fields: dict[str, Any], code: ErrorCode) -> None:
     answer = await init_producer_id(client, **fields)
 
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)

@@ -148,7 +148,7 @@ async def test_a_topic_that_is_named_twice_is_answered_once(client: WireClient) 
 
 
 @pytest.mark.parametrize(("topic", "index"), [("other", 0), ("topic", 7)])
-async def test_nobody_knows_the_offsets_of_an_unknown_partition(client: WireClient, topic: str, index: int) -> None:
+async def test_offsets_of_an_unknown_partition_are_refused(client: WireClient, topic: str, index: int) -> None:
     await create_topic(client)
 
     found = await list_offset(client, LATEST, topic=topic, index=index)
@@ -161,7 +161,7 @@ async def test_nobody_knows_the_offsets_of_an_unknown_partition(client: WireClie
     assert deleted.low_watermark == -1
 
 
-async def test_offsets_count_what_was_produced_in_the_same_write(client: WireClient) -> None:
+async def test_list_offsets_includes_records_produced_in_the_same_write(client: WireClient) -> None:
     await create_topic(client)
 
     await client.pipeline((produce_request(batch(b"value")), 9), (list_request(LATEST), 10))
@@ -205,7 +205,7 @@ async def test_where_leader_epochs_ended(tmp_path: Path, version: int) -> None:
     async with running_node(tmp_path) as node, connected(node.port) as client:
         ends = {epoch: await end_of_epoch(client, epoch, version=version) for epoch in range(8)}
 
-        # Nothing was written in epoch 2. The current one is 6; nobody has heard of 7.
+        # Epoch 2 has no records. The current epoch is 6; epoch 7 is unknown.
         assert {epoch: (end.leader_epoch, end.end_offset) for epoch, end in ends.items()} == {
             0: (0, 2),
             1: (0, 2),
@@ -234,7 +234,7 @@ async def test_records_below_an_offset_are_deleted(client: WireClient) -> None:
     assert (await fetch(client, 2)).log_start_offset == 2
 
 
-async def test_what_is_deleted_stays_deleted(client: WireClient) -> None:
+async def test_deleted_records_stay_deleted(client: WireClient) -> None:
     await create_topic(client)
     await produce(client, batch(b"a", b"b", b"c"))
     await delete_records(client, 2)

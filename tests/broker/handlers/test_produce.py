@@ -185,9 +185,7 @@ CONTROL_RECORD = Record(timestamp=NOW_MS, key=b"\0\0\0\1", value=b"\0\0\0\0\0\0"
         "producer without a sequence",
     ],
 )
-async def test_what_no_producer_may_write_is_refused(
-    client: WireClient, records: bytes | None, code: ErrorCode
-) -> None:
+async def test_invalid_batch_is_refused(client: WireClient, records: bytes | None, code: ErrorCode) -> None:
     await create_topic(client)
 
     answer = await produce(client, records)
@@ -292,7 +290,7 @@ async def test_each_batch_is_kept_as_it_came_by_default(client: WireClient) -> N
     await produce(client, records)
 
     stored = bytes((await fetch(client)).records)
-    assert stored[16:] == records[16:]  # all behind base offset, length and leader epoch
+    assert stored[16:] == records[16:]  # all bytes after base offset, length and leader epoch
 
 
 # Acknowledgement
@@ -312,7 +310,7 @@ async def test_min_insync_replicas_asks_for_no_more_than_there_are(client: WireC
     ids=["unknown topic", "corrupt", "empty"],
 )
 async def test_a_failure_with_acks_0_closes_the_connection(node: RunningNode, topic: str, records: bytes) -> None:
-    """The only way to tell a client that wants no answer; it then asks for metadata anew."""
+    """The only way to inform a client that wants no response; it then requests metadata again."""
     async with connected(node.port) as client:
         await create_topic(client)
         await client.send_unanswered(produce_request(records, topic=topic, acks=0), 9)
@@ -326,7 +324,7 @@ async def test_no_other_acks_close_the_connection_when_they_fail(client: WireCli
     await create_topic(client)
 
 
-async def test_a_fetch_in_the_same_write_sees_what_was_produced_before_it_and_not_after(client: WireClient) -> None:
+async def test_fetch_in_the_same_write_returns_records_produced_before_it_only(client: WireClient) -> None:
     await create_topic(client)
 
     await client.pipeline(
@@ -353,7 +351,7 @@ async def test_a_transactional_request_is_refused_while_there_are_no_transaction
     assert await read_values(client) == []
 
 
-async def test_nobody_but_the_cluster_writes_to_internal_topics(client: WireClient) -> None:
+async def test_clients_cannot_write_to_internal_topics(client: WireClient) -> None:
     await create_topic(client, "__consumer_offsets")
 
     for _ in range(2):

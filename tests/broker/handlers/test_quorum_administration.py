@@ -110,7 +110,7 @@ def candidate(
     ],
 )
 @pytest.mark.parametrize("version", range(2))
-async def test_who_cannot_become_a_voter(
+async def test_invalid_voter_is_refused(
     either: WireClient, request_: AddRaftVoterRequest, code: ErrorCode, version: int
 ) -> None:
     response = await either.call(request_, version)
@@ -118,7 +118,7 @@ async def test_who_cannot_become_a_voter(
     assert (response.error_code, bool(response.error_message)) == (code, True)
 
 
-async def test_who_is_not_there_does_not_become_a_voter(node: RunningNode, either: WireClient) -> None:
+async def test_unreachable_node_does_not_become_a_voter(node: RunningNode, either: WireClient) -> None:
     response = await either.call(candidate(cluster_id=node.node.cluster_id, timeout_ms=50), 0)
 
     assert response.error_code == ErrorCode.REQUEST_TIMED_OUT
@@ -137,7 +137,9 @@ async def test_who_is_not_there_does_not_become_a_voter(node: RunningNode, eithe
         (RemoveRaftVoterRequest(cluster_id=None, voter_id=7, voter_directory_id=SOMEBODY), ErrorCode.VOTER_NOT_FOUND),
     ],
 )
-async def test_who_cannot_be_removed(either: WireClient, request_: RemoveRaftVoterRequest, code: ErrorCode) -> None:
+async def test_invalid_removal_of_a_voter_is_refused(
+    either: WireClient, request_: RemoveRaftVoterRequest, code: ErrorCode
+) -> None:
     response = await either.call(request_, 0)
 
     assert (response.error_code, bool(response.error_message)) == (code, True)

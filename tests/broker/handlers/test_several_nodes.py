@@ -1,4 +1,4 @@
-"""What clients are told in a cluster of several nodes, and what any of them does for a client."""
+"""Responses to clients in a cluster of several nodes, and requests that every node serves."""
 
 from pathlib import Path
 from typing import Any
@@ -142,7 +142,7 @@ async def test_leader_that_removes_itself_from_the_voters_answers_before_it_resi
 
 
 async def test_brokers_that_are_no_controllers_name_themselves(tmp_path: Path) -> None:
-    """Clients cannot reach the controller, and need not: whomever they take for it forwards what they ask."""
+    """Clients cannot reach the controller, and need not: the broker that they take for it forwards their requests."""
     roles = {1: "controller", 2: "broker", 3: "broker"}
     async with running_cluster(tmp_path, roles) as cluster:
         for node_id in (2, 3):
@@ -158,7 +158,7 @@ async def test_brokers_that_are_no_controllers_name_themselves(tmp_path: Path) -
                 assert sorted(state.replica_id for state in partition.observers) == [2, 3]
 
 
-async def test_who_asks_the_wrong_broker_is_told_the_right_one(tmp_path: Path) -> None:
+async def test_request_to_the_wrong_broker_is_refused_with_the_right_one(tmp_path: Path) -> None:
     """KIP-951. Each broker has one partition of the topic, so that it knows something of it."""
     async with (
         running_cluster(tmp_path, {1: "broker,controller", 2: "broker"}) as cluster,

@@ -1,4 +1,4 @@
-"""Whom a leader's throttle holds back (KIP-73): no follower that producers wait for."""
+"""The followers that a leader throttles (KIP-73): those for which no producer waits."""
 
 from math import inf
 from pathlib import Path
@@ -31,7 +31,7 @@ def allowance(world: World, broker_id: int) -> float:
     return reader.allowance(world.partition)
 
 
-def test_who_lags_is_held_back_and_who_is_in_sync_is_not(world: World) -> None:
+def test_lagging_follower_is_throttled_and_one_in_sync_is_not(world: World) -> None:
     world.append(3)
     world.fetch(B, 3)
     world.fetch(A, 0)
@@ -39,8 +39,8 @@ def test_who_lags_is_held_back_and_who_is_in_sync_is_not(world: World) -> None:
     assert allowance(world, A) < 0
 
 
-def test_who_has_caught_up_and_is_about_to_join_is_not(world: World) -> None:
-    """What is committed waits for it already, though another proposal has to be answered first."""
+def test_follower_that_is_about_to_join_is_not_throttled(world: World) -> None:
+    """The high watermark waits for it already, though another proposal has to be answered first."""
     assert world.partition.in_sync is not None
     world.partition.in_sync.proposal = Proposal((LOCAL, B))
     world.fetch(A, 0)
@@ -55,7 +55,7 @@ def test_who_has_caught_up_and_is_about_to_join_is_not(world: World) -> None:
     assert world.partition.high_watermark == 1
 
 
-def test_who_is_proposed_is_not(world: World) -> None:
+def test_proposed_follower_is_not_throttled(world: World) -> None:
     world.fetch(A, 0)
     assert world.proposal.joining == A
     world.now_ms = 10 * LAG_MAX_MS
@@ -63,7 +63,7 @@ def test_who_is_proposed_is_not(world: World) -> None:
     assert allowance(world, A) == inf
 
 
-def test_topics_that_are_not_throttled_hold_back_nobody(world: World) -> None:
+def test_followers_of_other_topics_are_not_throttled(world: World) -> None:
     world.partition.throttled_as_leader = False
     world.append()
     world.fetch(A, 0)

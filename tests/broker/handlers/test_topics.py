@@ -91,7 +91,7 @@ async def test_partitions_go_where_the_client_puts_them(client: WireClient) -> N
     assert await partitions(client) == {"topic": 2}
 
 
-async def test_validate_only_says_what_would_be_and_does_nothing(client: WireClient) -> None:
+async def test_validate_only_returns_the_result_and_changes_nothing(client: WireClient) -> None:
     results = await create(client, topic("good", 3), topic("bad", 0), validate_only=True)
 
     assert (results["good"].error_code, results["good"].num_partitions) == (0, 3)
@@ -173,7 +173,7 @@ async def test_validate_only_says_what_would_be_and_does_nothing(client: WireCli
         ),
     ],
 )
-async def test_what_cannot_be_created_is_refused_alone(
+async def test_invalid_topic_is_refused_alone(
     client: WireClient, wanted: CreatableTopic, code: str, message: str
 ) -> None:
     await create(client, topic("exists"), topic("with.bar"))
@@ -359,7 +359,7 @@ async def test_validate_only_lets_nothing_grow(client: WireClient) -> None:
         ),
     ],
 )
-async def test_what_cannot_grow_is_refused(
+async def test_invalid_partition_count_is_refused(
     client: WireClient, name: str, count: int, replicas: list[list[int]] | None, code: str, message: str
 ) -> None:
     await create_topic(client, partitions=2)

@@ -88,7 +88,7 @@ async def test_group_version_turns_groups_of_the_consumer_protocol_off_and_on(no
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_what_is_only_validated_does_not_happen(either: WireClient, version: int) -> None:
+async def test_validate_only_changes_no_feature(either: WireClient, version: int) -> None:
     assert (await either.call(update(turned_off(version), validate_only=True), version)).error_code == 0
 
     assert (await finalized(either))[0] == WITHOUT | {ELR: 1}

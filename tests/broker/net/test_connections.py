@@ -186,7 +186,7 @@ async def test_an_exclusive_request_holds_back_later_requests(server: Server) ->
         assert server.commands.served == [b"exclusive", b"release other", b"echo second"]
 
 
-async def test_connection_that_finishes_answers_what_was_run_and_runs_nothing_more(server: Server) -> None:
+async def test_finishing_connection_answers_run_requests_and_runs_no_more(server: Server) -> None:
     async with await server.connect() as stream, await server.connect() as idle, await server.connect() as other:
         await idle.send_all(frame(b"echo idle"))
         assert await read_frame(idle, bytearray()) == b"idle"
@@ -305,7 +305,7 @@ async def test_a_refused_request_closes_only_its_connection_and_nothing_after_it
         assert server.commands.served == [b"nonsense", b"echo fine"]
 
 
-async def test_hanging_up_abandons_what_was_parked(server: Server) -> None:
+async def test_closed_connection_abandons_parked_replies(server: Server) -> None:
     abandoned: list[bool] = []
     stream = await server.connect()
     await stream.send_all(frame(b"park"))
@@ -329,7 +329,7 @@ async def test_requests_in_flight_are_bounded_and_go_on_afterwards(server: Serve
         assert [await read_frame(stream, held) for _ in range(count + 1)] == [b"go", *(b"%d" % i for i in range(count))]
 
 
-async def test_what_waits_behind_a_parked_reply_is_bounded_in_bytes(server: Server) -> None:
+async def test_replies_after_a_parked_reply_are_bounded_in_bytes(server: Server) -> None:
     async with await server.connect() as stream:
         await stream.send_all(frame(b"exclusive"))
         await until(lambda: bool(server.commands.parked))

@@ -20,7 +20,7 @@ REQUEST = b"\0\0\0\x04\0\x12\0\x03"
 
 @attrs.define
 class Served:
-    """What came, and whom it was given to."""
+    """The accepted connection, and its receiver."""
 
     acceptor: Acceptor
     port: int
@@ -88,7 +88,7 @@ async def test_each_is_given_all_that_was_sent(served: Served, piece: int) -> No
         assert served.replicas == [HELLO]
 
 
-async def test_who_leaves_before_it_has_said_what_it_is_leaves_nothing(served: Served) -> None:
+async def test_connection_closed_before_its_first_bytes_leaves_nothing(served: Served) -> None:
     for said in (b"", HELLO[:4], REQUEST[:4]):
         async with await served.connect() as stream:
             await stream.send_all(said)

@@ -90,7 +90,7 @@ def request_of(api_key: int, version: int) -> Any:
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_every_version_of_api_versions_advertises_what_is_served(client: WireClient, version: int) -> None:
+async def test_every_version_of_api_versions_advertises_the_served_apis(client: WireClient, version: int) -> None:
     response = await client.call(software(), version)
 
     assert response.error_code == 0
@@ -125,7 +125,7 @@ async def test_default_requests_leave_the_connection_usable(client: WireClient) 
         (9999, 0),
     ],
 )
-async def test_what_is_not_advertised_closes_the_connection(node: RunningNode, api_key: int, version: int) -> None:
+async def test_unadvertised_api_closes_the_connection(node: RunningNode, api_key: int, version: int) -> None:
     async with connected(node.port) as client:
         await client.send_bytes(framed(encode_request_header(api_key, version, 1, "test") + bytes(64)))
         await client.expect_close()
@@ -171,7 +171,7 @@ async def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest(clie
 @pytest.mark.parametrize(
     ("name", "version"), [("", "1"), ("a", ""), ("-a", "1"), ("a", "1."), ("a b", "1"), ("ä", "1"), ("a\n", "1")]
 )
-async def test_a_client_that_calls_itself_what_none_may_is_told(client: WireClient, name: str, version: str) -> None:
+async def test_invalid_client_software_name_is_refused(client: WireClient, name: str, version: str) -> None:
     response = await client.call(software(name, version), 3)
 
     assert response.error_code == ErrorCode.INVALID_REQUEST

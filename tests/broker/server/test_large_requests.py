@@ -150,7 +150,7 @@ async def test_large_fetch_that_waits_is_answered_after_an_append(tmp_path: Path
         assert not any(partition.waiters.for_high_watermark for partition in _partitions(node))
 
 
-async def test_large_fetch_session_tells_of_what_changes_and_ends(tmp_path: Path) -> None:
+async def test_large_fetch_session_returns_changes_and_ends(tmp_path: Path) -> None:
     async with running_node(tmp_path) as node, connected(node.port) as client, connected(node.port) as producer:
         await _create_led(client, "wide", MANY_PARTITIONS)
         opened = await client.call(_large_fetch(session_epoch=0), 12)

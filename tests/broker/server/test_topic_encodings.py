@@ -74,7 +74,7 @@ def _partition(topic_id: bytes, index: int) -> PartitionRecord:
 
 
 def finish(steps: Generator[None, None, Any]) -> tuple[Any, float]:
-    """What the steps return, and the CPU time of the longest one."""
+    """The results of the steps, and the CPU time of the longest one."""
     longest = 0.0
     while True:
         began = thread_time()
@@ -134,7 +134,7 @@ def test_changed_broker_has_everything_encoded_again() -> None:
     assert len(encoded(encodings, attrs.evolve(image, cluster=cluster))[0]) == 100
 
 
-def test_request_that_comes_meanwhile_uses_what_is_encoded() -> None:
+def test_concurrent_request_uses_the_finished_encodings() -> None:
     encodings, image = TopicEncodings(), image_of(200)
     variant = Variant(LISTENER, 9, False)
     first, second = Describing(image, 9), Describing(image, 9)

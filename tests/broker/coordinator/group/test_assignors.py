@@ -93,7 +93,7 @@ def test_uniform_moves_as_few_partitions_as_possible(members: int, partitions: i
 
 
 def test_partitions_move_along_a_chain_of_members() -> None:
-    """Nobody has two more than one it shares a topic with, and yet it could be more even."""
+    """No member has two more than a member with which it shares a topic, and yet it could be more even."""
     members = {
         "a": MemberSpec((A,), current={A: frozenset({0, 1, 2})}),
         "b": MemberSpec((A, B), current={B: frozenset({0, 1})}),

@@ -158,7 +158,7 @@ def test_unreadable_subscriptions_protect_all_topics(clients: ClassicClients) ->
     assert others.group.state is GroupState.COMPLETING_REBALANCE
 
 
-# What consumers tell each other
+# Subscriptions of consumers
 
 
 @pytest.mark.parametrize("version", SUBSCRIPTIONS)

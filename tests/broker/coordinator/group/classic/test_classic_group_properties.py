@@ -1,11 +1,11 @@
-"""Classic groups through random lives: members that come, go, fall silent and come back, and coordinators that change.
+"""Classic groups in random runs: members join, leave, fall silent and return, and coordinators change.
 
-What is looked for, whatever happens:
+The invariants:
 
-- everybody who waits is answered, once, and nobody waits without end;
-- a generation has one leader, one protocol, and members that all know it; its assignment is the leader's;
-- what the next coordinator finds in the log is what members were told;
-- deciding changes nothing.
+- every waiting request gets one response, in bounded time;
+- a generation has one leader and one protocol, which all its members know; its assignment is the leader's;
+- the next coordinator replays from the log the state that members have got in responses;
+- a decision by itself changes nothing.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ TIMES = st.sampled_from([1, 500, INITIAL_DELAY_MS, SESSION_MS // 2, SESSION_MS, 
 
 
 class Recorded:
-    """Somebody who waits, and the answers it got."""
+    """A waiting request, and its responses."""
 
     def __init__(self, member_id: str, completion: Completion[Any]) -> None:
         self.member_id = member_id
@@ -81,7 +81,7 @@ class ClassicGroupsHold(RuleBasedStateMachine):
         assert group is None or isinstance(group, ClassicGroup)
         return group
 
-    # What members do
+    # Actions of members
 
     @rule(target=ids, instance_id=INSTANCES, protocols=PROTOCOLS, version=VERSIONS)
     def come(self, instance_id: str | None, protocols: list[str], version: int) -> Any:
@@ -157,17 +157,17 @@ class ClassicGroupsHold(RuleBasedStateMachine):
 
     @rule()
     def another_coordinator(self) -> None:
-        """Whoever waits is told by the runtime to look for it."""
+        """The runtime fails the waiting requests, so that clients look for the new coordinator."""
         for waiting in (*self.joining, *self.syncing):
             waiting.completion.complete(NOT_COORDINATOR)
         self.clients.load()
-        # A generation for which nobody has assigned is not remembered: its number is given out again.
+        # A generation without an assignment is not stored: its number is used again.
         begun = 0 if self.group is None else self.group.generation
         for generation in [each for each in self.generations if each > begun]:
             self.generations.pop(generation)
             self.members.pop(generation, None)
 
-    # What has to hold
+    # Invariants
 
     @invariant()
     def answers_agree(self) -> None:
@@ -256,7 +256,7 @@ class ClassicGroupsHold(RuleBasedStateMachine):
             assert read.members[member_id].instance_id == member.instance_id
 
     def teardown(self) -> None:
-        """Everybody falls silent: nobody is left after a while, and everybody has been answered."""
+        """All members fall silent: all are removed after a while, and all requests were answered."""
         self.clients.pass_ms(10 * 60 * 1000 + 10 * REBALANCE_MS)
         self.answers_agree()
         assert not self.joining

@@ -189,7 +189,7 @@ def test_group_max_size_refuses_further_members() -> None:  # KIP-389
 # Syncing
 
 
-def test_members_get_what_the_leader_assigned(clients: ClassicClients) -> None:
+def test_members_get_the_assignments_of_the_leader(clients: ClassicClients) -> None:
     leader, second, third = clients.join_all(3)
     waiting = clients.ask_to_sync(second, 1)
     assert not waiting.done
@@ -325,7 +325,7 @@ def test_leave_of_an_unknown_group_is_refused(clients: ClassicClients) -> None:
     assert clients.leave("nobody", MemberIdentity(group_instance_id="a")) == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
 
 
-# Coming to life
+# Joining
 
 
 def test_next_coordinator_continues_the_generation(clients: ClassicClients) -> None:

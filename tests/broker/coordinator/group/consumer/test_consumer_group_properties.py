@@ -1,13 +1,13 @@
-"""Consumer groups through random lives: members come, go, fall silent and come back, answers get lost, topics change,
-and so do coordinators.
+"""Consumer groups in random runs: members join, leave, fall silent and return, responses are lost, topics and
+coordinators change.
 
-What is looked for, whatever happens:
+The invariants:
 
-- no partition is in the hands of two members that the coordinator has not given up on;
-- what the coordinator takes for owned is what the members' records say, and nobody owns what another one does;
-- a new coordinator finds in the log what the former one knew, also where the log was cleaned;
-- deciding changes nothing;
-- when all is quiet, everybody gets what is to be had of it, evenly.
+- no two members that the coordinator has not removed own the same partition;
+- the coordinator's owners agree with the records of the members, and each partition has at most one owner;
+- a new coordinator replays the state of the former one from the log, also after the log was compacted;
+- a decision by itself changes nothing;
+- finally, all partitions of subscribed topics are assigned, evenly.
 """
 
 from typing import Any
@@ -134,7 +134,7 @@ class ConsumerGroupsHold(RuleBasedStateMachine):
 
     @rule()
     def be_quiet(self) -> None:
-        """Who is gone is given up; everybody else is heard of."""
+        """Members that are gone expire; all others send heartbeats."""
         for _ in range(4):
             self.shard.pass_ms(15_000)
             for client in list(self.clients):
@@ -145,7 +145,7 @@ class ConsumerGroupsHold(RuleBasedStateMachine):
             assert self._is_complete()
 
     def _is_complete(self) -> bool:
-        """Whether every partition of a topic that somebody reads is in the hands of one who does."""
+        """True if a subscriber of the topic owns each partition of every subscribed topic."""
         image, group = self.shard.image, self.shard.group
         wanted = {name for name in image.topics.by_name if group.is_subscribed_to(name)}
         owned = [

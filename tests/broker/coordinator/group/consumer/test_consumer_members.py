@@ -54,7 +54,7 @@ def joined(client: ConsumerClient) -> Any:
         return error.code
 
 
-# Who is who
+# Identity
 
 
 def test_unknown_members_are_refused(shard: ConsumerGroups) -> None:
@@ -103,7 +103,7 @@ def test_member_that_rejoins_with_its_id_keeps_its_assignment(shard: ConsumerGro
 @pytest.mark.parametrize("state", MemberState)
 def test_fenced_member_rejoins_before_its_session_expires(shard: ConsumerGroups, state: MemberState) -> None:
     one, two = stable(shard, "one", "two")
-    # Who takes all that the other one has, and gives half of it back.
+    # One member takes all partitions of the other one, and gives half of them back.
     taking = two if state is MemberState.UNRELEASED_PARTITIONS else one
     giving = one if taking is two else two
     giving.subscribe([])

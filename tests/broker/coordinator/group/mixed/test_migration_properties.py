@@ -1,13 +1,13 @@
-"""Groups with members of both protocols through random lives: they come, go, fall silent and come back in the other
-protocol, answers get lost, and coordinators change. So groups change their kind, and back.
+"""Groups with members of both protocols in random runs: members join, leave, fall silent and return with the other
+protocol, responses are lost, and coordinators change. So groups change their kind, and change back.
 
-What is looked for, whatever happens:
+The invariants:
 
-- no partition is in the hands of two members that the coordinator has not given up on;
-- a group that has members never goes back to an earlier epoch or generation;
-- a new coordinator finds in the log what the former one knew, also where the log was cleaned;
-- deciding changes nothing;
-- when all is quiet, every partition is in somebody's hands, evenly where the coordinator assigns.
+- no two members that the coordinator has not removed own the same partition;
+- a group with members never returns to an earlier epoch or generation;
+- a new coordinator replays the state of the former one from the log, also after the log was compacted;
+- a decision by itself changes nothing;
+- finally, every partition has an owner, and the partitions are spread evenly if the coordinator assigns them.
 """
 
 from typing import Any
@@ -153,7 +153,7 @@ class MigrationHolds(RuleBasedStateMachine):
             return
         member.subscribe(topics)
         if member.instance_id is not None:
-            # Said at once: by somebody in its place it would not be.
+            # The subscription is sent at once: a member that takes its place would not send it.
             self.wishes[member.instance_id] = topics
             for _ in range(4):
                 if member in self.members:
@@ -199,7 +199,7 @@ class MigrationHolds(RuleBasedStateMachine):
 
     @rule()
     def be_quiet(self) -> None:
-        """Who is gone is given up; everybody else is heard of, and has something to do."""
+        """Members that are gone expire; all others send heartbeats, and have partitions."""
         quiet = 0
         for _ in range(4 * QUIET_S):
             before = [member.names() for member in self.members]
