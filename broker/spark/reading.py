@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+import pyarrow as pa
+
 from broker.client import OffsetOutOfRange, SyncConsumer, TimedOut, TopicDeleted
 from broker.client.consumer.config import ConsumerConfig
-from broker.spark.arrow_types import as_spark_types
 from broker.spark.clients import CONSUMERS
 from broker.spark.data_loss import DataLossPolicy
 from broker.spark.offsets import named
@@ -17,6 +18,10 @@ from broker.spark.ranges import OffsetRange
 _DEFAULTS: Final = {"max.partition.fetch.bytes": 4 << 20, "fetch.buffer.bytes": 16 << 20}
 # A task creates no topic that was deleted since the query was planned.
 _DECIDED: Final = {"allow.auto.create.topics": False}
+# Spark compares types exactly. Its type has nullable elements and keys, as the schema of its own connector does.
+_HEADERS_TYPE: Final = pa.list_(
+    pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+)
 
 
 def read_range(whole: OffsetRange, columns: Sequence[str], options: ReadOptions) -> Iterator[Any]:
@@ -53,7 +58,7 @@ def _read(
             topic_id=whole.topic_id,
             timeout_s=timeout_ms / 1000,
         ):
-            yield as_spark_types(batch)
+            yield _as_spark_types(batch)
     except TimedOut as error:
         raise TimeoutError(f"Cannot fetch records of {whole.topic} in {timeout_ms} milliseconds: {error}") from error
 
@@ -69,3 +74,11 @@ def _after_loss(lost: OffsetOutOfRange, whole: OffsetRange, settings: dict[str, 
         f"Could not read records in offset [{at}, {whole.end}) for topic partition {named(partition)}: {lost}."
     )
     return whole.end
+
+
+def _as_spark_types(batch: Any) -> Any:
+    """The batch with its headers, if it has some, in Spark's type. Nothing is copied."""
+    index = batch.schema.get_field_index("headers")
+    if index < 0:
+        return batch
+    return batch.set_column(index, pa.field("headers", _HEADERS_TYPE), batch.column(index).cast(_HEADERS_TYPE))

@@ -1,17 +1,43 @@
 """Chooses the destination of a load by its options, and by earlier loads into the same directory."""
 
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
 from pyspark.sql import DataFrame, SparkSession
 
 from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.files import JobFiles
 from broker.spark.jobs.load.delta import DeltaTable
-from broker.spark.jobs.load.destination import Destination
 from broker.spark.jobs.load.iceberg import IcebergTable
-from broker.spark.jobs.load.manifest import DIRECTORY, ManifestLog
+from broker.spark.jobs.load.manifest import DIRECTORY, Manifest, ManifestLog
 from broker.spark.jobs.load.options import LoadOptions, TableFormat
 from broker.spark.jobs.load.parquet import ParquetDestination
+from broker.spark.jobs.load.records import RunRecords
 from broker.spark.jobs.load.run import QUARANTINE
 from broker.spark.jobs.load.table import TableDestination, TableIdentity, new_identity, stored_identity
+from broker.spark.ranges import OffsetRange
+
+
+class Destination(Protocol):
+    """Stores records run by run, each run once. The manifests record the runs.
+
+    `read` returns the rows of offset ranges.
+    """
+
+    def recover(self, read: Callable[[Sequence[OffsetRange]], RunRecords]) -> Manifest | None:
+        """Finish the run of a job that was killed. Returns the run that this has committed, if any.
+
+        Has to be called before the first `load` of a job.
+        """
+
+    def load(self, ranges: Sequence[OffsetRange], read: Callable[[Sequence[OffsetRange]], RunRecords]) -> Manifest:
+        """Store the records of the ranges as the next run. Raises JobFailed if another job was faster."""
+
+    def compact(self) -> Manifest | None:
+        """Join small files, if there are enough of them; None if not."""
+
+    def records(self) -> DataFrame:
+        """The records of the committed runs. Raises JobFailed if there are none yet."""
 
 
 def open_destination(spark: SparkSession, files: JobFiles, options: LoadOptions) -> Destination:
