@@ -23,15 +23,15 @@ PLAN = RunPlan(
 )
 
 
-class NobodyReads:
-    """Never read.
+class NoPolls:
+    """No client polls.
 
     At all.
     """
 
     def check(self, history: History) -> Iterator[Anomaly]:
         for each in history.of("poll"):
-            yield Anomaly("NobodyReads", f"{each.client} reads", (each,))
+            yield Anomaly("NoPolls", f"{each.client} reads", (each,))
 
 
 def test_plan_faults_and_uptimes_come_back(tmp_path: Path) -> None:
@@ -53,13 +53,13 @@ def test_verdict_keeps_its_proofs(tmp_path: Path) -> None:
     history = History(lambda: 2.0)
     history.ok(history.invoke("c0", "poll", Polling("t", 0, 0)), ((0, "a"),))
     history.invoke("c1", "poll", Polling("t", 0, 1))
-    verdict = judge(history, [NobodyReads()], {"lost": "3 of 1,000"})
+    verdict = judge(history, [NoPolls()], {"lost": "3 of 1,000"})
     assert not verdict.is_valid
     store = Store(tmp_path)
     store.write_verdict(verdict)
     read = store.verdict()
     assert read is not None
     (promise,) = read.promises
-    assert (promise.name, promise.meaning, promise.broken) == ("NobodyReads", "Nobody reads.", 2)
+    assert (promise.name, promise.meaning, promise.broken) == ("NoPolls", "No client polls.", 2)
     proofs = [attrs.asdict(each.proof[0], recurse=False) for each in promise.anomalies]
     assert proofs == [attrs.asdict(each, recurse=False) for each in history.operations]
