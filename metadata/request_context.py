@@ -7,7 +7,7 @@ _CLIENT_ID_MAX: Final = 100
 
 
 class RequestContext(Protocol):
-    """Who asks, and until when; see Kafka's ControllerRequestContext and AuthorizableRequestContext.
+    """A request's origin and deadline; see Kafka's ControllerRequestContext and AuthorizableRequestContext.
 
     Deciding functions may get it in addition to the state, for authorization and for quotas on changes. Events of what
     was decided name it as the cause. `client_host` is an address. `deadline` is of Trio's clock, inf if the client set

@@ -1,10 +1,10 @@
-"""Which node clients are told is the controller."""
+"""The node that responses name as the controller."""
 
 from typing import Final
 
 from broker.server.context import RequestContext
 
-NOBODY: Final = -1
+NO_CONTROLLER: Final = -1
 
 
 def active_controller(context: RequestContext) -> int:
@@ -18,4 +18,4 @@ def active_controller(context: RequestContext) -> int:
         broker = None if node_id is None else brokers.get(node_id)
         if broker is not None and not broker.fenced and context.listener in broker.end_points:
             return broker.broker_id
-    return NOBODY
+    return NO_CONTROLLER

@@ -1,6 +1,6 @@
-"""What a client may do to a topic or the cluster, as a bit field of operations (KIP-430).
+"""The operations that a client may carry out on a topic or the cluster, as a bit field (KIP-430).
 
-Without an authorizer everybody may do whatever the kind of resource knows, as in Kafka.
+Without an authorizer these are all operations of the resource's type, as in Kafka.
 """
 
 from typing import Final

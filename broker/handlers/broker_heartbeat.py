@@ -16,7 +16,7 @@ from metadata.errors import ApiError
 
 async def heartbeat(context: ControllerContext, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
     if context.connection is not None:
-        # Before the answer, which the connection may not live to see. Should it be refused, this epoch is nobody's.
+        # Before the answer, since the connection may close until then. A refused epoch belongs to no broker.
         context.services.heartbeat_connections.heard(request.broker_id, request.broker_epoch, context.connection)
     reply = await context.services.controller.broker_heartbeat(
         BrokerHeartbeat(

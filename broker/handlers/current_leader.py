@@ -27,7 +27,7 @@ class Endpoint(NamedTuple):
 
 
 def current_leader(context: RequestContext, topic: str | bytes, index: int) -> LeaderAndEpoch | None:
-    """Who leads a partition, here or elsewhere; `topic` is a name or an id. None where there is no such partition."""
+    """The leader of a partition, here or elsewhere; `topic` is a name or an id. None if there is no such partition."""
     topics = context.services.loader.image.topics
     found = topics.by_id.get(topic) if isinstance(topic, bytes) else topics.by_name.get(topic)
     partition = None if found is None else found.partitions.get(index)

@@ -5,7 +5,7 @@ Controllers describe themselves instead, to those who ask for them (KIP-919).
 
 from typing import Final
 
-from broker.handlers.active_controller import NOBODY, active_controller
+from broker.handlers.active_controller import NO_CONTROLLER, active_controller
 from broker.handlers.authorized_operations import CLUSTER_OPERATIONS
 from broker.handlers.voters import endpoint_of
 from broker.server.context import ControllerContext, RequestContext
@@ -46,7 +46,7 @@ def describe_controllers(context: ControllerContext, request: DescribeClusterReq
         for voter in quorum.voters.voters
         if (endpoint := endpoint_of(voter)) is not None
     ]
-    leader_id = NOBODY if quorum.leader_id is None else quorum.leader_id
+    leader_id = NO_CONTROLLER if quorum.leader_id is None else quorum.leader_id
     return _answer(request, context.services.cluster_id, leader_id, controllers)
 
 

@@ -18,7 +18,7 @@ from broker.wire.api.describe_configs import (
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.configuration import ConfigEntry, ResourceType
 
-# What one response holds: all configs of 10,000 topics, or of 2,500 with synonyms or documentation. Both are some 20 MB
+# Configs in one response: all of 10,000 topics, or of 2,500 with synonyms or documentation. Both are some 20 MB
 # on the wire and 100 MB in memory.
 CONFIGS_MAX: Final = 400_000
 DETAILED_CONFIGS_MAX: Final = 100_000

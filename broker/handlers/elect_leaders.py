@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43): have the leaders of partitions elected anew (KIP-460)."""
+"""ElectLeaders (key 43): elect the leaders of partitions (KIP-460)."""
 
 from collections.abc import Sequence
 

@@ -3,8 +3,8 @@
 Special timestamps: -1 latest, -2 earliest, -3 the record of the largest timestamp (KIP-734, from version 7), and the
 tiered storage ones: -4 earliest local (from 8), -5 latest tiered (from 9) and -6 earliest pending upload (from 11,
 KIP-1023). Without tiered storage all is local: -5 and -6 answer offset -1.
-A follower hears of all there is, consumers of what is committed. Who looks for faults hears of all there is in the
-replica that it asks, be it one that follows.
+A follower is told the log's end, a consumer the end of what is committed. A debugging client is told the log's end of
+the replica that it asks, which may be a follower.
 """
 
 from typing import Final

@@ -49,7 +49,7 @@ _CREATED_TOPICS_MAX: Final = 500
 
 
 class View(NamedTuple):
-    """What a request is answered from."""
+    """The state that a request is answered from."""
 
     image: MetadataImage
     cluster: ClusterView
@@ -105,10 +105,10 @@ def _distinct(topics: list[MetadataRequestTopic]) -> Steps[list[MetadataRequestT
 
 
 async def _answer_after_news(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    """Who asks may do so because a leader has died, and is as quick as the news of it: that is dealt with first.
+    """Answers once a new leader is known, if the leader of a topic in question has just died.
 
-    Told of the dead leader a client would try that again, and ask the next time long after there is another. So it is
-    told when there is.
+    A client often asks because its connection to a leader broke, which may be before this broker has processed the
+    same. If it were told the dead leader, it would retry there, and ask again long after the election.
     """
     for _ in range(_TURNS_OF_NEWS):
         await trio.lowlevel.checkpoint()

@@ -79,7 +79,7 @@ def _portions(context: RequestContext, request: OffsetCommitRequest) -> Iterator
 
 
 class _Commit:
-    """What is committed by one decision, and the answers: for the topics, and those that wait for its outcome."""
+    """The offsets of one decision, with the answers for all topics, and those answers that wait for its outcome."""
 
     def __init__(self) -> None:
         self.offsets: list[OffsetToCommit] = []

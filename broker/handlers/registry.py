@@ -57,7 +57,7 @@ from broker.handlers import (
 )
 from broker.server.handler import Handler
 
-# What belongs to the active controller: brokers forward it, controllers execute it, whoever may ask.
+# APIs that belong to the active controller: brokers forward their requests, controllers execute them.
 FORWARDED_HANDLERS: Final[tuple[Handler, ...]] = (
     create_topics.HANDLER,
     delete_topics.HANDLER,
@@ -74,7 +74,7 @@ FORWARDED_HANDLERS: Final[tuple[Handler, ...]] = (
     remove_raft_voter.HANDLER,
 )
 
-# What every node answers by itself, on all its listeners.
+# APIs that every node answers by itself, on all its listeners.
 _LOCAL_HANDLERS: Final[tuple[Handler, ...]] = (
     api_versions.HANDLER,
     acls.DESCRIBE_HANDLER,

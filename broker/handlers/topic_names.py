@@ -1,4 +1,4 @@
-"""What clients are told of a topic's name alone."""
+"""Decisions that depend on a topic's name only."""
 
 from typing import Final
 

@@ -19,14 +19,14 @@ class Endpoint(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a change of the voters; `message` is None where all went well."""
+    """The result of a change of the voters; `message` is None if it succeeded."""
 
     code: ErrorCode
     message: str | None
 
 
 def endpoint_of(voter: Voter) -> Endpoint | None:
-    """Where a voter is; None while nobody knows."""
+    """The address of a voter; None if it is not known yet."""
     host, _, port = voter.address.rpartition(":")
     return Endpoint(host, int(port)) if host else None
 

@@ -24,14 +24,14 @@ from broker.net.stream_driver import serve_stream
 from broker.net.turns import Turns
 
 # A request of Kafka's protocol begins with its size in four bytes and its API key in two, of which all that exist are
-# below 256. What replicas of the quorum send each other begins with a size and a Hello: an array of five in msgpack.
+# below 256. The quorum's own protocol begins with a size and a Hello: an array of five in msgpack.
 _PEEKED_BYTES: Final = 5
 _HELLO_BEGINS: Final = 0x95
-# What a broker puts around a request that it forwards (Envelope, KIP-590), which itself may have any size that brokers
-# accept: a header, the client's address and its principal, some hundred bytes where that is a certificate's subject.
-# Refusing one such request would close the connection that all of the broker's requests share.
+# The size of an Envelope (KIP-590) without the forwarded request, which may have any size that brokers accept: a
+# header, the client's address and its principal, some hundred bytes if that is a certificate's subject. Refusing one
+# such request would close the connection that all of the broker's requests share.
 ENVELOPE_BYTES_MAX: Final = 8_192
-# Whoever connects to a controller says so at once.
+# A client of a controller sends its first bytes at once.
 _FIRST_BYTES_TIMEOUT_S: Final = 10.0
 # How long to wait after the kernel had no resources for another connection.
 _ACCEPT_PAUSE_S: Final = 0.1

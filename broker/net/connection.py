@@ -4,7 +4,7 @@ A driver receives into `receive_space()`, says how much with `received()`, lets 
 what is in `outgoing`. There is no task, channel or cancel scope per request: that alone would cost a factor of three.
 
 Kafka stops reading a connection while one of its requests is being processed. Here requests are pipelined: a parked
-Fetch does not hold up the Produce behind it, and only the replies wait for each other. An exclusive reply
+Fetch does not hold up the Produce after it, and only the replies wait for each other. An exclusive reply
 restores Kafka's behaviour where a later request could see the difference.
 """
 
@@ -32,7 +32,7 @@ class Transport(Protocol):
     """The driver's side of a connection."""
 
     def flush(self) -> bool:
-        """Send what is outgoing as far as it goes without waiting; False when some had to stay behind.
+        """Send as much of what is outgoing as is possible without waiting; False if some is left.
 
         The transport runs the connection again once the rest is sent.
         """
@@ -44,7 +44,7 @@ class Transport(Protocol):
 
 
 class ClosedTransport:
-    """What a closed connection has in place of its transport.
+    """The transport of a closed connection.
 
     The two refer to each other; letting go of one frees both at once, with what had been received, and not only when
     the garbage collector comes by.
@@ -58,7 +58,7 @@ class ClosedTransport:
 
 
 class Service(Protocol):
-    """What requests are for."""
+    """Serves the requests of connections."""
 
     def open_session(self, connection: "Connection") -> object:
         """Return what the service keeps for a new connection, as `Connection.session`."""
@@ -194,7 +194,7 @@ class Connection:
             return False
 
     def reply_completed(self) -> None:
-        """A pending reply was completed: what is ready goes out, and what waited behind it may run."""
+        """A pending reply was completed: send the replies that are ready, and run the requests that waited for it."""
         self._collect()
         self._run(self)
 
@@ -232,8 +232,8 @@ class Connection:
         self._is_finishing, self.close_reason = True, reason
         if self._resumed is not None:
             self._resumed = None
-            self._pending.pop().abandon()  # nothing is run behind an exclusive reply, so it is the last
-        self._exclusive = PendingReply(self, is_exclusive=True)  # nothing is run behind it, and it is never answered
+            self._pending.pop().abandon()  # no request is run after an exclusive one, so it is the last
+        self._exclusive = PendingReply(self, is_exclusive=True)  # never completed, so that no request is run
         self._close_if_answered()
 
     def close(self, reason: str | None) -> None:
@@ -279,7 +279,7 @@ class Connection:
     def _resume(self, answer: Callable[[], Reply]) -> None:
         self._resumed = None
         if not self.closed:
-            self._pending.pop()  # nothing is run behind an exclusive reply, so it is the last
+            self._pending.pop()  # no request is run after an exclusive one, so it is the last
             self._exclusive = None
             self._reply(answer())
 

@@ -6,7 +6,7 @@ from broker.net.connection import Connection
 class HeartbeatConnections:
     """A broker has one connection. It gave up the one before when it made the next, whatever may have become of that.
 
-    What still arrives on an older one was asked for again since, or nobody waits for it: it must not be done late.
+    Requests that still arrive on an older one were sent again since, or given up: they must not be carried out late.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class HeartbeatConnections:
         if before is not connection:
             self._latest[broker] = connection
             if before is not None:
-                before.close("its broker has connected anew")
+                before.close("its broker has connected again")
 
     def closed(self, connection: Connection) -> list[tuple[int, int]]:
         """The brokers, each with its epoch, that were heard over this connection last."""

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-# What a new connection costs before it has said anything.
+# The memory that a new connection takes before it has sent anything.
 INITIAL_SIZE: Final = 16 * 1024
 # One recv of this size amortises the system call; a deeper buffer gains nothing measurable.
 STEADY_SIZE: Final = 128 * 1024

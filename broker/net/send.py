@@ -87,7 +87,7 @@ def _send_range(sock: socket.socket, part: FileRange) -> int:
 def _gather(queue: list[Part]) -> tuple[list[bytes | bytearray | memoryview], bool]:
     """Buffers from the head of the queue up to the next sendfile range, and whether that range follows.
 
-    Small file ranges are read here, in place, one at a time: what is behind a full socket is not read ahead.
+    Small file ranges are read here, in place, one at a time: nothing is read ahead of a full socket.
     """
     batch: list[bytes | bytearray | memoryview] = []
     small: list[bytes | bytearray | memoryview] = []

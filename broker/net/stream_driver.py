@@ -58,7 +58,7 @@ class StreamTransport:
                 return
             if not data:
                 return
-            # A reply may have been sent while waiting; the space is asked for anew, as a turn may have moved it.
+            # A reply may have been sent while waiting; the space is asked for again, as a turn may have moved it.
             connection.receive_space()[: len(data)] = data
             connection.received(len(data))
             self._turns.run(connection)

@@ -35,7 +35,7 @@ class Turns:
         self.run_all()
 
     def run_all(self) -> None:
-        """Take turns until nobody is queued any more."""
+        """Take turns until no connection is queued."""
         if self._running:
             return
         self._running = True

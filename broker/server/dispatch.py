@@ -1,8 +1,8 @@
 """From the bytes of a request to the handler of its API and version, and back: the boundary of errors.
 
-What a peer gets wrong closes its connection. What a handler gets wrong does too, with a trace: its state changes
-happen in rooms that either do all or nothing, so the node may go on serving everybody else. Only a failed fsync ends
-the node.
+A malformed request closes its connection. A handler's unexpected error does too, and is traced. The packages that
+handlers call change their state wholly or not at all, so the node can go on serving other clients. Only a failed fsync
+ends the node.
 """
 
 import traceback
@@ -53,7 +53,7 @@ class Route:
 
 
 class UnservedVersion(ProtocolError):
-    """An API is served, and not in this version; whoever has asked for our versions does not ask for it."""
+    """The API is served, but not in this version. A client that has asked for the versions does not send it."""
 
 
 class Forward(Protocol):
@@ -63,7 +63,7 @@ class Forward(Protocol):
 
 
 class Dispatcher(Generic[S]):
-    """The service behind every connection of a kind of listeners. Deferred handlers run in `nursery`.
+    """Serves all connections of one kind of listeners. Deferred handlers run in `nursery`.
 
     `forward` takes the requests that belong to the controller; without it they are executed here.
     """
@@ -296,7 +296,7 @@ class Dispatcher(Generic[S]):
         return frame_response(correlation_id, False, encoder(ApiVersionsResponse, 0)(response))
 
     def _route(self, api_key: int, version: int) -> Route | None:
-        """The route, made on first use; None for a version of ApiVersions nobody knows. Raises ProtocolError."""
+        """The route, made on first use; None for an unknown version of ApiVersions. Raises ProtocolError."""
         handler = self._handlers.get(api_key)
         if handler is None:
             raise ProtocolError(f"{api_name(api_key)} is not served")
@@ -309,7 +309,7 @@ class Dispatcher(Generic[S]):
 
 
 class ControllerDispatcher(Dispatcher[ControllerServices]):
-    """The service behind the controllers' listeners, and this node's own way to its controller."""
+    """Serves the controllers' listeners, and this node's own requests to its controller."""
 
     @property
     def is_active(self) -> bool:

@@ -32,7 +32,7 @@ class Handler:
     generator function takes steps to the response, at once where they are few, and otherwise as if it were async
     (`sliced`). An async function is awaited, one at a time per connection (`deferred`).
 
-    `request_bytes_max` bounds the whole request; None: the listener's bound is the only one. What is larger closes its
+    `request_bytes_max` bounds the whole request; None: the listener's bound is the only one. A larger one closes its
     connection as soon as its size is known. `keeps_views` says that requests hold views of the receive buffer, and so
     have to be carried out where they arrive.
 

@@ -1,4 +1,4 @@
-"""The rooms a handler may call. Handlers keep no state of their own; the composition root fills this in."""
+"""The packages that a handler may call. Handlers keep no state of their own; the composition root makes these."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -28,7 +28,7 @@ from metadata.image import MetadataLoader
 
 
 class NodeServices(Protocol):
-    """What handlers find on every listener."""
+    """The packages that handlers may call on every listener."""
 
     @property
     def env(self) -> Env: ...
@@ -46,7 +46,7 @@ class NodeServices(Protocol):
 
 @attrs.frozen
 class Services:
-    """On the listeners for clients and brokers. `loader` follows the log, and may be behind the controller's state.
+    """On the listeners for clients and brokers. `loader` follows the log, and may lag the controller's state.
 
     `coordinators` has the runtimes of all coordinators by `CoordinatorKeyType`.
 

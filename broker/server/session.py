@@ -1,4 +1,4 @@
-"""Who a client is, and what the server remembers of it while its connection lasts."""
+"""A client's identity, and the state that the server keeps for it while its connection lasts."""
 
 from typing import Final
 

@@ -90,7 +90,7 @@ def take_slice(steps: Steps[T]) -> T:
 
 
 def each(make: Callable[[A], B], items: Iterable[A], step_items: int = STEP_ITEMS) -> Steps[list[B]]:
-    """What `make` makes of each item, with a step after every `step_items`."""
+    """The results of `make` for each item, with a step after every `step_items`."""
     made: list[B] = []
     for item in items:
         made.append(make(item))

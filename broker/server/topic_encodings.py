@@ -22,7 +22,7 @@ _BLOCK_BUCKETS: Final = 16
 
 
 class Variant(NamedTuple):
-    """What a response depends on besides the image."""
+    """The parts of a request that a response depends on, besides the image."""
 
     listener: str
     version: int
@@ -62,7 +62,7 @@ class TopicEncodings:
 
 
 class _VariantEncodings:
-    """Of one variant, while the brokers stay as they are: which replicas are offline depends on them."""
+    """The encodings of one variant. They hold while the brokers stay as they are, which decide what is offline."""
 
     def __init__(self, variant: Variant, cluster: ClusterImage) -> None:
         self.cluster = cluster

@@ -94,12 +94,12 @@ def _begin(
         forgotten,
         by_topic_id=context.api_version >= _TOPIC_IDS_FROM,
         now_ms=trio.current_time() * 1000,
-        follower=reader.life,
+        follower=reader.incarnation,
         named_count=named_count,
     )
     while sessions.ended:
         context.finish_later(sessions.ended.pop().leave())
-    if reader.life is not None and services.partitions.is_former_incarnation(*reader.life):
+    if reader.incarnation is not None and services.partitions.is_former_incarnation(*reader.incarnation):
         asked.session.make_all_due()  # and refuse it
     if asked.session.access_generation != context.server.access_generation:
         asked.session.access_generation = context.server.access_generation

@@ -1,4 +1,4 @@
-"""What a fetch finds: of the partitions that it has to look at, as much as its limits allow."""
+"""The reads of a fetch: from each partition that is due, as much as the limits of the request allow."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
-"""Who fetches decides what a fetch gets of a partition, from which replica, and what it waits for.
+"""The kinds of readers: followers, consumers, debuggers. Each has its rules for what a fetch returns and waits for.
 
-A follower gets all there is, from the leader alone, and by what it asks for says what it has. A consumer gets what is
-committed, from the leader, or from any replica if its version of Fetch can tell it which one is nearer (KIP-392).
+A follower reads up to the log's end, from the leader only; its fetch offset tells the leader what it has. A consumer
+reads what is committed, from the leader, or from any replica if its version of Fetch can name a nearer one (KIP-392).
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ READ_REPLICAS_FROM: Final = 11
 # In place of a broker's id.
 CONSUMER_REPLICA_ID: Final = -1
 DEBUGGING_REPLICA_ID: Final = -2
-# To a client that names its partitions anew each time, nothing was told before.
+# A client without a fetch session names its partitions in each request, and was sent nothing before.
 _NEVER_SENT: Final = -1
 
 
@@ -42,8 +42,8 @@ class Reader:
         self._leader_only = leader_only
 
     @property
-    def life(self) -> BrokerIncarnation | None:
-        """Of the follower that this is."""
+    def incarnation(self) -> BrokerIncarnation | None:
+        """The incarnation of the follower; None for other readers."""
         return None
 
     def log(self, partition: Partition, target: FetchTarget) -> Log:
@@ -90,7 +90,7 @@ class Reader:
         return target.fetch_offset >= self.end(partition, log)
 
     def wait(self, partition: Partition, waiter: Waiter[Partition]) -> None:
-        """Have the waiter poked when there may be more to read."""
+        """Notify the waiter when there may be more to read."""
         partition.waiters.for_high_watermark[waiter] = None
 
     def heeds(self, partition: Partition, target: FetchTarget) -> bool:
@@ -98,7 +98,7 @@ class Reader:
         return True
 
     def go_on_waiting(self, partition: Partition, waiter: Waiter[Partition]) -> None:
-        """Have the waiter poked when there is something that it heeds."""
+        """Notify the waiter when there is something that it heeds."""
         self.wait(partition, waiter)
 
 
@@ -117,14 +117,14 @@ class NearbyReader(Reader):
         )
 
     def is_settled(self, partition: Partition, log: Log, target: FetchTarget) -> bool:
-        """Not while it reads here for want of something nearer: that may come without the partition's moving."""
+        """False if it reads here only because no nearer replica is in sync: that may change any time."""
         local = partition.context.broker(partition.local_id)
         is_near = not partition.leads or (local is not None and local.rack == self._rack)
         return is_near and super().is_settled(partition, log, target)
 
 
 class DebuggingReader(Reader):
-    """Somebody who looks for faults: reads all there is, from whatever replica it asks."""
+    """A debugging client: reads up to the log's end, from the replica that it asks."""
 
     __slots__ = ()
 
@@ -160,7 +160,7 @@ class FollowerReader(Reader):
         self._hurries = hurries
 
     @property
-    def life(self) -> BrokerIncarnation:
+    def incarnation(self) -> BrokerIncarnation:
         return self._replica.replica_id, self._replica.replica_epoch
 
     def log(self, partition: Partition, target: FetchTarget) -> Log:
@@ -205,7 +205,7 @@ class FollowerReader(Reader):
         )
 
     def is_news(self, fetched: FetchedPartition) -> bool:
-        """That records were deleted, which whoever deleted them may wait for; and what is committed."""
+        """True if the log start moved, which a DeleteRecords request may wait for, or the high watermark."""
         told = fetched.target
         if _NEVER_SENT != told.sent_log_start_offset < fetched.log_start_offset:
             return True
@@ -254,7 +254,7 @@ class FollowerReader(Reader):
 
 
 def reader_of(context: RequestContext, request: FetchRequest) -> Reader:
-    """Who fetches."""
+    """The reader that a request comes from."""
     select = context.services.replica_selector
     replica = request.replica_state or ReplicaState(replica_id=request.replica_id)
     if replica.replica_id >= 0:

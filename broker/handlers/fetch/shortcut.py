@@ -163,7 +163,7 @@ def _succeeded(response: FetchResponse | PendingReply) -> bool:
 
 
 class _Entry:
-    """What a request says apart from its offset, and how to answer it."""
+    """The fields of a request apart from its offset, and how to answer it."""
 
     __slots__ = (
         "client_id",

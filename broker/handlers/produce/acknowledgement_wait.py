@@ -51,7 +51,7 @@ class AcknowledgementWait(RequestWait[Mapping[int, ErrorCode]]):
         self._waits.append(PartitionWait(acknowledgements, end_offset))
 
     def begin(self, deadlines: Deadlines, timeout_ms: int) -> None:
-        """Wait for what was added, for `timeout_ms` at most. What is not safe by then fails."""
+        """Wait for what was added, for `timeout_ms` at most. Partitions that are not safe by then fail."""
         self._left = len(self._waits)
         self.expire_in(deadlines, timeout_ms / 1000, self._expire)
         for wait in self._waits:

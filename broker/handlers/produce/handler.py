@@ -42,12 +42,12 @@ _STEP_MAX: Final = 16
 _BYTES_PER_PARTITION: Final = 64 * 1024
 # Responses about more partitions than this are encoded in slices.
 _ENCODED_AT_ONCE: Final = 256
-# No format of a batch, not even the oldest, is shorter behind its length.
+# The oldest format of a batch is the shortest, with this many bytes after its length.
 _LENGTH_MIN: Final = 14
 ZSTD_FROM: Final = 7
 _TOPIC_IDS_FROM: Final = 13
 _CURRENT_LEADER_FROM: Final = 10
-# Kafka's own AdminClient names itself so when it writes for the cluster; nobody else writes to internal topics.
+# The client id of Kafka's own AdminClient when it writes for the cluster. Others may not write to internal topics.
 _ADMIN_CLIENT_ID: Final = "__admin_client"
 # The refusals that Kafka answers without saying where the log starts.
 _WITHOUT_LOG_START: Final = (
@@ -242,7 +242,7 @@ def refuse(
 
 
 def check_single_batch(records: memoryview, api_version: int) -> None:
-    """What the request, rather than the log, demands of its batch. Raises KafkaError, with the codes Kafka has."""
+    """Check the batch against the rules of the request, not of the log. Raises KafkaError, with Kafka's codes."""
     if len(records) < HEADER_SIZE:
         raise KafkaError(ErrorCode.INVALID_RECORD, "the partition comes without a whole record batch")
     length, magic, attributes = _LENGTH_MAGIC_ATTRIBUTES.unpack_from(records)
@@ -318,7 +318,7 @@ def _check_order(session: Session, topic: str | bytes, partition: Partition, rec
 
 
 def _name_leader(context: RequestContext, response: PartitionProduceResponse, topic: str | bytes) -> None:
-    """Where another broker leads, say which (KIP-951)."""
+    """Name the leader, if another broker leads (KIP-951)."""
     if response.error_code in LEADER_CHANGED and context.api_version >= _CURRENT_LEADER_FROM:
         leader = current_leader(context, topic, response.index)
         if leader is not None:
@@ -326,7 +326,7 @@ def _name_leader(context: RequestContext, response: PartitionProduceResponse, to
 
 
 def _endpoints(context: RequestContext, answers: Sequence[PartitionProduceResponse]) -> list[NodeEndpoint]:
-    """Of the leaders that the answers name."""
+    """The endpoints of the leaders that the answers name."""
     leader_ids = [answer.current_leader.leader_id for answer in answers if answer.current_leader is not None]
     return [
         NodeEndpoint(node_id=leader.node_id, host=leader.host, port=leader.port, rack=leader.rack)

@@ -137,11 +137,11 @@ class ProduceShortcut:
         if local is None or is_internal(local.name):
             return False
         size = len(data.records)
-        behind = (encode_varint(size + 1), _FLEXIBLE_TAIL) if self._flexible else (_LENGTH.pack(size), b"")
-        prefix_end = end - len(behind[1]) - size - len(behind[0])
+        suffix = (encode_varint(size + 1), _FLEXIBLE_TAIL) if self._flexible else (_LENGTH.pack(size), b"")
+        prefix_end = end - len(suffix[1]) - size - len(suffix[0])
         view = context.own_connection.buffer.view
-        length, tail = view[prefix_end : prefix_end + len(behind[0])], view[end - len(behind[1]) : end]
-        if (bytes(length), bytes(tail)) != behind:
+        length, tail = view[prefix_end : prefix_end + len(suffix[0])], view[end - len(suffix[1]) : end]
+        if (bytes(length), bytes(tail)) != suffix:
             return False  # tagged fields, or a length that is not encoded in the shortest way
         connection = context.own_connection
         prefix = bytes(connection.buffer.view[start + _PREFIX_START : prefix_end])
@@ -160,7 +160,7 @@ def _appended(response: ProduceResponse | PendingReply | None) -> bool:
 
 
 class _Entry:
-    """What a prefix says, and how to answer it."""
+    """The request that a prefix stands for, and how to answer it."""
 
     __slots__ = ("_pack", "_timeout_ms", "acks", "client_id", "index", "reply", "topic")
 
