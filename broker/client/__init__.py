@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     from broker.client.producer.partitioners import TopicPartitions as TopicPartitions
     from broker.client.producer.producer import Producer as Producer
     from broker.client.producer.routing import BadPartition as BadPartition
+    from broker.client.producer.transaction_state import PreparedTransaction as PreparedTransaction
     from broker.client.serializers import BytesSerializer as BytesSerializer
     from broker.client.serializers import Deserializer as Deserializer
     from broker.client.serializers import JsonSerializer as JsonSerializer

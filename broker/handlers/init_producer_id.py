@@ -31,4 +31,4 @@ def _refused(code: ErrorCode) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
 
 
-HANDLER = Handler(InitProducerIdRequest, init_producer_id, request_bytes_max=SMALL_REQUEST_BYTES_MAX)
+HANDLER = Handler(InitProducerIdRequest, init_producer_id, versions="0-5", request_bytes_max=SMALL_REQUEST_BYTES_MAX)

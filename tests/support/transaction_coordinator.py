@@ -54,7 +54,8 @@ _PARTITIONS: Final = 2
 class ScriptedCoordinator:
     """See the module's docstring. `answers` has, by the API's name, the errors of the next responses; NONE follows.
 
-    None among them is silence. `version` is the finalized transaction.version. `seen` are the requests as text.
+    None among them is silence. `version` is the finalized transaction.version. `seen` are the requests as text. `kept`
+    is the producer id and epoch of the transaction that a former producer has prepared.
     """
 
     def __init__(self, version: int) -> None:
@@ -62,6 +63,7 @@ class ScriptedCoordinator:
         self.answers: dict[str, deque[ErrorCode | None]] = defaultdict(deque)
         self.seen: list[str] = []
         self.epoch = 0
+        self.kept: tuple[int, int] | None = None
         self.node: ScriptedNode
 
     @property
@@ -117,7 +119,10 @@ class ScriptedCoordinator:
     def _initialized(self, request: InitProducerIdRequest, code: ErrorCode) -> InitProducerIdResponse:
         if code == ErrorCode.NONE:
             self.epoch += 1
-        return InitProducerIdResponse(error_code=code, producer_id=PRODUCER_ID, producer_epoch=self.epoch)
+        response = InitProducerIdResponse(error_code=code, producer_id=PRODUCER_ID, producer_epoch=self.epoch)
+        if request.keep_prepared_txn and self.kept is not None:
+            response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch = self.kept
+        return response
 
     def _added(self, request: AddPartitionsToTxnRequest, code: ErrorCode) -> AddPartitionsToTxnResponse:
         """The first partition has the error; then the others are not attempted."""
@@ -186,6 +191,11 @@ def _describe_produce(request: ProduceRequest) -> str:
     return f"({' '.join(batches)})"
 
 
+def _describe_initialization(request: InitProducerIdRequest) -> str:
+    two_phase = f" two-phase {request.transaction_timeout_ms}" if request.enable2_pc else ""
+    return f"(@{request.producer_epoch}{two_phase}{' keep' if request.keep_prepared_txn else ''})"
+
+
 def _describe_partitions(request: AddPartitionsToTxnRequest) -> str:
     partitions = sorted(index for topic in request.v3_and_below_topics for index in topic.partitions)
     return f"({' '.join(map(str, partitions))}@{request.v3_and_below_producer_epoch})"
@@ -203,7 +213,7 @@ def _describe_offsets(request: TxnOffsetCommitRequest) -> str:
 # By the API's name: how a request is noted, and how it is answered.
 _ANSWERS: Final[dict[str, tuple[Callable[[Any], str], Callable[[ScriptedCoordinator, Any, ErrorCode], Any]]]] = {
     "FindCoordinator": (lambda request: f"({request.coordinator_keys[0]})", ScriptedCoordinator._found),
-    "InitProducerId": (lambda request: f"(@{request.producer_epoch})", ScriptedCoordinator._initialized),
+    "InitProducerId": (_describe_initialization, ScriptedCoordinator._initialized),
     "AddPartitionsToTxn": (_describe_partitions, ScriptedCoordinator._added),
     "AddOffsetsToTxn": (lambda request: f"({request.group_id})", ScriptedCoordinator._offsets_added),
     "TxnOffsetCommit": (_describe_offsets, ScriptedCoordinator._offsets_committed),

@@ -20,6 +20,7 @@ from broker.client.metadata_cache import PartitionMetadata
 from broker.client.producer.buffer_memory import BufferFull
 from broker.client.producer.delivery import Delivery
 from broker.client.producer.producer import Producer
+from broker.client.producer.transaction_state import PreparedTransaction
 from broker.client.types import Header, OffsetAndMetadata, RecordMetadata, TopicPartition
 
 OnDelivery: TypeAlias = Callable[[RecordMetadata | None, Exception | None], None]
@@ -145,8 +146,15 @@ class RecordHandover:
         await self.wait_until_empty()
         return await self.producer.produce_arrow(topic, table)
 
-    async def init_transactions(self) -> None:
-        await self.producer.init_transactions()
+    async def init_transactions(self, keep_prepared: bool) -> PreparedTransaction | None:
+        return await self.producer.init_transactions(keep_prepared=keep_prepared)
+
+    async def prepare_transaction(self) -> PreparedTransaction:
+        await self.wait_until_empty()
+        return await self.producer.prepare_transaction()
+
+    async def complete_transaction(self, decided: PreparedTransaction) -> None:
+        await self.producer.complete_transaction(decided)
 
     async def begin_transaction(self) -> None:
         """Records that were put before do not belong to the transaction."""

@@ -14,6 +14,7 @@ from broker.client.metadata_cache import PartitionMetadata
 from broker.client.producer.config import ProducerSettings
 from broker.client.producer.partitioners import Partitioner
 from broker.client.producer.producer import Producer
+from broker.client.producer.transaction_state import PreparedTransaction
 from broker.client.serializers import Serializer
 from broker.client.types import Header, OffsetAndMetadata, RecordMetadata, TopicPartition
 
@@ -121,9 +122,17 @@ class SyncProducer(BlockingClient[RecordHandover]):
         """Writes the rows of a pyarrow Table; see `Producer.produce_arrow`."""
         return self._hosted.run(RecordHandover.produce_arrow, topic, table)
 
-    def init_transactions(self) -> None:
+    def init_transactions(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
         """Fences other producers of the transactional id; see `Producer.init_transactions`."""
-        self._hosted.run(RecordHandover.init_transactions)
+        return self._hosted.run(RecordHandover.init_transactions, keep_prepared)
+
+    def prepare_transaction(self) -> PreparedTransaction:
+        """Writes all records that were handed over; see `Producer.prepare_transaction`."""
+        return self._hosted.run(RecordHandover.prepare_transaction)
+
+    def complete_transaction(self, decided: PreparedTransaction) -> None:
+        """Commits or aborts the prepared transaction; see `Producer.complete_transaction`."""
+        self._hosted.run(RecordHandover.complete_transaction, decided)
 
     def begin_transaction(self) -> None:
         """Begins a transaction; see `Producer.begin_transaction`."""

@@ -16,6 +16,7 @@ _ACKS: Final = {"all": ACKS_ALL, "-1": ACKS_ALL, "0": ACKS_NONE, "1": ACKS_LEADE
 _IDEMPOTENT_IN_FLIGHT_MAX: Final = 5
 _INT64_MAX: Final = 2**63 - 1
 _DELIVERY_TIMEOUT_MS: Final = 120_000.0
+_TRANSACTION_TIMEOUT_MS: Final = 60_000
 
 
 def _read_acks(key: str, value: object) -> int:
@@ -61,7 +62,8 @@ class ProducerConfig(ClientConfig):
     partitioner_availability_timeout_ms: float = number(0.0, at_least=0)
     metadata_max_idle_ms: float = number(300_000.0, at_least=5_000)
     transactional_id: str | None = text(None)
-    transaction_timeout_ms: int = whole_number(60_000, at_least=0)
+    transaction_timeout_ms: int = whole_number(_TRANSACTION_TIMEOUT_MS, at_least=0)
+    transaction_two_phase_commit_enable: bool = flag(False)
 
     def __attrs_post_init__(self) -> None:
         """Raises ConfigError for keys that exclude each other."""
@@ -70,6 +72,11 @@ class ProducerConfig(ClientConfig):
         if self.transactional_id is not None and not self.is_idempotent:
             obstacle = self._obstacle_to_idempotence() or "enable.idempotence"
             raise ConfigError(f"transactional.id needs {obstacle}; change it, or leave transactional.id out")
+        if self.transaction_two_phase_commit_enable and self.transaction_timeout_ms != _TRANSACTION_TIMEOUT_MS:
+            raise ConfigError(
+                "transaction.timeout.ms has no effect with transaction.two.phase.commit.enable: leave it out, for"
+                " prepared transactions have no timeout"
+            )
         if self.enable_idempotence and (obstacle := self._obstacle_to_idempotence()):
             raise ConfigError(f"enable.idempotence needs {obstacle}; change it, or set enable.idempotence to false")
         if self.compression_gzip_level == 0:
@@ -148,3 +155,4 @@ class ProducerSettings(TypedDict, total=False):
     metadata_max_idle_ms: float
     transactional_id: str | None
     transaction_timeout_ms: int
+    transaction_two_phase_commit_enable: bool

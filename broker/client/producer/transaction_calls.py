@@ -1,7 +1,7 @@
 """The calls with which an application begins, commits and aborts transactions, and their execution."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Final
 
 import attrs
@@ -20,7 +20,7 @@ from broker.client.errors import (
 from broker.client.producer.config import ProducerConfig
 from broker.client.producer.sender import Sender
 from broker.client.producer.transaction_requests import TransactionRequests
-from broker.client.producer.transaction_state import Event, State
+from broker.client.producer.transaction_state import Event, PreparedTransaction, State
 from broker.client.types import OffsetAndMetadata, TopicPartition
 
 # How long a cancelled block may still take to abort its transaction. Otherwise the coordinator aborts it after
@@ -51,19 +51,21 @@ class OpenTransactions:
         self.state = requests.transaction
         self._cluster = cluster
         self._max_block_s = config.max_block_ms / 1000
+        self._is_two_phase = config.transaction_two_phase_commit_enable
         self._requests = requests
         self._sender = sender
         self._flush = flush
         self._ending: _Ending | None = None
 
-    async def initialize(self) -> None:
-        """Gets a producer id. Raises as `Producer.init_transactions` does."""
+    async def initialize(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
+        """Gets a producer id, and the transaction that is kept. Raises as `Producer.init_transactions` does."""
         self._apply(Event.INITIALIZE)
         try:
-            await self._requests.initialize()
+            await self._requests.initialize(keep_prepared=keep_prepared)
         finally:
             if self.state.state is State.INITIALIZING:
                 self.state.apply(Event.NOT_INITIALIZED)
+        return self.state.prepared
 
     async def begin(self) -> None:
         """Begins a transaction, which costs no request."""
@@ -72,6 +74,28 @@ class OpenTransactions:
         else:
             await trio.lowlevel.checkpoint()
         self._apply(Event.BEGIN)
+
+    async def prepare(self) -> PreparedTransaction:
+        """Writes all records, so that nothing but the decision is missing. Raises TransactionError."""
+        if not self._is_two_phase:
+            raise TransactionStateError("transactions are prepared with transaction_two_phase_commit_enable=True only")
+        prepared = PreparedTransaction(*self._requests.identity)
+        with self._state_errors():
+            self.state.prepare(prepared)
+        try:
+            await self._flush()
+        except BaseException:
+            self.state.stop(ClientError("prepare_transaction was cancelled"))
+            raise
+        if self.state.error is not None:
+            raise copy_to_raise(self.state.error)
+        return prepared
+
+    async def complete(self, decided: PreparedTransaction) -> None:
+        """Commits the prepared transaction if it is the one that is decided; otherwise it is aborted."""
+        if self.state.prepared is None:
+            raise TransactionStateError(f"no transaction is prepared: the producer is {self.state.state.value}")
+        await self.end(is_commit=self.state.prepared == decided)
 
     async def end(self, *, is_commit: bool) -> None:
         """Commits or aborts, or waits for what an earlier call has begun. Raises TimedOut, TransactionError."""
@@ -155,8 +179,13 @@ class OpenTransactions:
             ending.done.set()
 
     def _apply(self, event: Event) -> None:
-        try:
+        with self._state_errors():
             self.state.apply(event)
+
+    @contextmanager
+    def _state_errors(self) -> Iterator[None]:
+        try:
+            yield
         except TransactionError as error:
             raise copy_to_raise(error) from error.__cause__
 
@@ -167,14 +196,15 @@ class TransactionCalls:
     _transactions: OpenTransactions | None
     _end: Exception | None
 
-    async def init_transactions(self) -> None:
-        """Fences other producers of the transactional id, and ends what they have left open.
+    async def init_transactions(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
+        """Fences other producers of the transactional id, and aborts what they have left open.
 
-        `begin_transaction` does it where this was not called. Call it before reading what the transaction depends on,
-        such as committed offsets: after it returns, no older producer can change that. Raises TimedOut after
+        With `keep_prepared`, an open transaction is kept and returned: `complete_transaction` ends it (KIP-939).
+        `begin_transaction` initializes where this was not called. Call it before reading what the transaction depends
+        on, such as committed offsets: after it returns, no older producer can change that. Raises TimedOut after
         `max.block.ms`, KafkaError, UnsupportedByBroker; TransactionStateError where it was done already.
         """
-        await self._opened_transactions().initialize()
+        return await self._opened_transactions().initialize(keep_prepared=keep_prepared)
 
     async def begin_transaction(self) -> None:
         """Begins a transaction: the records that are sent from now on belong to it.
@@ -201,6 +231,26 @@ class TransactionCalls:
         call it again. The same goes for a call that is cancelled.
         """
         await self._opened_transactions().end(is_commit=False)
+
+    async def prepare_transaction(self) -> PreparedTransaction:
+        """Writes all records of the transaction, which can then be committed or aborted, also by another producer.
+
+        This is the first phase of a two-phase commit (KIP-939), which needs `transaction_two_phase_commit_enable` here
+        and by brokers: they never end the transaction because of its age. Write the returned value to where the
+        decision is kept, together with what it decides about, and call `complete_transaction` with it. A producer that
+        is closed leaves a prepared transaction open. Raises TransactionAbortable where a record could not be written,
+        ProducerFenced, ProducerFailed, TransactionStateError.
+        """
+        return await self._opened_transactions().prepare()
+
+    async def complete_transaction(self, decided: PreparedTransaction) -> None:
+        """Commits the prepared transaction if it is `decided`, and aborts it otherwise.
+
+        After a crash, `init_transactions(keep_prepared=True)` returns the transaction that is open, and `decided` is
+        what was written last: if they differ, the crash came before the decision. Raises what `commit_transaction` and
+        `abort_transaction` raise, and TransactionStateError where no transaction is prepared.
+        """
+        await self._opened_transactions().complete(decided)
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
         """A block that is a transaction: `async with producer.transaction():`.

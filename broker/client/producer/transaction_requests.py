@@ -16,8 +16,8 @@ from broker.client.cluster import GROUP, TRANSACTION, Cluster
 from broker.client.consumer.group.identity import GroupMetadata
 from broker.client.errors import ConnectionLost, KafkaError, UnsupportedByBroker, check, is_stale_coordinator
 from broker.client.producer.config import ProducerConfig
-from broker.client.producer.sequences import ProducerIdentity
-from broker.client.producer.transaction_state import ProducerTransaction, Request
+from broker.client.producer.sequences import Identity, ProducerIdentity
+from broker.client.producer.transaction_state import PreparedTransaction, ProducerTransaction, Request
 from broker.client.types import OffsetAndMetadata, TopicPartition
 from broker.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from broker.wire.api.add_partitions_to_txn import (
@@ -41,8 +41,11 @@ _V2: Final = 2
 _END_V2: Final = 5
 _COMMIT_OFFSETS_V2: Final = 5
 _ADD_PARTITIONS_MAX: Final = 3
-# InitProducerId can raise the epoch from this version on (KIP-360).
+# InitProducerId can raise the epoch from this version on (KIP-360), and keep prepared transactions (KIP-939).
 _BUMPS_SINCE: Final = 3
+_PREPARED_SINCE: Final = 6
+# Prepared transactions have no timeout.
+_NO_TIMEOUT_MS: Final = 2**31 - 1
 # TxnOffsetCommit says which member of the group commits from this version on (KIP-447).
 _MEMBERS_SINCE: Final = 3
 # The previous transaction ends soon: its coordinator writes the markers.
@@ -68,18 +71,29 @@ class TransactionRequests:
             min(_CONCURRENT_PAUSE_MS, config.retry_backoff_ms), config.retry_backoff_ms, cluster.environment.rng
         )
 
-    async def initialize(self) -> None:
-        """Gets the producer id, and ends what an earlier producer of the transactional id has left open.
+    @property
+    def identity(self) -> Identity:
+        """The producer id and epoch of the present transaction."""
+        return self._identity.current
+
+    async def initialize(self, *, keep_prepared: bool) -> None:
+        """Gets the producer id. Aborts what an earlier producer of the transactional id has left open, or keeps it.
 
         Raises TimedOut after `max.block.ms`, KafkaError, UnsupportedByBroker.
         """
         async with self._requesting:
-            request = InitProducerIdRequest(
-                transactional_id=self.transaction.transactional_id,
-                transaction_timeout_ms=self._config.transaction_timeout_ms,
-            )
-            is_v2 = await self._init_producer_id(request, timeout_ms=self._config.max_block_ms)
-            self.transaction.initialized(is_v2=is_v2)
+            request = self._initialization()
+            request.keep_prepared_txn = keep_prepared
+            is_v2, kept = await self._init_producer_id(request, timeout_ms=self._config.max_block_ms)
+            self.transaction.initialized(is_v2=is_v2, kept=kept)
+
+    def _initialization(self) -> InitProducerIdRequest:
+        is_two_phase = self._config.transaction_two_phase_commit_enable
+        return InitProducerIdRequest(
+            transactional_id=self.transaction.transactional_id,
+            transaction_timeout_ms=_NO_TIMEOUT_MS if is_two_phase else self._config.transaction_timeout_ms,
+            enable2_pc=is_two_phase,
+        )
 
     def add_partitions_soon(self, on_added: Callable[[], None]) -> None:
         """Begins to add the partitions that batches wait for, under transaction.version 0 and 1."""
@@ -185,25 +199,24 @@ class TransactionRequests:
 
     async def _bump_epoch(self) -> None:
         """Raises the epoch after a transaction that failed, so that its delayed requests are refused (KIP-360)."""
-        identity = self._identity.current
-        request = InitProducerIdRequest(
-            transactional_id=self.transaction.transactional_id,
-            transaction_timeout_ms=self._config.transaction_timeout_ms,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
-        )
-        await self._init_producer_id(request, lowest=_BUMPS_SINCE)
+        request = self._initialization()
+        request.producer_id, request.producer_epoch = self._identity.current
+        await self._init_producer_id(request)
 
     async def _init_producer_id(
-        self, request: InitProducerIdRequest, *, lowest: int = 0, timeout_ms: float = inf
-    ) -> bool:
-        """Takes the producer id and epoch. True if the coordinator has transaction.version 2."""
+        self, request: InitProducerIdRequest, *, timeout_ms: float = inf
+    ) -> tuple[bool, PreparedTransaction | None]:
+        """Takes the producer id and epoch. Returns if the coordinator has transaction.version 2, and what it kept."""
+        lowest = _BUMPS_SINCE if request.producer_id >= 0 else 0
+        if request.enable2_pc or request.keep_prepared_txn:
+            lowest = _PREPARED_SINCE
 
-        async def ask(broker: Broker) -> bool:
+        async def ask(broker: Broker) -> tuple[bool, PreparedTransaction | None]:
             response: InitProducerIdResponse = await broker.call(request, lowest=lowest)
             check(response.error_code)
             self._identity.assigned(response.producer_id, response.producer_epoch)
-            return _is_v2(broker)
+            kept = PreparedTransaction(response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch)
+            return _is_v2(broker), kept if kept.producer_id >= 0 else None
 
         return await self._ask_coordinator(ask, timeout_ms)
 

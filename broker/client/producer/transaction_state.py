@@ -77,9 +77,9 @@ _TRANSITIONS: Final[Mapping[Event, Mapping[State, State]]] = {
     },
     Event.ENDED: {State.COMMITTING: State.READY, State.ABORTING: State.READY},
 }
-# The states in which an abortable error stops a transaction. An abort is under way in ABORTING; in the others no
-# transaction is open, or none of its requests.
-_STOPPED_BY_ERRORS: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING})
+# The states in which batches are sent, and in which an abortable error stops the transaction: before the application
+# knows that it is prepared, its batches are written. An abort is under way in ABORTING, which no such error stops.
+_SENDING: Final = frozenset({State.IN_TRANSACTION, State.PREPARED, State.COMMITTING})
 
 
 class PreparedTransaction(NamedTuple):
@@ -155,7 +155,7 @@ class ProducerTransaction:
         self.apply(Event.INITIALIZED if kept is None else Event.KEPT_PREPARED)
 
     def prepare(self, prepared: PreparedTransaction) -> None:
-        """After this, the transaction takes no more records, and can be committed or aborted."""
+        """After this, the transaction takes no more records. It is prepared when all that it has are written."""
         self.apply(Event.PREPARE)
         self.prepared = prepared
 
@@ -180,7 +180,7 @@ class ProducerTransaction:
 
     def may_send(self, partition: TopicPartition) -> bool:
         """True if a batch for the partition can be sent as part of the transaction. Notes that it wants to be."""
-        if self.state not in (State.IN_TRANSACTION, State.COMMITTING):
+        if self.state not in _SENDING:
             return False
         if partition in self._partitions:
             return True
@@ -206,7 +206,7 @@ class ProducerTransaction:
 
     def stop(self, cause: Exception) -> None:
         """An abortable error: the open transaction can only be aborted. Without one, this changes nothing."""
-        if self.state in _STOPPED_BY_ERRORS:
+        if self.state in _SENDING:
             self.must_bump_epoch |= not self.is_v2
             self._enter(State.ABORTABLE_ERROR, _abortable(self.transactional_id, cause))
 

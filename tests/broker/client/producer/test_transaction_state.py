@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from broker.client import (
     KafkaError,
+    PreparedTransaction,
     ProducerFailed,
     ProducerFenced,
     TimedOut,
@@ -19,7 +20,6 @@ from broker.client import (
 )
 from broker.client.producer.transaction_state import (
     Event,
-    PreparedTransaction,
     ProducerTransaction,
     Request,
     Severity,
