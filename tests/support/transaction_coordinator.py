@@ -4,8 +4,10 @@ It keeps no rules of transactions: tests say with which errors requests are answ
 """
 
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from queue import Queue
+from threading import Thread
 from typing import Any, Final
 
 import trio
@@ -19,6 +21,7 @@ from broker.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from broker.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey
+from broker.wire.api.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from broker.wire.api.end_txn import EndTxnRequest, EndTxnResponse
 from broker.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from broker.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -83,6 +86,9 @@ class ScriptedCoordinator:
         name = type(request).__name__.removesuffix("Request")
         if isinstance(request, MetadataRequest):
             return self._described()
+        if isinstance(request, DescribeClusterRequest):
+            brokers = [DescribeClusterBroker(broker_id=1, host="127.0.0.1", port=self.node.port)]
+            return DescribeClusterResponse(cluster_id="scripted", controller_id=1, brokers=brokers)
         queue = self.answers[name]
         code = queue.popleft() if queue else ErrorCode.NONE
         self.seen.append(name + _ANSWERS[name][0](request))
@@ -226,11 +232,32 @@ _ANSWERS: Final[dict[str, tuple[Callable[[Any], str], Callable[[ScriptedCoordina
 
 
 @asynccontextmanager
-async def scripted_coordinator(version: int) -> AsyncIterator[ScriptedCoordinator]:
-    """A coordinator within the block, which lasts ten seconds at most."""
+async def scripted_coordinator(version: int, *, within_s: float = 10) -> AsyncIterator[ScriptedCoordinator]:
+    """A coordinator within the block, which fails after so many seconds."""
     coordinator = ScriptedCoordinator(version)
     async with scripted_node(coordinator.script) as node:
         coordinator.node = node
         node.answer_api_versions = coordinator.advertise
-        with trio.fail_after(10):
+        with trio.fail_after(within_s):
             yield coordinator
+
+
+@contextmanager
+def coordinator_thread(version: int) -> Iterator[ScriptedCoordinator]:
+    """A coordinator that is served by another thread within the block, for clients that block."""
+    opened: Queue[tuple[ScriptedCoordinator, trio.lowlevel.TrioToken, trio.CancelScope]] = Queue()
+
+    async def serve() -> None:
+        with trio.CancelScope() as scope:
+            async with scripted_coordinator(version, within_s=60) as coordinator:
+                opened.put((coordinator, trio.lowlevel.current_trio_token(), scope))
+                await trio.sleep_forever()
+
+    thread = Thread(target=trio.run, args=(serve,))
+    thread.start()
+    coordinator, token, scope = opened.get(timeout=10)
+    try:
+        yield coordinator
+    finally:
+        token.run_sync_soon(scope.cancel)
+        thread.join()

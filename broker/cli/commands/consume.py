@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import attrs
 import click
@@ -24,6 +24,9 @@ from broker.client.consumer.consumer import Consumer
 from broker.client.types import ConsumerRecord, TopicPartition
 from kraft.env import real_env
 
+IsolationLevel: TypeAlias = Literal["read_uncommitted", "read_committed"]
+
+ISOLATION_LEVEL: Final = "isolation.level"
 FORMAT: Final = Parsed("format", compile_format)
 # The prefix that shows the origin of a record where several topics are read.
 _FORMAT_OF_ONE: Final = "%s\\n"
@@ -73,6 +76,11 @@ class Filters:
     help="Read as a member of a group, which assigns partitions and keeps offsets; --offset counts where it has none.",
 )
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME[=VALUE]", help="Only records with this header.")
+@click.option(
+    "--isolation-level",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    help="read_committed leaves out records of open and aborted transactions; default read_uncommitted.",
+)
 async def consume(
     invocation: Invocation,
     topics: Sequence[TopicPartitions],
@@ -84,6 +92,7 @@ async def consume(
     key: str | None,
     headers: Sequence[str],
     group: str | None,
+    isolation_level: IsolationLevel | None,
 ) -> None:
     """Print the records of topics, and follow them until Ctrl-C, a count or an end.
 
@@ -92,7 +101,7 @@ async def consume(
     value, %T timestamp in ms, %D date, %e leader epoch, %%; \\n, \\t, \\0 and \\xHH.
     """
     start, until_ms = _parse_times(offset, until)
-    settings = invocation.cluster()
+    settings, is_committed = _isolated(invocation.cluster(), isolation_level)
     names = list(dict.fromkeys(topic for topic, _ in topics))
     write = _writer(names, record_format, is_json=invocation.printer.is_json)
     filters = Filters(None if key is None else key.encode(), [_header(text) for text in headers])
@@ -102,10 +111,17 @@ async def consume(
         return
     async with open_admin(settings) as admin:
         partitions = await find_partitions(admin, topics)
-        ranges = await find_ranges(admin, partitions, start, until_ms, stops_at_end)
+        ranges = await find_ranges(admin, partitions, start, until_ms, stops_at_end, is_committed=is_committed)
     # If the offset has been deleted meanwhile, reading begins at the first one that is left.
     async with open_consumer(settings, {"auto.offset.reset": "earliest", "enable.auto.commit": "false"}) as consumer:
         await _print_records(consumer, ranges, count, filters, write)
+
+
+def _isolated(settings: ClusterSettings, level: IsolationLevel | None) -> tuple[ClusterSettings, bool]:
+    """Put the isolation level into the settings, if one was given; and whether only committed records are read."""
+    if level is not None:
+        settings = attrs.evolve(settings, configs={**settings.configs, ISOLATION_LEVEL: level})
+    return settings, settings.configs.get(ISOLATION_LEVEL) == "read_committed"
 
 
 def _parse_times(offset: str, until: str | None) -> tuple[Start, int | None]:

@@ -46,12 +46,21 @@ def parse_start(text: str, now_ms: int) -> Start:
 
 
 async def find_ranges(
-    admin: Admin, partitions: Iterable[TopicPartition], start: Start, until_ms: int | None, stops_at_end: bool
+    admin: Admin,
+    partitions: Iterable[TopicPartition],
+    start: Start,
+    until_ms: int | None,
+    stops_at_end: bool,
+    *,
+    is_committed: bool = False,
 ) -> dict[TopicPartition, Range]:
-    """The offsets to read of each partition. Raises KafkaError, ClientError."""
+    """The offsets to read of each partition. With `is_committed`, they end at the first record of an open transaction.
+
+    Raises KafkaError, ClientError.
+    """
     chosen = list(partitions)
     begins = await _offsets(admin, chosen, OffsetSpec.EARLIEST)
-    ends = await _offsets(admin, chosen, OffsetSpec.LATEST)
+    ends = await _offsets(admin, chosen, OffsetSpec.LATEST, is_committed=is_committed)
     since = await _offsets(admin, chosen, start.time_ms) if start.time_ms is not None else {}
     until = await _offsets(admin, chosen, until_ms) if until_ms is not None else {}
     ranges = {}
@@ -77,7 +86,12 @@ def _first(start: Start, since: int | None, begin: int, end: int) -> int:
 
 
 async def _offsets(
-    admin: Admin, partitions: Iterable[TopicPartition], spec: OffsetSpec | int
+    admin: Admin, partitions: Iterable[TopicPartition], spec: OffsetSpec | int, *, is_committed: bool = False
 ) -> Mapping[TopicPartition, int | None]:
-    found = (await admin.list_offsets(dict.fromkeys(partitions, spec))).raise_first()
+    found = (
+        await admin.list_offsets(
+            dict.fromkeys(partitions, spec),
+            isolation_level="read_committed" if is_committed else "read_uncommitted",
+        )
+    ).raise_first()
     return {partition: None if offset is None else offset.offset for partition, offset in found.items()}

@@ -1,6 +1,7 @@
 """`kraft produce`: write records from lines, files or JSON."""
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import attrs
@@ -63,6 +64,9 @@ HEADER: Parsed[Header] = Parsed("header", parse_header)
 @click.option("--from-json", is_flag=True, help="Each line is a record as `kraft consume --json` prints it.")
 @click.option("-z", "--compression", type=click.Choice(_COMPRESSIONS), help="How batches are compressed.")
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), help="The replicas that must have a record; default all.")
+@click.option(
+    "--transactional-id", metavar="ID", help="Write all records in one transaction, which is committed at the end."
+)
 async def produce(
     invocation: Invocation,
     topic: str,
@@ -70,6 +74,7 @@ async def produce(
     whole: bool,
     compression: str | None,
     acks: str | None,
+    transactional_id: str | None,
     **form: Any,
 ) -> None:
     """Write records to a topic, one for each line of FILES or of standard input.
@@ -79,10 +84,12 @@ async def produce(
     kraft produce orders -K : < orders.txt
     kraft consume orders -e --json | kraft produce copy --from-json
     """
-    configs = {"compression.type": compression, "acks": acks}
+    configs = {"compression.type": compression, "acks": acks, "transactional.id": transactional_id}
     records = _records(invocation, files, whole, form)
     async with open_producer(invocation.cluster(), configs) as producer:
-        written = await _write(invocation, producer, topic, records, form["partition"])
+        is_transactional = producer.config.transactional_id is not None
+        async with producer.transaction() if is_transactional else nullcontext():
+            written = await _write(invocation, producer, topic, records, form["partition"])
     if not invocation.printer.is_json:
         invocation.printer.note(f"kraft: {written} records written to {topic}")
 
@@ -125,7 +132,10 @@ async def _write(
     records: AsyncIterator[RecordToProduce],
     partition: int | None,
 ) -> int:
-    """Write the records as they come; how many were written. A record that is refused is reported."""
+    """Write the records as they come; how many were written. A record that is refused is reported.
+
+    In a transaction, a record that is refused raises its error: all records are written, or none.
+    """
     written = 0
 
     def settle(metadata: RecordMetadata | None, error: Exception | None) -> None:
@@ -142,6 +152,8 @@ async def _write(
         try:
             await _send(producer, topic, record, partition, settle)
         except (RecordTooLarge, BadPartition) as error:
+            if producer.config.transactional_id is not None:
+                raise
             invocation.fail(error, topic)
     await producer.flush()
     return written

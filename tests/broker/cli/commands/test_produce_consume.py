@@ -14,6 +14,7 @@ from broker.cli.grammar import Exit
 from tests.support.cluster_process import run_command
 from tests.support.command_output import pipe, succeed
 from tests.support.node_process import NodeProcess
+from tests.support.transaction_coordinator import coordinator_thread
 
 BEGAN_MS = 1_769_846_400_000
 
@@ -198,6 +199,21 @@ def test_unreadable_input_is_refused(topic: str, arguments: list[str], code: Exi
     answer = run_command("consume", *([topic, *arguments] if arguments[0].startswith("-") else arguments))
     assert (answer.code, answer.output) == (code, "")
     assert message in answer.errors
+
+
+@pytest.mark.parametrize(("last", "code"), [(b"two", 0), (bytes(2_000_000), Exit.FAILED)])
+def test_records_of_a_transaction_are_written_together_or_not(last: bytes, code: int) -> None:
+    with coordinator_thread(version=2) as coordinator:
+        arguments = ("produce", "orders", "--transactional-id", "payments", "-p", "0", "-b", coordinator.address)
+        assert pipe(*arguments, stdin=b"one\n" + last).returncode == code
+        seen = coordinator.take()
+    assert seen[0] == "InitProducerId(@-1)"
+    assert ("EndTxn(commit@1)" in seen) is (code == 0)
+
+
+def test_committed_records_are_read_to_their_end(topic: str) -> None:
+    fill(topic)
+    assert len(consume(topic, "--isolation-level", "read_committed")) == 10
 
 
 def test_bench_reports_the_records_that_it_writes_and_reads(topic: str) -> None:

@@ -2,11 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from queue import Queue
-from threading import Thread
 
 import pytest
-import trio
 
 from broker.client import (
     GroupMetadata,
@@ -18,26 +15,13 @@ from broker.client import (
     TransactionStateError,
 )
 from broker.wire.errors import ErrorCode
-from tests.support.transaction_coordinator import ScriptedCoordinator, scripted_coordinator
+from tests.support.transaction_coordinator import ScriptedCoordinator, coordinator_thread
 
 
 @pytest.fixture
 def coordinator() -> Iterator[ScriptedCoordinator]:
-    """The coordinator, served by a loop of its own."""
-    opened: Queue[tuple[ScriptedCoordinator, trio.lowlevel.TrioToken, trio.CancelScope]] = Queue()
-
-    async def serve() -> None:
-        with trio.CancelScope() as scope:
-            async with scripted_coordinator(version=2) as coordinator:
-                opened.put((coordinator, trio.lowlevel.current_trio_token(), scope))
-                await trio.sleep_forever()
-
-    thread = Thread(target=trio.run, args=(serve,))
-    thread.start()
-    coordinator, token, scope = opened.get(timeout=10)
-    yield coordinator
-    token.run_sync_soon(scope.cancel)
-    thread.join()
+    with coordinator_thread(version=2) as coordinator:
+        yield coordinator
 
 
 @pytest.fixture
