@@ -1,7 +1,7 @@
 """One partition of a fetch session: its request, the last response to it, and the result of a read."""
 
-from collections.abc import Sized
-from typing import Final, Protocol
+from collections.abc import Sequence, Sized
+from typing import Any, Final, Protocol
 
 from broker.replication.leader_role import DivergingEpoch
 from broker.replication.partition import Partition
@@ -88,11 +88,13 @@ class FetchTarget:
 class FetchedPartition:
     """The result for one partition. `records` is opaque here; only its length matters.
 
+    `aborted` are the aborted transactions among the records, opaque as well.
     `diverging` is set if the client's log diverges from this one, `read_replica` if the client should fetch from
     another broker (KIP-392). Either comes instead of records.
     """
 
     __slots__ = (
+        "aborted",
         "diverging",
         "error",
         "high_watermark",
@@ -113,7 +115,9 @@ class FetchedPartition:
         records: Sized | None = None,
         diverging: DivergingEpoch | None = None,
         read_replica: int | None = None,
+        aborted: Sequence[Any] = (),
     ) -> None:
+        self.aborted = aborted
         self.target = target
         self.error = error
         self.high_watermark = high_watermark

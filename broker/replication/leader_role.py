@@ -11,7 +11,7 @@ import attrs
 from broker.replication.in_sync_replicas import Follower, InSyncReplicas, Proposal
 from broker.replication.partition import NO_EPOCH, Partition
 from broker.storage.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
-from broker.storage.log import Log
+from broker.storage.log import AppendInfo, Log
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.image import PartitionImage
 from metadata.records import LEADER_RECOVERING
@@ -51,6 +51,19 @@ def diverging_epoch(log: Log, last_fetched_epoch: int, fetch_offset: int) -> Div
     if epoch < last_fetched_epoch or end_offset < fetch_offset:
         return DivergingEpoch(epoch, end_offset)
     return None
+
+
+def append_as_coordinator(
+    partition: Partition, batch: memoryview, now_ms: int, *, transaction_version: int = 0
+) -> AppendInfo:
+    """Append, with acks=all, a batch that a coordinator on this broker has made (see `Log.append_as_coordinator`).
+
+    Raises KafkaError as `Partition.append` does.
+    """
+    log = partition.leader_log()
+    if partition.is_under_min_isr:
+        raise partition.not_enough_replicas()
+    return log.append_as_coordinator(batch, partition.leader_epoch, now_ms, transaction_version=transaction_version)
 
 
 def find_follower(partition: Partition, replica_id: int, broker_epoch: int, current_leader_epoch: int) -> Follower:

@@ -22,7 +22,7 @@ from broker.storage.durability import Durability
 from broker.storage.fetched_batches import FetchedBatches
 from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log_config import LogConfig
-from broker.storage.producer_replay import load_producers, replay_batch
+from broker.storage.producer_replay import check_coordinator_batch, load_producers, replay_batch
 from broker.storage.producer_state import ProducerStates
 from broker.storage.segment import Segment
 from broker.storage.segment_list import LogSlice, SegmentList
@@ -247,9 +247,23 @@ class Log:
         self._staged.append(batch)
         self.log_end_offset = last_offset + 1
 
+    def append_as_coordinator(
+        self, batch: memoryview, leader_epoch: int, now_ms: int, *, transaction_version: int
+    ) -> AppendInfo:
+        """Append a transaction's offsets or end marker as the leader. Raises KafkaError (`check_coordinator_batch`)."""
+        if self.durability.blocks_appends:
+            raise self.durability.refusal(self.partition)
+        patch(batch, 0, self.log_end_offset, leader_epoch)
+        header = check_coordinator_batch(self.producers, batch, self._config, transaction_version)
+        self._stage_fetched(batch, header, now_ms)
+        return AppendInfo(header.base_offset, header.last_offset, NO_TIMESTAMP, self.log_start_offset)
+
     def _observe_producer(self, header: BatchHeader, batch: memoryview) -> None:
         try:
-            replay_batch(self.producers, header, batch)
+            replay_batch(self.producers, self.segments.active.transaction_index, header, batch)
+        except OSError as error:
+            self._fail(error)
+            raise self.durability.refusal(self.partition) from error
         except WireError as error:
             self._trace("storage_replay_incomplete", path=self.directory, error=str(error))
 

@@ -52,7 +52,7 @@ def load_log(
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
     snapshots = ProducerSnapshots(disk, directory, names, discard=discarded.append, trace=trace)
-    snapshots.retain_for_segments(segments.base_offsets)
+    _drop_snapshots(snapshots, segments, start_offset, end_offset if clean else max(recovery_point, start_offset))
     producers = ProducerStates(snapshots, partition=recovery.partition, expiration_ms=producer_expiration_ms)
     load_producers(producers, segments, start_offset, end_offset, now_ms, trace)
     durability = Durability(disk, directory, segments, epochs, snapshots, trace)
@@ -66,6 +66,16 @@ def load_log(
     log.log_end_offset = log.readable_end_offset = end_offset
     log.cleaned_offset = min(cleaned_offset, end_offset)
     return log
+
+
+def _drop_snapshots(snapshots: ProducerSnapshots, segments: SegmentList, start_offset: int, durable_end: int) -> None:
+    """Delete snapshots that belong to no segment, or are after what is known to be durable.
+
+    The states are replayed from the last snapshot, and the transaction indexes are rebuilt from there. Entries of an
+    index that may not be durable must therefore be after the snapshot.
+    """
+    snapshots.retain_for_segments(segments.base_offsets)
+    snapshots.retain_within(start_offset, durable_end)
 
 
 def _load_epochs(disk: Disk, directory: str, trace: Tracer) -> LeaderEpochCache | None:

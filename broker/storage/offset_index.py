@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from struct import Struct
 from typing import ClassVar
 
+from broker.storage.log_config import MAX_LONG
 from broker.storage.sparse_index import SparseIndex
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
@@ -30,6 +31,11 @@ class OffsetIndex(SparseIndex):
         """A position at or before the first batch that ends after `offset`."""
         slot = bisect_right(self.keys, offset - self.base_offset) - 1
         return self.values[slot] if slot >= 0 else 0
+
+    def offset_after(self, position: int) -> int:
+        """An offset after all records of the batches before `position`; the largest one if no entry tells."""
+        slot = bisect_left(self.values, position) if self.keys else len(self.values)
+        return self.base_offset + self.keys[slot] if slot < len(self.values) else MAX_LONG
 
     def last(self) -> tuple[int, int]:
         """The last entry's offset and position; the base offset and 0 without one.

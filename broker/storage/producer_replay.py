@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 
 from broker.storage.batch_scan import scan_headers
-from broker.storage.producer_state import ProducerStates
+from broker.storage.log_config import LogConfig
+from broker.storage.producer_state import CompletedTransaction, ProducerStates
 from broker.storage.segment import Segment
 from broker.storage.segment_list import SegmentList
+from broker.storage.transaction_index import TRANSACTION_INDEX_VERSION, AbortedTransaction, TransactionIndex
+from broker.storage.validation import check_segment_size
 from broker.wire.errors import WireError
-from broker.wire.records import BatchHeader, iter_records, read_end_transaction_marker
+from broker.wire.records import BatchHeader, iter_records, read_end_transaction_marker, read_header
 from broker.wire.records.batch import Buffer
 from kraft.env import Tracer
 
@@ -20,12 +23,14 @@ def load_producers(
     now_ms: int,
     trace: Tracer,
 ) -> None:
-    """Make `producers` match a log that was opened or truncated. Raises OSError.
+    """Make `producers` and the transaction indexes match a log that was opened or truncated. Raises OSError.
 
     A malformed transaction marker ends the replay; that is traced.
     """
     offset = producers.truncate_and_reload(log_start_offset, log_end_offset, now_ms=now_ms)
     if offset < log_end_offset:
+        for segment in segments.since(offset):
+            segment.transaction_index.truncate_to(offset)
         try:
             replay(producers, segments.since(offset), offset)
         except WireError as error:
@@ -40,13 +45,32 @@ def replay(producers: ProducerStates, segments: Sequence[Segment], offset: int) 
             for position, header in scan_headers(segment.file, found.position, segment.written):
                 if header.producer_id >= 0:
                     batch = segment.file.read(position, header.size) if header.is_control else b""
-                    replay_batch(producers, header, batch)
+                    replay_batch(producers, segment.transaction_index, header, batch)
 
 
-def replay_batch(producers: ProducerStates, header: BatchHeader, batch: Buffer) -> None:
+def check_coordinator_batch(
+    producers: ProducerStates, batch: memoryview, config: LogConfig, transaction_version: int
+) -> BatchHeader:
+    """Check whether a coordinator may append this batch of a producer, and return its header.
+
+    Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, RECORD_LIST_TOO_LARGE.
+    """
+    check_segment_size(len(batch), config, producers.partition)
+    header = read_header(batch)
+    if not header.is_control:
+        producers.check_epoch(header)
+        return header
+    for record in iter_records(batch, 0, header):
+        marker = read_end_transaction_marker(record)
+        assert marker is not None, "a coordinator writes no other control records"
+        producers.check_marker(header, marker.coordinator_epoch, transaction_version)
+    return header
+
+
+def replay_batch(producers: ProducerStates, index: TransactionIndex, header: BatchHeader, batch: Buffer) -> None:
     """Apply one batch of the log that has a producer id. `batch` is only read if it is a control batch.
 
-    Raises WireError for a malformed transaction marker.
+    `index` is that of the batch's segment. Raises OSError, and WireError for a malformed transaction marker.
     """
     if not header.is_control:
         producers.update(header)
@@ -61,4 +85,16 @@ def replay_batch(producers: ProducerStates, header: BatchHeader, batch: Buffer) 
                 timestamp=record.timestamp,
             )
             if completed is not None:
+                if completed.aborted:
+                    index.append(_aborted(completed, producers.last_stable_offset_after(completed)))
                 producers.complete(completed)
+
+
+def _aborted(completed: CompletedTransaction, last_stable_offset: int) -> AbortedTransaction:
+    return AbortedTransaction(
+        TRANSACTION_INDEX_VERSION,
+        completed.producer_id,
+        completed.first_offset,
+        completed.last_offset,
+        last_stable_offset,
+    )

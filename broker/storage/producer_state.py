@@ -16,6 +16,7 @@ from typing import TypeAlias
 import attrs
 
 from broker.storage.producer_snapshots import ProducerEntry, ProducerSnapshots
+from broker.storage.verifications import Verification
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MAX, TRANSACTIONAL_FLAG, BatchHeader
 
@@ -23,6 +24,9 @@ from broker.wire.records.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_M
 CACHED_BATCHES_MAX = 5
 
 NO_OFFSET = -1
+
+# From this transaction.version on, every transaction has an epoch of its own (KIP-890).
+_EPOCH_PER_TRANSACTION_FROM = 2
 
 # (last sequence, last offset, offset delta, timestamp); a plain tuple, since one is made for every idempotent batch.
 CachedBatch: TypeAlias = tuple[int, int, int, int]
@@ -126,7 +130,7 @@ class ProducerStates:
     and may be changed at any time.
     """
 
-    __slots__ = ("_by_id", "_ongoing", "expiration_ms", "partition", "snapshots", "unreplicated")
+    __slots__ = ("_by_id", "_ongoing", "expiration_ms", "partition", "snapshots", "unreplicated", "verifications")
 
     def __init__(self, snapshots: ProducerSnapshots, *, partition: str, expiration_ms: int) -> None:
         self.snapshots = snapshots
@@ -135,6 +139,7 @@ class ProducerStates:
         self._by_id: dict[int, ProducerState] = {}
         self._ongoing: dict[int, int] = {}  # first offset -> producer id; ascending, since offsets only grow
         self.unreplicated: dict[int, int] = {}  # of ended transactions: first offset -> offset of the end marker
+        self.verifications: dict[int, Verification] = {}  # by producer id
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -200,14 +205,56 @@ class ProducerStates:
         if header.attributes & TRANSACTIONAL_FLAG and state.current_txn_first_offset < 0:
             state.current_txn_first_offset = base_offset
             self._ongoing[base_offset] = producer_id
+            self.verifications.pop(producer_id, None)
 
-    def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """True if the producer has written to the partition in a transaction of this epoch that has not ended."""
+        state = self._by_id.get(producer_id)
+        return state is not None and state.current_txn_first_offset >= 0 and state.epoch == epoch
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, *, has_own_epoch: bool
+    ) -> Verification | None:
+        """The verification to wait for before a batch may begin a transaction; None if the transaction is open."""
+        if self.has_open_transaction(producer_id, epoch):
+            return None
+        known = self.verifications.get(producer_id)
+        if known is None or known.epoch < epoch:
+            known = self.verifications[producer_id] = Verification(epoch, sequence, has_own_epoch=has_own_epoch)
+        known.lowest_sequence = min(known.lowest_sequence, sequence)
+        return known
+
+    def check_verified(self, producer_id: int, epoch: int, sequence: int, verification: Verification | None) -> None:
+        """Check whether a transactional batch belongs to an open transaction, or may begin one.
+
+        Raises KafkaError INVALID_TXN_STATE, or OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """
+        if self.has_open_transaction(producer_id, epoch):
+            return
+        if verification is None or self.verifications.get(producer_id) is not verification:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+        verification.check(producer_id, sequence, self.partition, is_known=producer_id in self._by_id)
+
+    def check_marker(self, header: BatchHeader, coordinator_epoch: int, transaction_version: int = 0) -> None:
         """Check whether a coordinator may write this end marker.
 
-        Raises KafkaError INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        From transaction version 2 on, a marker has the epoch after that of its transaction. A marker of an earlier
+        transaction could otherwise end the next one. It may only be repeated while no transaction is open
+        (KAFKA-19999). Raises KafkaError INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
         """
         self.check_epoch(header)
         state = self._by_id.get(header.producer_id)
+        if (
+            state is not None
+            and transaction_version >= _EPOCH_PER_TRANSACTION_FROM
+            and header.producer_epoch == state.epoch
+            and state.current_txn_first_offset >= 0
+        ):
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {state.producer_id} at offset {header.base_offset} in {self.partition} is "
+                f"{header.producer_epoch}, which is <= the last seen epoch {state.epoch} (TV{transaction_version})",
+            )
         if state is not None and state.coordinator_epoch > coordinator_epoch:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
@@ -226,6 +273,7 @@ class ProducerStates:
         if state is None:
             state = self._by_id[header.producer_id] = ProducerState(header.producer_id)
         first_offset = state.current_txn_first_offset
+        self.verifications.pop(header.producer_id, None)
         state.begin_epoch(header.producer_epoch)
         state.coordinator_epoch = coordinator_epoch
         state.last_timestamp = timestamp
@@ -296,6 +344,7 @@ class ProducerStates:
         self._by_id.clear()
         self._ongoing.clear()
         self.unreplicated.clear()
+        self.verifications.clear()
 
     def take_snapshot(self, offset: int) -> None:
         """Write a snapshot of all batches below `offset`, unless one at or after it exists.

@@ -14,6 +14,7 @@ from broker.storage.log_config import MAX_LONG, LogConfig
 from broker.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from broker.storage.sparse_index import CorruptIndex, SparseIndex
 from broker.storage.time_index import TimeIndex
+from broker.storage.transaction_index import TransactionIndex
 from broker.wire.records import HEADER_SIZE, CorruptBatch, read_header
 from broker.wire.records.batch import NO_TIMESTAMP
 from kraft.env import Disk, File
@@ -71,6 +72,7 @@ class Segment:
         "room",
         "size_bytes",
         "time_index",
+        "transaction_index",
         "written",
     )
 
@@ -81,6 +83,7 @@ class Segment:
         self.offset_max = base_offset + RELATIVE_OFFSET_MAX
         self.offset_index = OffsetIndex(disk, self._path(OFFSET_INDEX_SUFFIX), base_offset)
         self.time_index = TimeIndex(disk, self._path(TIME_INDEX_SUFFIX), base_offset)
+        self.transaction_index = TransactionIndex(disk, self._path(TRANSACTION_INDEX_SUFFIX))
         self._file: File | None = None
         self._created_ms = now_ms
         self._reserved = 0
@@ -229,6 +232,11 @@ class Segment:
         self._load(self.offset_index)
         return find_batch(self.file, self.offset_index.lookup(offset), self.written, offset)
 
+    def offset_after(self, position: int) -> int:
+        """An offset after all records of the batches before `position`. Raises OSError."""
+        self._load(self.offset_index)
+        return self.offset_index.offset_after(position)
+
     def position_for_timestamp(self, timestamp: int) -> int:
         """A position at or before the first batch with a timestamp of at least `timestamp`. Raises OSError."""
         self._load(self.offset_index)
@@ -337,6 +345,7 @@ class Segment:
         self._complete_indexes()
         self.offset_index.release()
         self.time_index.release()
+        self.transaction_index.release()
         self._file = None
         self._is_warm = self.offset_index.is_loaded and self.time_index.is_loaded
         self._set_limits()
@@ -344,6 +353,7 @@ class Segment:
     async def sync(self) -> None:
         """Make batches and indexes durable. Raises FsyncFailed, OSError."""
         await self.file.sync()
+        await self.transaction_index.sync()
         if self.size_bytes:
             await self.offset_index.sync()
             await self.time_index.sync()
@@ -351,6 +361,8 @@ class Segment:
     def unsynced_paths(self) -> list[str]:
         """Write everything to the files; returns the paths of those that `sync` would sync. Raises OSError."""
         paths = [self.path]
+        if not self.transaction_index.is_synced:
+            paths.append(self.transaction_index.path)
         if self.size_bytes:
             for index in (self.offset_index, self.time_index):
                 index.save()

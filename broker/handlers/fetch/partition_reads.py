@@ -1,5 +1,6 @@
 """The reads of a fetch: from each partition that is due, as much as the limits of the request allow."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from broker.handlers.fetch.readers import Reader
@@ -12,7 +13,9 @@ from broker.replication.partition import Partition
 from broker.server.authorizer import CLUSTER_NAME, AclOperation, AclResourceType
 from broker.server.context import RequestContext
 from broker.server.slices import STEP_ITEMS, Steps, each
-from broker.storage.log import Log
+from broker.storage.aborted_transactions import aborted_transactions
+from broker.storage.log import Log, LogSlice
+from broker.wire.api.fetch import AbortedTransaction
 from broker.wire.errors import ErrorCode, KafkaError
 
 _ABSENT: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -173,7 +176,9 @@ class Reading:
             self.reader.note(partition, log, target)
         if found.size:
             self.reader.reads(partition, found.size)
-            return _told(partition, log, target, records=FileRange(found.file, found.position, found.size))
+            aborted = _aborted(log, found, target, end) if self.reader.is_read_committed else ()
+            records = FileRange(found.file, found.position, found.size)
+            return _told(partition, log, target, records=records, aborted=aborted)
         if allowance <= 0 and target.fetch_offset < end:
             self.fetch.session.hold(target)
             self.reader.wait(partition, target)
@@ -189,6 +194,13 @@ class Reading:
         return code
 
 
+def _aborted(log: Log, found: LogSlice, target: FetchTarget, end_offset: int) -> list[AbortedTransaction]:
+    return [
+        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+        for each in aborted_transactions(log, found, target.fetch_offset, end_offset)
+    ]
+
+
 def _told(
     partition: Partition,
     log: Log,
@@ -197,6 +209,7 @@ def _told(
     records: FileRange | None = None,
     diverging: DivergingEpoch | None = None,
     read_replica: int | None = None,
+    aborted: Sequence[AbortedTransaction] = (),
 ) -> FetchedPartition:
     return FetchedPartition(
         target,
@@ -207,4 +220,5 @@ def _told(
         records,
         diverging,
         read_replica,
+        aborted,
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import Final
 
-from broker.replication.commit_state import READ_UNCOMMITTED
+from broker.replication.commit_state import READ_COMMITTED, READ_UNCOMMITTED
 from broker.replication.fetch_sessions import BrokerIncarnation
 from broker.replication.fetch_targets import FetchedPartition, FetchTarget
 from broker.replication.in_sync_replicas import Follower
@@ -45,6 +45,11 @@ class Reader:
     def incarnation(self) -> BrokerIncarnation | None:
         """The incarnation of the follower; None for other readers."""
         return None
+
+    @property
+    def is_read_committed(self) -> bool:
+        """True if it must be told of aborted transactions."""
+        return self._isolation_level == READ_COMMITTED
 
     def log(self, partition: Partition, target: FetchTarget) -> Log:
         """The log to read. Raises KafkaError where this replica is not the one to ask."""

@@ -23,6 +23,8 @@ from broker.server.message_codec import MessageCodec
 from broker.server.quotas import Charging, Usage
 from broker.server.services import Services
 from broker.server.session import Session
+from broker.storage.aborted_transactions import aborted_transactions
+from broker.storage.log import Log, LogSlice
 from broker.wire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from broker.wire.errors import ErrorCode, KafkaError, WireError
 from broker.wire.header import parse_request_header
@@ -85,7 +87,7 @@ class FetchShortcut:
             committed_end = committed.end_for(log, entry.isolation_level)
             records = log.read(offset, entry.max_bytes, upper_bound=committed_end, min_one_batch=True)
             size = records.size
-            if size < entry.min_bytes or not size:
+            if size < entry.min_bytes or not size or _has_aborted(entry, log, records, offset, committed_end):
                 return False
             data = records.file.read(records.position, size) if size <= _READ_NOW_MAX else None
             if data is not None and len(data) != size:
@@ -190,6 +192,11 @@ class _Entry:
         self.max_bytes = min(partition.partition_max_bytes, response_bytes_max(context, request, reader))
         self.min_bytes = min(request.min_bytes, request.max_bytes) if request.max_wait_ms > 0 else 0
         self.frame = _reply_template(context, topic, request.isolation_level, flexible)
+
+
+def _has_aborted(entry: _Entry, log: Log, found: LogSlice, offset: int, end_offset: int) -> bool:
+    """True if the response has to list aborted transactions."""
+    return entry.isolation_level == READ_COMMITTED and bool(aborted_transactions(log, found, offset, end_offset))
 
 
 def _offset_position(context: RequestContext, frame: bytes, request: FetchRequest) -> int | None:

@@ -6,6 +6,7 @@ from broker.storage.log_config import LogConfig
 from broker.storage.offset_index import OffsetIndex
 from broker.storage.swapping import cleaned_paths
 from broker.storage.time_index import TimeIndex
+from broker.storage.transaction_index import AbortedTransaction, TransactionIndex
 from broker.wire.records import NO_TIMESTAMP, BatchHeader, read_header
 from kraft.env import Disk
 
@@ -31,6 +32,8 @@ class CleanedSegment:
         self._written = 0
         self._unindexed_bytes = 0
         self._latest = (NO_TIMESTAMP, base_offset)
+        self._transaction_index = TransactionIndex(disk, self._paths[3])
+        self._transaction_index.replace([])
         self.size_bytes = 0
 
     def append(self, batch: memoryview) -> None:
@@ -59,9 +62,15 @@ class CleanedSegment:
         self._written = self.size_bytes
         return written
 
-    async def finish(self) -> None:
-        """Make the files durable, so that they can replace the segments. Raises OSError, FsyncFailed."""
+    async def finish(self, aborted: list[AbortedTransaction]) -> None:
+        """Make the files durable, so that they can replace the segments. Raises OSError, FsyncFailed.
+
+        `aborted` are the aborted transactions that ended in those segments: their records stay.
+        """
         self.write()
+        if aborted:
+            self._transaction_index.replace(aborted)
+            await self._transaction_index.sync()
         if self.size_bytes:
             self._time_index.maybe_append(*self._latest)
         await self._file.sync()
@@ -77,4 +86,5 @@ class CleanedSegment:
         self._file.close()
         with trio.CancelScope(shield=True):
             for path in self._paths:
-                await self._disk.remove(path)
+                if self._disk.exists(path):
+                    await self._disk.remove(path)

@@ -130,7 +130,7 @@ class Compaction:
             retention = self._retention()
             for segment in group:
                 await self._clean_segment(cleaned, segment, retention)
-            await cleaned.finish()
+            await cleaned.finish([entry for segment in group for entry in segment.transaction_index.entries])
             self._check()
             if any(log.segments.index(segment) is None for segment in group):
                 raise CompactionAborted  # retention has deleted a segment
