@@ -84,6 +84,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "broker.coordinator.group.offsets": IN_EVERY_GROUP,
     "broker.coordinator": (
+        "broker.client",
         "broker.config",
         "broker.coordinator.group",
         "broker.coordinator.runtime",
@@ -140,6 +141,16 @@ PURE: dict[str, frozenset[str]] = {
     "metadata.request_context": frozenset(),
     "broker.wire": frozenset(),
     "broker.coordinator.group": frozenset(),
+    # Markers, requests to other brokers, timeouts.
+    "broker.coordinator.transaction": frozenset(
+        {
+            "broker.coordinator.transaction.broker_connections",
+            "broker.coordinator.transaction.coordinator",
+            "broker.coordinator.transaction.marker_sender",
+            "broker.coordinator.transaction.marker_writer",
+            "broker.coordinator.transaction.verification",
+        }
+    ),
     "broker.regex": frozenset(),
     "broker.client.consumer": frozenset(
         {

@@ -4,27 +4,55 @@ from typing import Final
 
 from broker.config import KafkaConfig
 from broker.wire.api.create_topics import CreatableTopic, CreatableTopicConfig
-from metadata.configuration import TopicConfigs
+from metadata.configuration import BrokerConfigs, TopicConfigs
 from metadata.image import MetadataImage
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
 
 
 def internal_topic(name: str, config: KafkaConfig) -> CreatableTopic | None:
     """Returns how an internal topic is created when a client first looks for its coordinator; None for other topics."""
-    if name != CONSUMER_OFFSETS:
+    if name == CONSUMER_OFFSETS:
+        partitions, replicas = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
+        configs = {
+            TopicConfigs.cleanup_policy.name: "compact",
+            TopicConfigs.segment_bytes.name: str(config.offsets_topic_segment_bytes),
+            TopicConfigs.compression_type.name: "producer",
+        }
+    elif name == TRANSACTION_STATE:
+        partitions = config.transaction_state_log_num_partitions
+        replicas = config.transaction_state_log_replication_factor
+        configs = {
+            TopicConfigs.cleanup_policy.name: "compact",
+            TopicConfigs.compression_type.name: "uncompressed",
+            TopicConfigs.min_insync_replicas.name: str(config.transaction_state_log_min_isr),
+            TopicConfigs.segment_bytes.name: str(config.transaction_state_log_segment_bytes),
+            TopicConfigs.unclean_leader_election_enable.name: "false",
+        }
+    else:
         return None
-    configs = {
-        TopicConfigs.cleanup_policy.name: "compact",
-        TopicConfigs.segment_bytes.name: str(config.offsets_topic_segment_bytes),
-        TopicConfigs.compression_type.name: "producer",
-    }
     return CreatableTopic(
         name=name,
-        num_partitions=config.offsets_topic_num_partitions,
-        replication_factor=config.offsets_topic_replication_factor,
+        num_partitions=partitions,
+        replication_factor=replicas,
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
+
+
+def replication_key(name: str) -> str:
+    """The config that says how many replicas an internal topic gets."""
+    topics = {
+        CONSUMER_OFFSETS: BrokerConfigs.offsets_topic_replication_factor,
+        TRANSACTION_STATE: BrokerConfigs.transaction_state_log_replication_factor,
+    }
+    return topics[name].name
+
+
+def transaction_partition_count(image: MetadataImage, config: KafkaConfig) -> int:
+    """The number of partitions of `__transaction_state`; before the topic exists, the number it will have."""
+    topic = image.topics.by_name.get(TRANSACTION_STATE)
+    return config.transaction_state_log_num_partitions if topic is None else len(topic.partitions)
 
 
 def group_partition_count(image: MetadataImage, config: KafkaConfig) -> int:

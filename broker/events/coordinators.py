@@ -52,5 +52,26 @@ COORDINATOR_EVENTS: Final = EventCatalogue(
         "coordinator_unloaded": EventKind(
             Level.DEBUG, "This broker no longer coordinates what the partition has.", _COORDINATOR
         ),
+        "transaction_marker_fenced": EventKind(
+            Level.WARNING,
+            "A partition refused the end marker of a transaction: a later coordinator or producer was there before.",
+            {
+                "transactional_id": "transactional id",
+                "topic": "topic",
+                "partition": "partition",
+                "error": "name of the error code",
+            },
+            "the end of a transaction of {transactional_id} is refused by partition {partition} of {topic}: {error}",
+        ),
+        "transaction_timed_out": EventKind(
+            Level.INFO,
+            "A transaction was aborted because it was open for longer than its timeout.",
+            {
+                "transactional_id": "transactional id",
+                "producer_id": "producer id",
+                "timeout_ms": "the transaction's timeout",
+            },
+            "the transaction of {transactional_id} was aborted: it was open for more than {timeout_ms} ms",
+        ),
     },
 )

@@ -4,18 +4,15 @@ That is the leader of the partition which the key belongs to. The first request 
 topic. A broker does not name itself before it has at least begun to load the partition: librdkafka gives up a commit
 that is refused with NOT_COORDINATOR.
 
-There is no transaction coordinator yet. Transactional clients retry most errors without end: all retriable ones, and
-librdkafka all but CLUSTER_AUTHORIZATION_FAILED and TRANSACTIONAL_ID_AUTHORIZATION_FAILED. The response is the first of
-these two, because the Java client shows its message. There is no share coordinator either. Only brokers look for one,
-and INVALID_REQUEST is final for them.
+There is no share coordinator yet. Only brokers look for one, and INVALID_REQUEST is final for them.
 """
 
 from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from broker.coordinator.internal_topics import CONSUMER_OFFSETS
-from broker.coordinator.runtime.runtime import CoordinatorKeyType, CoordinatorRuntime
+from broker.coordinator.internal_topics import internal_topic, replication_key
+from broker.coordinator.runtime.runtime import CoordinatorRuntime
 from broker.handlers.current_leader import Endpoint, leader_endpoints
 from broker.handlers.group_portions import FEW_GROUPS
 from broker.handlers.topic_creation import create_missing_topics
@@ -28,7 +25,6 @@ from broker.wire.errors import ErrorCode, KafkaError
 
 _MANY_FROM: Final = 4
 _NO_NODE: Final = -1
-_NO_TRANSACTIONS: Final = "This cluster does not support transactions: use a producer without a transactional.id."
 # How long to wait for a partition that the metadata has just assigned to this broker.
 _LEADERSHIP_TIMEOUT_S: Final = 1.0
 _STEP_KEYS: Final = 8
@@ -82,10 +78,11 @@ def _trace_failure(context: RequestContext, topic: str, error: ErrorCode) -> Non
     """Tells the operator why the topic cannot be created, since the client only retries without end."""
     services = context.services
     reason = error.name
-    if error is ErrorCode.INVALID_REPLICATION_FACTOR and topic == CONSUMER_OFFSETS:
+    wanted = internal_topic(topic, services.config)
+    if error is ErrorCode.INVALID_REPLICATION_FACTOR and wanted is not None:
         brokers = sum(not broker.fenced for broker in services.loader.image.cluster.brokers.values())
         reason = (
-            f"offsets.topic.replication.factor is {services.config.offsets_topic_replication_factor}, and {brokers} "
+            f"{replication_key(topic)} is {wanted.replication_factor}, and {brokers} "
             "brokers are there. Start more brokers, or restart them with a smaller value"
         )
     services.env.trace("coordinator_topic_not_created", topic=topic, reason=reason)
@@ -142,8 +139,6 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> Endpoint:
     """Raises KafkaError."""
     services, runtime = context.services, context.services.coordinators.get(key_type)
     if runtime is None:
-        if key_type == CoordinatorKeyType.TRANSACTION:
-            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _NO_TRANSACTIONS)
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"This cluster has no coordinators for keys of type {key_type}.")
     topic = services.loader.image.topics.by_name.get(runtime.settings.topic)
     if topic is not None:

@@ -1,10 +1,14 @@
-"""InitProducerId (key 22): a producer id of its own for each idempotent producer (KIP-98, KIP-360).
+"""InitProducerId (key 22): a producer id and epoch for each idempotent or transactional producer (KIP-98, KIP-360).
 
-Without a transactional id, every request gets a fresh id: the broker remembers nothing of it. Transactional ids need
-a transaction coordinator, which this broker does not have yet: CLUSTER_AUTHORIZATION_FAILED is final for all clients,
-where librdkafka retries UNSUPPORTED_VERSION and others (see `find_coordinator`).
+Without a transactional id, every request gets a fresh id: the broker remembers nothing of it. With one, the coordinator
+of that id bumps the epoch, which fences earlier incarnations of the producer.
 """
 
+from typing import Final
+
+from broker.coordinator.runtime.decision import CoordinatorError
+from broker.coordinator.transaction.transaction import ProducerIdAndEpoch, ProducerIdNeeded
+from broker.server.authorizer import AclOperation, AclResourceType
 from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -12,19 +16,49 @@ from broker.wire.errors import ErrorCode
 from broker.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from metadata.errors import ApiError
 
+# The first version whose clients know PRODUCER_FENCED (KIP-588).
+_FENCED_FROM: Final = 4
+
 
 async def init_producer_id(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return _refused(ErrorCode.INVALID_REQUEST)
-    if request.transactional_id is not None:
-        is_named = bool(request.transactional_id)
-        return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED if is_named else ErrorCode.INVALID_REQUEST)
     try:
+        if request.transactional_id is not None:
+            return await _init_transactional(context, request, request.transactional_id)
         producer_id = await context.services.producer_ids.allocate()
     except ApiError:
         # The controller is away for a moment: the one answer that every client retries.
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+async def _init_transactional(
+    context: RequestContext, request: InitProducerIdRequest, transactional_id: str
+) -> InitProducerIdResponse:
+    """Raises ApiError if the controller is asked for a producer id and is away."""
+    if not context.allows(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id):
+        return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    services, producer_id = context.services, None
+    expected = None
+    if request.producer_id != NO_PRODUCER_ID:
+        expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    while True:
+        try:
+            completion = services.transactions.init_producer_id(
+                transactional_id, request.transaction_timeout_ms, expected, producer_id
+            )
+            break
+        except ProducerIdNeeded:
+            producer_id = await services.producer_ids.allocate()
+    services.partitions.commit_staged()
+    outcome = await completion.wait()
+    if isinstance(outcome, CoordinatorError):
+        is_known = context.api_version >= _FENCED_FROM or outcome.code is not ErrorCode.PRODUCER_FENCED
+        return _refused(outcome.code if is_known else ErrorCode.INVALID_PRODUCER_EPOCH)
+    if outcome.aborted is not None:
+        return _refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+    return InitProducerIdResponse(producer_id=outcome.identity.producer_id, producer_epoch=outcome.identity.epoch)
 
 
 def _refused(code: ErrorCode) -> InitProducerIdResponse:

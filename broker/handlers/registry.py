@@ -4,6 +4,8 @@ from typing import Final
 
 from broker.handlers import (
     acls,
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     add_raft_voter,
     allocate_producer_ids,
     alter_configs,
@@ -31,6 +33,7 @@ from broker.handlers import (
     describe_topic_partitions,
     describe_user_scram_credentials,
     elect_leaders,
+    end_txn,
     envelope,
     fetch,
     find_coordinator,
@@ -52,8 +55,10 @@ from broker.handlers import (
     remove_raft_voter,
     sync_group,
     transactions,
+    txn_offset_commit,
     unregister_broker,
     update_features,
+    write_txn_markers,
 )
 from broker.server.handler import Handler
 
@@ -105,6 +110,11 @@ HANDLERS: Final[tuple[Handler, ...]] = (
     consumer_group_describe.HANDLER,
     delete_records.HANDLER,
     init_producer_id.HANDLER,
+    add_partitions_to_txn.HANDLER,
+    add_offsets_to_txn.HANDLER,
+    end_txn.HANDLER,
+    write_txn_markers.HANDLER,
+    txn_offset_commit.HANDLER,
     offset_for_leader_epoch.HANDLER,
     list_config_resources.HANDLER,
     describe_log_dirs.HANDLER,

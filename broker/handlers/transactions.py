@@ -1,55 +1,112 @@
-"""ListTransactions and DescribeTransactions (keys 66 and 65): this broker coordinates no transactions yet (KIP-664).
+"""ListTransactions and DescribeTransactions (keys 66 and 65): transactions that this broker coordinates (KIP-664)."""
 
-Kafka refuses a transactional id pattern that is no regular expression. Here it is not compiled, since it has nothing
-to match.
-"""
-
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from broker.coordinator.runtime.completion import Completion, gather
+from broker.coordinator.runtime.decision import CoordinatorError
+from broker.coordinator.transaction.transaction import Transaction
+from broker.coordinator.transaction.transaction import TransactionState as CoordinatorState
+from broker.regex.matching import RegexError, compile_regex
+from broker.server.authorizer import AclOperation, AclResourceType
 from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
+from broker.server.slices import each
+from broker.wire.api import list_transactions as listing
 from broker.wire.api.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    TopicData,
     TransactionState,
 )
-from broker.wire.api.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from broker.wire.errors import ErrorCode
 
-_STATES: Final = frozenset(
-    {
-        "Empty",
-        "Ongoing",
-        "PrepareCommit",
-        "PrepareAbort",
-        "CompleteCommit",
-        "CompleteAbort",
-        "Dead",
-        "PrepareEpochFence",
-    }
-)
+_STATES: Final = frozenset(state.wire_name for state in CoordinatorState)
 
 
-def list_transactions(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
+async def list_transactions(
+    context: RequestContext, request: listing.ListTransactionsRequest
+) -> listing.ListTransactionsResponse:
     unknown = [state for state in dict.fromkeys(request.state_filters) if state not in _STATES]
-    return ListTransactionsResponse(unknown_state_filters=unknown)
+    states = [state for state in request.state_filters if state in _STATES]
+    response = listing.ListTransactionsResponse(unknown_state_filters=unknown)
+    if unknown and not states:
+        return response  # only unknown states match nothing
+    try:
+        matches = _matcher(request.transactional_id_pattern)
+    except RegexError:
+        response.error_code = ErrorCode.INVALID_REGULAR_EXPRESSION
+        return response
+    coordinator = context.services.transactions
+    ask = partial(
+        coordinator.list_transactions,
+        states=frozenset(states),
+        producer_ids=frozenset(request.producer_id_filters),
+        open_for_ms=request.duration_filter,
+        matches=matches,
+    )
+    completions = await context.finish(each(ask, coordinator.runtime.led_partitions, step_items=1))
+    outcomes = await gather(completions).wait()
+    assert not isinstance(outcomes, CoordinatorError), "each partition has its own error"
+    for outcome in outcomes:
+        if isinstance(outcome, CoordinatorError):
+            if outcome.code is not ErrorCode.NOT_COORDINATOR:  # another broker lists those
+                return listing.ListTransactionsResponse(error_code=outcome.code)
+            continue
+        response.transaction_states += [
+            listing.TransactionState(
+                transactional_id=transactional_id,
+                producer_id=transaction.producer_id,
+                transaction_state=transaction.state.wire_name,
+            )
+            for transactional_id, transaction in outcome
+            if context.allows(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
+        ]
+    return response
 
 
-def describe_transactions(
+def _matcher(pattern: str | None) -> Callable[[str], bool] | None:
+    """Raises RegexError."""
+    return compile_regex(pattern).matches if pattern else None
+
+
+async def describe_transactions(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        transaction_states=[
-            TransactionState(
-                transactional_id=transactional_id,
-                error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else ErrorCode.INVALID_REQUEST,
-            )
-            for transactional_id in dict.fromkeys(request.transactional_ids)
-        ]
+    ids = list(dict.fromkeys(request.transactional_ids))
+    response = DescribeTransactionsResponse()
+    completions: list[Completion[Transaction]] = await context.finish(each(context.services.transactions.describe, ids))
+    await gather(completions).wait()
+    for transactional_id, completion in zip(ids, completions, strict=True):
+        outcome = completion.outcome
+        if not context.allows(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, transactional_id):
+            outcome = CoordinatorError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        response.transaction_states.append(_described(context, transactional_id, outcome))
+    return response
+
+
+def _described(
+    context: RequestContext, transactional_id: str, outcome: Transaction | CoordinatorError
+) -> TransactionState:
+    if isinstance(outcome, CoordinatorError):
+        return TransactionState(transactional_id=transactional_id, error_code=outcome.code)
+    topics: dict[str, list[int]] = {}
+    for topic, index in outcome.partitions:
+        if context.allows(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic):
+            topics.setdefault(topic, []).append(index)
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=outcome.state.wire_name,
+        transaction_timeout_ms=outcome.timeout_ms,
+        transaction_start_time_ms=outcome.start_ms,
+        producer_id=outcome.producer_id,
+        producer_epoch=outcome.producer_epoch,
+        topics=[TopicData(topic=topic, partitions=indexes) for topic, indexes in topics.items()],
     )
 
 
 DESCRIBE_HANDLER = Handler(
     DescribeTransactionsRequest, describe_transactions, request_bytes_max=SMALL_REQUEST_BYTES_MAX
 )
-LIST_HANDLER = Handler(ListTransactionsRequest, list_transactions, request_bytes_max=SMALL_REQUEST_BYTES_MAX)
+LIST_HANDLER = Handler(listing.ListTransactionsRequest, list_transactions, request_bytes_max=SMALL_REQUEST_BYTES_MAX)

@@ -13,7 +13,7 @@ from broker.controller_client.producer_ids import ProducerIds
 from broker.coordinator.runtime.runtime import CoordinatorKeyType
 from broker.handlers import HANDLERS
 from broker.net.deadlines import Deadlines
-from broker.node.coordinators import group_coordinator
+from broker.node.coordinators import group_coordinator, transactions
 from broker.node.listeners import reachable
 from broker.node.node_context import NodeContext
 from broker.replication.disconnected_brokers import DisconnectedBrokers
@@ -57,6 +57,7 @@ class BrokerRole:
         self._nursery = nursery
         self._deadlines = Deadlines()
         self._groups = group_coordinator(shared, partitions, self._deadlines)
+        self._transactions = transactions(shared, partitions, self._deadlines, self._groups)
         self._image_waits = ImageWaits(shared.loader)
         shared.loader.add_publisher(self._image_waits.publish)
         self._housekeeping = Housekeeping(shared.env, log_manager, partitions.high_watermark)
@@ -106,7 +107,7 @@ class BrokerRole:
         nursery.start_soon(self.partitions.backlog.run)
         nursery.start_soon(fetchers.run)
         services = self._services()
-        for run in (services.producer_ids.run, services.deadlines.run):
+        for run in (services.producer_ids.run, services.deadlines.run, self._transactions.run):
             nursery.start_soon(run)
         for runtime in services.coordinators.values():
             nursery.start_soon(runtime.run)
@@ -198,7 +199,13 @@ class BrokerRole:
             throttles=self._throttles,
             producer_ids=ProducerIds(self._channel, self._lifecycle, shared.config.node_id),
             groups=self._groups,
-            coordinators={CoordinatorKeyType.GROUP: self._groups.runtime},
+            transactions=self._transactions.coordinator,
+            transaction_markers=self._transactions.markers,
+            transaction_verifier=self._transactions.verifier,
+            coordinators={
+                CoordinatorKeyType.GROUP: self._groups.runtime,
+                CoordinatorKeyType.TRANSACTION: self._transactions.coordinator.runtime,
+            },
             deadlines=self._deadlines,
         )
 

@@ -2,20 +2,124 @@
 
 from typing import Final
 
+import attrs
+import trio
+
 from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.coordinator import GroupCoordinator
 from broker.coordinator.group.shard import GroupCoordinatorShard
-from broker.coordinator.internal_topics import CONSUMER_OFFSETS, group_partition_count
+from broker.coordinator.internal_topics import (
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    group_partition_count,
+    transaction_partition_count,
+)
 from broker.coordinator.runtime.runtime import CoordinatorRuntime, RuntimeSettings
+from broker.coordinator.transaction.broker_connections import BrokerConnections
+from broker.coordinator.transaction.coordinator import TransactionCoordinator
+from broker.coordinator.transaction.marker_sender import MarkerSender
+from broker.coordinator.transaction.marker_writer import MarkerWriter
+from broker.coordinator.transaction.shard import TransactionShard
+from broker.coordinator.transaction.verification import TransactionVerifier
 from broker.net.deadlines import Deadlines
 from broker.node.node_context import NodeContext
 from broker.replication.replica_manager import ReplicaManager
 from broker.wire.records import Compression
-from metadata.controller import GROUP_VERSION
+from metadata.controller import GROUP_VERSION, TRANSACTION_VERSION
 
 # The value that leaves the linger time to the coordinator, and the time it then uses, which is Kafka 4.1's fixed one.
 _ADAPTIVE: Final = -1
 _LINGER_MS_MAX: Final = 5
+
+
+@attrs.frozen
+class Transactions:
+    """The transaction coordinator, and what this broker does for those of other brokers."""
+
+    coordinator: TransactionCoordinator
+    markers: MarkerWriter
+    verifier: TransactionVerifier
+    _sender: MarkerSender
+    _connections: BrokerConnections
+
+    async def run(self) -> None:
+        """Runs all but the runtime, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            for run in (self._connections.run, self._sender.run, self.coordinator.run):
+                nursery.start_soon(run)
+
+
+def transactions(
+    shared: NodeContext, partitions: ReplicaManager, deadlines: Deadlines, groups: GroupCoordinator
+) -> Transactions:
+    """Create the transaction coordinator, and register it for changes of partitions and metadata.
+
+    The caller runs it, and its `coordinator.runtime`.
+    """
+    loader, effective, node_id = shared.loader, shared.effective, shared.config.node_id
+    runtime = _transaction_runtime(shared, partitions, deadlines)
+    connections = BrokerConnections(
+        f"broker-{node_id}-txn",
+        shared.config.endpoints.inter_broker_listener_name,
+        lambda broker_id: loader.image.cluster.brokers.get(broker_id),
+        lambda: effective.config.request_timeout_ms,
+    )
+    writer = MarkerWriter(
+        partitions,
+        groups.runtime,
+        deadlines,
+        now_ms=lambda: int(shared.env.wall() * 1000),
+        timeout_ms=lambda: effective.config.request_timeout_ms,
+    )
+    sender = MarkerSender(
+        node_id, lambda: loader.image, writer, connections, deadlines, partitions.commit_staged, shared.env.trace
+    )
+    coordinator = TransactionCoordinator(runtime, lambda: effective.config, sender, shared.env.trace)
+    verifier = _verifier(shared, partitions, coordinator, connections)
+    return Transactions(coordinator, writer, verifier, sender, connections)
+
+
+def _verifier(
+    shared: NodeContext, partitions: ReplicaManager, coordinator: TransactionCoordinator, connections: BrokerConnections
+) -> TransactionVerifier:
+    loader, effective = shared.loader, shared.effective
+    return TransactionVerifier(
+        shared.config.node_id,
+        TRANSACTION_STATE,
+        lambda: loader.image,
+        coordinator,
+        connections,
+        partitions.commit_staged,
+        lambda: (
+            effective.config.add_partitions_to_txn_retry_backoff_max_ms,
+            effective.config.add_partitions_to_txn_retry_backoff_ms,
+        ),
+    )
+
+
+def _transaction_runtime(
+    shared: NodeContext, partitions: ReplicaManager, deadlines: Deadlines
+) -> CoordinatorRuntime[TransactionShard]:
+    config, loader, effective = shared.config, shared.loader, shared.effective
+    runtime = CoordinatorRuntime(
+        RuntimeSettings(
+            topic=TRANSACTION_STATE,
+            partition_count=lambda: transaction_partition_count(loader.image, effective.config),
+            write_timeout_ms=config.request_timeout_ms,
+            load_buffer_bytes=config.transaction_state_log_load_buffer_size,
+            compression=Compression.NONE,
+            append_linger_ms=0,
+        ),
+        lambda context: TransactionShard(context, config, lambda: loader.image.features.get(TRANSACTION_VERSION, 0)),
+        partitions=partitions,
+        deadlines=deadlines,
+        now_ms=lambda: int(shared.env.wall() * 1000),
+        image=lambda: loader.image,
+        trace=shared.env.trace,
+    )
+    partitions.when_led(runtime.leadership_changed)
+    loader.add_publisher(runtime.publish)
+    return runtime
 
 
 def group_coordinator(shared: NodeContext, partitions: ReplicaManager, deadlines: Deadlines) -> GroupCoordinator:

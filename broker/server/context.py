@@ -1,6 +1,6 @@
 """A request on its way through a handler: who sent it, in which version, and how to answer it."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from math import inf
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
@@ -152,6 +152,10 @@ class Context(Generic[S]):
         connection's next request waits until all steps are taken. Views of the receive buffer stay valid.
         """
         return self.server.pending_replies.take_turns(self, response)
+
+    def take_turns_after(self, condition: Coroutine[Any, Any, None], response: Steps[T]) -> PendingReply:
+        """As `take_turns`, but the first step is taken when `condition` has returned."""
+        return self.server.pending_replies.take_turns_after(self, condition, response)
 
     def finish_later(self, steps: Steps[None]) -> None:
         """Take the steps in slices, in a task of their own."""

@@ -11,7 +11,7 @@ The four remain apart because they differ in what they cost and in when they may
 Produce and Fetch a task per request would cost more than the request itself.
 """
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -132,12 +132,29 @@ class PendingReplies:
             request.own_connection.buffer.detach()
             return self._wait_for_turn(request, _reply_in_steps(request, response))
 
-    def _wait_for_turn(self, request: Request, steps: Steps[Reply]) -> PendingReply:
+    def take_turns_after(
+        self, request: Request, condition: Coroutine[Any, Any, None], response: Steps[T]
+    ) -> PendingReply:
+        """See `Context.take_turns_after`."""
+        request.own_connection.buffer.detach()
+        return self._wait_for_turn(request, _reply_in_steps(request, response), condition)
+
+    def _wait_for_turn(
+        self, request: Request, steps: Steps[Reply], condition: Coroutine[Any, Any, None] | None = None
+    ) -> PendingReply:
         connection = request.own_connection
         pending = PendingReply(connection, is_exclusive=True)
         pending.on_abandon = steps.close
 
         async def wait() -> None:
+            if condition is not None:
+                try:
+                    await condition
+                except FsyncFailed:
+                    raise
+                except Exception as error:  # noqa: BLE001 - whatever it is, it is this connection's alone
+                    connection.close(str(self._failed(request.session, error)))
+                    return
             async with self._slices.slice():
                 connection.resume(pending, lambda: self._take_turn(request, steps))
 

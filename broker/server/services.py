@@ -12,6 +12,9 @@ from broker.controller_client.image_waits import ImageWaits
 from broker.controller_client.producer_ids import ProducerIds
 from broker.coordinator.group.coordinator import GroupCoordinator
 from broker.coordinator.runtime.runtime import CoordinatorRuntime
+from broker.coordinator.transaction.coordinator import TransactionCoordinator
+from broker.coordinator.transaction.marker_writer import MarkerWriter
+from broker.coordinator.transaction.verification import TransactionVerifier
 from broker.net.deadlines import Deadlines
 from broker.net.heartbeat_connections import HeartbeatConnections
 from broker.replication.disconnected_brokers import DisconnectedBrokers
@@ -67,6 +70,9 @@ class Services:
     throttles: ReplicationThrottles
     producer_ids: ProducerIds
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    transaction_markers: MarkerWriter
+    transaction_verifier: TransactionVerifier
     coordinators: Mapping[int, CoordinatorRuntime[Any]]
     deadlines: Deadlines
     image_waits: ImageWaits

@@ -102,11 +102,13 @@ def initial_levels(metadata_version: int) -> dict[str, int]:
 
     kraft.version is always 1, since the voters are in the log. eligible.leader.replicas.version is 1 if its dependency
     allows it; Kafka does that only from 4.1-IV0 on. Without it, records are lost when the last replica in sync of a
-    partition crashes. transaction.version, share.version and streams.version are 0.
+    partition crashes. share.version and streams.version are 0.
     """
     levels = {METADATA_VERSION: metadata_version, KRAFT_VERSION: 1}
     if FEATURE_LEVELS[GROUP_VERSION][1].metadata_version <= metadata_version:
         levels[GROUP_VERSION] = 1
+    if FEATURE_LEVELS[TRANSACTION_VERSION][2].metadata_version <= metadata_version:
+        levels[TRANSACTION_VERSION] = 2
     if missing_dependency(ELIGIBLE_LEADER_REPLICAS_VERSION, 1, levels) is None:
         levels[ELIGIBLE_LEADER_REPLICAS_VERSION] = 1
     return levels

@@ -70,7 +70,7 @@ def test_features_are_upgraded_to_kafkas_release_and_downgraded(tool_of_kafka_4_
         "metadata.version": "4.0-IV3",
         "share.version": "0",
         "streams.version": "0",
-        "transaction.version": "0",
+        "transaction.version": "2",
     }
     code, output = tool(FEATURES, "upgrade", "--release-version", "4.3")
     assert code == 0, output

@@ -29,7 +29,7 @@ from broker.coordinator.group.offsets.requests import (
 )
 from broker.coordinator.group.shard import GroupCoordinatorShard
 from broker.coordinator.runtime.completion import Completion, failed, gather
-from broker.coordinator.runtime.decision import CoordinatorError, Decision
+from broker.coordinator.runtime.decision import CoordinatorError, Decision, Producer
 from broker.coordinator.runtime.runtime import CoordinatorRuntime
 from broker.wire.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -176,12 +176,16 @@ class GroupCoordinator:
     # Offsets
 
     def offset_commit(
-        self, committer: Committer, offsets: Sequence[OffsetToCommit], retention_time_ms: int
+        self,
+        committer: Committer,
+        offsets: Sequence[OffsetToCommit],
+        retention_time_ms: int,
+        producer: Producer | None = None,
     ) -> Completion[list[ErrorCode]]:
-        """Completes with an error code for each of the offsets."""
+        """Completes with an error code for each of the offsets. With a `producer` they are part of its transaction."""
         return self._write(
             committer.group_id,
-            lambda state, now_ms: commit_offsets(state, committer, offsets, retention_time_ms, now_ms),
+            lambda state, now_ms: commit_offsets(state, committer, offsets, retention_time_ms, now_ms, producer),
         )
 
     def offset_fetch(

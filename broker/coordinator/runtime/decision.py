@@ -23,6 +23,14 @@ class CoordinatorRecord:
 
 
 @attrs.frozen
+class Producer:
+    """The transactional producer for which records are written."""
+
+    producer_id: int
+    epoch: int
+
+
+@attrs.frozen
 class Decision(Generic[T]):
     """The result of a request or a timer: records to append, a response, and state changes that stand in no record.
 
@@ -32,10 +40,11 @@ class Decision(Generic[T]):
     records cannot be appended, the decision has no effect.
 
     The records form one batch, so they are appended all or none. With `atomic=False` they may be split over several
-    batches.
+    batches. With a `producer`, they are part of that producer's transaction, and take effect when it is committed.
     """
 
     records: Sequence[CoordinatorRecord]
     response: T
     apply: Callable[[], None] | None = None
     atomic: bool = True
+    producer: Producer | None = None

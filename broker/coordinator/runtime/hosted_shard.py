@@ -14,6 +14,7 @@ from broker.coordinator.runtime.decision import CoordinatorError, Decision
 from broker.coordinator.runtime.partition_writer import AppendScheduler, PartitionWriter
 from broker.coordinator.runtime.shard import CoordinatorShard, OnTimer, ShardContext
 from broker.coordinator.runtime.timers import ShardTimers
+from broker.coordinator.runtime.transaction_marker import TransactionMarker
 from broker.net.completion import Completion
 from broker.net.deadlines import Deadline, Deadlines
 from broker.replication.partition import Partition
@@ -138,6 +139,30 @@ class HostedShard(Generic[S]):
         """As `write`, for requests that only read the state."""
         return self.write(lambda state, now_ms: Decision((), ask(state, now_ms)))
 
+    def complete_transaction(self, marker: TransactionMarker) -> Completion[CoordinatorError | None]:
+        """Appends the end of a transaction and replays it: its records take effect, or never will."""
+        completion: Completion[CoordinatorError | None] = Completion()
+        refusal = self._refusal()
+        if refusal is not None:
+            completion.complete(refusal)
+            return completion
+        try:
+            self._writer.append_marker(marker, self._services.now_ms())
+        except CoordinatorError as error:
+            if self._writer.decided_end != self.end_offset:
+                self._services.reload(self)
+            completion.complete(error.with_traceback(None))
+            return completion
+        try:
+            self.state.replay_end_transaction(marker.producer_id, marker.producer_epoch, committed=marker.is_commit)
+        except BaseException:
+            self._services.reload(self)
+            raise
+        self.end_offset += 1
+        self.defer(completion, None)
+        self._complete_committed()
+        return completion
+
     def _refusal(self) -> CoordinatorError | None:
         """The error for all requests at this moment; None if the shard can serve them."""
         if self.phase is Phase.LOADING:
@@ -162,9 +187,12 @@ class HostedShard(Generic[S]):
         if records:
             self._append(decision, now_ms)
         try:
-            replay = self.state.replay
+            replay, producer = self.state.replay, decision.producer
             for record in records:
-                replay(record.key, record.value, self.end_offset, now_ms)
+                if producer is None:
+                    replay(record.key, record.value, self.end_offset, now_ms)
+                else:
+                    replay(record.key, record.value, self.end_offset, now_ms, producer.producer_id, producer.epoch)
                 self.end_offset += 1
             if decision.apply is not None:
                 decision.apply()
@@ -174,7 +202,10 @@ class HostedShard(Generic[S]):
 
     def _append(self, decision: Decision[Any], now_ms: int) -> None:
         try:
-            self._writer.append(decision.records, now_ms, atomic=decision.atomic)
+            if decision.producer is not None:
+                self._writer.append_transactional(decision.records, decision.producer, now_ms)
+            else:
+                self._writer.append(decision.records, now_ms, atomic=decision.atomic)
         except CoordinatorError:
             if self._writer.decided_end != self.end_offset:
                 self._services.reload(self)

@@ -6,8 +6,10 @@ from typing import Final
 
 import trio
 
-from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
+from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Producer
+from broker.coordinator.runtime.transaction_marker import TransactionMarker
 from broker.net.deadlines import Deadline, Deadlines
+from broker.replication.leader_role import append_as_coordinator
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.wire.errors import ErrorCode, KafkaError
@@ -174,6 +176,41 @@ class PartitionWriter:
         self._now_ms = now_ms
         self._appender.opened(self)
 
+    def append_transactional(self, records: Sequence[CoordinatorRecord], producer: Producer, now_ms: int) -> None:
+        """Appends the records of a transaction, as a batch of their own. Raises CoordinatorError; then none of them is
+        appended.
+        """
+        self._write()
+        numbered = [Record(at, now_ms, record.key, record.value) for at, record in enumerate(records)]
+        batch = encode_batch(
+            numbered,
+            compression=self._appender.compression,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+        self._append_as_coordinator(batch, now_ms, len(records))
+
+    def append_marker(self, marker: TransactionMarker, now_ms: int) -> None:
+        """Appends the end marker of a transaction. Raises CoordinatorError; then it is not appended."""
+        self._write()
+        self._append_as_coordinator(marker.encode(now_ms), now_ms, 1, marker.transaction_version)
+
+    def _append_as_coordinator(self, batch: bytes, now_ms: int, count: int, transaction_version: int = 0) -> None:
+        partition = self.partition
+        try:
+            if len(batch) > partition.leader_log().config.max_message_bytes:
+                raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE)
+            append_as_coordinator(
+                partition, memoryview(bytearray(batch)), now_ms, transaction_version=transaction_version
+            )
+        except KafkaError as error:
+            self._report_failure(partition)
+            raise as_coordinator_error(error) from error
+        self._written_end += count
+        self._appender.written(self)
+
     def write(self) -> None:
         """Appends the taken records; calls `give_up` if that fails."""
         with suppress(CoordinatorError):
@@ -209,12 +246,15 @@ class PartitionWriter:
         try:
             partition.append(memoryview(batch), acks, now_ms)
         except KafkaError as error:
-            log = partition.log
-            if log is not None and log.failure is not None:
-                self._appender.failed(partition, log.failure)
+            self._report_failure(partition)
             raise as_coordinator_error(error) from error
         self._written_end += len(records)
         self._appender.written(self)
+
+    def _report_failure(self, partition: Partition) -> None:
+        log = partition.log
+        if log is not None and log.failure is not None:
+            self._appender.failed(partition, log.failure)
 
     def moved(self) -> None:
         """Called when the high watermark has advanced."""

@@ -21,6 +21,7 @@ from broker.coordinator.runtime.java_hash import java_hash
 from broker.coordinator.runtime.partition_writer import AppendScheduler
 from broker.coordinator.runtime.shard import CoordinatorShard, ShardContext
 from broker.coordinator.runtime.shard_loader import LoadingAborted, ShardLoader
+from broker.coordinator.runtime.transaction_marker import TransactionMarker
 from broker.net.deadlines import Deadlines
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
@@ -79,6 +80,7 @@ class CoordinatorRuntime(Generic[S]):
         self._trace = trace
         self._shards: dict[int, HostedShard[S]] = {}
         self._to_load: deque[HostedShard[S]] = deque()
+        self._loaded_listeners: list[Callable[[int], None]] = []
         self._wanted = trio.Event()
         self._arrival = trio.Event()
         self._services = ShardServices(
@@ -113,6 +115,22 @@ class CoordinatorRuntime(Generic[S]):
         """
         shard = self._shards.get(partition)
         return failed(not_coordinator()) if shard is None else shard.read(ask)
+
+    def complete_transaction(self, partition: int, marker: TransactionMarker) -> Completion[None]:
+        """Appends the end of a transaction to the partition; completes when it is committed. Fails as `write` does,
+        and with INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        """
+        shard = self._shards.get(partition)
+        return failed(not_coordinator()) if shard is None else shard.complete_transaction(marker)
+
+    def when_loaded(self, listener: Callable[[int], None]) -> None:
+        """Have `listener` called with each partition whose shard has been loaded. It must not block."""
+        self._loaded_listeners.append(listener)
+
+    def epoch(self, partition: int) -> int | None:
+        """The leader epoch in which this broker coordinates the partition; None if it does not."""
+        shard = self._shards.get(partition)
+        return None if shard is None else shard.epoch
 
     def schedule(
         self, partition: int, key: Hashable, delay_ms: float, decide: Callable[[S, int], Decision[None]]
@@ -221,6 +239,8 @@ class CoordinatorRuntime(Generic[S]):
         self._trace_shard(
             shard, "coordinator_loaded", records=loader.records, size_bytes=loader.size_bytes, elapsed_ms=elapsed_ms
         )
+        for listener in self._loaded_listeners:
+            listener(shard.partition.index)
 
     def _trace_shard(self, shard: HostedShard[Any], kind: str, **fields: object) -> None:
         self._trace(kind, topic=self.settings.topic, partition=shard.partition.index, epoch=shard.epoch, **fields)

@@ -10,6 +10,7 @@ from typing import Final
 
 from broker.handlers.current_leader import LEADER_CHANGED, current_leader, leader_endpoints
 from broker.handlers.produce.acknowledgement_wait import AcknowledgementWait
+from broker.handlers.produce.verification import TransactionalProduce
 from broker.handlers.topic_names import is_internal, topic_name
 from broker.net.connection import ProtocolError
 from broker.net.reply import PendingReply
@@ -61,14 +62,22 @@ _WITHOUT_LOG_START: Final = (
 
 
 def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse | PendingReply | None:
-    if request.transactional_id is not None:
-        return _refused(request, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, "transactions are not supported yet")
     if request.acks not in (-1, 0, 1):
         return _refused(request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}")
-    return context.take_turns(_append_all(context, request))
+    if request.transactional_id is None:
+        return context.take_turns(_append_all(context, request, None))
+    if not context.allows(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id):
+        return _refused(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "the client may not use the id")
+    transaction = TransactionalProduce(context, request)
+    steps = _append_all(context, request, transaction)
+    if transaction.must_wait:
+        return context.take_turns_after(transaction.verify(), steps)
+    return context.take_turns(steps)
 
 
-def _append_all(context: RequestContext, request: ProduceRequest) -> Steps[ProduceResponse | PendingReply | None]:
+def _append_all(
+    context: RequestContext, request: ProduceRequest, transaction: TransactionalProduce | None
+) -> Steps[ProduceResponse | PendingReply | None]:
     """Append to each partition, with a step after so many of them or so many bytes.
 
     A turn commits what was appended in it, so waits for acknowledgements begin in the turn of their append.
@@ -76,7 +85,7 @@ def _append_all(context: RequestContext, request: ProduceRequest) -> Steps[Produ
     partitions = context.services.partitions
     now_ms = context.services.now_ms()
     response = ProduceResponse()
-    waits = _Waits(context, response)
+    waits = _Waits(context, response, transaction)
     failed = False
     step = 0
     try:
@@ -146,11 +155,17 @@ def _absent(context: RequestContext, topic: str | bytes, index: int) -> KafkaErr
 
 
 class _Waits:
-    """The wait of a request for what it has appended and may not acknowledge yet, and the answers it is about."""
+    """The wait of a request for what it has appended and may not acknowledge yet, and the answers it is about.
 
-    __slots__ = ("_answers", "_context", "_response", "_wait")
+    `transaction` is what a transactional request has verified.
+    """
 
-    def __init__(self, context: RequestContext, response: ProduceResponse) -> None:
+    __slots__ = ("_answers", "_context", "_response", "_wait", "transaction")
+
+    def __init__(
+        self, context: RequestContext, response: ProduceResponse, transaction: TransactionalProduce | None
+    ) -> None:
+        self.transaction = transaction
         self._context = context
         self._response = response
         self._answers: list[tuple[str | bytes, PartitionProduceResponse]] = []
@@ -205,8 +220,10 @@ def _append(
         raise KafkaError(ErrorCode.INVALID_RECORD, "the partition comes without records")
     if is_internal(partition.topic) and context.client_id != _ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}")
-    check_single_batch(records, context.api_version)
+    check_single_batch(records, context.api_version, is_transactional=waits.transaction is not None)
     _check_order(context.session, topic, partition, records, now_ms)
+    if waits.transaction is not None:
+        waits.transaction.check(partition, records)
     info = partition.append(records, acks, now_ms)
     if not info.duplicate:
         context.services.partitions.stage(partition)
@@ -241,7 +258,7 @@ def refuse(
     response.node_endpoints += [each for each in _endpoints(context, answers) if each.node_id not in known]
 
 
-def check_single_batch(records: memoryview, api_version: int) -> None:
+def check_single_batch(records: memoryview, api_version: int, *, is_transactional: bool) -> None:
     """Check the batch against the rules of the request, not of the log. Raises KafkaError, with Kafka's codes."""
     if len(records) < HEADER_SIZE:
         raise KafkaError(ErrorCode.INVALID_RECORD, "the partition comes without a whole record batch")
@@ -258,8 +275,7 @@ def check_single_batch(records: memoryview, api_version: int) -> None:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce version {ZSTD_FROM}, not {api_version}"
         )
-    if attributes & TRANSACTIONAL_FLAG:
-        # The request has no transactional id, or it would not have come this far.
+    if attributes & TRANSACTIONAL_FLAG and not is_transactional:
         raise KafkaError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"
         )

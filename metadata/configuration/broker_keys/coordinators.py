@@ -199,33 +199,33 @@ class CoordinatorConfigs(ConfigValues):
     share_coordinator_cold_partition_snapshot_interval_ms = key(INT, 5 * MINUTE_MS, at_least(1), LOW,
         "How often in ms idle share states get a snapshot.", internal=True, takes_effect=False)
     transaction_state_log_min_isr = key(INT, 2, at_least(1), HIGH,
-        "min.insync.replicas of __transaction_state.", takes_effect=False)
+        "min.insync.replicas of __transaction_state.")
     transaction_state_log_load_buffer_size = key(INT, 5 * MIB, at_least(1), HIGH,
-        "Bytes that are read at once when a coordinator loads its transactions.", takes_effect=False)
+        "Bytes that are read at once when a coordinator loads its transactions.")
     transaction_state_log_replication_factor = key(SHORT, 3, at_least(1), HIGH,
-        "Replicas of __transaction_state; it is not created before there are that many brokers.", takes_effect=False)
+        "Replicas of __transaction_state; it is not created before there are that many brokers.")
     transaction_state_log_num_partitions = key(INT, 50, at_least(1), HIGH,
-        "Partitions of __transaction_state; never change it on a living cluster.", takes_effect=False)
+        "Partitions of __transaction_state; never change it on a living cluster.")
     transaction_state_log_segment_bytes = key(INT, 100 * MIB, at_least(1), HIGH,
-        "Segment size of __transaction_state; small segments load faster.", takes_effect=False)
+        "Segment size of __transaction_state; small segments load faster.")
     transaction_partition_verification_enable = key(BOOLEAN, True, None, LOW,
-        "Whether a write is checked to belong to an open transaction (KIP-890).", CLUSTER_WIDE, takes_effect=False)
+        "Whether a write is checked to belong to an open transaction (KIP-890).", CLUSTER_WIDE)
     producer_id_expiration_ms = key(INT, DAY_MS, at_least(1), LOW,
         "How long in ms a partition remembers a producer that has stopped writing to it.", CLUSTER_WIDE)
     producer_id_expiration_check_interval_ms = key(INT, 10 * MINUTE_MS, at_least(1), LOW,
         "How often in ms producers that may be forgotten are looked for.", internal=True)
     transactional_id_expiration_ms = key(INT, 7 * DAY_MS, at_least(1), HIGH,
-        "How long in ms the coordinator remembers a transactional id without any transaction.", takes_effect=False)
+        "How long in ms the coordinator remembers a transactional id without any transaction.")
     transaction_max_timeout_ms = key(INT, 15 * MINUTE_MS, at_least(1), HIGH,
-        "Longest transaction timeout in ms that a producer may ask for.", takes_effect=False)
+        "Longest transaction timeout in ms that a producer may ask for.")
     transaction_abort_timed_out_transaction_cleanup_interval_ms = key(INT, 10_000, at_least(1), LOW,
-        "How often in ms transactions that have timed out are looked for.", takes_effect=False)
+        "How often in ms transactions that have timed out are looked for.")
     transaction_remove_expired_transaction_cleanup_interval_ms = key(INT, HOUR_MS, at_least(1), LOW,
-        "How often in ms transactional ids that may be forgotten are looked for.", takes_effect=False)
+        "How often in ms transactional ids that may be forgotten are looked for.")
     transaction_two_phase_commit_enable = key(BOOLEAN, False, None, LOW,
         "Whether producers may take part in a two-phase commit (KIP-939).", takes_effect=False)
     add_partitions_to_txn_retry_backoff_max_ms = key(INT, 100, at_least(0), HIGH,
-        "Longest time in ms that a leader keeps asking whether a transaction is open.", takes_effect=False)
+        "Longest time in ms that a leader keeps asking whether a transaction is open.")
     add_partitions_to_txn_retry_backoff_ms = key(INT, 20, at_least(1), HIGH,
-        "Pause in ms before a leader asks again whether a transaction is open.", takes_effect=False)
+        "Pause in ms before a leader asks again whether a transaction is open.")
 # fmt: on

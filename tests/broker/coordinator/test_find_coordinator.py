@@ -77,12 +77,17 @@ async def test_each_of_many_keys_has_a_response(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 6])
-async def test_transaction_and_share_coordinators_have_final_errors(tmp_path: Path, version: int) -> None:
-    """Clients would retry a retriable error without end."""
+async def test_transaction_coordinator_is_found_and_its_topic_created(tmp_path: Path, version: int) -> None:
     async with running_node(tmp_path) as running, connected(running.port) as client:
         found = only(await find(client, "id", version=version, key_type=TRANSACTION))
-        assert (found.error_code, found.node_id) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1)
-        assert "does not support transactions" in found.error_message
+        assert (found.error_code, found.node_id, found.port) == (ErrorCode.NONE, 1, running.port)
+        assert (await offsets_topic(client)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("version", [1, 6])
+async def test_share_coordinators_have_a_final_error(tmp_path: Path, version: int) -> None:
+    """Clients would retry a retriable error without end."""
+    async with running_node(tmp_path) as running, connected(running.port) as client:
         found = only(await find(client, "id", version=version, key_type=SHARE))
         assert found.error_code == ErrorCode.INVALID_REQUEST
         assert (await offsets_topic(client)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

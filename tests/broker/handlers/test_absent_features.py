@@ -1,4 +1,4 @@
-"""APIs of what is not there yet (ACLs, quotas, SCRAM, transactions) answer as a Kafka cluster that has none of it."""
+"""APIs of what is not there yet (ACLs, quotas, SCRAM) answer as a Kafka cluster that has none of it."""
 
 from typing import Any
 
@@ -130,6 +130,6 @@ async def test_no_transaction_is_described(client: WireClient) -> None:
     response = await client.call(DescribeTransactionsRequest(transactional_ids=["id", "", "id"]), 0)
 
     assert [(each.transactional_id, each.error_code) for each in response.transaction_states] == [
-        ("id", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND),
+        ("id", ErrorCode.NOT_COORDINATOR),
         ("", ErrorCode.INVALID_REQUEST),
     ]

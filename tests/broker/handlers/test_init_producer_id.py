@@ -51,7 +51,9 @@ async def test_an_id_works(client: WireClient) -> None:
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"transactional_id": "tx"}, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        ({"transactional_id": "tx"}, ErrorCode.NOT_COORDINATOR),
+        ({"transactional_id": "tx", "transaction_timeout_ms": 0}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ({"transactional_id": "tx", "transaction_timeout_ms": 900_001}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
         ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
         ({"producer_id": 5}, ErrorCode.INVALID_REQUEST),
         ({"producer_epoch": 5}, ErrorCode.INVALID_REQUEST),

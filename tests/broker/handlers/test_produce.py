@@ -340,14 +340,18 @@ async def test_fetch_in_the_same_write_returns_records_produced_before_it_only(c
     assert [record.value for record in records_of(second)] == [b"two"]
 
 
-async def test_a_transactional_request_is_refused_while_there_are_no_transactions(client: WireClient) -> None:
+@pytest.mark.parametrize("version", [9, 11, 12])
+async def test_transactional_batch_without_a_coordinator_is_refused_with_a_retriable_error(
+    client: WireClient, version: int
+) -> None:
+    """KIP-890: a batch that may begin a transaction is verified."""
     await create_topic(client)
-    request = produce_request(batch(b"value"))
+    request = produce_request(batch(b"value", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0))
     request.transactional_id = "tx"
 
-    answer = only(only((await client.call(request, 9)).responses).partition_responses)
+    answer = only(only((await client.call(request, version)).responses).partition_responses)
 
-    assert answer.error_code != 0
+    assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     assert await read_values(client) == []
 
 

@@ -18,7 +18,7 @@ from broker.coordinator.group.record_formats import (
     encode_key,
     encode_value,
 )
-from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
+from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision, Producer
 from broker.wire.api.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -65,13 +65,15 @@ def commit_offsets(
     offsets: Sequence[OffsetToCommit],
     retention_time_ms: int,
     now_ms: int,
+    producer: Producer | None = None,
 ) -> Decision[list[ErrorCode]]:
     """Decides on an error code for each of the offsets. Raises CoordinatorError if the committer may not commit.
 
-    If the client sent a retention time (OffsetCommit before version 5), its offsets expire after it.
+    If the client sent a retention time (OffsetCommit before version 5), its offsets expire after it. With a `producer`
+    the offsets are part of its transaction.
     """
     group_id, member_id = committer.group_id, committer.member_id
-    _validate(state, committer, is_transactional=False)
+    _validate(state, committer, is_transactional=producer is not None)
     expire_timestamp_ms = _NEVER
     if retention_time_ms != _DEFAULT_RETENTION:
         expire_timestamp_ms = min(now_ms + retention_time_ms, _TIMESTAMP_MAX)
@@ -84,8 +86,8 @@ def commit_offsets(
             records.append(_record(group_id, each, now_ms, expire_timestamp_ms))
             codes.append(ErrorCode.NONE)
     group = state.groups.get(group_id)
-    if group is None:
-        return Decision(records, codes)
+    if group is None or producer is not None:
+        return Decision(records, codes, producer=producer)
     return Decision(records, codes, apply=lambda: group.committed(member_id, state.context.timers))
 
 

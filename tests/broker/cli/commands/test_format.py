@@ -124,6 +124,7 @@ def test_the_log_begins_with_the_features_levels(node: Node) -> None:
         FeatureLevelRecord(name="group.version", feature_level=1),
         FeatureLevelRecord(name="kraft.version", feature_level=1),
         FeatureLevelRecord(name="metadata.version", feature_level=25),
+        FeatureLevelRecord(name="transaction.version", feature_level=2),
     ]
 
 

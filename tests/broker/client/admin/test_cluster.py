@@ -46,10 +46,13 @@ async def test_api_versions_and_features_are_described(tmp_path: Path) -> None:
 
 async def test_features_are_updated_and_a_refused_update_says_why(tmp_path: Path) -> None:
     async with admin_of_a_node(tmp_path) as admin:
-        (await admin.update_features({"transaction.version": FeatureUpdate(1)}, validate_only=True)).raise_first()
-        assert "transaction.version" not in (await admin.describe_features()).finalized
-        (await admin.update_features({"transaction.version": FeatureUpdate(1)})).raise_first()
+        down = {"transaction.version": FeatureUpdate(1, UpgradeType.SAFE_DOWNGRADE)}
+        (await admin.update_features(down, validate_only=True)).raise_first()
+        assert (await admin.describe_features()).finalized["transaction.version"] == (2, 2)
+        (await admin.update_features(down)).raise_first()
         assert (await admin.describe_features()).finalized["transaction.version"] == (1, 1)
+        (await admin.update_features({"transaction.version": FeatureUpdate(2)})).raise_first()
+        assert (await admin.describe_features()).finalized["transaction.version"] == (2, 2)
         down = {"transaction.version": FeatureUpdate(0, UpgradeType.SAFE_DOWNGRADE), "nonsense": FeatureUpdate(1)}
         results = await admin.update_features(down)
         assert list(results.failed) == list(down), "all or none"

@@ -1,4 +1,4 @@
-"""Transactions, access control, quotas and credentials: what a cluster without them answers to an Admin."""
+"""Access control, quotas and credentials: what a cluster without them answers to an Admin."""
 
 from pathlib import Path
 
@@ -35,15 +35,24 @@ async def test_quotas_and_credentials_that_are_not_there(tmp_path: Path) -> None
         assert _code(described["alice"]) == ErrorCode.RESOURCE_NOT_FOUND
 
 
-async def test_transactions_are_not_there_yet(tmp_path: Path) -> None:
+async def test_transactions_are_listed_described_and_fenced(tmp_path: Path) -> None:
     async with admin_of_a_node(tmp_path) as admin:
         assert (await admin.list_transactions(states=["Ongoing"], open_for_ms=5)).chained() == []
         listed = await admin.list_transactions(states=["Nonsense"], transactional_id_pattern="a.*")
         with pytest.raises(KafkaError, match="Nonsense"):
             listed.chained()
-        for results in (await admin.describe_transactions(["t"]), await admin.fence_producers(["t"])):
-            assert _code(results["t"]) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            assert "does not support transactions" in str(results["t"])
+        described = await admin.describe_transactions(["t"])
+        assert _code(described["t"]) == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        for epoch in range(2):
+            fenced = (await admin.fence_producers(["t"])).value("t")
+            assert fenced.epoch == epoch
+        described = await admin.describe_transactions(["t"])
+        assert described.value("t").state == "Empty"
+        assert [each.transactional_id for each in (await admin.list_transactions(states=["Empty"])).chained()] == ["t"]
+        assert (await admin.list_transactions(transactional_id_pattern="x.*")).chained() == []
+        with pytest.raises(KafkaError) as raised:
+            (await admin.list_transactions(transactional_id_pattern="(")).chained()
+        assert raised.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 def _code(outcome: object) -> ErrorCode:

@@ -1,0 +1,327 @@
+"""The state of one transactional id, and the transitions between its states (KIP-98, KIP-360, KIP-890).
+
+All functions here are pure: a transition returns the next state. `last_epoch`, the producer's epoch before the last
+bump, is not part of the state, since Kafka's records do not hold it: a new coordinator does not know it.
+"""
+
+from enum import IntEnum
+from typing import Final, NamedTuple, TypeAlias
+
+import attrs
+
+from broker.coordinator.runtime.decision import CoordinatorError
+from broker.wire.errors import ErrorCode
+from broker.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+# The largest epoch. Only a coordinator uses it, to fence the producer whose epoch is the one before.
+EPOCH_MAX: Final = 2**15 - 1
+# From this version on, the producer gets a new epoch with each transaction (KIP-890).
+EPOCH_PER_TRANSACTION: Final = 2
+NO_TIME: Final = -1
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+
+class TransactionState(IntEnum):
+    """The states, by Kafka's numbers. DEAD and PREPARE_EPOCH_FENCE are never stored.
+
+    In the PREPARE states the outcome is decided; in the COMPLETE states all partitions have their markers.
+    """
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def wire_name(self) -> str:
+        """The name that administrators are told."""
+        return self.name.title().replace("_", "")
+
+
+PREPARED: Final = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+COMPLETE: Final = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+_COMMITTING: Final = (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+_EXPIRING: Final = (TransactionState.EMPTY, *COMPLETE)
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """The identity of an incarnation of a producer."""
+
+    producer_id: int
+    epoch: int
+
+
+@attrs.frozen(kw_only=True)
+class Transaction:
+    """The state of a transactional id. Times are in ms since 1970.
+
+    `partitions` belong to the current transaction. `previous_producer_id` is the id before the last one was exhausted,
+    `next_producer_id` the one that the producer goes on with after this transaction. `client_version` is the
+    transaction version of the client that caused the last transition.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: TransactionState
+    partitions: tuple[TopicPartition, ...] = ()
+    start_ms: int = NO_TIME
+    last_update_ms: int
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    client_version: int = 0
+
+    @property
+    def is_exhausted(self) -> bool:
+        """True if the producer id has no further epoch for a client."""
+        return is_exhausted(self.producer_epoch)
+
+    @property
+    def identity(self) -> ProducerIdAndEpoch:
+        """The id and epoch with which the producer goes on."""
+        if self.next_producer_id != NO_PRODUCER_ID:
+            return ProducerIdAndEpoch(self.next_producer_id, 0)
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
+
+    @property
+    def is_commit(self) -> bool:
+        """The outcome that was decided."""
+        assert self.state in PREPARED, "others are not decided"
+        return self.state is TransactionState.PREPARE_COMMIT
+
+    def has_timed_out(self, now_ms: int) -> bool:
+        """True if the transaction is open for longer than its producer wanted."""
+        return self.state is TransactionState.ONGOING and self.start_ms + self.timeout_ms < now_ms
+
+    def has_expired(self, now_ms: int, expiration_ms: int) -> bool:
+        """True if the transactional id was not used for longer than `expiration_ms`."""
+        return self.state in _EXPIRING and self.last_update_ms + expiration_ms <= now_ms
+
+
+def is_exhausted(epoch: int) -> bool:
+    """True if no client may get an epoch after this one."""
+    return epoch >= EPOCH_MAX - 1
+
+
+class Transition(NamedTuple):
+    """The next state of a transactional id, and the producer's epoch before it was bumped, or -1."""
+
+    next: Transaction
+    last_epoch: int
+
+
+class ProducerIdNeeded(Exception):
+    """The transition needs a producer id that was never used before."""
+
+
+def first_transaction(producer_id: int | None, timeout_ms: int, now_ms: int) -> Transition:
+    """The state of a new transactional id. Raises ProducerIdNeeded without a producer id."""
+    return Transition(
+        Transaction(
+            producer_id=_needed(producer_id),
+            producer_epoch=0,
+            timeout_ms=timeout_ms,
+            state=TransactionState.EMPTY,
+            last_update_ms=now_ms,
+        ),
+        NO_PRODUCER_EPOCH,
+    )
+
+
+def initialize(
+    current: Transaction,
+    last_epoch: int,
+    expected: ProducerIdAndEpoch | None,
+    *,
+    timeout_ms: int,
+    now_ms: int,
+    producer_id: int | None,
+) -> Transition:
+    """A producer begins, or goes on after an error (KIP-360): then it is `expected` to have this id and epoch.
+
+    The transactional id must have no open transaction. Raises CoordinatorError
+    CONCURRENT_TRANSACTIONS, PRODUCER_FENCED; ProducerIdNeeded.
+    """
+    check_expected(current, expected)
+    if current.state in PREPARED:
+        raise CoordinatorError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert current.state is not TransactionState.ONGOING, "an open transaction is aborted first"
+    empty = _emptied(current, timeout_ms, now_ms)
+    if expected is None or expected.epoch == current.producer_epoch:
+        if current.is_exhausted:
+            bumped = attrs.evolve(empty, producer_id=_needed(producer_id), producer_epoch=0)
+        else:
+            bumped = attrs.evolve(empty, producer_epoch=current.producer_epoch + 1)
+        return Transition(bumped, NO_PRODUCER_EPOCH if expected is None else current.producer_epoch)
+    if expected.epoch != last_epoch:
+        raise CoordinatorError(ErrorCode.PRODUCER_FENCED)
+    # A retry whose first attempt was successful.
+    return Transition(attrs.evolve(empty, previous_producer_id=current.previous_producer_id), last_epoch)
+
+
+def _emptied(current: Transaction, timeout_ms: int, now_ms: int) -> Transaction:
+    return attrs.evolve(
+        current,
+        timeout_ms=timeout_ms,
+        state=TransactionState.EMPTY,
+        partitions=(),
+        start_ms=NO_TIME,
+        last_update_ms=now_ms,
+        previous_producer_id=current.producer_id,
+        client_version=0,
+    )
+
+
+def check_expected(current: Transaction, expected: ProducerIdAndEpoch | None) -> None:
+    """Raises CoordinatorError PRODUCER_FENCED for a producer whose id is another one.
+
+    Its id may be the previous one if it retries a request that has exhausted the epochs of that id.
+    """
+    if expected is None or expected.producer_id == current.producer_id:
+        return
+    if expected.producer_id != current.previous_producer_id or not is_exhausted(expected.epoch):
+        raise CoordinatorError(ErrorCode.PRODUCER_FENCED)
+
+
+def add_partitions(
+    current: Transaction, last_epoch: int, partitions: tuple[TopicPartition, ...], *, now_ms: int, client_version: int
+) -> Transition | None:
+    """The transaction is about to write to these partitions, with which it may begin. None if nothing changes.
+
+    Raises CoordinatorError CONCURRENT_TRANSACTIONS.
+    """
+    if current.state in PREPARED:
+        raise CoordinatorError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    is_open = current.state is TransactionState.ONGOING
+    together = dict.fromkeys(current.partitions if is_open else ())
+    known = len(together)
+    together.update(dict.fromkeys(partitions))
+    if is_open and len(together) == known:
+        return None
+    opened = attrs.evolve(
+        current,
+        state=TransactionState.ONGOING,
+        partitions=tuple(together),
+        start_ms=current.start_ms if is_open else now_ms,
+        last_update_ms=now_ms,
+        client_version=client_version,
+    )
+    return Transition(opened, last_epoch)
+
+
+def end(
+    current: Transaction,
+    last_epoch: int,
+    epoch: int,
+    *,
+    is_commit: bool,
+    client_version: int,
+    now_ms: int,
+    producer_id: int | None,
+) -> Transition | None:
+    """A producer of this epoch ends its transaction. None if it has ended like that already.
+
+    Raises CoordinatorError PRODUCER_FENCED, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS; ProducerIdNeeded.
+    """
+    if _has_ended(current, epoch, is_commit=is_commit, client_version=client_version):
+        return None
+    state = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
+    if client_version >= EPOCH_PER_TRANSACTION:
+        last_epoch = current.producer_epoch
+        next_producer_id = _needed(producer_id) if current.is_exhausted else NO_PRODUCER_ID
+        current = attrs.evolve(current, producer_epoch=last_epoch + 1, next_producer_id=next_producer_id)
+    return _prepare(current, state, last_epoch, now_ms=now_ms, client_version=client_version)
+
+
+def _has_ended(current: Transaction, epoch: int, *, is_commit: bool, client_version: int) -> bool:
+    """True if the transaction has ended like that already; False if it may be ended now.
+
+    Raises CoordinatorError PRODUCER_FENCED, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS.
+    """
+    has_own_epoch = client_version >= EPOCH_PER_TRANSACTION
+    is_retry = _is_retry(current, epoch) if has_own_epoch else current.state in (*PREPARED, *COMPLETE)
+    if has_own_epoch and current.state in PREPARED and not is_retry:
+        raise CoordinatorError(ErrorCode.PRODUCER_FENCED)
+    if epoch != current.producer_epoch and not (has_own_epoch and is_retry):
+        raise CoordinatorError(ErrorCode.PRODUCER_FENCED)
+    if is_retry:
+        if (current.state in _COMMITTING) != is_commit:
+            raise CoordinatorError(ErrorCode.INVALID_TXN_STATE)
+        if current.state in PREPARED:
+            raise CoordinatorError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return True
+    if current.state is not TransactionState.ONGOING and (is_commit or not has_own_epoch):
+        raise CoordinatorError(ErrorCode.INVALID_TXN_STATE)
+    return False
+
+
+def _is_retry(current: Transaction, epoch: int) -> bool:
+    """True if an EndTxn with this epoch has been carried out: the epoch was bumped by it (KIP-890)."""
+    if current.state in (TransactionState.EMPTY, TransactionState.ONGOING):
+        return False
+    if current.state in COMPLETE and current.producer_epoch == 0 and epoch == EPOCH_MAX - 1:
+        return True  # it has used up the epochs of the previous producer id
+    return current.producer_epoch == epoch + 1
+
+
+def is_rotated(current: Transaction, producer: ProducerIdAndEpoch) -> bool:
+    """True if this producer's last transaction has used up its epochs, and it goes on with the current producer id."""
+    is_last = producer.epoch == EPOCH_MAX - 1 and current.producer_epoch == 0
+    return is_last and current.state in COMPLETE and producer.producer_id == current.previous_producer_id
+
+
+def fence(current: Transaction, *, server_version: int, now_ms: int) -> Transition:
+    """The coordinator aborts an open transaction: it has timed out, or a new incarnation of the producer begins.
+
+    The epoch is bumped, so that the producer is fenced. From transaction version 2 on it is bumped twice, if there are
+    as many: a bump by one would look as if the producer itself had ended the transaction.
+    """
+    assert current.state is TransactionState.ONGOING, "others are not open"
+    bumps = 2 if server_version >= EPOCH_PER_TRANSACTION else 1
+    fenced = attrs.evolve(current, producer_epoch=min(current.producer_epoch + bumps, EPOCH_MAX))
+    client_version = server_version if server_version >= EPOCH_PER_TRANSACTION else 0
+    return _prepare(
+        fenced, TransactionState.PREPARE_ABORT, NO_PRODUCER_EPOCH, now_ms=now_ms, client_version=client_version
+    )
+
+
+def complete(current: Transaction, last_epoch: int, now_ms: int) -> Transition:
+    """All partitions have their markers."""
+    state = TransactionState.COMPLETE_COMMIT if current.is_commit else TransactionState.COMPLETE_ABORT
+    done = attrs.evolve(current, state=state, partitions=(), last_update_ms=now_ms)
+    if current.next_producer_id != NO_PRODUCER_ID:
+        done = attrs.evolve(
+            done,
+            producer_id=current.next_producer_id,
+            producer_epoch=0,
+            previous_producer_id=current.producer_id,
+            next_producer_id=NO_PRODUCER_ID,
+        )
+    return Transition(done, last_epoch)
+
+
+def _prepare(
+    current: Transaction, state: TransactionState, last_epoch: int, *, now_ms: int, client_version: int
+) -> Transition:
+    """The outcome is decided. A transaction version 2 client may abort without having added a partition."""
+    is_open = current.state is TransactionState.ONGOING
+    prepared = attrs.evolve(
+        current,
+        state=state,
+        partitions=current.partitions if is_open else (),
+        start_ms=current.start_ms if is_open else now_ms,
+        last_update_ms=now_ms,
+        client_version=client_version,
+    )
+    return Transition(prepared, last_epoch)
+
+
+def _needed(producer_id: int | None) -> int:
+    if producer_id is None:
+        raise ProducerIdNeeded
+    return producer_id

@@ -1,0 +1,145 @@
+"""AddPartitionsToTxn (key 24): partitions that a transaction is about to write to.
+
+Clients add partitions of one transaction (versions 0 to 3). The leaders of partitions ask about many transactions at
+once: whether partitions belong to them, or to add them (KIP-890).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.coordinator.runtime.completion import Completion, completed, gather
+from broker.coordinator.runtime.decision import CoordinatorError
+from broker.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION, ProducerIdAndEpoch, TopicPartition
+from broker.net.completion import Completion as OwnCompletion
+from broker.net.reply import PendingReply
+from broker.server.authorizer import CLUSTER_NAME, AclOperation, AclResourceType
+from broker.server.context import RequestContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
+from broker.wire.api.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from broker.wire.errors import ErrorCode
+
+_BROKERS_FROM: Final = 4
+_FENCED_FROM: Final = 2
+_ABORTABLE_FROM: Final = 5
+
+
+def add_partitions_to_txn(
+    context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse | PendingReply:
+    if context.api_version < _BROKERS_FROM:
+        return _add_for_client(context, request)
+    if not context.allows(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME):
+        return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    transactions = request.transactions
+    completions = [_decide(context, transaction) for transaction in transactions]
+
+    def respond(
+        outcomes: list[list[ErrorCode] | CoordinatorError] | CoordinatorError,
+    ) -> AddPartitionsToTxnResponse:
+        assert not isinstance(outcomes, CoordinatorError), "each transaction has an error of its own"
+        return AddPartitionsToTxnResponse(
+            results_by_transaction=[
+                AddPartitionsToTxnResult(
+                    transactional_id=transaction.transactional_id,
+                    topic_results=_results(context, transaction.topics, outcome),
+                )
+                for transaction, outcome in zip(transactions, outcomes, strict=True)
+            ]
+        )
+
+    return context.answer(gather(completions), respond)
+
+
+def _add_for_client(
+    context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse | PendingReply:
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    if context.allows(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transaction.transactional_id):
+        completion = _decide(context, transaction)
+    else:
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        completion = completed([code] * len(_partitions(transaction.topics)))
+
+    def respond(outcome: list[ErrorCode] | CoordinatorError) -> AddPartitionsToTxnResponse:
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(context, transaction.topics, outcome))
+
+    return context.answer(completion, respond)
+
+
+def _decide(context: RequestContext, transaction: AddPartitionsToTxnTransaction) -> Completion[list[ErrorCode]]:
+    """Completes with an error code for each of the partitions. They are added all or none."""
+    places = _partitions(transaction.topics)
+    refusals = [_refusal(context, place) for place in places]
+    if any(refusals):
+        return completed([code or ErrorCode.OPERATION_NOT_ATTEMPTED for code in refusals])
+    coordinator = context.services.transactions
+    producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
+    if transaction.verify_only:
+        return coordinator.verify_partitions(transaction.transactional_id, producer, tuple(places))
+    client_version = EPOCH_PER_TRANSACTION if context.api_version >= _BROKERS_FROM else 0
+    added = coordinator.add_partitions(transaction.transactional_id, producer, tuple(places), client_version)
+    codes: Completion[list[ErrorCode]] = OwnCompletion()
+    added.then(
+        lambda outcome: codes.complete(
+            outcome if isinstance(outcome, CoordinatorError) else [ErrorCode.NONE] * len(places)
+        )
+    )
+    return codes
+
+
+def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    return [(topic.name, index) for topic in topics for index in topic.partitions]
+
+
+def _refusal(context: RequestContext, place: TopicPartition) -> ErrorCode:
+    """NONE, or why the partition cannot belong to a transaction of this client."""
+    name, index = place
+    if context.api_version < _BROKERS_FROM and not context.allows(AclOperation.WRITE, AclResourceType.TOPIC, name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    topic = context.services.loader.image.topics.by_name.get(name)
+    if topic is None or index not in topic.partitions:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE
+
+
+def _results(
+    context: RequestContext, topics: Sequence[AddPartitionsToTxnTopic], outcome: list[ErrorCode] | CoordinatorError
+) -> list[AddPartitionsToTxnTopicResult]:
+    count = sum(len(topic.partitions) for topic in topics)
+    codes = iter([outcome.code] * count if isinstance(outcome, CoordinatorError) else outcome)
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=_for_version(next(codes), context.api_version)
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+def _for_version(code: ErrorCode, version: int) -> ErrorCode:
+    if code is ErrorCode.PRODUCER_FENCED and version < _FENCED_FROM:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
+
+
+HANDLER = Handler(AddPartitionsToTxnRequest, add_partitions_to_txn, request_bytes_max=REQUEST_BYTES_MAX // 16)

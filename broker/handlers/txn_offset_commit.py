@@ -1,0 +1,178 @@
+"""TxnOffsetCommit (key 28): offsets of a group that are committed with a transaction, or dropped with it.
+
+The member and generation are checked (KIP-447), so that a consumer that has lost its partitions cannot commit. As for
+Produce, the first offsets of a transaction are verified with the transaction's coordinator (KIP-890).
+"""
+
+from typing import Final
+
+from broker.coordinator.group.offsets.requests import Committer, OffsetToCommit
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS
+from broker.coordinator.runtime.completion import Completion, failed
+from broker.coordinator.runtime.decision import CoordinatorError, Producer
+from broker.coordinator.transaction.transaction import ProducerIdAndEpoch
+from broker.coordinator.transaction.verification import ClientSupport
+from broker.net.reply import PendingReply
+from broker.server.authorizer import AclOperation, AclResourceType
+from broker.server.context import RequestContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
+from broker.storage.producer_state import ProducerStates
+from broker.storage.verifications import Verification
+from broker.wire.api.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from broker.wire.errors import ErrorCode, KafkaError
+from broker.wire.uuids import ZERO_UUID
+
+_MEMBERS_FROM: Final = 3
+_ABORTABLE_FROM: Final = 4
+_ADDS_FROM: Final = 5
+# A coordinator's batch has no sequence numbers of its own.
+_SEQUENCE: Final = 0
+_DEFAULT_RETENTION: Final = -1
+
+
+def txn_offset_commit(
+    context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse | PendingReply:
+    refusal = _refusal(context, request)
+    if refusal is not ErrorCode.NONE:
+        return _Commit(context, request).respond(CoordinatorError(refusal))
+    commit = _Commit(context, request)
+    if not commit.offsets:
+        return commit.response
+    producers = _producers(context, request)
+    if producers is not None:
+        verification = _begin_verification(context, request, producers)
+        if verification is not None:
+            return context.defer(_verify_and_commit(context, request, commit, producers, verification))
+    return context.answer(commit.begin(producers, None), commit.respond)
+
+
+def _refusal(context: RequestContext, request: TxnOffsetCommitRequest) -> ErrorCode:
+    if not context.allows(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if not context.allows(AclOperation.READ, AclResourceType.GROUP, request.group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
+
+
+def _producers(context: RequestContext, request: TxnOffsetCommitRequest) -> ProducerStates | None:
+    """The producers of the group's partition; None if this broker does not lead it."""
+    index = context.services.groups.runtime.partition_for(request.group_id)
+    try:
+        return context.services.partitions.get(CONSUMER_OFFSETS, index).leader_log().producers
+    except KafkaError:
+        return None  # the coordinator's error is the response
+
+
+def _begin_verification(
+    context: RequestContext, request: TxnOffsetCommitRequest, producers: ProducerStates
+) -> Verification | None:
+    """The verification that the commit has to wait for."""
+    adds = context.api_version >= _ADDS_FROM
+    if not adds and not context.services.config.transaction_partition_verification_enable:
+        return None
+    return producers.begin_verification(request.producer_id, request.producer_epoch, _SEQUENCE, has_own_epoch=adds)
+
+
+async def _verify_and_commit(
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+    commit: "_Commit",
+    producers: ProducerStates,
+    verification: Verification,
+) -> TxnOffsetCommitResponse:
+    services = context.services
+    support = ClientSupport.NONE
+    if context.api_version >= _ADDS_FROM:
+        support = ClientSupport.ADDS_PARTITIONS
+    elif context.api_version >= _ABORTABLE_FROM:
+        support = ClientSupport.ABORTABLE_ERROR
+    verdicts = await services.transaction_verifier.verify(
+        request.transactional_id,
+        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+        ((CONSUMER_OFFSETS, services.groups.runtime.partition_for(request.group_id)),),
+        support,
+    )
+    for code in verdicts.values():
+        is_passing = code is ErrorCode.NOT_ENOUGH_REPLICAS
+        return commit.respond(CoordinatorError(ErrorCode.COORDINATOR_NOT_AVAILABLE if is_passing else code))
+    completion = commit.begin(producers, verification)
+    services.partitions.commit_staged()
+    outcome = await completion.wait()
+    return commit.respond(outcome)
+
+
+class _Commit:
+    """The offsets of a request, and its response; partitions that do not exist are refused in it."""
+
+    def __init__(self, context: RequestContext, request: TxnOffsetCommitRequest) -> None:
+        self._context = context
+        self._request = request
+        self.offsets: list[OffsetToCommit] = []
+        self.response = TxnOffsetCommitResponse()
+        self._waiting: list[TxnOffsetCommitResponsePartition] = []
+        topics = context.services.loader.image.topics.by_name
+        for topic in request.topics:
+            image = topics.get(topic.name)
+            is_allowed = context.allows(AclOperation.READ, AclResourceType.TOPIC, topic.name)
+            answers = TxnOffsetCommitResponseTopic(name=topic.name)
+            self.response.topics.append(answers)
+            for each in topic.partitions:
+                answer = TxnOffsetCommitResponsePartition(partition_index=each.partition_index)
+                answers.partitions.append(answer)
+                if not is_allowed:
+                    answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                elif image is None or each.partition_index not in image.partitions:
+                    answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                else:
+                    self._waiting.append(answer)
+                    self.offsets.append(
+                        OffsetToCommit(
+                            topic.name,
+                            ZERO_UUID,
+                            each.partition_index,
+                            each.committed_offset,
+                            each.committed_leader_epoch,
+                            each.committed_metadata,
+                        )
+                    )
+
+    def begin(self, producers: ProducerStates | None, verification: Verification | None) -> Completion[list[ErrorCode]]:
+        """Commits the offsets, unless the transaction has ended since it was verified."""
+        request, version = self._request, self._context.api_version
+        services = self._context.services
+        if producers is not None and (verification is not None or self._is_verified):
+            try:
+                producers.check_verified(request.producer_id, request.producer_epoch, _SEQUENCE, verification)
+            except KafkaError as error:
+                return failed(CoordinatorError(error.code, error.message))
+        is_member = version >= _MEMBERS_FROM
+        committer = Committer(
+            request.group_id,
+            request.member_id if is_member else "",
+            request.group_instance_id if is_member else None,
+            request.generation_id if is_member else -1,
+            version,
+        )
+        producer = Producer(request.producer_id, request.producer_epoch)
+        return services.groups.offset_commit(committer, self.offsets, _DEFAULT_RETENTION, producer)
+
+    @property
+    def _is_verified(self) -> bool:
+        config = self._context.services.config
+        return config.transaction_partition_verification_enable or self._context.api_version >= _ADDS_FROM
+
+    def respond(self, outcome: list[ErrorCode] | CoordinatorError) -> TxnOffsetCommitResponse:
+        """The response, with the outcome of the partitions that exist."""
+        codes = [outcome.code] * len(self._waiting) if isinstance(outcome, CoordinatorError) else outcome
+        for answer, code in zip(self._waiting, codes, strict=True):
+            answer.error_code = code
+        return self.response
+
+
+HANDLER = Handler(TxnOffsetCommitRequest, txn_offset_commit, request_bytes_max=REQUEST_BYTES_MAX // 16)

@@ -1,0 +1,93 @@
+"""WriteTxnMarkers (key 27): a transaction coordinator ends transactions in partitions that this broker leads.
+
+Administrators also end hanging transactions by it (KIP-664).
+"""
+
+from typing import Final, NamedTuple
+
+from broker.coordinator.runtime.completion import completed, gather
+from broker.coordinator.runtime.decision import CoordinatorError
+from broker.coordinator.runtime.transaction_marker import TransactionMarker
+from broker.coordinator.transaction.marker_writer import Outcome
+from broker.server.authorizer import CLUSTER_NAME, AclOperation, AclResourceType
+from broker.server.context import RequestContext
+from broker.server.handler import REQUEST_BYTES_MAX, Handler
+from broker.wire.api.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from broker.wire.errors import ErrorCode
+
+# Markers that are appended in one slice: some 5 ms.
+_FEW: Final = 100
+
+
+class _Written(NamedTuple):
+    """A marker's part of the response, and its outcome."""
+
+    result: WritableTxnMarkerPartitionResult
+    outcome: Outcome
+
+
+async def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    response = WriteTxnMarkersResponse()
+    places = [_results_of(marker, response) for marker in request.markers]
+    is_allowed = any(
+        context.allows(operation, AclResourceType.CLUSTER, CLUSTER_NAME)
+        for operation in (AclOperation.CLUSTER_ACTION, AclOperation.ALTER)
+    )
+    wanted = [
+        (marker, topic, result)
+        for marker, topics in zip(request.markers, places, strict=True)
+        for topic in topics
+        for result in topic.partitions
+    ]
+    written: list[_Written] = []
+    for first in range(0, len(wanted), _FEW):
+        async with context.slice():
+            for marker, topic, result in wanted[first : first + _FEW]:
+                outcome = (
+                    _write(context, marker, topic.name, result.partition_index)
+                    if is_allowed
+                    else completed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+                )
+                written.append(_Written(result, outcome))
+            context.services.partitions.commit_staged()
+    await gather([each.outcome for each in written]).wait()
+    for each in written:
+        code = each.outcome.outcome
+        each.result.error_code = code.code if isinstance(code, CoordinatorError) else code
+    return response
+
+
+def _results_of(marker: WritableTxnMarker, response: WriteTxnMarkersResponse) -> list[WritableTxnMarkerTopicResult]:
+    """The results for a marker's topics, which are added to the response."""
+    topics = [
+        WritableTxnMarkerTopicResult(
+            name=topic.name,
+            partitions=[WritableTxnMarkerPartitionResult(partition_index=index) for index in topic.partition_indexes],
+        )
+        for topic in marker.topics
+    ]
+    response.markers.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
+    return topics
+
+
+def _write(context: RequestContext, marker: WritableTxnMarker, topic: str, index: int) -> Outcome:
+    return context.services.transaction_markers.write(
+        TransactionMarker(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.transaction_result,
+            marker.coordinator_epoch,
+            marker.transaction_version,
+        ),
+        (topic, index),
+    )
+
+
+HANDLER = Handler(WriteTxnMarkersRequest, write_txn_markers, request_bytes_max=REQUEST_BYTES_MAX, concurrent=True)
