@@ -14,7 +14,7 @@ from broker.net.completion import Completion as OwnCompletion
 from broker.net.reply import PendingReply
 from broker.server.authorizer import CLUSTER_NAME, AclOperation, AclResourceType
 from broker.server.context import RequestContext
-from broker.server.handler import REQUEST_BYTES_MAX, Handler
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -142,4 +142,4 @@ def _for_version(code: ErrorCode, version: int) -> ErrorCode:
     return code
 
 
-HANDLER = Handler(AddPartitionsToTxnRequest, add_partitions_to_txn, request_bytes_max=REQUEST_BYTES_MAX // 16)
+HANDLER = Handler(AddPartitionsToTxnRequest, add_partitions_to_txn, request_bytes_max=SMALL_REQUEST_BYTES_MAX)

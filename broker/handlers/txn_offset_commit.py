@@ -15,7 +15,7 @@ from broker.coordinator.transaction.verification import ClientSupport
 from broker.net.reply import PendingReply
 from broker.server.authorizer import AclOperation, AclResourceType
 from broker.server.context import RequestContext
-from broker.server.handler import REQUEST_BYTES_MAX, Handler
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.storage.producer_state import ProducerStates
 from broker.storage.verifications import Verification
 from broker.wire.api.txn_offset_commit import (
@@ -175,4 +175,4 @@ class _Commit:
         return self.response
 
 
-HANDLER = Handler(TxnOffsetCommitRequest, txn_offset_commit, request_bytes_max=REQUEST_BYTES_MAX // 16)
+HANDLER = Handler(TxnOffsetCommitRequest, txn_offset_commit, request_bytes_max=SMALL_REQUEST_BYTES_MAX)
