@@ -1,7 +1,7 @@
 """Transactions that are about to begin in a partition, while its leader asks their coordinator (KIP-890).
 
 The coordinator's answer says that the partition belonged to the transaction when it was given. An end marker that
-arrives after that ends the verification, so that a late batch cannot begin a transaction behind its own marker.
+arrives after that ends the verification, so that a late batch cannot begin a transaction after its own marker.
 """
 
 from broker.wire.errors import ErrorCode, KafkaError
