@@ -210,5 +210,10 @@ STORAGE_EVENTS: Final = EventCatalogue(
             "Recovery finished a replacement of segments that a crash had interrupted.",
             _PATH,
         ),
+        "storage_transaction_index_corrupt": EventKind(
+            Level.DEBUG,
+            "A transaction index is damaged. It and all later ones are rebuilt from the log.",
+            {**_LOG, "from_offset": "the base offset of the segment"},
+        ),
     },
 )

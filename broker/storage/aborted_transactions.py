@@ -1,6 +1,7 @@
-"""Finds the aborted transactions among some records that a read_committed consumer fetches (KIP-98)."""
+"""Finds the aborted transactions among some records, for read_committed consumers and for compaction (KIP-98)."""
 
 from broker.storage.log import Log, LogSlice, unreadable
+from broker.storage.segment_list import SegmentList
 from broker.storage.transaction_index import AbortedTransaction, CorruptTransactionIndex
 from broker.wire.records import CorruptBatch
 
@@ -8,21 +9,41 @@ from broker.wire.records import CorruptBatch
 def aborted_transactions(log: Log, found: LogSlice, offset: int, end_offset: int) -> list[AbortedTransaction]:
     """The aborted transactions with records in `found`, which begins at `offset`; it may list a few more.
 
-    `end_offset` is the last stable offset up to which the consumer may read. Raises KafkaError KAFKA_STORAGE_ERROR.
+    `end_offset` is the last stable offset, up to which the consumer may read. Raises KafkaError KAFKA_STORAGE_ERROR.
     """
-    aborted: list[AbortedTransaction] = []
     try:
-        for segment in log.segments.since(offset):
-            entries = segment.transaction_index.since(offset)
-            if entries and segment is found.segment and found.position + found.size < segment.written:
-                end_offset = min(end_offset, segment.offset_after(found.position + found.size))
-            for entry in entries:
-                if entry.first_offset < end_offset:
-                    aborted.append(entry)
-                if entry.last_stable_offset >= end_offset:
-                    return aborted
-            if segment.base_offset >= end_offset:
-                return aborted
+        if all(segment.transaction_index.is_empty for segment in log.segments.since(offset)):
+            return []
+        return collect_aborted(log.segments, offset, _end_of(log.segments, found, end_offset))
     except (OSError, CorruptBatch, CorruptTransactionIndex) as error:
         raise unreadable(log.partition, error) from error
+
+
+def collect_aborted(segments: SegmentList, offset: int, end_offset: int) -> list[AbortedTransaction]:
+    """The aborted transactions with records between two offsets, the second of which is excluded.
+
+    All transactions that begin before `end_offset` must have ended. Raises CorruptTransactionIndex, OSError.
+    """
+    aborted: list[AbortedTransaction] = []
+    for segment in segments.since(offset):
+        index = segment.transaction_index
+        if index.is_empty:
+            continue
+        for entry in index.since(offset):
+            if entry.first_offset < end_offset:
+                aborted.append(entry)
+            if entry.last_stable_offset >= end_offset:
+                return aborted
     return aborted
+
+
+def _end_of(segments: SegmentList, found: LogSlice, end_offset: int) -> int:
+    """An offset after the records of `found`, near its end.
+
+    Without this bound, a response would list the aborted transactions of the rest of the log.
+    """
+    segment, end = found.segment, found.position + found.size
+    at = segments.index(segment)
+    if at is not None and at + 1 < len(segments):
+        end_offset = min(end_offset, segments[at + 1].base_offset)
+    return min(end_offset, segment.offset_after(end)) if end < segment.written else end_offset

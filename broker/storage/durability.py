@@ -171,7 +171,7 @@ class Durability:
                     raise
         try:
             if self.failure is None:
-                await self._sync_checkpoints([segment for segment in segments if segment.is_new])
+                await self._sync_checkpoints([segment for segment in segments if segment.has_new_files])
         except FileNotFoundError:
             if self.failure is None:
                 raise
@@ -182,7 +182,7 @@ class Durability:
         if new:
             await self._disk.sync_dir(self._directory)
             for segment in new:
-                segment.is_new = False
+                segment.is_new = segment.transaction_index.is_new = False
 
     # A clean shutdown (see `clean_shutdown`)
 
@@ -201,4 +201,6 @@ class Durability:
         Returns whether the log's directory has entries that are not durable.
         """
         has_replaced = self._epochs.replace()
-        return has_replaced or (not self._segments.is_empty and any(segment.is_new for segment in self._segments))
+        return has_replaced or (
+            not self._segments.is_empty and any(segment.has_new_files for segment in self._segments)
+        )

@@ -260,7 +260,9 @@ class Log:
 
     def _observe_producer(self, header: BatchHeader, batch: memoryview) -> None:
         try:
-            replay_batch(self.producers, self.segments.active.transaction_index, header, batch)
+            aborted = replay_batch(self.producers, header, batch)
+            if aborted:
+                self.segments.active.transaction_index.extend(aborted)
         except OSError as error:
             self._fail(error)
             raise self.durability.refusal(self.partition) from error

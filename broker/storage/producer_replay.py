@@ -7,7 +7,7 @@ from broker.storage.log_config import LogConfig
 from broker.storage.producer_state import CompletedTransaction, ProducerStates
 from broker.storage.segment import Segment
 from broker.storage.segment_list import SegmentList
-from broker.storage.transaction_index import TRANSACTION_INDEX_VERSION, AbortedTransaction, TransactionIndex
+from broker.storage.transaction_index import TRANSACTION_INDEX_VERSION, AbortedTransaction
 from broker.storage.validation import check_segment_size
 from broker.wire.errors import WireError
 from broker.wire.records import BatchHeader, iter_records, read_end_transaction_marker, read_header
@@ -27,10 +27,14 @@ def load_producers(
 
     A malformed transaction marker ends the replay; that is traced.
     """
+    damaged = [each.base_offset for each in segments if each.transaction_index.is_damaged(each.base_offset)]
+    if damaged:  # their entries are rebuilt from a snapshot before them
+        producers.snapshots.retain_within(log_start_offset, max(damaged[0], log_start_offset))
+        trace("storage_transaction_index_corrupt", path=segments.active.directory, from_offset=damaged[0])
     offset = producers.truncate_and_reload(log_start_offset, log_end_offset, now_ms=now_ms)
+    for segment in segments.since(offset):
+        segment.transaction_index.truncate_to(offset)
     if offset < log_end_offset:
-        for segment in segments.since(offset):
-            segment.transaction_index.truncate_to(offset)
         try:
             replay(producers, segments.since(offset), offset)
         except WireError as error:
@@ -38,14 +42,21 @@ def load_producers(
 
 
 def replay(producers: ProducerStates, segments: Sequence[Segment], offset: int) -> None:
-    """Apply every batch from `offset` on to `producers`. Raises OSError, and WireError for a malformed marker."""
+    """Apply every batch from `offset` on to `producers` and to the transaction indexes, which must end at `offset`.
+
+    Raises OSError, and WireError for a malformed marker.
+    """
     for segment in segments:
         found = segment.find(offset)
         if found is not None:
-            for position, header in scan_headers(segment.file, found.position, segment.written):
-                if header.producer_id >= 0:
-                    batch = segment.file.read(position, header.size) if header.is_control else b""
-                    replay_batch(producers, segment.transaction_index, header, batch)
+            aborted: list[AbortedTransaction] = []
+            try:
+                for position, header in scan_headers(segment.file, found.position, segment.written):
+                    if header.producer_id >= 0:
+                        batch = segment.file.read(position, header.size) if header.is_control else b""
+                        aborted += replay_batch(producers, header, batch)
+            finally:
+                segment.transaction_index.extend(aborted)
 
 
 def check_coordinator_batch(
@@ -67,14 +78,16 @@ def check_coordinator_batch(
     return header
 
 
-def replay_batch(producers: ProducerStates, index: TransactionIndex, header: BatchHeader, batch: Buffer) -> None:
+def replay_batch(producers: ProducerStates, header: BatchHeader, batch: Buffer) -> Sequence[AbortedTransaction]:
     """Apply one batch of the log that has a producer id. `batch` is only read if it is a control batch.
 
-    `index` is that of the batch's segment. Raises OSError, and WireError for a malformed transaction marker.
+    Returns the aborted transaction that it ends, for the transaction index of its segment. Raises WireError for a
+    malformed transaction marker.
     """
     if not header.is_control:
         producers.update(header)
-        return
+        return ()
+    aborted: list[AbortedTransaction] = []
     for record in iter_records(batch, 0, header):
         marker = read_end_transaction_marker(record)
         if marker is not None:
@@ -86,8 +99,9 @@ def replay_batch(producers: ProducerStates, index: TransactionIndex, header: Bat
             )
             if completed is not None:
                 if completed.aborted:
-                    index.append(_aborted(completed, producers.last_stable_offset_after(completed)))
+                    aborted.append(_aborted(completed, producers.last_stable_offset_after(completed)))
                 producers.complete(completed)
+    return aborted
 
 
 def _aborted(completed: CompletedTransaction, last_stable_offset: int) -> AbortedTransaction:

@@ -11,7 +11,8 @@ the log is closed, save most of that replay (`producer_snapshots`).
 """
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from heapq import heappop, heappush
+from typing import NamedTuple, TypeAlias
 
 import attrs
 
@@ -49,6 +50,13 @@ class CompletedTransaction:
     first_offset: int
     last_offset: int
     aborted: bool
+
+
+class LastOfProducer(NamedTuple):
+    """A producer's last batch: its last data offset in its epoch, or None if only an end marker has that epoch."""
+
+    data_offset: int | None
+    epoch: int
 
 
 class ProducerState:
@@ -138,7 +146,8 @@ class ProducerStates:
         self.expiration_ms = expiration_ms
         self._by_id: dict[int, ProducerState] = {}
         self._ongoing: dict[int, int] = {}  # first offset -> producer id; ascending, since offsets only grow
-        self.unreplicated: dict[int, int] = {}  # of ended transactions: first offset -> offset of the end marker
+        # Ended transactions, perhaps with a marker at or after the high watermark: a heap of first and last offsets.
+        self.unreplicated: list[tuple[int, int]] = []
         self.verifications: dict[int, Verification] = {}  # by producer id
 
     def __len__(self) -> int:
@@ -151,9 +160,12 @@ class ProducerStates:
     def get(self, producer_id: int) -> ProducerState | None:
         return self._by_id.get(producer_id)
 
-    def last_offsets(self) -> dict[int, int]:
-        """The last offset of each producer's last batch, by producer id."""
-        return {state.producer_id: state.batches[-1][1] for state in self._by_id.values() if state.batches}
+    def last_of_producers(self) -> dict[int, LastOfProducer]:
+        """The last batch of each producer, by producer id."""
+        return {
+            state.producer_id: LastOfProducer(state.batches[-1][1] if state.batches else None, state.epoch)
+            for state in self._by_id.values()
+        }
 
     def check(self, header: BatchHeader) -> Duplicate | None:
         """Check whether a client's batch may be appended; returns its offsets if it is a duplicate, otherwise None.
@@ -292,19 +304,22 @@ class ProducerStates:
     def complete(self, completed: CompletedTransaction) -> None:
         """Record that a transaction has ended; it stays unstable until the high watermark has passed its marker."""
         self._ongoing.pop(completed.first_offset, None)  # a foreign snapshot may give two producers the same offset
-        self.unreplicated[completed.first_offset] = completed.last_offset
+        heappush(self.unreplicated, (completed.first_offset, completed.last_offset))
 
     def advance_high_watermark(self, high_watermark: int) -> None:
-        """Forget the ended transactions whose markers are below the high watermark."""
-        for first_offset in [first for first, last in self.unreplicated.items() if last < high_watermark]:
-            del self.unreplicated[first_offset]
+        """Forget the ended transactions whose markers are below the high watermark, unless an earlier one is above."""
+        unreplicated = self.unreplicated
+        while unreplicated and unreplicated[0][1] < high_watermark:
+            heappop(unreplicated)
 
     @property
     def first_unstable_offset(self) -> int | None:
         """The start of the first transaction that is open, or whose marker is not below the high watermark."""
-        if not self._ongoing and not self.unreplicated:
-            return None
-        return min((*list(self._ongoing)[:1], *self.unreplicated))
+        unreplicated = self.unreplicated[0][0] if self.unreplicated else None
+        if not self._ongoing:
+            return unreplicated
+        ongoing = next(iter(self._ongoing))
+        return ongoing if unreplicated is None else min(ongoing, unreplicated)
 
     def advance_log_start_offset(self, log_start_offset: int) -> None:
         """The records before this offset were deleted. Their producers stay known until they expire."""

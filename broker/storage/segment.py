@@ -91,7 +91,7 @@ class Segment:
         self._first_timestamp: int | None = None
         self._is_warm = False
         self._is_dated = False  # whether max_timestamp is known
-        self.is_new = False  # whether its directory entries are not durable yet
+        self.is_new = False  # whether its files were created, and their directory entries are not durable yet
         self.size_bytes = 0
         self.written = 0
         self.max_timestamp = NO_TIMESTAMP
@@ -135,6 +135,11 @@ class Segment:
         if self._file is None:
             self._file = self._disk.open(self.path)
         return self._file
+
+    @property
+    def has_new_files(self) -> bool:
+        """Whether the directory entry of one of its files is not durable yet."""
+        return self.is_new or self.transaction_index.is_new
 
     def hold_file(self) -> None:
         """Keep the file open for readers of this segment, before its name is given to another file. Raises OSError."""

@@ -3,21 +3,22 @@
 An entry is int16 version, int64 producer id, int64 first offset, int64 last offset (the marker's), and int64 last
 stable offset after the end of the transaction. A segment without aborted transactions has no file.
 
-Entries are written when their markers are appended. Whatever is not durable by then is rebuilt together with the states
-of the producers, which know where a transaction began (`producer_replay`).
+An entry is written when its marker is appended. Entries that are not durable by then are rebuilt together with the
+states of the producers, which know where a transaction began (`producer_replay`).
 """
 
-from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.storage.whole_file import read_whole
 from broker.wire.errors import WireError
 from kraft.env import Disk
 
-TRANSACTION_INDEX_VERSION = 0
+TRANSACTION_INDEX_VERSION: Final = 0
 
-_ENTRY = Struct(">hqqqq")
+_ENTRY: Final = Struct(">hqqqq")
+_NOT_LOADED: Final = -1
 
 
 class CorruptTransactionIndex(WireError):
@@ -35,85 +36,170 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """The index of one segment, in ascending order of the markers. It is loaded on use."""
+    """The index of one segment, in ascending order of the markers.
 
-    __slots__ = ("_disk", "_entries", "is_synced", "path")
+    It is loaded on use, as bytes: a segment may hold millions of aborted transactions. `is_new` says that the file was
+    created, and its directory entry is not durable yet.
+    """
+
+    __slots__ = ("_content", "_count", "_disk", "is_new", "is_synced", "path")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path
         self.is_synced = True
-        self._entries: list[AbortedTransaction] | None = None
+        self.is_new = False
+        self._content: bytearray | None = None
+        self._count = _NOT_LOADED
 
     @property
-    def entries(self) -> list[AbortedTransaction]:
-        """All entries; not to be changed. Raises CorruptTransactionIndex, OSError."""
-        if self._entries is None:
-            content = read_whole(self._disk, self.path) if self._disk.exists(self.path) else b""
-            self._entries = decode_aborted_transactions(content)
-        return self._entries
+    def is_empty(self) -> bool:
+        """Whether the index has no entries. Raises CorruptTransactionIndex, OSError."""
+        if self._count == _NOT_LOADED:
+            self._load()
+        return not self._count
 
-    def since(self, offset: int) -> list[AbortedTransaction]:
+    def since(self, offset: int) -> Iterator[AbortedTransaction]:
         """The transactions that ended at `offset` or later. Raises CorruptTransactionIndex, OSError."""
-        entries = self.entries
-        if not entries:
-            return entries
-        return entries[bisect_left(entries, offset, key=lambda entry: entry.last_offset) :]
+        if not self.is_empty:
+            content = self._loaded()
+            for at in range(self._first_since(content, offset), len(content), _ENTRY.size):
+                yield AbortedTransaction._make(_ENTRY.unpack_from(content, at))
 
-    def append(self, entry: AbortedTransaction) -> None:
-        """Write an entry. Raises OSError."""
-        try:
-            entries = self.entries
-        except CorruptTransactionIndex as error:
-            raise OSError(f"{self.path}: {error}") from error
-        self._write(len(entries), [entry])
-        entries.append(entry)
+    def extend(self, entries: Sequence[AbortedTransaction]) -> None:
+        """Write more entries. Raises OSError."""
+        if entries:
+            try:
+                content = self._loaded()
+            except CorruptTransactionIndex as error:
+                raise OSError(f"{self.path}: {error}") from error
+            packed = _packed(entries)
+            self._write(len(content), packed)
+            content += packed
+            self._count += len(entries)
 
-    def replace(self, entries: list[AbortedTransaction]) -> None:
+    def replace(self, entries: Iterable[AbortedTransaction]) -> None:
         """Make these all the entries. Raises OSError."""
-        if entries or self._disk.exists(self.path):
-            self._write(0, entries)
-        self._entries = entries
+        self._replace(_packed(entries))
+
+    def is_damaged(self, base_offset: int) -> bool:
+        """Whether the file of the segment that begins at `base_offset` has lost entries. Raises OSError.
+
+        Reads only the last entry of an index that is not loaded: that is where an unfinished write shows.
+        """
+        if self._count != _NOT_LOADED or not self._disk.exists(self.path):
+            return False
+        file = self._disk.open(self.path)
+        try:
+            size = file.size()
+            last = file.read(max(size - _ENTRY.size, 0), min(size, _ENTRY.size))
+        finally:
+            file.close()
+        return size % _ENTRY.size != 0 or (size > 0 and not _is_entry(_ENTRY.unpack(last), base_offset))
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the transactions that ended at `offset` or later; a corrupt index loses all. Raises OSError."""
-        try:
-            entries = self.entries
-        except CorruptTransactionIndex:
-            entries = []
-        kept = [entry for entry in entries if entry.last_offset < offset]
-        if len(kept) < len(entries) or self._entries is None:
-            self.replace(kept)
+        """Drop the transactions that ended at `offset` or later, and whatever is no entry. Raises OSError."""
+        if self._count == 0:
+            return
+        content = self._content
+        if content is None:
+            content = bytearray(read_whole(self._disk, self.path)) if self._disk.exists(self.path) else bytearray()
+        end, before = 0, -1
+        for end in range(0, len(content) - _ENTRY.size + 1, _ENTRY.size):
+            fields = _ENTRY.unpack_from(content, end)
+            if not (_is_entry(fields, before) and before < fields[3] < offset):
+                break
+            before = fields[3]
+        else:
+            end = len(content) // _ENTRY.size * _ENTRY.size
+        if end < len(content):
+            self._replace(bytes(content[:end]))
+        else:
+            self._content, self._count = content, end // _ENTRY.size
 
     def release(self) -> None:
         """Free the memory. The entries are loaded again on use."""
-        self._entries = None
+        if self._count:
+            self._content, self._count = None, _NOT_LOADED
 
     async def sync(self) -> None:
         """Make the entries durable. Raises FsyncFailed, OSError."""
         if not self.is_synced:
             self.is_synced = True
-            file = self._disk.open(self.path)
+            try:
+                file = self._disk.open(self.path)
+            except FileNotFoundError:
+                return  # its segment was deleted meanwhile
             try:
                 await file.sync()
             finally:
                 file.close()
 
-    def _write(self, at: int, entries: list[AbortedTransaction]) -> None:
+    def _loaded(self) -> bytearray:
+        if self._content is None:
+            self._load()
+        assert self._content is not None, "loaded"
+        return self._content
+
+    def _load(self) -> None:
+        content = bytearray(read_whole(self._disk, self.path)) if self._disk.exists(self.path) else bytearray()
+        _check_size(content)
+        self._content, self._count = content, len(content) // _ENTRY.size
+
+    def _first_since(self, content: bytearray, offset: int) -> int:
+        """The position of the first entry with its marker at `offset` or later."""
+        low, high = 0, self._count
+        while low < high:
+            middle = (low + high) // 2
+            if _ENTRY.unpack_from(content, middle * _ENTRY.size)[3] < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low * _ENTRY.size
+
+    def _replace(self, content: bytes) -> None:
+        if content or self._disk.exists(self.path):
+            self._write(0, content)
+        self._content, self._count = bytearray(content), len(content) // _ENTRY.size
+
+    def _write(self, position: int, content: bytes) -> None:
+        """Write `content` at `position`, and end the file there."""
         file = self._disk.open(self.path, create=True)
         try:
-            if file.size() > at * _ENTRY.size:
-                file.truncate(at * _ENTRY.size)
-            file.write(at * _ENTRY.size, (b"".join(_ENTRY.pack(*entry) for entry in entries),))
+            size = file.size()
+            self.is_new = self.is_new or not size
+            if size > position:
+                file.truncate(position)
+            if content:
+                file.write(position, (content,))
         finally:
             file.close()
         self.is_synced = False
 
 
-def decode_aborted_transactions(content: bytes) -> list[AbortedTransaction]:
-    """The entries of an index file. Raises CorruptTransactionIndex."""
+def _packed(entries: Iterable[AbortedTransaction]) -> bytes:
+    return b"".join([_ENTRY.pack(*entry) for entry in entries])
+
+
+def _is_entry(fields: tuple[int, ...], base_offset: int) -> bool:
+    """Whether these can be the fields of an entry in an index that begins at `base_offset`."""
+    version, _, first_offset, last_offset, last_stable_offset = fields
+    return (
+        version == TRANSACTION_INDEX_VERSION
+        and 0 <= first_offset <= last_offset
+        and last_offset >= base_offset
+        and last_stable_offset >= 0
+    )
+
+
+def _check_size(content: bytes | bytearray) -> None:
     if len(content) % _ENTRY.size:
         raise CorruptTransactionIndex(f"{len(content)} bytes are not a multiple of {_ENTRY.size}")
+
+
+def decode_aborted_transactions(content: bytes) -> list[AbortedTransaction]:
+    """The entries of an index file. Raises CorruptTransactionIndex."""
+    _check_size(content)
     entries = [AbortedTransaction(*fields) for fields in _ENTRY.iter_unpack(content)]
     for entry in entries:
         if entry.version > TRANSACTION_INDEX_VERSION:

@@ -65,7 +65,7 @@ class CleanedSegment:
     async def finish(self, aborted: list[AbortedTransaction]) -> None:
         """Make the files durable, so that they can replace the segments. Raises OSError, FsyncFailed.
 
-        `aborted` are the aborted transactions that ended in those segments: their records stay.
+        `aborted` are the aborted transactions that ended in those segments, and of which batches are left.
         """
         self.write()
         if aborted:

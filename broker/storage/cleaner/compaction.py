@@ -13,11 +13,13 @@ from collections.abc import Sequence
 
 import attrs
 
+from broker.storage.aborted_transactions import collect_aborted
 from broker.storage.cleaner.cleaned_segment import CleanedSegment
+from broker.storage.cleaner.cleaned_transactions import CleanedTransactions
 from broker.storage.cleaner.log_to_clean import LogToClean
 from broker.storage.cleaner.offset_map import OffsetMap
 from broker.storage.cleaner.pacing import CleaningPacer
-from broker.storage.cleaner.record_retention import NOT_COMPACTED, RecordRetention
+from broker.storage.cleaner.record_retention import RecordRetention
 from broker.storage.cleaner.segment_reader import read_batches, records_in_portions
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
@@ -63,13 +65,18 @@ class Compaction:
         self._truncations = self.log.durability.truncations
         await self._fill_map()
         self._check()
+        transactions = self._transactions(self.log.segments.first_offset)
         for group in _group_segments(self._sources(self.offsets.end_offset), self.to_clean.end, self.log.config):
-            await self._clean_group(group)
+            await self._clean_group(group, transactions)
         self._check()
         return self.offsets.end_offset
 
     def _sources(self, end_offset: int) -> list[Segment]:
         return [segment for segment in self.log.segments if segment.base_offset < end_offset]
+
+    def _transactions(self, offset: int) -> CleanedTransactions:
+        """The transactions of the batches from `offset` on; all of them have ended."""
+        return CleanedTransactions(collect_aborted(self.log.segments, offset, self.to_clean.end))
 
     async def _pause(self) -> None:
         await self.pacer.pause()
@@ -88,18 +95,21 @@ class Compaction:
         offsets.end_offset = first_dirty
         sources = self._sources(self.to_clean.end)
         ends = [segment.base_offset for segment in sources[1:]] + [self.to_clean.end]
+        transactions = self._transactions(first_dirty)
         for segment, end in zip(sources, ends, strict=False):
             if end > first_dirty:
-                await self._map_segment(segment)
+                await self._map_segment(segment, transactions)
                 if offsets.is_full and offsets.end_offset < end:
                     return
                 offsets.end_offset = end
 
-    async def _map_segment(self, segment: Segment) -> None:
+    async def _map_segment(self, segment: Segment, transactions: CleanedTransactions) -> None:
         found = segment.find(self.to_clean.first_dirty)
         position = segment.written if found is None else found.position
         for header, piece, at in read_batches(segment.file, position, segment.written, self.buffer_bytes):
-            if not header.attributes & NOT_COMPACTED:
+            if header.is_control:
+                transactions.is_needless(header, piece, at)
+            elif not (header.is_transactional and transactions.is_aborted(header)):
                 await self._map_batch(header, piece, at)
                 if self.offsets.is_full and self.offsets.end_offset <= header.last_offset:
                     return
@@ -121,7 +131,7 @@ class Compaction:
 
     # Writing the retained records
 
-    async def _clean_group(self, group: list[Segment]) -> None:
+    async def _clean_group(self, group: list[Segment], transactions: CleanedTransactions) -> None:
         self._check()
         log = self.log
         cleaned = CleanedSegment(self.disk, log.directory, group[0].base_offset, log.config)
@@ -129,8 +139,8 @@ class Compaction:
         try:
             retention = self._retention()
             for segment in group:
-                await self._clean_segment(cleaned, segment, retention)
-            await cleaned.finish([entry for segment in group for entry in segment.transaction_index.entries])
+                await self._clean_segment(cleaned, segment, retention, transactions)
+            await cleaned.finish(transactions.take_retained())
             self._check()
             if any(log.segments.index(segment) is None for segment in group):
                 raise CompactionAborted  # retention has deleted a segment
@@ -149,16 +159,22 @@ class Compaction:
             self.now_ms,
             self.log.config.delete_retention_ms,
             self.to_clean.end,
-            self.log.producers.last_offsets(),
+            self.log.producers.last_of_producers(),
         )
 
-    async def _clean_segment(self, cleaned: CleanedSegment, segment: Segment, retention: RecordRetention) -> None:
+    async def _clean_segment(
+        self, cleaned: CleanedSegment, segment: Segment, retention: RecordRetention, transactions: CleanedTransactions
+    ) -> None:
         staged_from, written = b"", 0
         for header, piece, at in read_batches(segment.file, 0, segment.written, self.buffer_bytes):
             if piece is not staged_from:  # otherwise staged batches would keep all pieces in memory
                 staged_from, written = piece, cleaned.write()
             batch = memoryview(piece)[at : at + header.size]
-            if not retention.retains_batch(header):
+            if header.is_control:
+                batch = self._clean_marker(header, batch, retention, transactions)
+            elif header.is_transactional and transactions.is_aborted(header):
+                batch = retention.without_records(header, batch)
+            elif not retention.retains_batch(header):
                 batch = await self._clean_batch(header, batch, piece, at, retention)
             if batch:
                 cleaned.append(batch)
@@ -167,6 +183,13 @@ class Compaction:
             written = 0
         if self.pacer.add_work(cleaned.write(), 0):
             await self._pause()
+
+    def _clean_marker(
+        self, header: BatchHeader, batch: memoryview, retention: RecordRetention, transactions: CleanedTransactions
+    ) -> memoryview:
+        is_needless = transactions.is_needless(header, batch, 0)
+        data, portions = records_in_portions(header, bytes(batch), 0)
+        return retention.retained_marker(header, batch, data, next(iter(portions), []), is_needless=is_needless)
 
     async def _clean_batch(
         self, header: BatchHeader, batch: memoryview, piece: bytes, at: int, retention: RecordRetention

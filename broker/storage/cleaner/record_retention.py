@@ -4,22 +4,18 @@ A record stays if no later record in the mapped part of the log has its key. A t
 removed some time later, so that a consumer that is reading the log from its start still sees it. The first compaction
 that finds the tombstone stores in its batch the time at which it may be removed, the delete horizon (KIP-534).
 
-Records of transactions and their markers always stay. They could only be compacted once it is known which transactions
-were aborted.
+Records of aborted transactions are removed, those of committed ones are treated like any other. End markers get a
+delete horizon too, once no batch of their transaction is left (`cleaned_transactions`).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import attrs
 
 from broker.storage.cleaner.offset_map import OffsetMap
+from broker.storage.producer_state import LastOfProducer
 from broker.wire.records import BatchHeader
-from broker.wire.records.batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from broker.wire.records.raw import RawRecord, batch_of_none, batch_of_some
-
-# The attributes of transactional batches and of markers.
-NOT_COMPACTED: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
 
 
 @attrs.frozen
@@ -27,19 +23,35 @@ class RecordRetention:
     """The rules of one compaction, which began at `now_ms`.
 
     `round_end` is the end of the part that can be cleaned. The batch before it stays, perhaps without records, so that
-    the log's end does not move. `last_offsets` has the last offset of each producer's last batch, which stays in the
-    same way: it has the sequence number from which the producer continues.
+    the log's end does not move. `last_of_producers` tells the last batch of each producer by its id. That stays in the
+    same way: a data batch has the sequence number from which the producer continues, a marker the producer's epoch.
     """
 
     offsets: OffsetMap
     now_ms: int
     delete_retention_ms: int
     round_end: int
-    last_offsets: Mapping[int, int]
+    last_of_producers: Mapping[int, LastOfProducer]
 
     def retains_batch(self, header: BatchHeader) -> bool:
         """Whether the batch stays unchanged, so that its records need not be read."""
-        return bool(header.attributes & NOT_COMPACTED) or header.base_offset >= self.offsets.end_offset
+        return header.base_offset >= self.offsets.end_offset
+
+    def retained_marker(
+        self, header: BatchHeader, batch: memoryview, data: bytes, records: Sequence[RawRecord], *, is_needless: bool
+    ) -> memoryview:
+        """What stays of a control batch whose records are in `data`.
+
+        `is_needless` says that no batch of its transaction is left.
+        """
+        if not is_needless:
+            return batch
+        horizon = header.delete_horizon_ms
+        if not records or (horizon is not None and horizon <= self.now_ms):
+            return self.without_records(header, batch)
+        if horizon is not None:
+            return batch
+        return memoryview(batch_of_some(header, data, records, self.now_ms + self.delete_retention_ms))
 
     def retained_records(self, header: BatchHeader, records: Sequence[RawRecord]) -> list[RawRecord]:
         """The records among these of the batch that stay."""
@@ -59,15 +71,23 @@ class RecordRetention:
     def rebuild(self, header: BatchHeader, batch: memoryview, data: bytes, kept: Sequence[RawRecord]) -> memoryview:
         """The batch with only the `kept` records, whose bytes are in `data`; empty if the batch need not stay."""
         if not kept:
-            return self._without_records(header, batch)
+            return self.without_records(header, batch)
         needs_horizon = header.delete_horizon_ms is None and not all(record[6] for record in kept)
         if len(kept) == header.count and not needs_horizon:
             return batch
         horizon = self.now_ms + self.delete_retention_ms if needs_horizon else None
         return memoryview(batch_of_some(header, data, kept, horizon))
 
-    def _without_records(self, header: BatchHeader, batch: memoryview) -> memoryview:
-        is_last_of_producer = header.has_producer_id and self.last_offsets.get(header.producer_id) == header.last_offset
-        if is_last_of_producer or header.next_offset == self.round_end:
+    def without_records(self, header: BatchHeader, batch: memoryview) -> memoryview:
+        """What stays of a batch all of whose records are removed; empty if nothing does."""
+        if header.next_offset == self.round_end or self._is_last_of_producer(header):
             return memoryview(batch_of_none(header)) if header.count else batch
         return batch[:0]
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        last = self.last_of_producers.get(header.producer_id) if header.has_producer_id else None
+        if last is None:
+            return False
+        if last.data_offset is None:
+            return header.is_control and header.producer_epoch == last.epoch
+        return header.last_offset == last.data_offset

@@ -12,10 +12,8 @@ from broker.wire.records import (
     BatchHeader,
     Compression,
     CorruptBatch,
-    EndTransactionMarker,
     Record,
     encode_batch,
-    encode_end_transaction_marker,
     iter_headers,
 )
 from tests.support.compacted_logs import (
@@ -216,25 +214,6 @@ async def test_sequences_continue_after_a_compaction_and_a_crash(log: Log, tmp_p
     producer = again.producers.get(7)
     assert producer is not None
     assert producer.last_sequence == 3
-
-
-async def test_transactional_records_stay_and_replace_no_others(log: Log) -> None:
-    """It is not known which of the transactions were aborted."""
-    put(log, (b"k", b"0"))
-    put(log, (b"k", b"1"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-    marker = encode_end_transaction_marker(
-        EndTransactionMarker(is_commit=False, coordinator_epoch=0),
-        timestamp=NOW_MS,
-        producer_id=7,
-        producer_epoch=0,
-        base_offset=2,
-        leader_epoch=0,
-    )
-    log.append_as_follower(memoryview(marker), 0, NOW_MS)
-    for _ in range(40):
-        put(log, (b"other", b"v"))
-    await clean(log)
-    assert offsets(log)[:3] == [0, 1, 2]
 
 
 # Many keys
