@@ -365,13 +365,15 @@ class ProcessLoop:
         # Loops of parent processes stay referenced: to finalize their tasks would run code on the parents' sockets.
         self._of_parents: list[BackgroundLoop] = []
         self._is_registered = False
+        # Hooks run in the order of their registration. One of a module that imports this one may drop clients: by then
+        # these have to know that they belong to the parent, or they would take a lock that the parent's loop may hold.
+        os.register_at_fork(after_in_child=self._after_fork)
 
     def get(self) -> BackgroundLoop:
         with self._lock:
             if self._loop is None or not self._loop.is_usable:
                 self._loop = BackgroundLoop()
             if not self._is_registered:
-                os.register_at_fork(after_in_child=self._after_fork)
                 atexit.register(self._close)
                 self._is_registered = True
             return self._loop

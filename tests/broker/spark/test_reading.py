@@ -1,6 +1,8 @@
 """The work of a task between Spark and the brokers: it survives them, and keeps its connections for the next task."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,3 +145,31 @@ def test_a_forked_process_opens_consumers_of_its_own(bootstrap: str) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert is_open(of_parent)
     pool.close_idle(idle_s=0)
+
+
+def test_forked_process_does_not_wait_for_a_lock_of_its_parents_clients(bootstrap: str) -> None:
+    """The child drops the parent's clients. It must not hand their closing to the parent's loop, whose lock is held."""
+    script = """
+import os, sys, threading, time
+from broker.client.blocking.loop import PROCESS_LOOP
+from broker.spark.clients import CONSUMERS
+with CONSUMERS.lend({"bootstrap.servers": sys.argv[1]}):
+    pass
+held = threading.Event()
+def hold():
+    with PROCESS_LOOP.get()._token._reentry_queue.lock:
+        held.set()
+        threading.Event().wait()
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
+child = os.fork()
+if not child:
+    os._exit(0)
+deadline = time.monotonic() + 20
+while not (ended := os.waitpid(child, os.WNOHANG)[0]) and time.monotonic() < deadline:
+    time.sleep(0.01)
+if not ended:
+    os.kill(child, 9)
+os._exit(0 if ended else 1)
+"""
+    assert subprocess.run([sys.executable, "-c", script, bootstrap], check=False).returncode == 0
