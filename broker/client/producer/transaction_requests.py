@@ -48,8 +48,9 @@ _PREPARED_SINCE: Final = 6
 _NO_TIMEOUT_MS: Final = 2**31 - 1
 # TxnOffsetCommit says which member of the group commits from this version on (KIP-447).
 _MEMBERS_SINCE: Final = 3
-# The previous transaction ends soon: its coordinator writes the markers.
-_CONCURRENT_PAUSE_MS: Final = 20.0
+# After the answer to EndTxn, the coordinator writes the markers of the transaction, mostly within a few milliseconds.
+# Until then it refuses the next one. The pause doubles up to retry.backoff.ms; Kafka's client always waits 20 ms.
+_CONCURRENT_PAUSE_MS: Final = 2.0
 _NO_LEADER_EPOCH: Final = -1
 
 _T = TypeVar("_T")
