@@ -285,7 +285,9 @@ class ProducerStates:
         if state is None:
             state = self._by_id[header.producer_id] = ProducerState(header.producer_id)
         first_offset = state.current_txn_first_offset
-        self.verifications.pop(header.producer_id, None)
+        verification = self.verifications.get(header.producer_id)
+        if verification is not None and verification.is_ended_by(header.producer_epoch):
+            del self.verifications[header.producer_id]
         state.begin_epoch(header.producer_epoch)
         state.coordinator_epoch = coordinator_epoch
         state.last_timestamp = timestamp

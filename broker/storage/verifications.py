@@ -20,6 +20,15 @@ class Verification:
         self.lowest_sequence = lowest_sequence
         self.has_own_epoch = has_own_epoch
 
+    def is_ended_by(self, marker_epoch: int) -> bool:
+        """True if an end marker of this epoch may end the transaction that is verified.
+
+        Where each transaction has an epoch of its own, a marker has the epoch after that of its transaction. So a
+        marker with the verified epoch belongs to the producer's previous transaction: its next batch often arrives
+        before that marker.
+        """
+        return not self.has_own_epoch or marker_epoch > self.epoch
+
     def check(self, producer_id: int, sequence: int, partition: str, *, is_known: bool) -> None:
         """Check the sequence number of the batch that begins the transaction; `is_known` if the producer has written to
         the partition before. Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER.

@@ -157,6 +157,25 @@ def test_kip_890_marker_ends_a_verification(tmp_path: Path) -> None:
     assert raised.value.code == ErrorCode.INVALID_TXN_STATE
 
 
+def test_kip_890_marker_of_the_previous_transaction_ends_no_verification(tmp_path: Path) -> None:
+    """A producer may begin its next transaction, of the next epoch, before the last one's marker is in the log."""
+    log = open_log(tmp_path / "topic-0")
+    write(log, A, epoch=0)
+    verification = log.producers.begin_verification(A, 1, 0, has_own_epoch=True)
+    end(log, A, commit=True, epoch=1, version=2)
+    log.producers.check_verified(A, 1, 0, verification)
+    write(log, A, epoch=1)
+
+
+def test_kip_890_marker_of_the_verified_transaction_ends_its_verification(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "topic-0")
+    verification = log.producers.begin_verification(A, 1, 0, has_own_epoch=True)
+    end(log, A, commit=False, epoch=2, version=2)
+    with pytest.raises(KafkaError) as raised:
+        log.producers.check_verified(A, 1, 0, verification)
+    assert raised.value.code == ErrorCode.INVALID_TXN_STATE
+
+
 def test_kip_890_open_transaction_needs_no_verification(tmp_path: Path) -> None:
     log = open_log(tmp_path / "topic-0")
     write(log, A)
