@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import broker.client
-from broker.wire.api.end_txn import EndTxnRequest
 from tests.support.document_examples import examples, run_example
 from tests.support.node_process import NodeProcess
 from tests.support.source_code import ROOT
@@ -33,12 +32,6 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     node.stop()
 
 
-def serves_transactions(bootstrap: str) -> bool:
-    with broker.client.SyncAdmin(bootstrap) as admin:
-        described = admin.describe_api_versions().raise_first()
-    return all(EndTxnRequest.__message__.key in each.apis for each in described.values())
-
-
 def docstring_example(name: str) -> str:
     """The indented block in the docstring of a public name, if there is one."""
     text = inspect.getdoc(getattr(broker.client, name)) or ""
@@ -48,8 +41,6 @@ def docstring_example(name: str) -> str:
 
 @pytest.mark.parametrize(("document", "section"), [each for each in SECTIONS if examples(*each)])
 def test_examples_print_the_documented_output(document: str, section: str, bootstrap: str) -> None:
-    if section == "Transactions" and not serves_transactions(bootstrap):
-        pytest.skip("these nodes do not serve transactions")
     names: dict[str, Any] = {}
     for line, code, expected in examples(document, section):
         printed = run_example("\n" * line + code.replace("localhost:9092", bootstrap), document, names)

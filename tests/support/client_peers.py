@@ -9,7 +9,6 @@ import trio
 from benchmarks.clusters import Cluster, apache_kafka_cluster, kraft_cluster
 from broker.client import Admin, Consumer, ConsumerRecord, KafkaError, NewTopic, Producer, TopicPartition
 from broker.client.admin import TopicDescription
-from broker.wire.api.end_txn import EndTxnRequest
 from broker.wire.errors import ErrorCode
 
 OURS: Final = "ours"
@@ -72,12 +71,6 @@ class ClientPeer:
             ),
         )
         return [TopicPartition(topic, index) for index in range(partitions)]
-
-    async def serves_transactions(self) -> bool:
-        """True if every broker has the APIs of transactions."""
-        async with Admin(self.bootstrap) as admin:
-            described = (await admin.describe_api_versions()).raise_first()
-        return all(EndTxnRequest.__message__.key in each.apis for each in described.values())
 
     async def until_described(self, topic: str, holds: Callable[[TopicDescription], bool]) -> None:
         """Waits until `holds` of each broker's description of a topic.

@@ -32,12 +32,6 @@ COMMITTED: dict[str, Any] = {"isolation_level": "read_committed"}
 FEATURE = "transaction.version"
 
 
-@pytest.fixture(autouse=True)
-async def _transactions_are_served(peer: ClientPeer) -> None:
-    if not await peer.serves_transactions():
-        pytest.skip("these nodes do not serve transactions")
-
-
 def producer_of(peer: ClientPeer, transactional_id: str, **settings: Any) -> Producer:
     return Producer(peer.bootstrap, transactional_id=transactional_id, linger_ms=0, **settings)
 
