@@ -11,7 +11,7 @@ the log is closed, save most of that replay (`producer_snapshots`).
 """
 
 from collections.abc import Iterable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple, TypeAlias
 
 import attrs
@@ -337,9 +337,13 @@ class ProducerStates:
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, *, now_ms: int) -> int:
         """Reload the newest snapshot within the log; returns the offset from which the log must be replayed.
 
-        Called when a log is opened or truncated. Snapshots outside (start, end] and corrupt ones are deleted.
+        Called when a log is opened or truncated. Snapshots outside (start, end] and corrupt ones are deleted. A
+        snapshot does not tell of transactions that have ended, perhaps with a marker that is not replicated yet.
         """
+        unreplicated = [each for each in self.unreplicated if each[1] < log_end_offset]
         self.clear()
+        heapify(unreplicated)
+        self.unreplicated = unreplicated
         self.snapshots.retain_within(log_start_offset, log_end_offset)
         offset, entries = self.snapshots.load_latest(default_offset=log_start_offset)
         for entry in entries:
