@@ -269,3 +269,17 @@ def test_last_stable_offset_passes_replicated_markers_one_by_one(log: Log) -> No
     for high_watermark, unstable in ((3, 0), (4, 1), (5, 2), (6, None)):
         log.producers.advance_high_watermark(high_watermark)
         assert log.producers.first_unstable_offset == unstable
+
+
+async def test_truncation_after_a_snapshot_keeps_transactions_unstable_until_their_markers_are_replicated(
+    log: Log,
+) -> None:
+    write(log, b"x")
+    commit(log)
+    log.roll()
+    append(log, b"cut")
+    log.truncate_to(2)
+    await log.durability.settle()
+    assert log.producers.first_unstable_offset == 0
+    replicate(log)
+    assert log.producers.first_unstable_offset is None
