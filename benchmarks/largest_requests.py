@@ -70,7 +70,6 @@ _VALUES: Final[dict[str, object]] = {
     "timeout_ms": 1000,
     "timestamp": -1,
     "transaction_timeout_ms": 60_000,
-    "transactional_id": None,
     "validate_only": True,
     "member_id": "",
     "group_instance_id": None,
@@ -153,6 +152,8 @@ class _Filler:
     def _field(self, spec: FieldSpec, depth: int) -> Any:
         if spec.name in _VALUES:
             return _VALUES[spec.name]
+        if spec.name == "transactional_id" and self._version in spec.nullable:
+            return None  # a request of a producer that is only idempotent
         if isinstance(spec.type, list) and self._shape == "all" and not depth:
             return None if self._version in spec.nullable else []
         if isinstance(spec.type, list):

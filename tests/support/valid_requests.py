@@ -16,6 +16,7 @@ from broker.wire.header import encode_request_header
 from tests.support.valid_absent_requests import broker_messages, security_messages
 from tests.support.valid_admin_requests import admin_messages, controller_messages
 from tests.support.valid_group_requests import group_messages
+from tests.support.valid_transaction_requests import transaction_messages
 from tests.support.wire_client import framed
 
 CLIENT_ID = "hostile"
@@ -66,7 +67,13 @@ def fetch(topic: str, max_wait_ms: int = 50, max_bytes: int = 1_000_000) -> Any:
 
 def frames(topic: str) -> list[bytes]:
     """Every request of a client, in several versions, aimed at partition 0 of `topic`."""
-    ours = [*group_messages(topic), *admin_messages(topic), *security_messages(topic), *broker_messages(topic)]
+    ours = [
+        *group_messages(topic),
+        *transaction_messages(topic),
+        *admin_messages(topic),
+        *security_messages(topic),
+        *broker_messages(topic),
+    ]
     return [
         *(frame(message, version) for message, versions in _messages(topic) for version in versions),
         *(_our_frame(message, version) for message, versions in ours for version in versions),
