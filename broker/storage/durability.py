@@ -171,7 +171,7 @@ class Durability:
                     raise
         try:
             if self.failure is None:
-                await self._sync_checkpoints([segment for segment in segments if segment.has_new_files])
+                await self._sync_checkpoints([segment for segment in segments if _has_new_files(segment)])
         except FileNotFoundError:
             if self.failure is None:
                 raise
@@ -201,6 +201,9 @@ class Durability:
         Returns whether the log's directory has entries that are not durable.
         """
         has_replaced = self._epochs.replace()
-        return has_replaced or (
-            not self._segments.is_empty and any(segment.has_new_files for segment in self._segments)
-        )
+        return has_replaced or (not self._segments.is_empty and any(map(_has_new_files, self._segments)))
+
+
+def _has_new_files(segment: Segment) -> bool:
+    """Whether the directory entry of one of the segment's files is not durable yet."""
+    return segment.is_new or segment.transaction_index.is_new

@@ -260,9 +260,7 @@ class Log:
 
     def _observe_producer(self, header: BatchHeader, batch: memoryview) -> None:
         try:
-            aborted = replay_batch(self.producers, header, batch)
-            if aborted:
-                self.segments.active.transaction_index.extend(aborted)
+            self.segments.active.transaction_index.extend(replay_batch(self.producers, header, batch))
         except OSError as error:
             self._fail(error)
             raise self.durability.refusal(self.partition) from error

@@ -136,11 +136,6 @@ class Segment:
             self._file = self._disk.open(self.path)
         return self._file
 
-    @property
-    def has_new_files(self) -> bool:
-        """Whether the directory entry of one of its files is not durable yet."""
-        return self.is_new or self.transaction_index.is_new
-
     def hold_file(self) -> None:
         """Keep the file open for readers of this segment, before its name is given to another file. Raises OSError."""
         self._file = self.file

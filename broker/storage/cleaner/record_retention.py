@@ -40,7 +40,7 @@ class RecordRetention:
     def retained_marker(
         self, header: BatchHeader, batch: memoryview, data: bytes, records: Sequence[RawRecord], *, is_needless: bool
     ) -> memoryview:
-        """What stays of a control batch whose records are in `data`.
+        """The rest of a control batch, whose records are in `data`.
 
         `is_needless` says that no batch of its transaction is left.
         """
@@ -79,7 +79,7 @@ class RecordRetention:
         return memoryview(batch_of_some(header, data, kept, horizon))
 
     def without_records(self, header: BatchHeader, batch: memoryview) -> memoryview:
-        """What stays of a batch all of whose records are removed; empty if nothing does."""
+        """The rest of a batch that loses all its records; empty if the batch need not stay."""
         if header.next_offset == self.round_end or self._is_last_of_producer(header):
             return memoryview(batch_of_none(header)) if header.count else batch
         return batch[:0]

@@ -231,11 +231,11 @@ async def test_damaged_transaction_index_is_rebuilt(log: Log, tmp_path: Path, is
 async def test_new_transaction_index_is_durable_with_its_directory(log: Log) -> None:
     write(log, b"a")
     await log.flush()
-    assert not log.segments.active.has_new_files
+    assert not log.segments.active.transaction_index.is_new
     abort(log)
-    assert log.segments.active.has_new_files
+    assert log.segments.active.transaction_index.is_new
     await log.flush()
-    assert not log.segments.active.has_new_files
+    assert not log.segments.active.transaction_index.is_new
 
 
 def test_restart_replays_many_aborted_transactions_with_one_write_for_each_segment(log: Log, tmp_path: Path) -> None:
