@@ -28,7 +28,7 @@ from broker.storage.segment import Segment
 from broker.storage.segment_list import LogSlice, SegmentList
 from broker.storage.validation import adapt_batch, check_batch
 from broker.wire.errors import ErrorCode, KafkaError, WireError
-from broker.wire.records import NO_TIMESTAMP, BatchHeader, CorruptBatch, Glance, patch
+from broker.wire.records import NO_TIMESTAMP, BatchHeader, CorruptBatch, PartialCheck, patch
 from broker.wire.records.batch import LOG_APPEND_TIME_FLAG
 from kraft.env import Tracer
 
@@ -55,9 +55,9 @@ class Log:
     __slots__ = (
         "_config",
         "_fetched",
-        "_glance",
         "_last_epoch",
         "_now_ms",
+        "_partial_check",
         "_staged",
         "_trace",
         "cleaned_offset",
@@ -99,7 +99,7 @@ class Log:
         self.on_rolled: Callable[[], None] | None = None
         self._config = config
         self._fetched = FetchedBatches(self.partition)
-        self._glance = Glance()
+        self._partial_check = PartialCheck()
         self._last_epoch = NO_EPOCH
         self._now_ms = now_ms
         self._staged: list[memoryview] = []
@@ -170,7 +170,7 @@ class Log:
             header.attributes & LOG_APPEND_TIME_FLAG
             or header.max_timestamp > now_ms + config.message_timestamp_after_max_ms
             or not config.stores_as_is
-            or not self._glance.finds_sound(batches, header)
+            or not self._partial_check.accepts(batches, header)
         ):
             batches, header = adapt_batch(batches, header, config, now_ms=now_ms, partition=self.partition)
         first_offset = header.base_offset = self.log_end_offset

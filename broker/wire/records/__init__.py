@@ -34,7 +34,7 @@ from broker.wire.records.errors import (
     TooLargeContent,
     UnsupportedMagic,
 )
-from broker.wire.records.glance import Glance
+from broker.wire.records.partial_check import PartialCheck
 from broker.wire.records.record import DECOMPRESSED_SIZE_MAX, Record, encode_batch, iter_records
 
 __all__ = [
@@ -52,9 +52,9 @@ __all__ = [
     "ControlRecordType",
     "CorruptBatch",
     "EndTransactionMarker",
-    "Glance",
     "InvalidRecord",
     "InvalidTimestamp",
+    "PartialCheck",
     "Record",
     "RecordError",
     "TimestampType",

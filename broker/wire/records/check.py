@@ -20,7 +20,7 @@ _ERRORS_MAX: Final = 1000
 # The first step in the search for a run. It grows while the run holds, so that the cost of searches in vain is bounded.
 _RUN_MOST_AT_FIRST: Final = 512
 _RUN_GROWTH: Final = 64
-_PATIENCE_MAX: Final = 256
+_SEARCH_INTERVAL_MAX: Final = 256
 
 
 def check_records(
@@ -132,7 +132,7 @@ def _walk(data: Buffer, count: int) -> tuple[int, int, bool]:
     run_most = _RUN_MOST_AT_FIRST
     # Where records of a few sizes take turns, looking for runs costs more than it brings: after each look in vain we
     # wait for twice as many records before the next.
-    run_wanted_at = patience = 1
+    run_wanted_at = search_interval = 1
     while index < count:
         start = at
         at, delta, key_size = skip_record(data, at, index)
@@ -151,14 +151,14 @@ def _walk(data: Buffer, count: int) -> tuple[int, int, bool]:
                 signed_deltas |= {least, greatest}
                 index += found
                 at += found * stride
-                patience = 1
+                search_interval = 1
             else:
-                patience = min(2 * patience, _PATIENCE_MAX)
+                search_interval = min(2 * search_interval, _SEARCH_INTERVAL_MAX)
             if found == run_most:
                 run_most *= _RUN_GROWTH
             elif found < most:
                 run_most = _RUN_MOST_AT_FIRST
-            run_wanted_at = index + patience
+            run_wanted_at = index + search_interval
         index += 1
     if at != len(data):
         raise InvalidRecord("Incorrect declared batch size, records still remaining in file")

@@ -4,12 +4,14 @@ A broker that stores records unchecked can store some that no consumer can read;
 for ever. `check_records` checks everything, which costs about 0.5 us a record in Python. The partial check costs 0.15
 us a record, and almost nothing if all records have one size:
 
-- A single record is checked completely. - Of several records, the first two and the last are checked completely, as a
-client that builds records wrongly does so from the first on. For the others only the lengths are followed: so their
-number is right, and the last one ends where the batch does. - Compressed records are not decompressed. They have to
-begin as their codec's data does, and must not be more than their bytes, or than the size that the data claims to hold.
+A single record is checked completely. In a batch of several records, the first two and the last are checked completely,
+since a client that builds records wrongly does so from the first record on. Of the other records only the lengths are
+read, which proves that their number is right and that the last record ends where the batch does.
 
-A batch that fails this check may be valid nevertheless: `check_records` decides.
+Compressed records are not decompressed. The data has to begin as its codec's framing does, and the number of records
+must fit into the decompressed size that the data claims.
+
+A batch that fails this check may still be valid: the caller then runs `check_records`.
 """
 
 from struct import Struct
@@ -36,19 +38,19 @@ _RUN_MIN: Final = 16
 # The first step in the search for a run. It grows while the run holds, so that the cost of searches in vain is bounded.
 _RUN_MOST_AT_FIRST: Final = 64
 _RUN_GROWTH: Final = 64
-_PATIENCE_MAX: Final = 256
+_SEARCH_INTERVAL_MAX: Final = 256
 
 
-class Glance:
-    """Checks batches partially, and remembers the beginnings of single records, since most equal an earlier one."""
+class PartialCheck:
+    """Checks batches partially. Remembers the first bytes of valid single records, since most equal an earlier one."""
 
     __slots__ = ("_heads",)
 
     def __init__(self) -> None:
-        self._heads: dict[tuple[int], int] = {}  # of plain records that were sound -> the batch's size
+        self._heads: dict[tuple[int], int] = {}  # first bytes of a valid plain record -> the batch's size
 
-    def finds_sound(self, batch: memoryview, header: BatchHeader) -> bool:
-        """Whether a batch's records look as a producer's should, as far as the module's docstring says.
+    def accepts(self, batch: memoryview, header: BatchHeader) -> bool:
+        """True if the batch's records pass the partial check that the module's docstring describes.
 
         `batch` is the whole batch; its header has been checked, and `header.count` is positive.
         """
@@ -71,7 +73,7 @@ class Glance:
 
 
 def _is_record(batch: memoryview) -> bool:
-    """Whether there is one record, and it is sound."""
+    """True if the batch holds exactly one record, which is valid."""
     try:
         return skip_record(batch, HEADER_SIZE, 0)[0] == len(batch)
     except (IndexError, InvalidRecord):
@@ -79,7 +81,7 @@ def _is_record(batch: memoryview) -> bool:
 
 
 def _is_plain_record(batch: memoryview) -> bool:
-    """Whether there is one record, sound, without a key and headers: its sizes are all in the first eight bytes."""
+    """True for exactly one valid record without key and headers: its first eight bytes contain all its sizes."""
     size = len(batch)
     length, first, second, third, fourth, fifth, sixth, seventh = batch[HEADER_SIZE:_HEAD_END]
     at = HEADER_SIZE + 6
@@ -99,7 +101,7 @@ def _is_plain_record(batch: memoryview) -> bool:
 
 
 def _looks_like_records(batch: memoryview, count: int) -> bool:
-    """Whether there are several records, of which some are sound and all follow on each other."""
+    """True if `count` records fill the batch exactly, of which the first two and the last are valid."""
     try:
         return _follow_lengths(batch, count - 1) == len(batch)
     except (IndexError, InvalidRecord):
@@ -107,7 +109,7 @@ def _looks_like_records(batch: memoryview, count: int) -> bool:
 
 
 def _follow_lengths(batch: memoryview, last: int) -> int:
-    """The end of the record `last`, following the lengths of those before it. Raises IndexError, InvalidRecord."""
+    """Returns the end of record `last`, read by the lengths of those before it. Raises IndexError, InvalidRecord."""
     at, *_ = skip_record(batch, HEADER_SIZE, 0)
     if last == 1:
         return skip_record(batch, at, 1)[0]
@@ -117,10 +119,10 @@ def _follow_lengths(batch: memoryview, last: int) -> int:
 
 
 def _follow_from(batch: memoryview, at: int, stride: int, last: int) -> int:
-    """Likewise, from the third record on, which begins at `at`; the one before has `stride` bytes."""
+    """Returns the end of record `last`. The third record begins at `at`; the second has `stride` bytes."""
     data: Buffer = batch
     index = run_wanted_at = 2
-    lengths, patience, run_most = 0, 1, _RUN_MOST_AT_FIRST
+    lengths, search_interval, run_most = 0, 1, _RUN_MOST_AT_FIRST
     while index < last:
         start = at
         length = data[at]
@@ -142,8 +144,8 @@ def _follow_from(batch: memoryview, at: int, stride: int, last: int) -> int:
             if not found and data is batch:
                 data = bytes(batch)  # no run, so each record is looked at by itself: twice as fast in bytes
             run_most = _RUN_GROWTH * run_most if found else _RUN_MOST_AT_FIRST
-            patience = 1 if found else min(2 * patience, _PATIENCE_MAX)
-            run_wanted_at = index + patience
+            search_interval = 1 if found else min(2 * search_interval, _SEARCH_INTERVAL_MAX)
+            run_wanted_at = index + search_interval
     if lengths & 1:
         raise InvalidRecord("A record has a negative length")
     return skip_record(data, at, last)[0]
@@ -165,7 +167,7 @@ def _same_lengths(data: Buffer, start: int, stride: int, most: int) -> int:
 
 
 def _looks_compressed(batch: memoryview, header: BatchHeader) -> bool:
-    """Whether as many records as claimed may be in the compressed data.
+    """True if the compressed data may hold as many records as the header claims.
 
     More records than bytes are possible, but no client writes so many records with so little content. The data's own
     claim of what it holds, where there is one, bounds them too; it may be a lie.

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.wire.errors import WireError
-from broker.wire.records import Compression, Glance, Record, check_records, encode_batch, read_header
+from broker.wire.records import Compression, PartialCheck, Record, check_records, encode_batch, read_header
 from broker.wire.records.batch import HEADER, HEADER_SIZE, seal
 
 TIME = 1_700_000_000_000
@@ -25,8 +25,8 @@ runs = st.lists(st.tuples(records, st.integers(1, 150)), min_size=1, max_size=5)
 )
 
 
-def finds_sound(batch: bytes | bytearray, glance: Glance | None = None) -> bool:
-    return (glance or Glance()).finds_sound(memoryview(batch), read_header(batch))
+def passes(batch: bytes | bytearray, check: PartialCheck | None = None) -> bool:
+    return (check or PartialCheck()).accepts(memoryview(batch), read_header(batch))
 
 
 def is_sound(batch: bytes | bytearray) -> bool:
@@ -62,26 +62,26 @@ def test_sound_batches_pass_whatever_their_compression(given: list[Record], comp
     batch = encode_batch(given, compression=compression)
     assert is_sound(batch)
     if compression is Compression.NONE or len(given) <= len(batch) - HEADER_SIZE:
-        assert finds_sound(batch)
+        assert passes(batch)
 
 
 @given(records, st.data())
 def test_a_single_record_passes_just_when_a_full_check_finds_it_sound(record: Record, data: st.DataObject) -> None:
     batch = bytearray(encode_batch([record]))
-    glance = Glance()
-    assert finds_sound(batch, glance)  # and remembers it
+    check = PartialCheck()
+    assert passes(batch, check)  # and remembers it
     for _ in range(data.draw(st.integers(1, 3))):
         batch[data.draw(st.integers(HEADER_SIZE, len(batch) - 1))] = data.draw(st.integers(0, 255))
-    assert finds_sound(batch, glance) == finds_sound(batch) == is_sound(batch)
+    assert passes(batch, check) == passes(batch) == is_sound(batch)
 
 
 def test_a_remembered_record_of_another_size_does_not_pass() -> None:
-    glance = Glance()
+    check = PartialCheck()
     batch = encode_batch([Record(timestamp=TIME, value=bytes(100))])
-    assert finds_sound(batch, glance)
-    assert not finds_sound(with_records(batch, batch[HEADER_SIZE:] + b"\0"), glance)
-    assert not finds_sound(with_records(batch, batch[HEADER_SIZE:-1]), glance)
-    assert not finds_sound(with_records(batch, batch[HEADER_SIZE:-1] + b"\x02"), glance)
+    assert passes(batch, check)
+    assert not passes(with_records(batch, batch[HEADER_SIZE:] + b"\0"), check)
+    assert not passes(with_records(batch, batch[HEADER_SIZE:-1]), check)
+    assert not passes(with_records(batch, batch[HEADER_SIZE:-1] + b"\x02"), check)
 
 
 @given(st.lists(records, min_size=2, max_size=20) | runs, st.integers(1, 2**31 - 1))
@@ -90,21 +90,21 @@ def test_a_remembered_record_of_another_size_does_not_pass() -> None:
 @example([Record(timestamp=TIME, value=b"x")], 2**31 - 1)
 def test_another_number_of_records_does_not_pass(given: list[Record], count: int) -> None:
     if count != len(given):
-        assert not finds_sound(with_count(encode_batch(given), count))
+        assert not passes(with_count(encode_batch(given), count))
 
 
 @given(st.binary(max_size=300), st.integers(1, 5))
 def test_junk_does_not_pass(junk: bytes, count: int) -> None:
     batch = with_records(with_count(encode_batch([Record(timestamp=TIME, value=b"x")] * count), count), junk)
     if not is_sound(batch) and count <= 3:
-        assert not finds_sound(batch)
+        assert not passes(batch)
 
 
 @given(runs, st.integers(1, 50))
 def test_a_batch_that_ends_early_does_not_pass(given: list[Record], missing: int) -> None:
     batch = encode_batch(given)
     kept = batch[HEADER_SIZE : max(HEADER_SIZE, len(batch) - missing)]
-    assert not finds_sound(with_records(batch, kept))
+    assert not passes(with_records(batch, kept))
 
 
 def test_records_that_all_have_the_same_offset_delta_do_not_pass() -> None:
@@ -112,7 +112,7 @@ def test_records_that_all_have_the_same_offset_delta_do_not_pass() -> None:
     one = encode_batch([Record(timestamp=TIME, value=b"x")])[HEADER_SIZE:]
     for count in (2, 3, 100):
         batch = with_records(with_count(encode_batch([Record(timestamp=TIME, value=b"x")]), count), one * count)
-        assert not finds_sound(batch)
+        assert not passes(batch)
 
 
 @pytest.mark.parametrize(("index", "position"), [(0, 3), (0, 4), (1, 3), (1, 4), (199, 3), (199, 5)])
@@ -122,7 +122,7 @@ def test_a_wrong_offset_delta_or_key_in_the_first_records_or_the_last_does_not_p
     at = HEADER_SIZE + index * size + max(0, index - 64)
     batch[at + position] ^= 0x02
     assert not is_sound(batch)
-    assert not finds_sound(batch)
+    assert not passes(batch)
 
 
 @pytest.mark.parametrize("sizes", [[20], [20, 30], list(range(10, 50))])
@@ -135,21 +135,21 @@ def test_a_wrong_length_anywhere_does_not_pass(sizes: list[int], index: int) -> 
     for change in (2, -2, 1):
         changed = bytearray(batch)
         changed[at] += change
-        assert not finds_sound(changed), change
+        assert not passes(changed), change
 
 
 @pytest.mark.parametrize("compression", [each for each in Compression if each is not Compression.NONE])
 def test_compressed_junk_and_impossible_counts_do_not_pass(compression: Compression) -> None:
     batch = encode_batch([Record(timestamp=TIME, value=b"value")] * 10, compression=compression)
-    assert finds_sound(batch)
-    assert not finds_sound(with_count(batch, 2**31 - 1))
-    assert not finds_sound(with_count(batch, len(batch)))
-    assert not finds_sound(with_records(batch, b"\xff" * 40))
-    assert not finds_sound(with_records(batch, b""))
+    assert passes(batch)
+    assert not passes(with_count(batch, 2**31 - 1))
+    assert not passes(with_count(batch, len(batch)))
+    assert not passes(with_records(batch, b"\xff" * 40))
+    assert not passes(with_records(batch, b""))
 
 
 @given(st.binary(max_size=60), st.integers(1, 7), st.integers(1, 2**31 - 1))
 def test_no_bytes_raise(junk: bytes, attributes: int, count: int) -> None:
     batch = with_records(with_count(encode_batch([Record(timestamp=TIME)]), count), junk)
     batch[22] = attributes
-    finds_sound(batch)
+    passes(batch)
