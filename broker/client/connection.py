@@ -32,7 +32,7 @@ _LINGER: Final = Struct("ii")
 
 
 @attrs.define(eq=False)
-class _Asked:
+class _PendingRequest:
     """A request of a caller. `response` is None until the response arrives, and if the connection is lost.
 
     `on_end` is called in both cases.
@@ -41,7 +41,7 @@ class _Asked:
     payload: bytes
     deadline: float
     is_answered: bool
-    on_end: "Callable[[_Asked], None]"
+    on_end: "Callable[[_PendingRequest], None]"
     response: bytes | memoryview | None = None
 
 
@@ -57,12 +57,12 @@ class Connection:
         self._stream = stream
         self.client_id = client_id
         self._request_timeout_s = request_timeout_ms / 1000
-        self._unsent: deque[_Asked] = deque()
-        self._sent: deque[tuple[bytes, _Asked]] = deque()  # with its correlation id on the wire
+        self._unsent: deque[_PendingRequest] = deque()
+        self._sent: deque[tuple[bytes, _PendingRequest]] = deque()  # with its correlation id on the wire
         self._next_id = 0
         self._room = trio.lowlevel.ParkingLot()
         self._wanted = trio.Event()
-        self._patience = trio.CancelScope()
+        self._deadline_scope = trio.CancelScope()
         self._lost = ""
         self.used_at = trio.current_time()  # of the last request
 
@@ -84,10 +84,10 @@ class Connection:
         """Carry requests until the connection is lost; then close it and raise ConnectionLost."""
         reason = "given up"
         try:
-            with trio.CancelScope() as self._patience:
+            with trio.CancelScope() as self._deadline_scope:
                 self._watch()
                 reason = await self._carry()
-            if self._patience.cancelled_caught:
+            if self._deadline_scope.cancelled_caught:
                 reason = "no answer in time"
         finally:
             self._end(reason)
@@ -115,11 +115,11 @@ class Connection:
         Raises ConnectionLost, also for a response that cannot be read; WireError for a request that the version cannot
         express.
         """
-        asked = await self._queue(encode_request(request, version, self.client_id), timeout_ms)
-        if asked.response is None:
+        pending = await self._queue(encode_request(request, version, self.client_id), timeout_ms)
+        if pending.response is None:
             raise ConnectionLost(self._lost)
         try:
-            return decode_response(request, version, asked.response)
+            return decode_response(request, version, pending.response)
         except WireError as error:
             raise ConnectionLost(f"an answer that cannot be read: {error}") from error
 
@@ -128,10 +128,10 @@ class Connection:
 
         On the wire it has an id of the connection's. Raises ConnectionLost.
         """
-        asked = await self._queue(payload, timeout_ms)
-        if asked.response is None:
+        pending = await self._queue(payload, timeout_ms)
+        if pending.response is None:
             raise ConnectionLost(self._lost)
-        return payload[_REQUEST_ID] + asked.response[_RESPONSE_ID.stop :]
+        return payload[_REQUEST_ID] + pending.response[_RESPONSE_ID.stop :]
 
     def post(self, payload: bytes, on_response: Callable[[bytes | None], None], *, is_answered: bool = True) -> None:
         """Queue a request after those posted before, and return at once; the caller bounds how many it posts.
@@ -144,36 +144,36 @@ class Connection:
             payload,
             None,
             is_answered,
-            lambda asked: on_response(None if asked.response is None else bytes(asked.response)),
+            lambda pending: on_response(None if pending.response is None else bytes(pending.response)),
         )
 
     def _enqueue(
-        self, payload: bytes, timeout_ms: float | None, is_answered: bool, on_end: Callable[[_Asked], None]
-    ) -> _Asked:
+        self, payload: bytes, timeout_ms: float | None, is_answered: bool, on_end: Callable[[_PendingRequest], None]
+    ) -> _PendingRequest:
         if self._lost:
             raise ConnectionLost(self._lost)
         timeout_s = self._request_timeout_s if timeout_ms is None else timeout_ms / 1000
         self.used_at = trio.current_time()
-        asked = _Asked(payload, self.used_at + timeout_s, is_answered, on_end)
-        self._unsent.append(asked)
+        pending = _PendingRequest(payload, self.used_at + timeout_s, is_answered, on_end)
+        self._unsent.append(pending)
         self._wanted.set()
         self._watch()
-        return asked
+        return pending
 
-    async def _queue(self, payload: bytes, timeout_ms: float | None) -> _Asked:
+    async def _queue(self, payload: bytes, timeout_ms: float | None) -> _PendingRequest:
         """Queue a request and wait until it is answered or the connection is lost."""
         while not self._lost and self.in_flight >= IN_FLIGHT_MAX:
             await self._room.park()
         ended = trio.Event()
-        asked = self._enqueue(payload, timeout_ms, True, lambda asked: ended.set())
+        pending = self._enqueue(payload, timeout_ms, True, lambda pending: ended.set())
         try:
             await ended.wait()
         finally:
-            if asked in self._unsent:
-                self._unsent.remove(asked)
+            if pending in self._unsent:
+                self._unsent.remove(pending)
                 self._watch()
                 self._room.unpark()
-        return asked
+        return pending
 
     async def _carry(self) -> str:
         """Sends and receives until one of both ends. Returns the reason."""
@@ -200,23 +200,23 @@ class Connection:
             frames: list[bytes | memoryview] = []
             unanswered = []
             while self._unsent:
-                asked = self._unsent.popleft()
+                pending = self._unsent.popleft()
                 wire_id = self._next_id.to_bytes(4)
                 self._next_id = (self._next_id + 1) & _ID_MASK
-                if asked.is_answered:
-                    self._sent.append((wire_id, asked))
+                if pending.is_answered:
+                    self._sent.append((wire_id, pending))
                 else:
-                    unanswered.append(asked)
-                payload = memoryview(asked.payload)
+                    unanswered.append(pending)
+                payload = memoryview(pending.payload)
                 frames += [len(payload).to_bytes(4), payload[: _REQUEST_ID.start], wire_id, payload[_REQUEST_ID.stop :]]
             try:
                 await self._stream.send_all(b"".join(frames))
             except BaseException:
-                for asked in unanswered:
-                    asked.on_end(asked)
+                for pending in unanswered:
+                    pending.on_end(pending)
                 raise
-            for asked in unanswered:
-                self._end_with(asked, b"")
+            for pending in unanswered:
+                self._end_with(pending, b"")
 
     async def _receive(self) -> None:
         received = bytearray()
@@ -246,30 +246,30 @@ class Connection:
 
     def _answered(self, response: bytes | memoryview) -> None:
         if not self._sent or self._sent[0][0] != response[_RESPONSE_ID]:
-            raise ConnectionLost("an answer to nothing that was asked")
-        _, asked = self._sent.popleft()
-        self._end_with(asked, response)
+            raise ConnectionLost("a response without a request")
+        _, pending = self._sent.popleft()
+        self._end_with(pending, response)
 
-    def _end_with(self, asked: _Asked, response: bytes | memoryview) -> None:
-        asked.response = response
-        asked.on_end(asked)
+    def _end_with(self, pending: _PendingRequest, response: bytes | memoryview) -> None:
+        pending.response = response
+        pending.on_end(pending)
         self._watch()
         self._room.unpark()
 
     def _watch(self) -> None:
         """Waits until the oldest request has been unanswered for the request timeout, which ends the connection."""
         oldest = self._sent[0][1] if self._sent else self._unsent[0] if self._unsent else None
-        self._patience.deadline = inf if oldest is None else oldest.deadline
+        self._deadline_scope.deadline = inf if oldest is None else oldest.deadline
 
     def _end(self, reason: str) -> None:
         """Reset the connection where requests are open: what the kernel has not sent yet must not run later."""
         self._lost = reason
-        open_requests = [*(asked for _, asked in self._sent), *self._unsent]
+        open_requests = [*(pending for _, pending in self._sent), *self._unsent]
         if open_requests:
             self._stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_LINGER, _LINGER.pack(1, 0))
         self._stream.socket.close()
         self._sent.clear()
         self._unsent.clear()
-        for asked in open_requests:
-            asked.on_end(asked)
+        for pending in open_requests:
+            pending.on_end(pending)
         self._room.unpark_all()

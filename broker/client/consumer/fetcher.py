@@ -13,7 +13,7 @@ from broker.client.consumer.errors import CorruptRecords, OffsetOutOfRange
 from broker.client.consumer.fetch_sessions import FINAL_EPOCH, FetchSession, PartitionFetch, topic_ids_known
 from broker.client.consumer.fetched_partition import FetchBuffer, FetchedPartition, slices_of
 from broker.client.consumer.offsets import READ_COMMITTED, READ_UNCOMMITTED, error_code
-from broker.client.consumer.positions import Asked, AssignedPartition
+from broker.client.consumer.positions import AssignedPartition, PositionSnapshot
 from broker.client.consumer.subscription import SubscriptionState
 from broker.client.errors import ClosedError, ConnectionLost, KafkaError, UnsupportedByBroker
 from broker.client.types import Node, TopicPartition
@@ -186,9 +186,9 @@ class Fetcher:
         partitions, max_bytes = self._wanted(node_id), self._room(node_id)
         if not partitions or not max_bytes:
             return  # there was time for changes while the connection was made
-        asked = {assigned.partition: (assigned, assigned.asked()) for assigned in partitions}
+        snapshots = {assigned.partition: (assigned, assigned.snapshot()) for assigned in partitions}
         session = self._sessions[node_id]
-        fetches = {key: self._partition_fetch(key, each) for key, (_, each) in asked.items()}
+        fetches = {key: self._partition_fetch(key, snapshot) for key, (_, snapshot) in snapshots.items()}
         version = broker.version_of(
             FetchRequest, highest=None if topic_ids_known(fetches.values()) else _TOPIC_IDS_SINCE - 1
         )
@@ -211,14 +211,14 @@ class Fetcher:
         parts = session.accept(response)
         if parts is None:
             raise KafkaError(error_code(response.error_code), f"broker {node_id} refuses the fetch session")
-        self._take_response(node_id, response, asked, parts)
+        self._take_response(node_id, response, snapshots, parts)
 
-    def _partition_fetch(self, key: TopicPartition, asked: Asked) -> PartitionFetch:
+    def _partition_fetch(self, key: TopicPartition, snapshot: PositionSnapshot) -> PartitionFetch:
         topic = self._cluster.metadata.topic(key.topic)
         return PartitionFetch(
             ZERO_UUID if topic is None else topic.id,
-            asked.position.offset,
-            asked.leader.epoch,
+            snapshot.position.offset,
+            snapshot.leader.epoch,
             self._config.max_partition_fetch_bytes,
         )
 
@@ -237,7 +237,7 @@ class Fetcher:
         self,
         node_id: int,
         response: FetchResponse,
-        asked: Mapping[TopicPartition, tuple[AssignedPartition, Asked]],
+        snapshots: Mapping[TopicPartition, tuple[AssignedPartition, PositionSnapshot]],
         parts: Mapping[TopicPartition, PartitionData],
     ) -> None:
         for endpoint in response.node_endpoints:
@@ -245,8 +245,8 @@ class Fetcher:
         # A view would keep the whole response in memory until the last of its partitions is consumed.
         is_shared = len(parts) > 1
         for key, data in parts.items():
-            assigned, each = asked[key]
-            if not assigned.is_fetching or not assigned.expects(each):
+            assigned, snapshot = snapshots[key]
+            if not assigned.is_fetching or not assigned.is_current(snapshot):
                 continue  # the consumer has moved elsewhere meanwhile
             if data.error_code != ErrorCode.NONE:
                 self._refused(assigned, node_id, data)
@@ -255,9 +255,9 @@ class Fetcher:
             if data.preferred_read_replica not in (node_id, _NO_REPLICA):
                 self._prefer(assigned, data.preferred_read_replica)
             if data.records:
-                self._take_records(assigned, node_id, each, data, is_shared=is_shared)
+                self._take_records(assigned, node_id, snapshot, data, is_shared=is_shared)
         if not response.throttle_time_ms:
-            _count_fetches(asked, parts)
+            _count_fetches(snapshots, parts)
         if self._is_recheck_due:
             self._is_recheck_due = False
             self._recheck()
@@ -268,17 +268,23 @@ class Fetcher:
         self.notify()
 
     def _take_records(
-        self, assigned: AssignedPartition, node_id: int, asked: Asked, data: PartitionData, *, is_shared: bool
+        self,
+        assigned: AssignedPartition,
+        node_id: int,
+        snapshot: PositionSnapshot,
+        data: PartitionData,
+        *,
+        is_shared: bool,
     ) -> None:
         assert isinstance(data.records, bytes | memoryview), "what was decoded"
         slices = slices_of(data.records)
-        if not slices or slices[-1].end.offset <= asked.position.offset:
+        if not slices or slices[-1].end.offset <= snapshot.position.offset:
             reason = "the broker sent bytes in which there is no whole batch with this offset or a later one"
-            self._fail_after_buffer(assigned, CorruptRecords(assigned.partition, asked.position.offset, reason))
+            self._fail_after_buffer(assigned, CorruptRecords(assigned.partition, snapshot.position.offset, reason))
             return
         aborted = data.aborted_transactions or () if self._isolation_level == READ_COMMITTED else ()
         records = bytes(data.records) if is_shared else data.records
-        self._buffer.add(FetchedPartition(assigned, node_id, asked.position, records, slices, aborted))
+        self._buffer.add(FetchedPartition(assigned, node_id, snapshot.position, records, slices, aborted))
         assigned.fetch_from(slices[-1].end)
         self._subscription.move_to_end(assigned.partition)
 
@@ -332,12 +338,13 @@ class Fetcher:
 
 
 def _count_fetches(
-    asked: Mapping[TopicPartition, tuple[AssignedPartition, Asked]], parts: Mapping[TopicPartition, PartitionData]
+    snapshots: Mapping[TopicPartition, tuple[AssignedPartition, PositionSnapshot]],
+    parts: Mapping[TopicPartition, PartitionData],
 ) -> None:
     """Counts the Fetches that found no records. A session's response leaves out partitions without news (KIP-227)."""
-    for key, (assigned, each) in asked.items():
+    for key, (assigned, snapshot) in snapshots.items():
         data = parts.get(key)
         if data is None:
-            assigned.count_fetch(is_empty=assigned.expects(each))
+            assigned.count_fetch(is_empty=assigned.is_current(snapshot))
         elif data.error_code == ErrorCode.NONE and data.preferred_read_replica < 0:
             assigned.count_fetch(is_empty=not data.records)

@@ -7,7 +7,7 @@ import trio
 
 from broker.client.cluster import Cluster
 from broker.client.consumer.config import ConsumerConfig
-from broker.client.consumer.positions import Asked
+from broker.client.consumer.positions import PositionSnapshot
 from broker.client.errors import ConnectionLost, KafkaError, UnsupportedByBroker
 from broker.client.types import TopicPartition
 from broker.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -142,16 +142,16 @@ class OffsetLookups:
         return answers
 
     async def epoch_ends_on(
-        self, node_id: int, asked: Mapping[TopicPartition, Asked]
+        self, node_id: int, snapshots: Mapping[TopicPartition, PositionSnapshot]
     ) -> dict[TopicPartition, EpochEnd | KafkaError]:
         """Asks a leader where the epochs of positions ended in its log (KIP-320). Raises as `list_on` does."""
         topics = _by_topic(
-            asked,
+            snapshots,
             lambda name: OffsetForLeaderTopic(topic=name),
-            lambda key, each: OffsetForLeaderPartition(
+            lambda key, snapshot: OffsetForLeaderPartition(
                 partition=key.partition,
-                current_leader_epoch=each.leader.epoch,
-                leader_epoch=-1 if each.position.epoch is None else each.position.epoch,
+                current_leader_epoch=snapshot.leader.epoch,
+                leader_epoch=-1 if snapshot.position.epoch is None else snapshot.position.epoch,
             ),
         )
         broker = await self._cluster.broker(node_id)

@@ -10,7 +10,7 @@ from broker.client.cluster import Cluster
 from broker.client.consumer.errors import NoOffsetForPartition
 from broker.client.consumer.offset_reset import LATEST, OffsetReset
 from broker.client.consumer.offsets import EpochEnd, ListedOffset, OffsetLookups
-from broker.client.consumer.positions import Asked, AssignedPartition, Position, PositionState
+from broker.client.consumer.positions import AssignedPartition, Position, PositionSnapshot, PositionState
 from broker.client.consumer.subscription import SubscriptionState
 from broker.client.errors import (
     ClientError,
@@ -171,23 +171,25 @@ class PositionUpdates:
     # Validation
 
     async def _validate(self, node_id: int, partitions: Collection[AssignedPartition]) -> None:
-        asked = {assigned: assigned.asked() for assigned in partitions}
+        snapshots = {assigned: assigned.snapshot() for assigned in partitions}
         try:
             answers = await self._lookups.epoch_ends_on(
-                node_id, {assigned.partition: each for assigned, each in asked.items()}
+                node_id, {assigned.partition: snapshot for assigned, snapshot in snapshots.items()}
             )
         except UnsupportedByBroker:
             for assigned in partitions:
                 assigned.skip_validation()
             return
-        for assigned, each in asked.items():
-            self._take_epoch_end(assigned, each, answers.get(assigned.partition))
+        for assigned, snapshot in snapshots.items():
+            self._take_epoch_end(assigned, snapshot, answers.get(assigned.partition))
 
-    def _take_epoch_end(self, assigned: AssignedPartition, asked: Asked, answer: EpochEnd | KafkaError | None) -> None:
+    def _take_epoch_end(
+        self, assigned: AssignedPartition, snapshot: PositionSnapshot, answer: EpochEnd | KafkaError | None
+    ) -> None:
         if isinstance(answer, EpochEnd):
             policy = self._subscription.policy_of(assigned)
-            assigned.error = assigned.validated(asked, answer.epoch, answer.end_offset, policy) or assigned.error
-        elif assigned.expects(asked):
+            assigned.error = assigned.validated(snapshot, answer.epoch, answer.end_offset, policy) or assigned.error
+        elif assigned.is_current(snapshot):
             self._take_failure(assigned, answer)
 
     # Failures

@@ -47,8 +47,8 @@ class Leader(NamedTuple):
     epoch: int
 
 
-class Asked(NamedTuple):
-    """The state of a partition when a request was sent, by which a stale response is recognized."""
+class PositionSnapshot(NamedTuple):
+    """The state of a partition when a request was sent. It identifies stale responses."""
 
     generation: int
     position: Position
@@ -168,31 +168,35 @@ class AssignedPartition:
         if self.state in (PositionState.FETCHING, PositionState.AWAIT_VALIDATION):
             self._validate()
 
-    def asked(self) -> Asked:
-        """The state that the next Fetch or validation is based on."""
+    def snapshot(self) -> PositionSnapshot:
+        """Takes the state on which the next Fetch or validation is based."""
         assert self.fetched is not None, "only a partition with a position is asked for"
         assert self.leader is not None, "only a partition with a leader is asked for"
-        return Asked(self.generation, self.fetched, self.leader)
+        return PositionSnapshot(self.generation, self.fetched, self.leader)
 
-    def expects(self, asked: Asked) -> bool:
-        """False if the response to a request is stale."""
-        return self.generation == asked.generation and self.fetched == asked.position and self.leader == asked.leader
+    def is_current(self, snapshot: PositionSnapshot) -> bool:
+        """False if the partition has changed since the snapshot: a response to that request is stale."""
+        return (
+            self.generation == snapshot.generation
+            and self.fetched == snapshot.position
+            and self.leader == snapshot.leader
+        )
 
     def validated(
-        self, asked: Asked, end_epoch: int, end_offset: int, policy: OffsetReset | None
+        self, snapshot: PositionSnapshot, end_epoch: int, end_offset: int, policy: OffsetReset | None
     ) -> LogTruncation | None:
         """Takes the leader's answer: the end of the largest epoch in its log up to that of the position.
 
         Returns the error to raise where the log was truncated before the consumed position and there is no policy.
         """
-        if self.state is not PositionState.AWAIT_VALIDATION or not self.expects(asked):
+        if self.state is not PositionState.AWAIT_VALIDATION or not self.is_current(snapshot):
             return None
         assert self.consumed is not None, "a position that is validated is there"
         if end_epoch < 0 or end_offset < 0:
             if policy is None:
                 return LogTruncation(self.partition, self.consumed.offset, None)
             self.request_reset(policy)
-        elif end_offset >= asked.position.offset:
+        elif end_offset >= snapshot.position.offset:
             self.state = PositionState.FETCHING
         elif end_offset >= self.consumed.offset:
             # Only what was fetched ahead is gone. The consumed position is validated by its own epoch.

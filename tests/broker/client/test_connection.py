@@ -174,9 +174,9 @@ async def test_patience_is_with_the_oldest_request_not_with_the_connection(jumpi
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ((8).to_bytes(4) + (99).to_bytes(4) + b"\0\0\0\0", "an answer to nothing"),
+        ((8).to_bytes(4) + (99).to_bytes(4) + b"\0\0\0\0", "a response without a request"),
         ((1 << 30).to_bytes(4), "a response of"),
-        ((2).to_bytes(4) + b"\0\0", "an answer to nothing"),
+        ((2).to_bytes(4) + b"\0\0", "a response without a request"),
     ],
 )
 async def test_a_node_that_talks_nonsense_is_left(jumping_clock: MockClock, answer: bytes, reason: str) -> None:

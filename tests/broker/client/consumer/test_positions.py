@@ -40,7 +40,7 @@ def test_a_sought_offset_with_an_epoch_is_validated_first_kip_320() -> None:
     assigned.update_leader(Leader(1, 4))
     assigned.seek(Position(7, 3))
     assert assigned.state is PositionState.AWAIT_VALIDATION
-    assert assigned.validated(assigned.asked(), 3, 7, None) is None
+    assert assigned.validated(assigned.snapshot(), 3, 7, None) is None
     assert assigned.may_fetch(0)
 
 
@@ -48,8 +48,8 @@ def test_a_new_leader_validates_prefetched_records_kip_320() -> None:
     assigned = fetching_at(5, fetched=9)
     assigned.update_leader(Leader(2, 2))
     assert assigned.state is PositionState.AWAIT_VALIDATION
-    assert assigned.asked().position == Position(9, 1)
-    assert assigned.validated(assigned.asked(), 1, 9, None) is None
+    assert assigned.snapshot().position == Position(9, 1)
+    assert assigned.validated(assigned.snapshot(), 1, 9, None) is None
     assert assigned.fetched == Position(9, 1)
     assert assigned.is_fetching
 
@@ -64,17 +64,17 @@ def test_truncation_of_prefetched_records_only_rewinds() -> None:
     assigned = fetching_at(5, fetched=9)
     before = assigned.generation
     assigned.update_leader(Leader(2, 2))
-    assert assigned.validated(assigned.asked(), 1, 7, None) is None
+    assert assigned.validated(assigned.snapshot(), 1, 7, None) is None
     assert assigned.fetched == assigned.consumed == Position(5, 1)
     assert assigned.generation != before
-    assert assigned.validated(assigned.asked(), 1, 7, None) is None
+    assert assigned.validated(assigned.snapshot(), 1, 7, None) is None
     assert assigned.is_fetching
 
 
 def test_truncation_before_the_position_moves_to_where_the_log_diverges() -> None:
     assigned = fetching_at(9)
     assigned.update_leader(Leader(2, 2))
-    assert assigned.validated(assigned.asked(), 1, 6, LATEST) is None
+    assert assigned.validated(assigned.snapshot(), 1, 6, LATEST) is None
     assert assigned.consumed == assigned.fetched == Position(6, 1)
     assert assigned.is_fetching
 
@@ -82,7 +82,7 @@ def test_truncation_before_the_position_moves_to_where_the_log_diverges() -> Non
 def test_truncation_without_a_reset_policy_is_an_error_that_names_the_offset() -> None:
     assigned = fetching_at(9)
     assigned.update_leader(Leader(2, 2))
-    error = assigned.validated(assigned.asked(), 1, 6, None)
+    error = assigned.validated(assigned.snapshot(), 1, 6, None)
     assert isinstance(error, LogTruncation)
     assert (error.offset, error.divergent_offset) == (9, OffsetAndMetadata(6, 1))
     assert "offset 6" in str(error)
@@ -92,14 +92,14 @@ def test_truncation_without_a_reset_policy_is_an_error_that_names_the_offset() -
 def test_a_log_without_any_common_epoch_resets_the_position() -> None:
     assigned = fetching_at(9)
     assigned.update_leader(Leader(2, 2))
-    assert assigned.validated(assigned.asked(), -1, -1, EARLIEST) is None
+    assert assigned.validated(assigned.snapshot(), -1, -1, EARLIEST) is None
     assert (assigned.state, assigned.reset, assigned.consumed) == (PositionState.AWAIT_RESET, EARLIEST, None)
 
 
 def test_a_stale_validation_changes_nothing() -> None:
     assigned = fetching_at(9)
     assigned.update_leader(Leader(2, 2))
-    stale = assigned.asked()
+    stale = assigned.snapshot()
     assigned.update_leader(Leader(3, 3))
     assert assigned.validated(stale, 1, 6, LATEST) is None
     assert (assigned.state, assigned.consumed) == (PositionState.AWAIT_VALIDATION, Position(9, 1))
@@ -207,7 +207,7 @@ class Positions(RuleBasedStateMachine):
     def validate(self, end: int, epoch: int, policy: object) -> None:
         consumed = self.assigned.consumed
         assert consumed is not None
-        error = self.assigned.validated(self.assigned.asked(), epoch, end, policy)  # type: ignore[arg-type]
+        error = self.assigned.validated(self.assigned.snapshot(), epoch, end, policy)  # type: ignore[arg-type]
         if error is not None:
             assert policy is None
             assert self.assigned.consumed == consumed
