@@ -235,7 +235,7 @@ WORLDLY: dict[str, set[str]] = {
     # A client's wall clock and chance, which a simulation replaces.
     "broker.client.environment": {"random", "time"},
     # The blocking clients: the thread of their loop, which a fork of the process does not inherit.
-    "broker.client.blocking.handover": {"threading"},
+    "broker.client.blocking.queued_producer": {"threading"},
     "broker.client.blocking.loop": {"os", "threading", "trio.to_thread.run_sync"},
     # Consumers between the tasks of a worker process, which Spark forks, and the wait between attempts to plan.
     "broker.spark.clients": {"os", "threading", "time"},

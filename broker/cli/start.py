@@ -15,10 +15,10 @@ from typing import Final, cast
 import attrs
 import trio
 
+from broker.cli.errors import print_errors
 from broker.cli.event_printer import EventPrinter, LogFormat
 from broker.cli.loop_watch import LoopWatch
 from broker.cli.node_config import read_node_config
-from broker.cli.refusals import print_refusals
 from broker.cli.signals import handle_signals
 from broker.cli.start_arguments import StartArguments
 from broker.config import KafkaConfig
@@ -65,7 +65,7 @@ def run_node(arguments: StartArguments) -> int:
         _warn(config, printer.trace)
         trio.run(_serve, config, printer, arguments.stop_at_eof, restrict_keyboard_interrupt_to_checkpoints=True)
     except* _REFUSALS as group:
-        print_refusals(group)
+        print_errors(group)
         exit_code = 1
     return exit_code
 

@@ -20,8 +20,8 @@ import attrs
 import trio
 
 from broker.cli import start
+from broker.cli.errors import print_errors
 from broker.cli.event_printer import EventPrinter
-from broker.cli.refusals import print_refusals
 from broker.node import Node
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.api.offset_commit import (
@@ -201,7 +201,7 @@ async def outcome(directory: Path, foreign: Path | None = None) -> Outcome:
                     found = (await _read(client), await _has_offsets(client))
                 kind = "starts"
         except* start._REFUSALS as group:
-            print_refusals(group)
+            print_errors(group)
             kind = "refuses"
         except* _NotServing:
             pass

@@ -186,7 +186,7 @@ class ProduceModel:
             return
         answers = link.responses.popleft()
         for sent, _, _ in answers:
-            self.accumulator.answered(sent.batch)
+            self.accumulator.end_attempt(sent.batch)
         for sent, code, offset in answers:
             self._apply(sent.batch, code, offset)
 
@@ -197,7 +197,7 @@ class ProduceModel:
         link.requests.clear()
         link.responses.clear()
         for sent in lost:
-            self.accumulator.answered(sent.batch)
+            self.accumulator.end_attempt(sent.batch)
             sent.batch.retry_at = self.now + RETRY_S
 
     def move_leader(self, partition: int) -> None:

@@ -16,10 +16,10 @@ import click
 import trio
 
 from broker.cli.commands.cluster_health import BROKER_COLUMNS, CONTROLLER_COLUMNS, ClusterHealth, examine_cluster
+from broker.cli.errors import print_errors
 from broker.cli.grammar import ClusterCommand, Command, CommandGroup, Exit, Invocation
 from broker.cli.local_cluster import FIRST_ID_DEFAULT, NODES_DEFAULT, LocalNode, NotOneCluster, open_cluster
 from broker.cli.output import Column, one
-from broker.cli.refusals import print_refusals
 from broker.cli.start_arguments import LOG_FORMATS, LOG_LEVELS
 from broker.cli.supervisor import Supervisor, Task
 from kraft.env import real_env
@@ -94,7 +94,7 @@ def start(invocation: Invocation, directory: str, **options: Any) -> None:
         run = partial(_start, absolute, **options)
         invocation.exit_code = trio.run(run, restrict_keyboard_interrupt_to_checkpoints=True)
     except* (NotOneCluster, ConfigError, OSError) as group:
-        print_refusals(group)
+        print_errors(group)
         invocation.exit_code = Exit.FAILED
 
 

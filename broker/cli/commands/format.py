@@ -6,9 +6,9 @@ import attrs
 import click
 import trio
 
+from broker.cli.errors import print_errors
 from broker.cli.grammar import Command, Exit, Invocation
 from broker.cli.node_config import read_node_config
-from broker.cli.refusals import print_refusals
 from broker.config import KafkaConfig
 from broker.node.formatting import (
     Formatting,
@@ -95,7 +95,7 @@ def format_(
         formatting = Formatting(cluster_id, _voters(env, config, chosen), _features(release_version, features))
         trio.run(_format, env, config, formatting, ignore_formatted)
     except* _REFUSALS as group:
-        print_refusals(group)
+        print_errors(group)
         invocation.exit_code = Exit.FAILED
 
 

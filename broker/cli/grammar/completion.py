@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from broker.client.admin import Admin
 
 # The user waits for it after pressing the tab key.
-_PATIENCE_S: Final = 2
+_TIMEOUT_S: Final = 2
 
 
 def complete_topic(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -41,7 +41,7 @@ def _offered(context: click.Context, incomplete: str, ask: "Callable[[Admin], Aw
     async def collect() -> None:
         from broker.cli.grammar.clients import open_admin
 
-        with trio.move_on_after(_PATIENCE_S):
+        with trio.move_on_after(_TIMEOUT_S):
             async with open_admin(resolve_settings(given_settings(context))) as admin:
                 names.extend(await ask(admin))
 

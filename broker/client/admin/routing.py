@@ -23,7 +23,7 @@ _MANY_KEYS: Final = 4
 
 # A topic that was just created, and a broker that is just starting, are not known to every broker at once. After this
 # time they count as missing. Kafka's AdminClient asks until the call times out, which by default is a minute.
-_UNKNOWN_PATIENCE_S: Final = 3.0
+_UNKNOWN_TIMEOUT_S: Final = 3.0
 
 # The part of the time for a request that the broker may use.
 _BROKER_SHARE: Final = 0.9
@@ -168,7 +168,7 @@ class Routing:
         is_retried: Callable[[ErrorCode], bool] = is_retriable,
     ) -> Results[K, V]:
         """Asks the node that each item belongs to, and any node about the items that belong to none."""
-        nodes_are_known_at = trio.current_time() + _UNKNOWN_PATIENCE_S
+        nodes_are_known_at = trio.current_time() + _UNKNOWN_TIMEOUT_S
 
         async def ask_nodes(pending: Sequence[K], deadline: Deadline) -> Outcomes[K, V]:
             items_of: dict[int | None, list[K]] = {}
@@ -190,7 +190,7 @@ class Routing:
         timeout_ms: float | None,
     ) -> Results[TopicPartition, V]:
         """Asks the leader of each partition, with one request per leader and round."""
-        topics_are_known_at = trio.current_time() + _UNKNOWN_PATIENCE_S
+        topics_are_known_at = trio.current_time() + _UNKNOWN_TIMEOUT_S
 
         async def ask_leaders(pending: Sequence[TopicPartition], deadline: Deadline) -> Outcomes[TopicPartition, V]:
             leaders, outcomes = await self._leaders(pending)

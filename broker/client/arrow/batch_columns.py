@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import attrs
 
+from broker.client.arrow.byte_views import Int64s
 from broker.client.arrow.libraries import np, pa
-from broker.client.arrow.octets import Int64s
 from broker.client.arrow.producer_columns import ProducerColumns
 from broker.client.arrow.schema import TIMESTAMP_TYPE
 from broker.wire.records import BatchHeader, CorruptBatch, InvalidTimestamp, TimestampType

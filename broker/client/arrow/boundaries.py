@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from broker.client.arrow.byte_views import ByteViews, Int64s
 from broker.client.arrow.libraries import np
-from broker.client.arrow.octets import Int64s, Octets
 from broker.wire.records.errors import InvalidRecord
 from broker.wire.records.varint import Buffer, read_varint
 
@@ -13,7 +13,7 @@ _LOOP_SIZE: Final = 512
 _RUN_MIN: Final = 24
 
 
-def record_starts(octets: Octets, start: int, end: int, count: int) -> Int64s:
+def record_starts(views: ByteViews, start: int, end: int, count: int) -> Int64s:
     """The positions of `count` records from `start` on, and last the position after them, which is `end`.
 
     The lengths are not checked against the records' contents. Raises InvalidRecord unless the last record ends at
@@ -24,9 +24,9 @@ def record_starts(octets: Octets, start: int, end: int, count: int) -> Int64s:
     left = count
     try:
         while left:
-            found = _follow_run(octets, at, end, left)
+            found = _follow_run(views, at, end, left)
             if found is None:
-                looped = _follow_lengths(octets.data, at, end, min(left, _LOOP_SIZE))
+                looped = _follow_lengths(views.data, at, end, min(left, _LOOP_SIZE))
                 found = np.array(looped, dtype=np.int64)
             parts.append(found[:-1])
             at = int(found[-1])
@@ -39,19 +39,19 @@ def record_starts(octets: Octets, start: int, end: int, count: int) -> Int64s:
     return np.concatenate(parts)
 
 
-def _follow_run(octets: Octets, at: int, end: int, most: int) -> Int64s | None:
+def _follow_run(views: ByteViews, at: int, end: int, most: int) -> Int64s | None:
     """The positions of the records from `at` on that are as long as the first, and the position after the last.
 
     Returns None for a short run. If the bytes of the length repeat one stride further, a record of the same length
     begins there, so every position of the run is certain.
     """
-    length, length_end = read_varint(octets.data, at)
+    length, length_end = read_varint(views.data, at)
     stride = length_end - at + length
     count = min(most, (end - at) // stride) if length > 0 else 0
     if count < _RUN_MIN:
         return None
     for byte_at in range(at, length_end):
-        column = octets.bytes[byte_at : byte_at + stride * (count - 1) + 1 : stride]
+        column = views.bytes[byte_at : byte_at + stride * (count - 1) + 1 : stride]
         is_same = column == column[0]
         if not is_same.all():
             count = int(is_same.argmin())

@@ -5,7 +5,7 @@ from typing import Final
 
 import attrs
 
-from broker.client.arrow.octets import MARGIN
+from broker.client.arrow.byte_views import MARGIN
 from broker.wire.errors import WireError
 from broker.wire.records import HEADER_SIZE, BatchHeader
 from broker.wire.records.batch import COMPRESSION_MASK, Buffer

@@ -12,11 +12,11 @@ import attrs
 
 from broker.client.arrow.batch_columns import BatchColumns
 from broker.client.arrow.boundaries import record_starts
+from broker.client.arrow.byte_views import ByteViews, Int64s
 from broker.client.arrow.contents import Contents, gather_contents
 from broker.client.arrow.fields import Fields, binary_column, read_fields
 from broker.client.arrow.headers import Headers, headers_column, read_headers
 from broker.client.arrow.libraries import np, pa
-from broker.client.arrow.octets import Int64s, Octets
 from broker.client.arrow.schema import DEFAULT_COLUMNS, PRODUCER_COLUMNS, schema_of
 from broker.client.fetched_batches import fetched_batches
 from broker.wire.api.fetch import AbortedTransaction
@@ -110,8 +110,8 @@ class _Decoder:
         """The records from `from_offset` on, at most `limit`."""
         if not contents.batches:
             return
-        octets = Octets.of(contents.data)
-        bounds = [record_starts(octets, start, end, header.count) for header, start, end in contents.batches]
+        views = ByteViews.of(contents.data)
+        bounds = [record_starts(views, start, end, header.count) for header, start, end in contents.batches]
         starts = np.concatenate([each[:-1] for each in bounds])
         ends = np.concatenate([each[1:] for each in bounds])
         batches = BatchColumns.of(
@@ -123,16 +123,16 @@ class _Decoder:
             bytes_end = int(np.searchsorted(starts, starts[row] + _BYTES_MAX))
             stop = min(row + min(ROWS_MAX, limit), max(bytes_end, row + 1), len(starts))
             rows = slice(row, stop)
-            decoded = self._decode_rows(octets, starts[rows], ends[rows], batches.of_rows(rows))
+            decoded = self._decode_rows(views, starts[rows], ends[rows], batches.of_rows(rows))
             yield decoded
             limit -= decoded.rows.num_rows
             row = stop
 
-    def _decode_rows(self, octets: Octets, starts: Int64s, ends: Int64s, batches: BatchColumns) -> DecodedRows:
-        fields = read_fields(octets, starts, ends)
-        headers = read_headers(octets, fields.values.ends, ends)
+    def _decode_rows(self, views: ByteViews, starts: Int64s, ends: Int64s, batches: BatchColumns) -> DecodedRows:
+        fields = read_fields(views, starts, ends)
+        headers = read_headers(views, fields.values.ends, ends)
         offsets = batches.offsets(fields.offset_deltas)
-        columns = [self._column(name, octets, fields, headers, offsets, batches) for name in self.schema.names]
+        columns = [self._column(name, views, fields, headers, offsets, batches) for name in self.schema.names]
         decoded = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         is_wanted = (offsets >= self.from_offset) & (offsets < self.until_offset)
         if not is_wanted.all():
@@ -140,13 +140,13 @@ class _Decoder:
         return DecodedRows(decoded, int(offsets.max()) + 1, _known_epoch(int(batches.leader_epochs[-1])))
 
     def _column(
-        self, name: str, octets: Octets, fields: Fields, headers: Headers, offsets: Int64s, batches: BatchColumns
+        self, name: str, views: ByteViews, fields: Fields, headers: Headers, offsets: Int64s, batches: BatchColumns
     ) -> Any:
         match name:
             case "key":
-                return binary_column(octets, fields.keys)
+                return binary_column(views, fields.keys)
             case "value":
-                return binary_column(octets, fields.values)
+                return binary_column(views, fields.values)
             case "topic":
                 return pa.repeat(pa.scalar(self.topic, pa.string()), len(offsets))
             case "partition":
@@ -158,7 +158,7 @@ class _Decoder:
             case "timestampType":
                 return batches.timestamp_types()
             case "headers":
-                return headers_column(octets, headers)
+                return headers_column(views, headers)
         assert batches.producers is not None, "they are made where a column of theirs is asked for"
         return batches.producers.column(name, fields.offset_deltas)
 

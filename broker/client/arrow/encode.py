@@ -6,8 +6,8 @@ the columns.
 
 from typing import Any, Final
 
+from broker.client.arrow.byte_views import Int64s
 from broker.client.arrow.libraries import np, pa, pc
-from broker.client.arrow.octets import Int64s
 from broker.client.arrow.varint_columns import VarintColumn, binary_array, binary_of, offsets_of
 
 _NO_HEADERS: Final = pa.scalar(b"\x00", pa.binary())

@@ -4,9 +4,9 @@ from typing import Any, Final
 
 import attrs
 
+from broker.client.arrow.byte_views import ByteViews, Int64s, read_varints
 from broker.client.arrow.fields import ByteFields, binary_column, read_byte_fields
 from broker.client.arrow.libraries import np, pa, pc
-from broker.client.arrow.octets import Int64s, Octets, read_varints
 from broker.client.arrow.schema import HEADER_TYPE, HEADERS_TYPE
 from broker.wire.records.errors import InvalidRecord
 from broker.wire.records.varint import Buffer, read_varint
@@ -29,26 +29,26 @@ class Headers:
     table: _HeaderTable
 
 
-def read_headers(octets: Octets, positions: Int64s, ends: Int64s) -> Headers:
+def read_headers(views: ByteViews, positions: Int64s, ends: Int64s) -> Headers:
     """The headers of the records that end at `ends`; their counts stand at `positions`.
 
     Raises InvalidRecord where a record's headers do not end where it does.
     """
-    if not octets.bytes[positions].any() and (positions + 1 == ends).all():
+    if not views.bytes[positions].any() and (positions + 1 == ends).all():
         return Headers(np.zeros(len(positions), np.int64), _NO_HEADERS)
-    counts, at = read_varints(octets, positions)
+    counts, at = read_varints(views, positions)
     if (counts < 0).any():
         raise InvalidRecord("Found invalid number of record headers")
     left = counts.copy()
     rows = np.flatnonzero(left)
     tables = [_NO_HEADERS]
     while len(rows) >= _TOGETHER_MIN:
-        tables.append(_read_next_headers(octets, rows, at[rows], ends[rows]))
+        tables.append(_read_next_headers(views, rows, at[rows], ends[rows]))
         at[rows] = tables[-1][4]
         left[rows] -= 1
         rows = rows[left[rows] > 0]
     for row in rows.tolist():
-        table = _read_one_by_one(octets.data, row, int(at[row]), int(ends[row]), int(left[row]))
+        table = _read_one_by_one(views.data, row, int(at[row]), int(ends[row]), int(left[row]))
         tables.append(table)
         at[row] = table[4, -1]
     if (at != ends).any():
@@ -57,13 +57,13 @@ def read_headers(octets: Octets, positions: Int64s, ends: Int64s) -> Headers:
     return Headers(counts, table[:, np.argsort(table[0], kind="stable")])
 
 
-def _read_next_headers(octets: Octets, rows: Int64s, at: Int64s, ends: Int64s) -> _HeaderTable:
+def _read_next_headers(views: ByteViews, rows: Int64s, at: Int64s, ends: Int64s) -> _HeaderTable:
     """One header of each of these records."""
-    keys = read_byte_fields(octets, at, ends)
+    keys = read_byte_fields(views, at, ends)
     if (keys.sizes < 0).any():
         raise InvalidRecord("Invalid negative header key size")
     # A value may end with the record.
-    values = read_byte_fields(octets, keys.ends, ends + 1)
+    values = read_byte_fields(views, keys.ends, ends + 1)
     return np.stack([rows, keys.starts, keys.ends, values.starts, values.ends, values.sizes])
 
 
@@ -85,14 +85,14 @@ def _read_one_by_one(data: Buffer, row: int, at: int, end: int, count: int) -> _
     return np.array(headers, np.int64).T
 
 
-def headers_column(octets: Octets, headers: Headers) -> Any:
+def headers_column(views: ByteViews, headers: Headers) -> Any:
     """The headers as an Arrow array of lists, which is null for a record without headers."""
     counts = headers.counts
     if not headers.table.shape[1]:
         return pa.nulls(len(counts), HEADERS_TYPE)
     _, key_starts, key_ends, value_starts, value_ends, value_sizes = headers.table
-    keys = _as_text(binary_column(octets, ByteFields(key_starts, key_ends, key_ends - key_starts)))
-    values = binary_column(octets, ByteFields(value_starts, value_ends, value_sizes))
+    keys = _as_text(binary_column(views, ByteFields(key_starts, key_ends, key_ends - key_starts)))
+    values = binary_column(views, ByteFields(value_starts, value_ends, value_sizes))
     offsets = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
     structs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_TYPE))

@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
+from broker.client.arrow.byte_views import Int64s
 from broker.client.arrow.encode import byte_sizes
 from broker.client.arrow.libraries import np
-from broker.client.arrow.octets import Int64s
 from broker.client.producer.partitioners import murmur2
 
 _SEED: Final = np.uint32(0x9747B28C)

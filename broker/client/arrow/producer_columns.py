@@ -5,8 +5,8 @@ from typing import Any
 
 import attrs
 
+from broker.client.arrow.byte_views import Int64s
 from broker.client.arrow.libraries import np, pa
-from broker.client.arrow.octets import Int64s
 from broker.wire.records import BatchHeader
 from broker.wire.records.batch import SEQUENCE_MAX
 

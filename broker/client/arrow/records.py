@@ -4,9 +4,9 @@ from typing import Any, Final, Unpack, overload
 
 import attrs
 
+from broker.client.arrow.byte_views import Int64s
 from broker.client.arrow.encode import encode_columns, encode_header_lists, record_sizes
 from broker.client.arrow.libraries import np, pa, pc
-from broker.client.arrow.octets import Int64s
 from broker.client.records import BatchSettings, NewRecord, RecordColumns, encode_data
 from broker.wire.records import Compression
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from broker.client.arrow.byte_views import Int64s
 from broker.client.arrow.libraries import np, pa, pc
-from broker.client.arrow.octets import Int64s
 
 # So many rows are prepared at a time: some ten milliseconds of work, in which nothing else of the event loop runs.
 _ROWS_MAX: Final = 65_536

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
+from broker.client.arrow.byte_views import Int64s, Uint8s, Uint64s
 from broker.client.arrow.libraries import np, pa
-from broker.client.arrow.octets import Int64s, Uint8s, Uint64s
 
 _BITS: Final = np.uint64(7)
 _LOW: Final = np.uint64(0x7F)

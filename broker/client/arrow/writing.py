@@ -5,9 +5,9 @@ from copy import copy
 from itertools import pairwise
 from typing import Any, Final
 
+from broker.client.arrow.byte_views import Int64s
 from broker.client.arrow.key_hashes import hash_keys
 from broker.client.arrow.libraries import np
-from broker.client.arrow.octets import Int64s
 from broker.client.arrow.records import ArrowRecords
 from broker.client.arrow.tables import given_partitions
 from broker.client.producer.batch import NO_OFFSET, Batch

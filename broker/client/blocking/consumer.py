@@ -93,7 +93,7 @@ class SyncConsumer(BlockingClient[Consumer]):
         """The next record. Raises as `fetch` does."""
         # Records that are here already need no visit to the loop. Either this thread takes a record out of the
         # iterator or the loop does, which counts the ones that are left when it ends a run.
-        if not self._hosted.is_of_parent:
+        if not self._hosted.belongs_to_parent:
             for record in self._consumer._ready():
                 return record
         return self._read(Consumer.__anext__, lambda record: _begin_of([record]))

@@ -22,7 +22,7 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 # How long clients that are still open at the end of the process may take to close: a producer sends what it has.
-_EXIT_PATIENCE_S: Final = 10.0
+_EXIT_TIMEOUT_S: Final = 10.0
 
 
 class BackgroundLoop:
@@ -30,7 +30,7 @@ class BackgroundLoop:
 
     def __init__(self) -> None:
         self._is_running = threading.Event()
-        self._is_of_parent = False
+        self._belongs_to_parent = False
         self._clients: dict[HostedClient[Any], None] = {}
         self._thread = threading.Thread(target=trio.run, args=(self._main,), name="kraft-client", daemon=True)
         self._thread.start()
@@ -39,17 +39,17 @@ class BackgroundLoop:
     @property
     def is_usable(self) -> bool:
         """False in a child process, and after the end."""
-        return not self._is_of_parent and self._thread.is_alive()
+        return not self._belongs_to_parent and self._thread.is_alive()
 
     def abandon(self) -> None:
         """Tells the loop and its clients that they belong to the parent of this process."""
-        self._is_of_parent = True
+        self._belongs_to_parent = True
         for client in self._clients:
-            client.is_of_parent = True
+            client.belongs_to_parent = True
 
     def soon(self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Has the loop call a function. Any thread may call this, at any time. Raises ClosedError."""
-        if self._is_of_parent:
+        if self._belongs_to_parent:
             raise ClosedError("the client was opened before this process was forked; open a new one in this process")
         try:
             self._token.run_sync_soon(lambda: function(*args, **kwargs))
@@ -75,7 +75,7 @@ class BackgroundLoop:
         if self.is_usable:
             with suppress(ClosedError):
                 self.soon(self._nursery.start_soon, self._end)
-            self._thread.join(2 * _EXIT_PATIENCE_S)
+            self._thread.join(2 * _EXIT_TIMEOUT_S)
 
     async def _main(self) -> None:
         async with trio.open_nursery() as self._nursery:
@@ -84,7 +84,7 @@ class BackgroundLoop:
             await trio.sleep_forever()
 
     async def _end(self) -> None:
-        with trio.move_on_after(_EXIT_PATIENCE_S):
+        with trio.move_on_after(_EXIT_TIMEOUT_S):
             for client in list(self._clients):
                 client.begin_to_close()
             for client in list(self._clients):
@@ -107,7 +107,7 @@ class HostedClient(Generic[A]):
         self._opened = threading.Event()
         self._closed = threading.Event()
         self.ended = trio.Event()
-        self.is_of_parent = False
+        self.belongs_to_parent = False
         loop.check_thread()
         loop.soon(loop.add, self)
         try:
@@ -363,7 +363,7 @@ class ProcessLoop:
         self._lock = threading.Lock()
         self._loop: BackgroundLoop | None = None
         # Loops of parent processes stay referenced: to finalize their tasks would run code on the parents' sockets.
-        self._of_parents: list[BackgroundLoop] = []
+        self._parent_loops: list[BackgroundLoop] = []
         self._is_registered = False
         # Hooks run in the order of their registration. One of a module that imports this one may drop clients: by then
         # these have to know that they belong to the parent, or they would take a lock that the parent's loop may hold.
@@ -382,7 +382,7 @@ class ProcessLoop:
         self._lock = threading.Lock()  # another thread of the parent may have held it
         if self._loop is not None:
             self._loop.abandon()
-            self._of_parents.append(self._loop)
+            self._parent_loops.append(self._loop)
             self._loop = None
 
     def _close(self) -> None:

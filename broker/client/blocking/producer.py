@@ -6,8 +6,8 @@ from math import inf
 from typing import Any, Unpack
 
 from broker.client.blocking.client import BlockingClient
-from broker.client.blocking.handover import OnDelivery, QueuedRecord, RecordHandover
 from broker.client.blocking.loop import HostedClient
+from broker.client.blocking.queued_producer import OnDelivery, QueuedProducer, QueuedRecord
 from broker.client.consumer.group.identity import GroupMetadata
 from broker.client.errors import ClosedError
 from broker.client.metadata_cache import PartitionMetadata
@@ -24,7 +24,7 @@ class SyncDelivery(QueuedRecord):
 
     __slots__ = ("_hosted",)
 
-    def __init__(self, hosted: HostedClient[RecordHandover]) -> None:
+    def __init__(self, hosted: HostedClient[QueuedProducer]) -> None:
         super().__init__()
         self._hosted = hosted
 
@@ -35,10 +35,10 @@ class SyncDelivery(QueuedRecord):
         """
         if self.is_done:
             return self.outcome()
-        return self._hosted.run(RecordHandover.outcome, self, timeout_s)
+        return self._hosted.run(QueuedProducer.outcome, self, timeout_s)
 
 
-class SyncProducer(BlockingClient[RecordHandover]):
+class SyncProducer(BlockingClient[QueuedProducer]):
     """`Producer` for scripts, notebooks and threads: the same methods, which block. It may be used by several threads.
 
         with SyncProducer("localhost:9092", compression_type="zstd") as producer:
@@ -68,8 +68,8 @@ class SyncProducer(BlockingClient[RecordHandover]):
             partitioner=partitioner,
             **settings,
         )
-        self._handover = RecordHandover(producer)
-        super().__init__(self._handover.open())
+        self._queued_producer = QueuedProducer(producer)
+        super().__init__(self._queued_producer.open())
 
     def send_soon(
         self,
@@ -92,11 +92,11 @@ class SyncProducer(BlockingClient[RecordHandover]):
         hosted = self._hosted
         if hosted.is_closed:
             raise ClosedError("the producer is closed; open another one")
-        if self._handover.is_full:
-            hosted.run(RecordHandover.wait_for_room)
+        if self._queued_producer.is_full:
+            hosted.run(QueuedProducer.wait_for_room)
         delivery = SyncDelivery(hosted)
-        if self._handover.put(delivery, topic, value, key, headers, partition, timestamp_ms, on_delivery):
-            hosted.soon(RecordHandover.wake)
+        if self._queued_producer.put(delivery, topic, value, key, headers, partition, timestamp_ms, on_delivery):
+            hosted.soon(QueuedProducer.wake)
         return delivery
 
     def send(
@@ -120,60 +120,60 @@ class SyncProducer(BlockingClient[RecordHandover]):
 
     def produce_arrow(self, topic: str | None, table: Any) -> dict[TopicPartition, list[range]]:
         """Writes the rows of a pyarrow Table; see `Producer.produce_arrow`."""
-        return self._hosted.run(RecordHandover.produce_arrow, topic, table)
+        return self._hosted.run(QueuedProducer.produce_arrow, topic, table)
 
     def init_transactions(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
         """Fences other producers of the transactional id; see `Producer.init_transactions`."""
-        return self._hosted.run(RecordHandover.init_transactions, keep_prepared)
+        return self._hosted.run(QueuedProducer.init_transactions, keep_prepared)
 
     def prepare_transaction(self) -> PreparedTransaction:
         """Writes all records that were handed over; see `Producer.prepare_transaction`."""
-        return self._hosted.run(RecordHandover.prepare_transaction)
+        return self._hosted.run(QueuedProducer.prepare_transaction)
 
     def complete_transaction(self, decided: PreparedTransaction) -> None:
         """Commits or aborts the prepared transaction; see `Producer.complete_transaction`."""
-        self._hosted.run(RecordHandover.complete_transaction, decided)
+        self._hosted.run(QueuedProducer.complete_transaction, decided)
 
     def begin_transaction(self) -> None:
         """Begins a transaction; see `Producer.begin_transaction`."""
-        self._hosted.run(RecordHandover.begin_transaction)
+        self._hosted.run(QueuedProducer.begin_transaction)
 
     def commit_transaction(self) -> None:
         """Commits the transaction with all records that were handed over; see `Producer.commit_transaction`."""
-        self._hosted.run(RecordHandover.commit_transaction)
+        self._hosted.run(QueuedProducer.commit_transaction)
 
     def abort_transaction(self) -> None:
         """Aborts the transaction; see `Producer.abort_transaction`."""
-        self._hosted.run(RecordHandover.abort_transaction)
+        self._hosted.run(QueuedProducer.abort_transaction)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """A block that is a transaction: `with producer.transaction():`; see `Producer.transaction`."""
-        transaction = self._hosted.run(RecordHandover.enter_transaction)
+        transaction = self._hosted.run(QueuedProducer.enter_transaction)
         try:
             yield
         except BaseException as error:
             with suppress(ClosedError):
-                self._hosted.run(RecordHandover.leave_transaction, transaction, error)
+                self._hosted.run(QueuedProducer.leave_transaction, transaction, error)
             raise
-        self._hosted.run(RecordHandover.leave_transaction, transaction, None)
+        self._hosted.run(QueuedProducer.leave_transaction, transaction, None)
 
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
         """Commits offsets as part of the transaction; see `Producer.send_offsets_to_transaction`."""
-        self._hosted.run(RecordHandover.send_offsets_to_transaction, offsets, group)
+        self._hosted.run(QueuedProducer.send_offsets_to_transaction, offsets, group)
 
     def flush(self) -> None:
         """Waits until every record that was handed over before has its outcome."""
-        self._hosted.run(RecordHandover.flush)
+        self._hosted.run(QueuedProducer.flush)
 
     def partitions_for(self, topic: str) -> Sequence[PartitionMetadata]:
         """The partitions of a topic; see `Producer.partitions_for`."""
-        return self._hosted.run(RecordHandover.partitions_for, topic)
+        return self._hosted.run(QueuedProducer.partitions_for, topic)
 
     def close(self, timeout_s: float = inf) -> None:
         """Waits until every record has its outcome, gives up the rest after the timeout, and closes the producer."""
         if not self._hosted.is_closed:
-            self._hosted.run(RecordHandover.close, timeout_s)
+            self._hosted.run(QueuedProducer.close, timeout_s)
         super().close()

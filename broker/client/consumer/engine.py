@@ -25,7 +25,7 @@ from broker.client.types import OffsetAndMetadata, TopicPartition
 from broker.wire.errors import ErrorCode
 
 # How long closing may take when the block was cancelled.
-CANCELLED_PATIENCE_S: Final = 1.0
+CANCELLED_CLOSE_TIMEOUT_S: Final = 1.0
 # Errors that the user has to know of: the topic is not looked for again.
 _FINAL_TOPIC_ERRORS: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
 # The longest interval between polls while the application iterates or waits, for auto commit and max.poll.interval.ms.
@@ -73,11 +73,11 @@ class ConsumerEngine:
     async def close(self, *, is_failed: bool, is_cancelled: bool) -> None:
         """Ends what brokers keep for this consumer. The record that a failed block was working on is not consumed."""
         self.reader.end_run(unprocessed=1 if is_failed else 0)
-        patience_s = CANCELLED_PATIENCE_S if is_cancelled else self.config.request_timeout_ms / 1000
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + patience_s):
+        timeout_s = CANCELLED_CLOSE_TIMEOUT_S if is_cancelled else self.config.request_timeout_ms / 1000
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + timeout_s):
             try:
                 if self.group is not None:
-                    await self.group.leave(patience_s)
+                    await self.group.leave(timeout_s)
             finally:
                 await self._fetcher.close()
                 self._is_closed = True

@@ -22,7 +22,7 @@ from broker.wire.errors import ErrorCode
 from broker.wire.uuids import ZERO_UUID
 
 _TOPIC_IDS_SINCE: Final = 13
-_CLOSE_PATIENCE_S: Final = 1.0
+_CLOSE_TIMEOUT_S: Final = 1.0
 _NO_REPLICA: Final = -1
 
 _ANOTHER_LEADER: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
@@ -99,7 +99,7 @@ class Fetcher:
 
     async def close(self) -> None:
         """Tells the brokers that the sessions end, as far as they are connected."""
-        with trio.move_on_after(_CLOSE_PATIENCE_S):
+        with trio.move_on_after(_CLOSE_TIMEOUT_S):
             async with trio.open_nursery() as nursery:
                 for node_id, session in self._sessions.items():
                     if session.is_open:

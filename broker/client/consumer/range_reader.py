@@ -18,7 +18,7 @@ from broker.wire.uuids import ZERO_UUID
 # the log reaches beyond the range, show that nothing more is in it.
 _EMPTY_FETCHES: Final = 3
 # A topic that was just created is not known to every broker at once.
-_UNKNOWN_PATIENCE_S: Final = 5.0
+_UNKNOWN_TIMEOUT_S: Final = 5.0
 
 
 class RangeReader:
@@ -82,7 +82,7 @@ class RangeReader:
                     f"no records of {self._partition.topic}-{self._partition.partition} from offset "
                     f"{self._position()} on were received in {self._timeout_s} s"
                 )
-            await engine.wait_for_news(min(deadline, now + _UNKNOWN_PATIENCE_S))
+            await engine.wait_for_news(min(deadline, now + _UNKNOWN_TIMEOUT_S))
 
     def _position(self) -> int:
         consumed = self._engine.subscription.assigned(self._partition).consumed
@@ -108,5 +108,5 @@ class RangeReader:
             self._unknown_since = None
         elif self._unknown_since is None:
             self._unknown_since = trio.current_time()
-        elif trio.current_time() - self._unknown_since > _UNKNOWN_PATIENCE_S:
+        elif trio.current_time() - self._unknown_since > _UNKNOWN_TIMEOUT_S:
             raise TopicDeleted(self._partition, self._position(), is_recreated=False)

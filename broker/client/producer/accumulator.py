@@ -258,8 +258,8 @@ class Accumulator:
 
     # Outcomes
 
-    def answered(self, batch: Batch) -> None:
-        """Notes that the attempt to send the batch is over, whether or not the batch still waits for an outcome."""
+    def end_attempt(self, batch: Batch) -> None:
+        """Ends the attempt to send the batch, which may still wait for its outcome."""
         self._queues[batch.partition].on_wire -= 1
         batch.is_on_wire = False
 

@@ -62,8 +62,8 @@ class _Channel:
 
 
 @attrs.define(eq=False)
-class _Answered:
-    """A request whose response, or whose loss, is to be dealt with. With acks=0 there is None for a response."""
+class _CompletedRequest:
+    """A request that was answered or lost, and is not handled yet. `outcome` is None with acks=0, once it was sent."""
 
     batches: list[Batch]
     posted: PostedRequest
@@ -97,7 +97,7 @@ class Sender:
         self._transactions = transactions
         self._requests = ProduceRequests(config, accumulator.ratios, accumulator.transaction)
         self._channels: dict[int, _Channel] = {}
-        self._answered: deque[_Answered] = deque()
+        self._completed: deque[_CompletedRequest] = deque()
         self._wakeup = trio.Event()
         self._idle: trio.Event | None = None
         self._is_identifying = False
@@ -141,15 +141,15 @@ class Sender:
     # One round
 
     def _step(self, now: float) -> float:
-        """Does what can be done now. Returns when to look again at the latest."""
-        while self._answered:
-            self._handle(self._answered.popleft(), now)
+        """Handles responses and sends the batches that are due. Returns the time of the next step, at the latest."""
+        while self._completed:
+            self._handle_outcome(self._completed.popleft(), now)
         self._notice_metadata()
         if self._transactions is not None and (error := self._transactions.transaction.error) is not None:
             self.fail_all(error)
         for batch in self._accumulator.expired(now):
             self._accumulator.fail(batch, self._expiry(batch, now))
-        next_at = self._look_after_held(now)
+        next_at = self._expire_held_records(now)
         self._accumulator.is_urgent = self.flushes > 0 or self._accumulator.memory.is_awaited
         # Requests that are posted in one round leave in one system call.
         while (drained := self._accumulator.drain(now, self._leader, partial(self._is_ready, now))).batches:
@@ -196,39 +196,39 @@ class Sender:
             posted = self._requests.build(channel.broker, self._cluster.metadata, batches)
         except UnsupportedByBroker as error:
             for batch in batches:
-                self._accumulator.answered(batch)
+                self._accumulator.end_attempt(batch)
                 self._accumulator.fail(batch, error)
             return
 
-        def answer(outcome: ProduceResponse | ConnectionLost | None) -> None:
+        def on_response(outcome: ProduceResponse | ConnectionLost | None) -> None:
             channel.in_flight -= 1
-            self._answered.append(_Answered(batches, posted, outcome))
+            self._completed.append(_CompletedRequest(batches, posted, outcome))
             self._wakeup.set()
             if self._idle is not None:
                 self._idle.set()
 
         channel.in_flight += 1
-        channel.broker.post(posted.message, posted.version, answer, is_answered=self._config.acks != ACKS_NONE)
+        channel.broker.post(posted.message, posted.version, on_response, is_answered=self._config.acks != ACKS_NONE)
 
     # Responses
 
-    def _handle(self, answered: _Answered, now: float) -> None:
-        for batch in answered.batches:
-            self._accumulator.answered(batch)
-        outcome = answered.outcome
+    def _handle_outcome(self, completed: _CompletedRequest, now: float) -> None:
+        for batch in completed.batches:
+            self._accumulator.end_attempt(batch)
+        outcome = completed.outcome
         if isinstance(outcome, ConnectionLost):
             self._cluster.request_refresh()
-            for batch in answered.batches:
+            for batch in completed.batches:
                 self._retry(batch, outcome, now)
             return
         if outcome is None:  # acks=0: the kernel has it
-            for batch in answered.batches:
+            for batch in completed.batches:
                 self._accumulator.succeed(batch, NO_OFFSET)
             return
         for endpoint in outcome.node_endpoints:
             self._cluster.notice_leader(Node(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack))
-        by_partition = responses_by_partition(answered.posted, outcome)
-        for batch in answered.batches:
+        by_partition = responses_by_partition(completed.posted, outcome)
+        for batch in completed.batches:
             self._judge(batch, by_partition.get(batch.partition), now)
 
     def _judge(self, batch: Batch, response: PartitionProduceResponse | None, now: float) -> None:
@@ -255,7 +255,7 @@ class Sender:
             self._retry(batch, failure_of(response), now, is_leader_new=self._take_leader(batch.partition, response))
 
     def _take_leader(self, partition: TopicPartition, response: PartitionProduceResponse) -> bool:
-        """Takes the new leader that the old one has named (KIP-951). True if it is news."""
+        """Takes the new leader that the old one has named (KIP-951). Returns True if it was not known yet."""
         leader = response.current_leader
         metadata = self._cluster.metadata
         if leader is not None and metadata.update_leader(partition, leader.leader_id, leader.leader_epoch):
@@ -295,8 +295,8 @@ class Sender:
             elif topic is not None and topic.error in _TOPIC_REFUSED:
                 routing.give_up_held(KafkaError(topic.error, f"topic {routing.topic!r}"))
 
-    def _look_after_held(self, now: float) -> float:
-        """Gives up records whose topic stays unknown for `max.block.ms`. Returns when to look again."""
+    def _expire_held_records(self, now: float) -> float:
+        """Fails records whose topic stays unknown for `max.block.ms`. Returns the time of the next check."""
         max_block_s = self._config.max_block_ms / 1000
         next_at = inf
         for routing in self._routings.values():

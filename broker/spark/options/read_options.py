@@ -82,7 +82,7 @@ class ReadOptions:
             client_config=config,
             remarks=tuple(_remarks(given, is_streaming=is_streaming)),
             **_trigger_limits(given),
-            **_patience(given),
+            **_retry_options(given),
         )
 
     @property
@@ -112,14 +112,14 @@ def _trigger_limits(given: OptionMap) -> _TriggerLimits:
     )
 
 
-class _Patience(TypedDict):
+class _RetryOptions(TypedDict):
     poll_timeout_ms: int
     fetch_offset_retries: int
     fetch_offset_retry_interval_ms: int
 
 
-def _patience(given: OptionMap) -> _Patience:
-    return _Patience(
+def _retry_options(given: OptionMap) -> _RetryOptions:
+    return _RetryOptions(
         poll_timeout_ms=_or_default(given.positive("kafkaConsumer.pollTimeoutMs"), _POLL_TIMEOUT_MS),
         fetch_offset_retries=_or_default(given.positive_int32("fetchOffset.numRetries"), _FETCH_OFFSET_RETRIES),
         fetch_offset_retry_interval_ms=_or_default(

@@ -132,18 +132,18 @@ def test_a_consumer_is_closed_when_its_task_fails_or_none_comes(bootstrap: str) 
 def test_a_forked_process_opens_consumers_of_its_own(bootstrap: str) -> None:
     pool = consumer_pool()
     settings: dict[str, object] = {"bootstrap.servers": bootstrap}
-    with pool.lend(settings) as of_parent:
+    with pool.lend(settings) as parent_client:
         pass
     child = os.fork()
     if not child:
         try:
             with pool.lend(settings) as own:
-                is_right = own is not of_parent and is_open(own)
+                is_right = own is not parent_client and is_open(own)
             os._exit(0 if is_right else 1)
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert is_open(of_parent)
+    assert is_open(parent_client)
     pool.close_idle(idle_s=0)
 
 

@@ -148,14 +148,14 @@ class AssignmentChanges:
             if self._requested:
                 self._arrived.set()
 
-    async def apply_at_once(self, change: AssignmentChange, patience_s: float = inf) -> None:
+    async def apply_at_once(self, change: AssignmentChange, timeout_s: float = inf) -> None:
         """Applies `change` in this task, which leaves the group; changes that wait for a poll are dropped."""
         self.withdraw()
-        await self._apply_shielded(change, patience_s)
+        await self._apply_shielded(change, timeout_s)
 
-    async def _apply_shielded(self, change: AssignmentChange, patience_s: float = inf) -> None:
-        timeout_s = min(self._listener_timeout_s, patience_s)
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + timeout_s):
+    async def _apply_shielded(self, change: AssignmentChange, timeout_s: float = inf) -> None:
+        deadline = trio.current_time() + min(self._listener_timeout_s, timeout_s)
+        with trio.CancelScope(shield=True, deadline=deadline):
             if change.is_lost:
                 await self._lose()
             else:

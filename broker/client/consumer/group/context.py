@@ -58,7 +58,7 @@ class MemberContext:
     def forget_coordinator(self) -> None:
         self.cluster.forget_coordinator(self.group_id, GROUP)
 
-    async def send_farewell(self, request: Any, *, lowest: int = 0) -> None:
+    async def send_leave_request(self, request: Any, *, lowest: int = 0) -> None:
         """Sends the request by which this member leaves. If it fails, the member's session times out."""
         with trio.move_on_after(self.config.request_timeout_ms / 1000):
             with suppress(KafkaError, UnsupportedByBroker):

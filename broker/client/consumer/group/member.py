@@ -99,12 +99,12 @@ class GroupMember:
         """Commits, revokes and leaves; returns when the coordinator knows, or `request.timeout.ms` is over."""
         await self._leave(UNSUBSCRIBED_REASON)
 
-    async def leave(self, patience_s: float = inf) -> None:
+    async def leave(self, timeout_s: float = inf) -> None:
         """As `unsubscribe`, when the consumer closes; waits for commits that are under way.
 
-        After `patience_s`, the commit and the listener are interrupted, and the coordinator is not told.
+        After `timeout_s`, the commit and the listener are interrupted, and the coordinator is not told.
         """
-        await self._leave(CLOSED_REASON, patience_s)
+        await self._leave(CLOSED_REASON, timeout_s)
         try:
             await self._offsets.commit({}, self._config.request_timeout_ms)
         except (ClientError, KafkaError) as error:
@@ -203,7 +203,7 @@ class GroupMember:
         self._changes.withdraw()
         await self._changes.request(AssignmentChange(is_lost=True))
 
-    async def _leave(self, reason: str, patience_s: float = inf) -> None:
+    async def _leave(self, reason: str, timeout_s: float = inf) -> None:
         membership, is_subscribed = self._membership, self._subscription is not None
         if not is_subscribed and self._config.enable_auto_commit:
             await self._commit_before_rebalance(self._state.consumed_offsets())
@@ -211,7 +211,7 @@ class GroupMember:
             is_lost = membership is None or not membership.is_member
             change = AssignmentChange(is_lost=is_lost, commits=self._config.enable_auto_commit)
             try:
-                await self._changes.apply_at_once(change, patience_s)
+                await self._changes.apply_at_once(change, timeout_s)
             finally:
                 self._subscription, self._failure, self._membership = None, None, None
                 self._polls.stop()

@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from broker.spark.jobs.cluster import Cluster
 from broker.spark.jobs.files import JobFiles
+from broker.spark.jobs.load.destination import open_destination
 from broker.spark.jobs.load.manifest import Manifest, ManifestLog
-from broker.spark.jobs.load.opening import open_destination
 from broker.spark.jobs.load.options import LoadOptions
 from broker.spark.jobs.load.ranges import next_ranges, planned_again
 from broker.spark.jobs.load.records import RunRecords

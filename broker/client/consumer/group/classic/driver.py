@@ -86,7 +86,7 @@ class ClassicDriver:
         request = self._membership.leave_request(reason)
         self._notify()
         if request is not None:
-            await self._context.send_farewell(request)
+            await self._context.send_leave_request(request)
 
     # Tasks
 

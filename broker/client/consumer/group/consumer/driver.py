@@ -98,7 +98,7 @@ class ConsumerDriver:
         request = self._membership.leave_request()
         self._notify()
         if request is not None:
-            await self._context.send_farewell(request)
+            await self._context.send_leave_request(request)
 
     # Tasks
 

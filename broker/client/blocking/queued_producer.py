@@ -70,8 +70,8 @@ class _Entry(NamedTuple):
     size: int
 
 
-class RecordHandover:
-    """The queue, and the task that empties it. `put` is for threads, the rest for the loop."""
+class QueuedProducer:
+    """A producer that threads feed through a queue. `put` and `is_full` are for threads, the rest is for the loop."""
 
     def __init__(self, producer: Producer) -> None:
         self.producer = producer
@@ -100,7 +100,7 @@ class RecordHandover:
         timestamp_ms: int | None,
         on_delivery: OnDelivery | None,
     ) -> bool:
-        """Appends a record to the queue. True if the loop has to be told by `wake`."""
+        """Appends a record to the queue. Returns True if the caller has to have the loop call `wake`."""
         size = len(value) if isinstance(value, bytes | str) else 0
         with self._lock:
             self._bytes_put += size
@@ -111,8 +111,8 @@ class RecordHandover:
     # For the loop
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator["RecordHandover"]:
-        """The producer, open within the block. At its end the queue is emptied first."""
+    async def open(self) -> AsyncIterator["QueuedProducer"]:
+        """Opens the producer for the block. The end of the block waits until the queue is empty."""
         try:
             async with self.producer, trio.open_nursery() as nursery:
                 nursery.start_soon(self._hand_over)
@@ -157,7 +157,7 @@ class RecordHandover:
         await self.producer.complete_transaction(decided)
 
     async def begin_transaction(self) -> None:
-        """Records that were put before do not belong to the transaction."""
+        """Begins a transaction. Records that were put before do not belong to it."""
         await self.wait_until_empty()
         await self.producer.begin_transaction()
 

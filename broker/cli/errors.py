@@ -3,11 +3,11 @@
 import sys
 
 
-def print_refusals(group: BaseExceptionGroup[Exception]) -> None:
+def print_errors(group: BaseExceptionGroup[Exception]) -> None:
     """Print each error of the group on a line of its own, without a traceback."""
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
-            print_refusals(error)
+            print_errors(error)
         else:
             print(f"kraft: {error}{_remedy(error)}", file=sys.stderr)
 

@@ -33,7 +33,7 @@ Uint8s = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 
 @attrs.frozen(eq=False)
-class Octets:
+class ByteViews:
     """A buffer, its bytes, and for every position the eight bytes there as a little-endian word.
 
     The last MARGIN bytes of the buffer hold no data; reads may extend into them.
@@ -44,19 +44,19 @@ class Octets:
     words: Uint64s
 
     @classmethod
-    def of(cls, data: Buffer) -> "Octets":
+    def of(cls, data: Buffer) -> "ByteViews":
         assert len(data) >= MARGIN, "there is a margin after the content"
         words = np.ndarray((len(data) - _WORD_SIZE + 1,), np.dtype("<u8"), data, 0, (1,))
         return cls(data, np.frombuffer(data, np.uint8), words)
 
 
-def read_varints(octets: Octets, positions: Int64s) -> tuple[Int64s, Int64s]:
+def read_varints(views: ByteViews, positions: Int64s) -> tuple[Int64s, Int64s]:
     """The zigzag varint at each position: the numbers, and the positions after them.
 
     The first byte without a continuation bit ends a varint: it is found in the whole word at once, what follows is
     masked out, and the groups of 7 bits are moved together. Raises InvalidRecord where one is longer than ten bytes.
     """
-    words = octets.words[positions]
+    words = views.words[positions]
     ends = ~words & _CONTINUATION_BITS
     lowest = ends & (~ends + _ONE)
     mask = lowest ^ (lowest - _ONE)
@@ -69,5 +69,5 @@ def read_varints(octets: Octets, positions: Int64s) -> tuple[Int64s, Int64s]:
     following = positions + sizes
     if longest == _WORD_SIZE:
         for index in np.flatnonzero(ends == 0).tolist():
-            values[index], following[index] = read_varint(octets.data, int(positions[index]))
+            values[index], following[index] = read_varint(views.data, int(positions[index]))
     return values, following
