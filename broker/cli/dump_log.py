@@ -203,7 +203,7 @@ class Dump:
             self._wrong(path, f"Index timestamp: {timestamp}, log timestamp: {header.max_timestamp}")
 
     def _load(self, path: str, index: OffsetIndex | TimeIndex) -> bool:
-        """Load an index; whether its entries are to be looked at."""
+        """Load an index. Returns True if its entries are to be checked."""
         try:
             index.load()
         except CorruptIndex as error:

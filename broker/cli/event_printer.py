@@ -55,7 +55,7 @@ class EventPrinter:
         self._print(declared.level, kind, declared, fields)
 
     async def run(self) -> None:
-        """End one interval after the other until cancelled, and then the last one."""
+        """End each interval in time, until cancelled. Cancellation ends the last one."""
         try:
             while True:
                 await trio.sleep(INTERVAL_S)
@@ -91,7 +91,7 @@ def _write_text(
 
 
 def _text(value: object) -> str:
-    """A value as in JSON; text only in quotes where a space would make it ambiguous. A traceback keeps its lines."""
+    """Formats a value as JSON. Text is quoted only if it contains a space. A traceback keeps its lines."""
     if not isinstance(value, str):
         return json.dumps(value, default=str, separators=(",", ":"))
     return json.dumps(value, ensure_ascii=False) if " " in value and "\n" not in value else value

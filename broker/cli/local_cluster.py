@@ -166,7 +166,7 @@ def _properties_path(directory: str, node_id: int) -> str:
 
 
 def _escaped(path: str) -> str:
-    """As a properties file has it, in which a backslash begins an escape, and only Latin-1 stands for itself."""
+    """Escapes text for a properties file, in which a backslash begins an escape and only Latin-1 is literal."""
     units = path.encode("utf-16-be")
     codes = [units[index] << 8 | units[index + 1] for index in range(0, len(units), 2)]
     return "".join(chr(code) if 0x20 <= code < 0x7F and code != ord("\\") else f"\\u{code:04x}" for code in codes)

@@ -37,7 +37,7 @@ _PACKAGES: Final = ("broker.", "kraft.", "metadata.")
 
 @attrs.define
 class _Probe:
-    """When it was sent, by the wall and by the processor time of the loop's thread; and what held the loop since."""
+    """A probe: the wall time and the CPU time of the loop's thread when it was sent, and the cause of the hold."""
 
     sent_s: float
     cpu_s: float
@@ -68,7 +68,7 @@ class LoopWatch:
             sys.setswitchinterval(interval_s)
 
     def _watch(self, thread_id: int, token: trio.lowlevel.TrioToken, stopped: threading.Event) -> None:
-        """In a thread of its own."""
+        """Samples the loop. Runs in a separate thread."""
         cpu_clock = time.pthread_getcpuclockid(thread_id)
         idle_looks = 0
         while not stopped.is_set():
@@ -90,7 +90,7 @@ class LoopWatch:
             del frame  # the frame keeps the function's objects alive
 
     def _answer(self) -> None:
-        """In the loop."""
+        """Answers a probe. Runs in the loop."""
         probe, self._probe = self._probe, None
         assert probe is not None, "one is sent after the other was answered"
         late_s = time.monotonic() - probe.sent_s

@@ -209,7 +209,7 @@ class Cluster:
         self._is_closed = True
 
     async def _check_open(self) -> None:
-        """Raises ClosedError; in a background task, which closing has cancelled, Cancelled."""
+        """Raises ClosedError if the cluster is closed; in a background task, which closing has cancelled, Cancelled."""
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._is_closed:
             raise ClosedError("the client is closed; open a new one")
@@ -293,7 +293,7 @@ class Cluster:
         return self._bootstrap_links
 
     def _drop_superseded_links(self) -> None:
-        """A bootstrap connection becomes that of the broker at its address; connections to gone brokers are closed."""
+        """Assigns bootstrap connections to the brokers at their addresses and closes connections to removed brokers."""
         in_use = []
         by_address = {(node.host, node.port): node for node in self.metadata.brokers.values()}
         for link in self._bootstrap_links:

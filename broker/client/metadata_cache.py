@@ -141,7 +141,7 @@ _CODES: Final = frozenset(ErrorCode)
 
 
 def _newer(known: TopicMetadata | None, reported: MetadataResponsePartition) -> PartitionMetadata:
-    """A response from a broker that lags behind may name an older leader than is known already."""
+    """Returns the report with the newer leader epoch: a broker that lags behind may report an older leader."""
     if known is not None and reported.partition_index < len(known.partitions):
         before = known.partitions[reported.partition_index]
         if UNKNOWN_EPOCH < reported.leader_epoch < before.leader_epoch:

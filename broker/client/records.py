@@ -145,7 +145,7 @@ class RecordColumns(Sequence[NewRecord]):
 
     @abstractmethod
     def encode(self, *, compression: Compression, **settings: Unpack[BatchSettings]) -> bytes:
-        """As `encode_records`."""
+        """Encodes the columns as one batch; see `encode_records`."""
 
 
 def encode_records(

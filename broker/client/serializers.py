@@ -24,7 +24,7 @@ class BytesSerializer:
     """Takes and returns bytes. Clients use it unless another serializer is given."""
 
     def serialize(self, topic: str, value: bytes | bytearray | memoryview, /) -> bytes:
-        """Raises TypeError for anything but bytes."""
+        """Returns the bytes unchanged. Raises TypeError for another type."""
         if not isinstance(value, bytes | bytearray | memoryview):
             raise TypeError(
                 f"a record for {topic} has {type(value).__name__} where bytes are needed: encode it, or give the client"
@@ -46,7 +46,7 @@ class StringSerializer:
         return value.encode(self._encoding)
 
     def deserialize(self, topic: str, data: bytes, /) -> str:
-        """Raises UnicodeDecodeError."""
+        """Decodes the text. Raises UnicodeDecodeError."""
         return data.decode(self._encoding)
 
 
@@ -54,9 +54,9 @@ class JsonSerializer:
     """JSON in UTF-8 without blanks: what `json.dumps` takes and `json.loads` returns."""
 
     def serialize(self, topic: str, value: Any, /) -> bytes:
-        """Raises TypeError and ValueError, as `json.dumps` does."""
+        """Encodes JSON. Raises TypeError and ValueError, as `json.dumps` does."""
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
     def deserialize(self, topic: str, data: bytes, /) -> Any:
-        """Raises ValueError, as `json.loads` does."""
+        """Decodes JSON. Raises ValueError, as `json.loads` does."""
         return json.loads(data)

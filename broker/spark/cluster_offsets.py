@@ -152,7 +152,7 @@ class ClusterOffsets:
         partitions: Iterable[TopicPartition],
         ask: Callable[[Iterable[TopicPartition]], Offsets],
     ) -> Offsets:
-        """Only offsets that a user names can lie outside of a log."""
+        """Looks offsets up if the limit needs them: only offsets that a user names can lie outside of a log."""
         return ask(partitions) if isinstance(limit, SpecificOffsets) else {}
 
     def _resolve(self, limit: OffsetLimit, partitions: Sequence[TopicPartition], *, is_start: bool) -> Offsets:

@@ -30,7 +30,7 @@ def partitions_from_json(text: str) -> list[TopicPartition]:
 
 
 def offsets_from_json(text: str) -> Offsets:
-    """Raises IllegalJson. An offset may be LATEST or EARLIEST."""
+    """Reads offsets, of which some may be LATEST or EARLIEST. Raises IllegalJson."""
     try:
         return _numbers_by_partition(text, _offset)
     except (ValueError, RecursionError):
@@ -49,7 +49,7 @@ def timestamps_from_json(text: str) -> dict[TopicPartition, int]:
 
 
 def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> str:
-    """Sorted by topic and partition, so that equal offsets have equal texts."""
+    """Encodes offsets, sorted by topic and partition, so that equal offsets have equal texts."""
     topics: dict[str, dict[str, int]] = {}
     for partition in sorted(offsets):
         topics.setdefault(partition.topic, {})[str(partition.partition)] = offsets[partition]

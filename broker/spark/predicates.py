@@ -95,7 +95,7 @@ def narrow(
 
 
 def _later(whole: OffsetRange, offset: int | None) -> int:
-    """No record at or after the time leaves an empty range."""
+    """Returns the offset, or the range's end if no record is at or after the time."""
     return whole.end if offset is None else max(whole.start, offset)
 
 
@@ -104,7 +104,7 @@ def _earlier(whole: OffsetRange, offset: int | None) -> int:
 
 
 def _ms_up(time_us: int) -> int:
-    """Records' timestamps are whole milliseconds; there are none before 1970 to look for."""
+    """Rounds microseconds up to milliseconds, the unit of timestamps. Times before 1970 become 0."""
     return max(-(-time_us // 1000), 0)
 
 

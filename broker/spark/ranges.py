@@ -48,7 +48,7 @@ def split_ranges(
 
 
 def _split_in_proportion(ranges: Sequence[OffsetRange], min_partitions: int) -> list[OffsetRange]:
-    """Ranges that are too small to be split do not count for the proportions of the others."""
+    """Splits large ranges in proportion to their sizes. The proportion leaves out ranges that are too small."""
     total = sum(each.size for each in ranges)
     small = [each for each in ranges if _part_count(each.size, total, min_partitions) == 1]
     whole = {each.topic_partition for each in small}
@@ -66,7 +66,7 @@ def _part_count(size: int, total: int, parts: int) -> int:
 
 
 def _divide(whole: OffsetRange, count: int) -> Iterator[OffsetRange]:
-    """Parts of about equal size; there are fewer than `count` if there are fewer offsets."""
+    """Divides a range into `count` parts of about equal size, or fewer if there are fewer offsets."""
     start = whole.start
     for index in range(count):
         size = (whole.end - start) // (count - index)

@@ -33,7 +33,7 @@ def decoder(cls: type[Message], version: int) -> Decoder:
 
 @cache
 def sliced_decoder(cls: type[Message], version: int) -> SlicedDecoder:
-    """As `decoder`, step by step. Raises WireError for a version that does not exist."""
+    """Like `decoder`, as a generator that decodes in slices. Raises WireError for a version that does not exist."""
     compiled: SlicedDecoder = _decoder(cls, version, sliced=True)
     return compiled
 
@@ -47,7 +47,7 @@ def encoder(cls: type[Message], version: int) -> Encoder:
 
 @cache
 def sliced_encoder(cls: type[Message], version: int) -> SlicedEncoder:
-    """As `encoder`, step by step. Raises WireError for a version that does not exist."""
+    """Like `encoder`, as a generator that encodes in slices. Raises WireError for a version that does not exist."""
     compiled: SlicedEncoder = _encoder(cls, version, sliced=True)
     return compiled
 

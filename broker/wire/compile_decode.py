@@ -242,7 +242,7 @@ class _Decoder(Source):
 
 
 def _skip_tagged_fields(b: Any, p: int, end: int, left: int) -> tuple[int, int]:
-    """Pass over tagged fields none of which is known: where they end, and how many elements may still follow."""
+    """Skip unknown tagged fields. Returns where they end, and how many elements may still follow."""
     count, p = read_varint(b, p)
     if count > left:
         _too_many()

@@ -129,7 +129,7 @@ class _Encoder(Source):
         return " and ".join(tests)
 
     def _may_be_one_pack(self, plain: list[FieldSpec], tagged: list[FieldSpec]) -> bool:
-        """Whether all fields of variable width can be empty at once, as they mostly are in good answers."""
+        """True if all fields of variable width can be empty at once, as in most responses without errors."""
         variable = [spec for spec in plain if spec.fixed_code is None]
         return bool(variable or tagged) and all(
             isinstance(spec.type, list) or (spec.type == "string" and self._version in spec.nullable)
@@ -237,7 +237,7 @@ def _pack_many(numbers: list[Any], code: str) -> bytes:
 
 
 def _join_last(parts: list[Any], joined: int) -> int:
-    """Join the parts after the first `joined` ones where they are many; how many are done with now.
+    """Join the parts after the first `joined` ones if they are many. Returns the number of parts that stay as they are.
 
     Records among them, which may be large or ranges of files, leave all of them as they are.
     """

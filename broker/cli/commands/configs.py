@@ -156,7 +156,7 @@ async def _alter(invocation: Invocation, kind: str, name: str, changes: Sequence
 
 
 def _change(setting: str) -> ConfigChange:
-    """Raises WrongSettings."""
+    """Parses `KEY=VALUE`, `KEY+=VALUE` or `KEY-=VALUE`. Raises WrongSettings."""
     key, equals, value = setting.partition("=")
     operation = {"+": ConfigOperation.APPEND, "-": ConfigOperation.SUBTRACT}.get(key[-1:], ConfigOperation.SET)
     name = key if operation == ConfigOperation.SET else key[:-1]

@@ -118,7 +118,7 @@ async def consume(
 
 
 def _isolated(settings: ClusterSettings, level: IsolationLevel | None) -> tuple[ClusterSettings, bool]:
-    """Put the isolation level into the settings, if one was given; and whether only committed records are read."""
+    """Put the isolation level into the settings, if one was given. Return True if only committed records are read."""
     if level is not None:
         settings = attrs.evolve(settings, configs={**settings.configs, ISOLATION_LEVEL: level})
     return settings, settings.configs.get(ISOLATION_LEVEL) == "read_committed"
@@ -135,7 +135,7 @@ def _parse_times(offset: str, until: str | None) -> tuple[Start, int | None]:
 
 
 def _check_member(topics: Sequence[TopicPartitions], start: Start, *, has_end: bool) -> None:
-    """Raises UsageError for what a group decides itself."""
+    """Checks that no option contradicts membership in a group. Raises UsageError."""
     chooses_offset = start.offset is not None or start.time_ms is not None
     if has_end or chooses_offset or any(numbers is not None for _, numbers in topics):
         raise click.UsageError(
@@ -209,7 +209,7 @@ def _done(
     left: Mapping[TopicPartition, Range],
     positions: Mapping[TopicPartition, int],
 ) -> int:
-    """How many offsets of the ranges have been read."""
+    """Return how many offsets of the ranges have been read."""
     done = 0
     for partition, each in ranges.items():
         end = each.begin if each.end is None else each.end

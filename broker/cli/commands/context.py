@@ -106,5 +106,5 @@ def _row(contexts: Contexts, name: str) -> ContextRow:
 
 
 def _shown(configs: Mapping[str, str]) -> str:
-    """Without what may be a secret."""
+    """Format the configs, with `...` in place of secrets."""
     return " ".join(f"{key}={'...' if 'password' in key or 'jaas' in key else configs[key]}" for key in configs)

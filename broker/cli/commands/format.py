@@ -38,14 +38,14 @@ _REFUSALS = (ConfigError, FormattingRefused, MetaPropertiesError, LogDirInUse, O
 
 @attrs.frozen
 class _Quorum:
-    """Which of the three ways to begin a quorum was chosen; at most one."""
+    """The options of the three ways to begin a quorum. At most one of them may be given."""
 
     standalone: bool
     no_initial_controllers: bool
     initial_controllers: str | None
 
     def check(self) -> None:
-        """Raises UsageError where more than one was chosen."""
+        """Raises UsageError if more than one was chosen."""
         if self.standalone + self.no_initial_controllers + (self.initial_controllers is not None) > 1:
             raise click.UsageError(
                 "Use one of --standalone, --no-initial-controllers and --initial-controllers.",

@@ -132,7 +132,7 @@ async def _write(
     records: AsyncIterator[RecordToProduce],
     partition: int | None,
 ) -> int:
-    """Write the records as they come; how many were written. A record that is refused is reported.
+    """Write the records as they come and return their number. A record that is refused is reported.
 
     In a transaction, a record that is refused raises its error: all records are written, or none.
     """
@@ -162,7 +162,7 @@ async def _write(
 async def _send(
     producer: Producer, topic: str, record: RecordToProduce, partition: int | None, on_delivery: OnDelivery
 ) -> None:
-    """Hand a record over, once there is room for it. Raises ClientError, KafkaError."""
+    """Pass a record to the producer, once the buffer has room for it. Raises ClientError, KafkaError."""
     while True:
         try:
             producer.send_soon(

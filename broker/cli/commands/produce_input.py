@@ -32,7 +32,7 @@ class LineForm:
     is_json: bool
 
     def read(self, line: bytes) -> RecordToProduce:
-        """Raises ValueError."""
+        """Turns a line into a record. Raises ValueError."""
         if self.is_json:
             return read_record(line)
         headers: Sequence[Header] = ()

@@ -55,7 +55,7 @@ class NoLeader(CommandFailed):
 
 
 def describe_quorum(cluster_id: str, quorum: QuorumDescription) -> DescribedQuorum:
-    """Raises NoLeader."""
+    """Builds the description from the response. Raises NoLeader if the leader is not among the voters."""
     leaders = [voter for voter in quorum.voters if voter.id == quorum.leader_id]
     if not leaders:
         raise NoLeader("The leader of the quorum is not known, or no voter any more.")

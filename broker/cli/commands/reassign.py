@@ -150,7 +150,7 @@ async def _wait(admin: Admin, partitions: Sequence[TopicPartition]) -> None:
 
 
 def _broker_ids(text: str, alive: Sequence[int]) -> list[int]:
-    """Raises UsageError, CommandFailed."""
+    """Parses the ids of --brokers, which have to be alive. Raises UsageError, CommandFailed."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
         raise click.UsageError(f"--brokers {text}: write ids, as in 1,2,3.", click.get_current_context())

@@ -324,7 +324,7 @@ def _ids(ids: Iterable[int]) -> str:
 
 
 def _leader_style(row: PartitionRow) -> str:
-    """A partition without a leader, and one that is not led by its first replica, are told apart at a glance."""
+    """Return the style of the leader's cell: partitions without a leader or without the preferred leader stand out."""
     if row.leader is None:
         return "bold red"
     return "yellow" if row.leader != row.replicas[0] else ""

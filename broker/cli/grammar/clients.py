@@ -50,7 +50,7 @@ async def open_producer(settings: ClusterSettings, configs: Mapping[str, str | N
 
 @asynccontextmanager
 async def open_consumer(settings: ClusterSettings, configs: Mapping[str, str | None]) -> AsyncIterator[Consumer]:
-    """A Consumer, likewise; the caller has reached the cluster."""
+    """Open a Consumer. The caller has to have checked that the cluster can be reached."""
     given = {key: value for key, value in configs.items() if value is not None}
     merged = {**configs_for(ConsumerConfig, settings.configs), **given}
     async with Consumer(settings.bootstrap_servers, config=merged) as consumer:
@@ -58,7 +58,7 @@ async def open_consumer(settings: ClusterSettings, configs: Mapping[str, str | N
 
 
 async def reach(admin: Admin, servers: str) -> None:
-    """Have the cluster answer once. Raises ClientError, KafkaError."""
+    """Send one request to check that the cluster can be reached. Raises ClientError, KafkaError."""
     try:
         await admin.describe_cluster(timeout_ms=_REACH_MS)
     except UnsupportedByBroker:

@@ -40,17 +40,17 @@ class Contexts:
         return self.by_name[name]
 
     def used(self, name: str) -> "Contexts":
-        """With this context as the current one. Raises CommandFailed."""
+        """Returns a copy with this context as the current one. Raises CommandFailed."""
         self.get(name)
         return attrs.evolve(self, current=name)
 
     def added(self, name: str, configs: Mapping[str, str]) -> "Contexts":
-        """With this context, which replaces one of the same name; the first context becomes the current one."""
+        """Returns a copy with this context added or replaced. The first context becomes the current one."""
         by_name = {**self.by_name, name: dict(configs)}
         return Contexts(name if self.current is None else self.current, by_name)
 
     def removed(self, name: str) -> "Contexts":
-        """Without this context. Raises CommandFailed."""
+        """Returns a copy without this context. Raises CommandFailed."""
         self.get(name)
         by_name = {each: configs for each, configs in self.by_name.items() if each != name}
         return Contexts(None if self.current == name else self.current, by_name)
@@ -107,10 +107,10 @@ def _parse(text: str) -> Contexts:
 
 
 def _text(value: object) -> str:
-    """A value as a properties file has it."""
+    """Returns a value as text, as in a properties file."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _quoted(text: str) -> str:
-    """A string of TOML; JSON's escapes are among TOML's, apart from DEL."""
+    """Quotes a string for TOML. JSON's escapes are valid in TOML, except that of DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

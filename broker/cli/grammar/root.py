@@ -53,7 +53,7 @@ def kraft() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command; its exit code. Raises what is a bug."""
+    """Run a command and return its exit code. An exception that it raises is a bug."""
     if instruction := os.environ.get(COMPLETION_VARIABLE):
         return shell_complete(kraft, {}, "kraft", COMPLETION_VARIABLE, instruction)
     try:
@@ -92,5 +92,5 @@ def _report(errors: Iterable[BaseException], raised: BaseException) -> int:
 
 
 def _discard_output() -> None:
-    """Have the interpreter flush into nothing at its end, rather than complain about a pipe without a reader."""
+    """Redirect output to /dev/null, so that the interpreter's last flush does not fail on a closed pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -22,7 +22,7 @@ def parse_size(text: str) -> int:
 
 
 def format_size(size: int) -> str:
-    """As `1.5 GiB`; a negative size is unknown."""
+    """Format a size as `1.5 GiB`. A negative size is unknown."""
     if size < 0:
         return "unknown"
     amount, units = float(size), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
@@ -44,7 +44,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 def format_duration_ms(duration_ms: int) -> str:
-    """In its two largest units, as `2h 5m`."""
+    """Format a duration in its two largest units, such as `2h 5m`."""
     if duration_ms < 1000:
         return f"{duration_ms} ms"
     parts: list[str] = []

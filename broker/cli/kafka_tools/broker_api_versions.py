@@ -34,7 +34,7 @@ PARSER: Final = OptionParser(
 
 
 async def run(arguments: Sequence[str]) -> int:
-    """Runs the tool; its exit code."""
+    """Runs the tool and returns its exit code."""
     options = PARSER.parse(arguments)
     options.require("bootstrap-server")
     async with open_admin(options) as admin:
@@ -57,7 +57,7 @@ def _shown(node: Node) -> str:
 
 
 def _lines(versions: ApiVersions) -> Iterable[str]:
-    """A line per API, by its key; with the highest version that this client could use."""
+    """Returns a line for each API, by key, with the highest version that this client could use."""
     for key in sorted({*versions.apis, *_CLIENT_APIS}):
         name = f"{api_name(key).partition(' (')[0]}({key})"
         if key not in versions.apis:

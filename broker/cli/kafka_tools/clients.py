@@ -23,7 +23,7 @@ def open_admin(options: Options, *, config_option: str = "command-config") -> Ad
 
 
 def check_bootstrap(options: Options) -> None:
-    """Raises UsageFailure unless either brokers or controllers are given."""
+    """Checks that either brokers or controllers are given. Raises UsageFailure."""
     if "bootstrap-server" in options and "bootstrap-controller" in options:
         raise options.failure("You cannot specify both --bootstrap-controller and --bootstrap-server.")
     if "bootstrap-server" not in options and "bootstrap-controller" not in options:

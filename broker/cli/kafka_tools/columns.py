@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 def row(widths: Sequence[int], cells: Sequence[object]) -> str:
-    """A line; a width of 0 leaves its cell as it is."""
+    """Formats a line. A width of 0 leaves its cell unpadded."""
     return " ".join(f"{cell!s:<{width}}" if width else str(cell) for width, cell in zip(widths, cells, strict=True))
 
 

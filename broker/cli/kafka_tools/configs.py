@@ -61,14 +61,14 @@ PARSER: Final = OptionParser(
 
 @attrs.frozen
 class Entities:
-    """The types and names on the command line; a default has no name (""), and all of a type have none at all."""
+    """The types and names on the command line. The name is "" for the default and absent for all entities of a type."""
 
     types: tuple[str, ...]
     names: tuple[str, ...]
 
 
 async def run(arguments: Sequence[str]) -> int:
-    """Runs the tool; its exit code."""
+    """Runs the tool and returns its exit code."""
     options = PARSER.parse(arguments)
     entities = _entities(options)
     _check(options, entities)
@@ -96,7 +96,7 @@ def _entities(options: Options) -> Entities:
 
 
 def _check(options: Options, entities: Entities) -> None:
-    """Raises UsageFailure, and ToolEnd for what Kafka's tool reports without its help."""
+    """Checks the options. Raises UsageFailure, and ToolEnd for mistakes that Kafka's tool reports without its help."""
     if ("alter" in options) == ("describe" in options):
         raise options.failure("Command must include exactly one action: --describe, --alter")
     options.exclude("describe", "add-config", "delete-config")
@@ -159,7 +159,7 @@ def _is_number(text: str) -> bool:
 
 
 async def _alter(admin: Admin, options: Options, entities: Entities) -> None:
-    """Raises ToolEnd, KafkaError, ClientError."""
+    """Alters the configs that the options name. Raises ToolEnd, KafkaError, ClientError."""
     kind, name = entities.types[0], entities.names[0]
     added = _added(options)
     deleted = [key.strip() for key in options.values("delete-config")]
@@ -178,7 +178,7 @@ async def _alter(admin: Admin, options: Options, entities: Entities) -> None:
 
 
 async def _check_loggers(admin: Admin, resource: ConfigResource, names: Sequence[str]) -> None:
-    """Raises ToolEnd for loggers that the broker does not have."""
+    """Checks that the broker has the loggers. Raises ToolEnd."""
     known = (await admin.describe_configs([resource])).value(resource)
     if unknown := [name for name in names if name not in known]:
         raise ToolEnd(1, f"Invalid broker logger(s): {','.join(unknown)}")

@@ -67,7 +67,7 @@ PARSER: Final = OptionParser(
 
 
 async def run(arguments: Sequence[str]) -> int:
-    """Runs the tool; its exit code."""
+    """Runs the tool and returns its exit code."""
     options = PARSER.parse(arguments)
     _check(options)
     configs = _configs(options)
@@ -98,7 +98,7 @@ async def run(arguments: Sequence[str]) -> int:
 
 
 def _check(options: Options) -> None:
-    """Raises UsageFailure for options that do not belong together."""
+    """Checks that the options go together. Raises UsageFailure."""
     options.require_one_of("topic", "include")
     if "partition" in options:
         if "topic" not in options:
@@ -139,7 +139,7 @@ def _configs(options: Options) -> dict[str, str]:
 
 
 def _group_ids(options: Options, *configs: dict[str, str]) -> list[str]:
-    """The group, wherever it is given. Raises UsageFailure where there are several, or a partition is chosen."""
+    """Returns the group id, if one is given. Raises UsageFailure for several, and for one with --partition."""
     given = [options.value("group"), *(each.get("group.id") for each in configs)]
     groups = list(dict.fromkeys(group for group in given if group is not None))
     if len(groups) > 1:
@@ -153,7 +153,7 @@ def _group_ids(options: Options, *configs: dict[str, str]) -> list[str]:
 
 
 def _start(options: Options) -> int | str:
-    """Where a single partition is read from: an offset, "earliest" or "latest". Raises UsageFailure."""
+    """Returns the start of a single partition: an offset, "earliest" or "latest". Raises UsageFailure."""
     if "offset" not in options:
         return "earliest" if "from-beginning" in options else "latest"
     text: str = options.value("offset")
@@ -182,7 +182,7 @@ def _assign(consumer: Consumer, partition: TopicPartition, start: int | str) -> 
 
 
 def _formatter(options: Options) -> Formatter:
-    """Raises UsageFailure."""
+    """Returns the formatter that the options choose. Raises UsageFailure."""
     properties = command_config(options, "formatter-config")
     for name in ("key", "value"):
         if options.value(f"{name}-deserializer"):
@@ -204,7 +204,7 @@ class _Printer:
         self._skips_errors = skips_errors
 
     def print(self, records: Sequence[ConsumerRecord]) -> None:
-        """Raises FormatError, and BrokenPipeError where the reader of the output has gone."""
+        """Prints a record. Raises FormatError, and BrokenPipeError if the reader of the output has gone."""
         lines = []
         try:
             for record in records:
@@ -222,13 +222,13 @@ class _Printer:
 
 @attrs.frozen
 class _Reading:
-    """When the tool has read enough."""
+    """Reads records until the tool has read enough."""
 
     count_max: int | None
     timeout_ms: int | None
 
     async def run(self, consumer: Consumer, printer: _Printer) -> None:
-        """Returns when enough records were read, or none came in time. Raises KafkaError, ClientError, ToolEnd."""
+        """Reads until enough records are printed, or none comes in time. Raises KafkaError, ClientError, ToolEnd."""
         count_max = inf if self.count_max in (None, -1) else self.count_max
         timeout_s = None if self.timeout_ms is None or self.timeout_ms < 0 else self.timeout_ms / 1000
         assert count_max is not None, "a number or infinity"

@@ -88,7 +88,7 @@ PARSER: Final = OptionParser(
 
 
 async def run(arguments: Sequence[str]) -> int:
-    """Runs the tool; its exit code."""
+    """Runs the tool and returns its exit code."""
     options = PARSER.parse(arguments)
     options.require("topic", "bootstrap-server")
     configs = _configs(options)
@@ -100,7 +100,7 @@ async def run(arguments: Sequence[str]) -> int:
 
 
 def _reader(options: Options) -> LineReader:
-    """Raises UsageFailure, ToolEnd."""
+    """Returns the line reader that the options choose. Raises UsageFailure, ToolEnd."""
     if not options.value("line-reader").endswith("LineMessageReader"):
         raise ToolEnd(1, f"--line-reader {options.value('line-reader')} is a Java class; there is {_LINE_READER} only")
     properties = command_config(options, "reader-config")
@@ -143,7 +143,7 @@ class _Sending:
         self._is_sync = is_sync
 
     async def send(self, record: LineRecord) -> None:
-        """Raises KafkaError, ClientError where records are sent one by one."""
+        """Sends a record. With --sync, waits for its outcome and raises KafkaError, ClientError."""
         key, value, headers = record
         if self._is_sync:
             await self._producer.send(self._topic, value, key=key, headers=headers)
@@ -174,7 +174,7 @@ class _Sending:
 
 
 async def _send_lines(sending: _Sending, reader: LineReader) -> None:
-    """Raises ToolEnd where a line cannot be read; what was read before it is sent."""
+    """Sends the lines as records. Raises ToolEnd at a line that cannot be read, after the lines before it were sent."""
     has_prompt = sys.stdin.isatty() and sys.stdout.isatty()
     splitter = LineSplitter()
     try:

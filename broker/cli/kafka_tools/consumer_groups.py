@@ -78,7 +78,7 @@ PARSER: Final = OptionParser(
 
 
 async def run(arguments: Sequence[str]) -> int:
-    """Runs the tool; its exit code."""
+    """Runs the tool and returns its exit code."""
     options = PARSER.parse(arguments)
     _check(options)
     if "validate-regex" in options:
@@ -110,7 +110,7 @@ async def _run(admin: Admin, options: Options) -> None:
 
 
 def _check(options: Options) -> None:
-    """Raises UsageFailure for options that do not belong together."""
+    """Checks that the options go together. Raises UsageFailure."""
     if "validate-regex" not in options:
         options.require("bootstrap-server")
     has_groups = "group" in options or "all-groups" in options

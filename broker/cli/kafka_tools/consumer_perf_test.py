@@ -61,7 +61,7 @@ PARSER: Final = OptionParser(
 
 
 async def run(arguments: Sequence[str]) -> int:
-    """Runs the tool; its exit code."""
+    """Runs the tool and returns its exit code."""
     options = PARSER.parse(arguments)
     _check(options)
     configs = _configs(options)
@@ -82,7 +82,7 @@ async def run(arguments: Sequence[str]) -> int:
 
 
 def _check(options: Options) -> None:
-    """Raises UsageFailure, ToolEnd."""
+    """Checks the options. Raises UsageFailure, ToolEnd."""
     options.require("bootstrap-server")
     options.require_one_of("topic", "include")
     options.require_one_of("messages", "num-records")
@@ -153,7 +153,7 @@ class _Reading(RebalanceListener):
             self._join_start_ms = self._now_ms()
 
     async def run(self, consumer: Consumer) -> None:
-        """Raises KafkaError, ClientError."""
+        """Reads until enough records were read, or none comes in time. Raises KafkaError, ClientError."""
         options = self._options
         wanted = options.value("messages" if "messages" in options else "num-records")
         timeout_ms = options.value("timeout")
@@ -196,7 +196,7 @@ class _Reading(RebalanceListener):
 
 
 def _rates(count: int, size: int, elapsed_ms: int, join_ms: int) -> tuple[float, float, int, int, float, float]:
-    """MiB and records per second; the times of rebalances and of fetching; and the rates while fetching."""
+    """Returns MiB and records per second, the times of rebalances and of fetching, and the rates while fetching."""
     fetch_ms = elapsed_ms - join_ms
     seconds, fetch_s = max(elapsed_ms, 1) / 1000, max(fetch_ms, 1) / 1000
     return size / _MIB / seconds, count / seconds, join_ms, fetch_ms, size / _MIB / fetch_s, count / fetch_s

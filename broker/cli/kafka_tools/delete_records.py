@@ -23,7 +23,7 @@ PARSER: Final = OptionParser(
 
 
 async def run(arguments: Sequence[str]) -> int:
-    """Runs the tool; its exit code."""
+    """Runs the tool and returns its exit code."""
     options = PARSER.parse(arguments)
     options.require("bootstrap-server", "offset-json-file")
     offsets = _offsets(options.value("offset-json-file"))
@@ -41,7 +41,7 @@ async def run(arguments: Sequence[str]) -> int:
 
 
 def _offsets(path: str) -> dict[TopicPartition, int]:
-    """Raises ToolEnd."""
+    """Reads the offsets by partition from the file of --offset-json-file. Raises ToolEnd."""
     offsets: dict[TopicPartition, int] = {}
     duplicates = []
     for entry in entries(read_json(path), "partitions"):

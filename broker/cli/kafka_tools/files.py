@@ -22,7 +22,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def problem_of_directory(path: str) -> str | None:
-    """Why this is not a directory; None if it is one."""
+    """Returns the reason why this path is not a directory, or None if it is one."""
     if Path(path).is_dir():
         return None
     return f"{path} is not a directory" if Path(path).exists() else f"{path} does not exist"

@@ -51,7 +51,7 @@ PARSER: Final = OptionParser(
 
 
 async def run(arguments: Sequence[str]) -> int:
-    """Runs the tool; its exit code."""
+    """Runs the tool and returns its exit code."""
     options = PARSER.parse(arguments)
     options.require("bootstrap-server")
     if "topic-partitions" in options and ("topic" in options or "partitions" in options):
@@ -112,7 +112,7 @@ def _filter(options: Options) -> _Filter:
 
 
 def _rule(text: str) -> _Filter:
-    """`topic`, `topic:3`, `topic:0-3` (without 3), `topic:5-`, `topic:-3`; without a topic, of all topics."""
+    """Parses `topic`, `topic:3`, `topic:0-3` (without 3), `topic:5-` or `topic:-3`. An empty topic matches all."""
     found = _RULE.fullmatch(text)
     if found is None:
         raise _failure(f"Invalid rule specification: {text}")

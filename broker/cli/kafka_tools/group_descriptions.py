@@ -40,7 +40,7 @@ async def describe_groups(admin: Admin, options: Options, groups: Sequence[str])
 
 
 def _is_shown(group: GroupDescription, count: int) -> bool:
-    """True if there is something to show. Says on the way that the group is not stable."""
+    """Returns True if the group has rows to show. Prints a warning if the group is not stable."""
     if group.state == "Dead":
         print(f"\nError: Consumer group '{group.group_id}' does not exist.")
     elif group.state == "Empty":
@@ -87,7 +87,7 @@ async def _print_offsets(admin: Admin, options: Options, group: GroupDescription
 
 
 def _rows(group: GroupDescription, committed: Mapping[TopicPartition, object]) -> list[_Row]:
-    """The partitions of each member, of the one with the most first; then those that no member has."""
+    """Returns the partitions of each member, the member with the most first, then the unassigned partitions."""
     rows = [
         _Row(partition, member.member_id, member.host, member.client_id)
         for member in sorted(group.members, key=lambda each: -len(each.assignment))
@@ -163,7 +163,7 @@ def _verbose_columns(
 
 
 def _assignment(partitions: Sequence[TopicPartition] | None) -> str:
-    """`orders:0,1;payments:2`."""
+    """Formats an assignment as `orders:0,1;payments:2`."""
     numbers: dict[str, list[int]] = {}
     for each in sorted(partitions or ()):
         numbers.setdefault(each.topic, []).append(each.partition)

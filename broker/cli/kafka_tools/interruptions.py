@@ -7,7 +7,7 @@ import trio
 
 
 async def until_interrupted(call: Callable[[], Awaitable[None]]) -> int | None:
-    """Runs `call` until it returns, or a signal asks the process to end; the signal's number, if there was one.
+    """Runs `call` until it returns or a signal asks the process to end. Returns the signal's number, or None.
 
     Raises what `call` raises, not in a group.
     """

@@ -25,7 +25,7 @@ class Latencies:
         self._window_count = self._window_bytes = self._window_sum = self._window_max = 0
 
     def record(self, latency_ms: int, size: int, now_ms: int) -> list[str]:
-        """Counts a record; the lines of a report that is due."""
+        """Counts a record. Returns the lines of a report, if one is due."""
         if self._count % self._sampling == 0:
             self._samples.append(latency_ms)
         self._count += 1
@@ -68,7 +68,7 @@ class Latencies:
 
 
 def _rates(count: int, size: int, elapsed_ms: int) -> tuple[float, float]:
-    """Records and MiB per second."""
+    """Returns records and MiB per second."""
     seconds = max(elapsed_ms, 1) / 1000
     return count / seconds, size / seconds / _MIB
 

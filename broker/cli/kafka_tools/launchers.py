@@ -20,11 +20,11 @@ _EXECUTABLE: Final = 0o755
 
 
 class LauncherExists(Exception):
-    """A file is in the way that is no launcher of ours."""
+    """A file of that name exists and is not a launcher that this command has written."""
 
 
 def install_launchers(directory: str) -> list[str]:
-    """Writes a launcher for each name of a tool; the names. Raises LauncherExists before it writes any, and OSError."""
+    """Writes a launcher for each tool and returns their names. Raises OSError, LauncherExists before it writes any."""
     target = Path(directory)
     launchers = {f"{name}{suffix}": name for name in NAMES for suffix in ("", ".sh")}
     foreign = [launcher for launcher in launchers if not _is_replaceable(target / launcher)]

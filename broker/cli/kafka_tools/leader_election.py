@@ -27,7 +27,7 @@ _TIMEOUT_MS: Final = 30_000
 
 
 def _election_type(text: str) -> ElectionType:
-    """Raises ValueError."""
+    """Parses the value of --election-type. Raises ValueError."""
     try:
         return ElectionType[text.upper()]
     except KeyError:
@@ -55,7 +55,7 @@ PARSER: Final = OptionParser(
 
 
 async def run(arguments: Sequence[str]) -> int:
-    """Runs the tool; its exit code."""
+    """Runs the tool and returns its exit code."""
     options = PARSER.parse(arguments)
     partitions = _partitions(options)
     election_type: ElectionType = options.value("election-type")

@@ -19,7 +19,7 @@ _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
 
 class LineError(Exception):
-    """A line does not have what the properties say, or the properties are wrong."""
+    """A line lacks a part that the properties require, or the properties are wrong."""
 
 
 class LineRecord(NamedTuple):
@@ -99,7 +99,7 @@ class LineReader:
 
 
 class LineSplitter:
-    """Lines from chunks of bytes. A line ends with a newline, a carriage return, or both."""
+    """Splits chunks of bytes into lines. A line ends with a newline, a carriage return, or both."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -29,7 +29,7 @@ PARSER: Final = OptionParser(
 
 
 async def run(arguments: Sequence[str]) -> int:
-    """Runs the tool; its exit code."""
+    """Runs the tool and returns its exit code."""
     options = PARSER.parse(arguments)
     options.require("bootstrap-server", "describe")
     topics = _parts(options.value("topic-list"))

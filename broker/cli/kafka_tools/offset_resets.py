@@ -94,7 +94,7 @@ def parse_partitions(text: str) -> list[TopicPartition]:
 
 
 class _Reset:
-    """The reset of one group's offsets, and what it asks the cluster for."""
+    """The reset of one group's offsets, with the requests that it needs."""
 
     def __init__(self, admin: Admin, options: Options, group: str) -> None:
         self.options = options
@@ -133,7 +133,7 @@ class _Reset:
         return {each: offset for each, offset in (await self.found(partitions, spec)).items() if offset is not None}
 
     async def at(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> Offsets:
-        """The offsets at a time; the end of a partition that has no record since then."""
+        """Returns the offsets at a time, or a partition's end if it has no record since then."""
         found = await self.found(partitions, timestamp_ms)
         missing = [each for each, offset in found.items() if offset is None]
         for each in missing:
@@ -145,7 +145,7 @@ class _Reset:
         return {each: ends[each] if offset is None else offset for each, offset in found.items()}
 
     async def within_range(self, offsets: Offsets) -> Offsets:
-        """The offsets, moved into the logs where they are outside."""
+        """Moves offsets outside of a log to its start or end, and prints a warning for each."""
         first = await self.ends(offsets, OffsetSpec.EARLIEST)
         last = await self.ends(offsets, OffsetSpec.LATEST)
         for each, offset in offsets.items():
@@ -170,7 +170,7 @@ class _Reset:
         }
 
     def _check(self, chosen: Iterable[TopicPartition], existing: Mapping[TopicPartition, int | None]) -> None:
-        """Raises KafkaError for partitions that do not exist or have no leader."""
+        """Checks that the partitions exist and have leaders. Raises KafkaError."""
         if unknown := ",".join(f"{each.topic}-{each.partition}" for each in chosen if each not in existing):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'The partitions "{unknown}" do not exist')
         if leaderless := ",".join(f"{each.topic}-{each.partition}" for each in chosen if existing[each] is None):

@@ -67,7 +67,7 @@ class Option:
     is_argument_optional: bool = False
 
     def __str__(self) -> str:
-        """As Kafka's messages name it."""
+        """Returns the option's name as in Kafka's messages."""
         return f"[{', '.join(self.names)}]"
 
 
@@ -123,23 +123,23 @@ class Options:
         ]
 
     def failure(self, message: str) -> UsageFailure:
-        """A complaint that the tool's help follows."""
+        """Returns the error that prints `message` and the tool's help."""
         return UsageFailure(message, self._parser.help_text())
 
     def require(self, *names: str) -> None:
-        """Raises UsageFailure unless all are given."""
+        """Checks that all these options are given. Raises UsageFailure."""
         for name in names:
             if name not in self:
                 raise self.failure(f'Missing required argument "{self._parser.option(name)}"')
 
     def require_one_of(self, *names: str) -> None:
-        """Raises UsageFailure unless exactly one is given."""
+        """Checks that exactly one of these options is given. Raises UsageFailure."""
         if sum(name in self for name in names) != 1:
             options = ", ".join(str(self._parser.option(name)) for name in names)
             raise self.failure(f"Exactly one of the following arguments is required: {options}")
 
     def exclude(self, name: str, *others: str) -> None:
-        """Raises UsageFailure where `name` is given with one of the others."""
+        """Checks that `name` is not given with one of the others. Raises UsageFailure."""
         for other in others if name in self else ():
             if other in self:
                 option, excluded = self._parser.option(name), self._parser.option(other)

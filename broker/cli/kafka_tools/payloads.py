@@ -37,5 +37,5 @@ def payloads_of_file(path: str, delimiter: str, rng: Random) -> Payloads:
 
 
 def monotonic_payloads(number: int) -> bytes:
-    """The number itself."""
+    """Returns the number as text: 0, 1, 2 and so on."""
     return b"%d" % number

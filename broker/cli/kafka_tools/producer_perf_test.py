@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 async def run(arguments: Sequence[str]) -> int:
-    """Runs the tool; its exit code."""
+    """Runs the tool and returns its exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
     _check(parser, options)
@@ -80,7 +80,7 @@ async def run(arguments: Sequence[str]) -> int:
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Raises UsageFailure."""
+    """Checks the options. Raises UsageFailure."""
     warmup = "--warmup-records must be strictly fewer than the number of records in the test, --num-records."
     both = "cannot be specified together."
     problems = {
@@ -100,7 +100,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
 
 
 def _configs(options: argparse.Namespace) -> dict[str, str]:
-    """Raises ToolEnd."""
+    """Returns the producer's configs. Raises ToolEnd."""
     for old, new in (("producer_props", "command_property"), ("producer_config", "command_config")):
         if getattr(options, old):
             shown = {"producer_props": "--producer-props", "producer_config": "--producer.config"}[old]

@@ -80,7 +80,7 @@ PARSER: Final = OptionParser(
 
 
 async def run(arguments: Sequence[str]) -> int:
-    """Runs the tool; its exit code. Kafka's tool prints its complaints on standard output."""
+    """Runs the tool and returns its exit code. Kafka's tool prints its complaints on standard output."""
     options = PARSER.parse(arguments)
     action = _action(options)
     calls = {"generate": _generate, "execute": _execute, "verify": _verify, "cancel": _cancel, "list": _list}
@@ -129,7 +129,7 @@ async def _list(admin: Admin, options: Options) -> None:
 
 
 async def _generate(admin: Admin, options: Options) -> None:
-    """Raises ToolEnd, KafkaError, ClientError."""
+    """Prints a plan that spreads the topics over the brokers. Raises ToolEnd, KafkaError, ClientError."""
     topics = read_topics(options.value("topics-to-move-json-file"))
     try:
         brokers = [integer(part) for part in options.value("broker-list").split(",")]
@@ -179,7 +179,7 @@ def _place(
 
 
 async def _execute(admin: Admin, options: Options) -> None:
-    """Raises ToolEnd, KafkaError, ClientError."""
+    """Begins the reassignment in the file. Raises ToolEnd, KafkaError, ClientError."""
     wanted = read_reassignment(options.value("reassignment-json-file"))
     check_executable(wanted)
     if wanted.directories or options.value("replica-alter-log-dirs-throttle") >= 0:
@@ -229,7 +229,7 @@ async def _print_current(admin: Admin, current: Mapping[TopicPartition, Sequence
 
 
 async def _verify(admin: Admin, options: Options) -> None:
-    """Raises ToolEnd, KafkaError, ClientError."""
+    """Prints the reassignment's state; removes throttles at its end. Raises ToolEnd, KafkaError, ClientError."""
     wanted = read_reassignment(options.value("reassignment-json-file")).replicas
     moving = await admin.list_partition_reassignments()
     described = await admin.describe_topics(dict.fromkeys(each.topic for each in wanted))
@@ -256,7 +256,7 @@ async def _verify(admin: Admin, options: Options) -> None:
 
 
 async def _cancel(admin: Admin, options: Options) -> None:
-    """Raises ToolEnd, KafkaError, ClientError."""
+    """Cancels the partitions' reassignments that are under way. Raises ToolEnd, KafkaError, ClientError."""
     wanted = read_reassignment(options.value("reassignment-json-file")).replicas
     moving = sorted(await admin.list_partition_reassignments(wanted))
     if moving:

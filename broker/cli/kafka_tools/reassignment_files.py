@@ -25,7 +25,7 @@ class Reassignment:
 
 
 def read_reassignment(path: str) -> Reassignment:
-    """Raises ToolEnd, also for partitions and brokers that are there twice."""
+    """Reads a reassignment. Raises ToolEnd, also for partitions and brokers that appear twice."""
     replicas: dict[TopicPartition, list[int]] = {}
     directories: Directories = {}
     for entry in entries(read_json(path), "partitions"):
@@ -54,7 +54,7 @@ def read_reassignment(path: str) -> Reassignment:
 
 
 def check_executable(reassignment: Reassignment) -> None:
-    """Raises ToolEnd where there is nothing to do, or a partition would lose all its replicas."""
+    """Raises ToolEnd if the reassignment is empty, or if a partition would lose all its replicas."""
     if not reassignment.replicas:
         raise ToolEnd(1, "Partition reassignment list cannot be empty")
     if not all(reassignment.replicas.values()):
@@ -70,7 +70,7 @@ def read_topics(path: str) -> list[str]:
 
 
 def encode_reassignment(replicas: Mapping[TopicPartition, Sequence[int]], directories: Directories) -> str:
-    """As one line, in the form that `read_reassignment` reads."""
+    """Encodes a reassignment as one line, in the form that `read_reassignment` reads."""
     partitions = [
         {
             "topic": each.topic,

@@ -21,7 +21,7 @@ PARSER: Final = OptionParser(
 
 
 async def run(arguments: Sequence[str]) -> int:
-    """Runs `info`; its exit code."""
+    """Runs `info` and returns its exit code."""
     if arguments[:1] != ["info"]:
         raise UsageFailure("Give one of the commands info, format and random-uuid.", PARSER.help_text())
     options = PARSER.parse(arguments[1:])
@@ -30,7 +30,7 @@ async def run(arguments: Sequence[str]) -> int:
 
 
 def _print_info(path: str) -> int:
-    """The exit code: 1 if a directory is not as it should be. Raises ToolEnd."""
+    """Prints the directories and their problems. Returns exit code 1 if there are problems. Raises ToolEnd."""
     try:
         config = read_node_config(path, ())
     except (ConfigError, OSError) as error:
@@ -75,7 +75,7 @@ def _read(directories: Sequence[str]) -> tuple[list[MetaProperties], list[str]]:
 
 
 def _shown(properties: MetaProperties) -> str:
-    """As Java prints a map."""
+    """Formats the properties as Java prints a map."""
     values = {"cluster.id": properties.cluster_id, "node.id": properties.node_id, "version": 1}
     if properties.directory_id is not None:
         values["directory.id"] = encode_uuid(properties.directory_id)

@@ -79,7 +79,7 @@ class TopicFailure(Exception):
 
 
 async def run(arguments: Sequence[str]) -> int:
-    """Runs the tool; its exit code."""
+    """Runs the tool and returns its exit code."""
     options = PARSER.parse(arguments)
     action = _check(options)
     try:
@@ -102,7 +102,7 @@ async def run(arguments: Sequence[str]) -> int:
 
 
 def _check(options: Options) -> str:
-    """The action. Raises UsageFailure for options that do not belong together."""
+    """Returns the action that the options name. Raises UsageFailure for options that do not go together."""
     actions = [action for action in ACTIONS if action in options]
     if len(actions) != 1:
         raise options.failure(
@@ -213,7 +213,7 @@ async def _topic_id(admin: Admin, options: Options) -> list[bytes] | None:
 
 
 async def _existing(admin: Admin, options: Options) -> list[str]:
-    """The topics of --topic. Raises TopicFailure where there is none, unless --if-exists is given."""
+    """Returns the existing topics of --topic. Raises TopicFailure if there are none, unless --if-exists is given."""
     names = await _topics(admin, options)
     if not names and options.value("topic") and "if-exists" not in options:
         raise TopicFailure(f"Topic '{options.value('topic')}' does not exist as expected")
@@ -246,7 +246,7 @@ def _replica_assignment(options: Options) -> dict[int, list[int]] | None:
 
 
 def _topic_configs(settings: Sequence[str]) -> dict[str, str | None]:
-    """Raises TopicFailure."""
+    """Parses the values of --config. Raises TopicFailure."""
     pairs = [re.split(r"\s*=\s*", setting) for setting in settings]
     if any(len(pair) != 2 for pair in pairs):
         raise TopicFailure(

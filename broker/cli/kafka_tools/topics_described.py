@@ -27,7 +27,7 @@ _MIN_ISR: Final = "min.insync.replicas"
 
 @attrs.frozen
 class _Partition:
-    """A partition, and what the reports ask of it."""
+    """A partition, with the conditions that the reports filter by."""
 
     description: PartitionDescription
     reassignment: PartitionReassignment | None
@@ -35,7 +35,7 @@ class _Partition:
 
     @property
     def replication_factor(self) -> int:
-        """Without replicas that a reassignment adds, as long as it is under way."""
+        """The number of replicas, without those that a current reassignment adds."""
         changing = self.reassignment
         if changing is not None and {*changing.adding_replicas, *changing.removing_replicas} & {
             *self.description.replicas
@@ -71,7 +71,7 @@ class _Partition:
 
 
 async def describe_topics(admin: Admin, options: Options, topics: Sequence[str] | Sequence[bytes]) -> None:
-    """Prints topics, of their partitions those that the options ask for. Raises KafkaError, ClientError."""
+    """Prints topics, and their partitions that match the options. Raises KafkaError, ClientError."""
     limit = options.value("partition-size-limit-per-response") or _PARTITIONS_PER_RESPONSE
     found = (await admin.describe_topics(topics, partition_limit=limit)).raise_first().values()
     by_name = {topic.name: topic for topic in found}

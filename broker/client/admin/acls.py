@@ -25,7 +25,7 @@ _NOT_ASKED_FOR: Final = -(2**31)
 
 
 class _Tolerant(IntEnum):
-    """A number from a newer broker that has no name here is UNKNOWN, which is 0."""
+    """An enum in which an unknown number, from a newer broker, is UNKNOWN (0)."""
 
     @classmethod
     def _missing_(cls, value: object) -> "_Tolerant":

@@ -229,7 +229,7 @@ def _by_group(
 
 
 def _waiting(results: Results[TopicPartition, V]) -> Failure | None:
-    """The first error for which the group is asked again: of its coordinator, or of a transaction that is open."""
+    """Returns the first retriable error: of the coordinator, or UNSTABLE_OFFSET_COMMIT of an open transaction."""
     for error in results.failed.values():
         if isinstance(error, KafkaError) and (is_stale_coordinator(error.code) or error.code in _UNSTABLE):
             return error

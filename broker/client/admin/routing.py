@@ -38,7 +38,7 @@ def is_retried_by_controller(code: ErrorCode) -> bool:
 
 
 class Deadline:
-    """When a call gives up."""
+    """The time at which a call gives up."""
 
     __slots__ = ("_request_timeout_ms", "_time", "timeout_ms")
 
@@ -81,7 +81,7 @@ class Routing:
         return Deadline(chosen_ms, self._config.request_timeout_ms)
 
     async def _ask_any(self, ask: Callable[[Broker, Deadline], Awaitable[T]], timeout_ms: float | None) -> T:
-        """Asks any broker, again and again until the deadline as long as the failure is retriable."""
+        """Asks any broker, and retries retriable failures until the deadline."""
         deadline = self._deadline(timeout_ms)
 
         async def attempt() -> T:
@@ -90,7 +90,7 @@ class Routing:
         return await self._cluster.retried(attempt, timeout_ms=deadline.timeout_ms)
 
     async def _ask_controller(self, ask: Callable[[Broker, Deadline], Awaitable[T]], timeout_ms: float | None) -> T:
-        """Asks the active controller, likewise."""
+        """Asks the active controller, and retries retriable failures until the deadline."""
         deadline = self._deadline(timeout_ms)
 
         async def attempt() -> T:
@@ -242,7 +242,7 @@ class Routing:
         return outcomes
 
     async def _absent(self, node_ids: Iterable[int | None]) -> list[int]:
-        """Those of the nodes that are not part of the cluster, as far as a broker knows now."""
+        """Returns the nodes that are not part of the cluster, as far as a broker knows now."""
         known = self._cluster.metadata.brokers
         if all(node_id is None or node_id in known for node_id in node_ids):
             return []

@@ -90,7 +90,7 @@ class TopicDescriptionCalls(Routing):
 
 
 def is_retried_in_descriptions(code: ErrorCode) -> bool:
-    """A topic that does not exist is an answer; only a topic whose first leaders are being elected is asked again."""
+    """True while a topic's first leaders are being elected. That a topic does not exist is a final answer."""
     return code == ErrorCode.LEADER_NOT_AVAILABLE
 
 
@@ -173,7 +173,7 @@ def _place(cursor: Cursor) -> tuple[str, int]:
 def _of_pages(
     parts: Sequence[DescribeTopicPartitionsResponseTopic], has_operations: bool
 ) -> TopicDescription | Failure:
-    """A topic from the parts of it that the pages have."""
+    """Joins the parts of a topic that are on several pages."""
     for part in parts:
         error = failure(part.error_code)
         if error is not None:

@@ -61,7 +61,7 @@ def _follow_run(views: ByteViews, at: int, end: int, most: int) -> Int64s | None
 
 
 def _follow_lengths(data: Buffer, at: int, end: int, count: int) -> list[int]:
-    """Likewise for `count` records of any length. Raises IndexError where they go beyond `end`."""
+    """The positions of `count` records of any length, and the end of the last. Raises IndexError beyond `end`."""
     positions = [at]
     append = positions.append
     for _ in range(count):

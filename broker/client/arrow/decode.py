@@ -95,7 +95,7 @@ class _Decoder:
         return DecodedRows(empty, last.next_offset, _known_epoch(last.partition_leader_epoch))
 
     def decode_until_damage(self, contents: Contents, limit: int) -> Iterator[DecodedRows]:
-        """As `_decode`, up to the first damaged batch, where it raises."""
+        """Yields what `_decode` yields up to the first damaged batch, and raises there."""
         try:
             yield from list(self._decode(contents, limit))
         except WireError:

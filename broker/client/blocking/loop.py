@@ -189,7 +189,7 @@ class HostedClient(Generic[A]):
                 call.end()
 
     async def _host(self) -> None:
-        """Keeps the client open until it is to close."""
+        """Opens the client, and closes it when `begin_to_close` was called."""
         try:
             async with self._manager as self._client:
                 self._opened.set()
@@ -234,7 +234,7 @@ class HostedClient(Generic[A]):
 
 
 class _BlockFailed(Exception):
-    """Stands for the exception that left the `with` block of a client, on the loop."""
+    """Represents on the loop the exception that left the `with` block of a client."""
 
 
 class _Call(Generic[T]):
@@ -264,7 +264,7 @@ class _Call(Generic[T]):
             self.end()
 
     def end(self) -> None:
-        """Lets the thread go on."""
+        """Ends the call: the waiting thread continues."""
         self._has_ended = True
         self._jobs.put(None)
 

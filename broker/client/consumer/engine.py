@@ -106,7 +106,7 @@ class ConsumerEngine:
             raise error
 
     async def wait_for_news(self, deadline: float = inf) -> None:
-        """Returns when something has changed, or at the deadline."""
+        """Waits until there are records or an error, or the group needs a poll; at most until the deadline."""
         with trio.move_on_at(deadline):
             await self._news.park()
 
@@ -230,7 +230,7 @@ class ConsumerEngine:
     # Changes by others
 
     def recheck(self) -> None:
-        """Takes the leaders from the metadata, and looks at every partition again."""
+        """Takes the leaders from the metadata, and checks every partition again."""
         metadata = self.cluster.metadata
         partitions = self.subscription.assignment()
         self.subscription.update_leaders({partition: metadata.leader(partition) for partition in partitions})
@@ -251,7 +251,7 @@ class ConsumerEngine:
         self._news.unpark_all()
 
     async def _watch_metadata(self) -> None:
-        """Takes changes of the metadata; has them looked for while a partition has no leader."""
+        """Applies changes of the metadata, and requests refreshes while a partition has no leader."""
         in_vain = 0
         while True:
             version = self.cluster.metadata.version

@@ -78,7 +78,7 @@ class FetchSession:
         return SessionRequest(self.session_id, self._epoch, _fetch_topics(changed), _forgotten_topics(gone))
 
     def accept(self, response: FetchResponse) -> dict[TopicPartition, PartitionData] | None:
-        """Takes the response to the last request; the partitions in it, or None if it cannot be used."""
+        """Applies the response to the last request. Returns its partitions, or None if it cannot be used."""
         if response.error_code != ErrorCode.NONE:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self.session_id = NO_SESSION
@@ -101,7 +101,7 @@ class FetchSession:
         return partitions
 
     def lose(self) -> None:
-        """Takes the loss of the last request or of its response: the next request replaces the session."""
+        """Notes that the last request or its response was lost: the next request begins a new session."""
         self._epoch = INITIAL_EPOCH
 
     def _named(self, response: FetchResponse) -> dict[TopicPartition, PartitionData] | None:

@@ -164,7 +164,7 @@ class FetchedPartition:
             self._finish_decoded()
 
     def _finish_decoded(self) -> None:
-        """All that was decoded is taken; what of the slice could not be decoded with it is next."""
+        """Moves on after the last decoded record was taken: the rest of the slice is decoded next."""
         if self._decoded:
             self._move_after(self._decoded[-1])
         if self._slices and self._decoded_to >= self._slices[0].end.offset:
@@ -174,7 +174,7 @@ class FetchedPartition:
         self._decoded, self._taken = [], 0
 
     def _move_after(self, record: ConsumerRecord) -> None:
-        """The position never goes back, whatever order a batch has its records in."""
+        """Moves the position after this record. It never goes back, even if offsets are not in order."""
         if record.offset >= self._position.offset:
             self._position = Position(record.offset + 1, record.leader_epoch)
 
@@ -194,11 +194,11 @@ class FetchBuffer:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The size of all data in bytes."""
         return sum(self._sizes.values())
 
     def size_from(self, node_id: int) -> int:
-        """Bytes that came from one broker."""
+        """The size of one broker's data in bytes."""
         return self._sizes.get(node_id, 0)
 
     def holds(self, partition: TopicPartition) -> bool:

@@ -82,7 +82,7 @@ class Fetcher:
                 await self._changed.wait()
 
     def notify(self) -> None:
-        """Has a change looked at: of the assignment, a position, a leader, or of the room in the buffer.
+        """Notifies of a change of the assignment, a position, a leader, or of the room in the buffer.
 
         All partitions are looked at once, however many have changed: a user may seek in thousands of them.
         """
@@ -223,7 +223,7 @@ class Fetcher:
         )
 
     def _lose(self, node_id: int) -> None:
-        """After a failed request: the session is lost, and the leaders are asked instead of this replica."""
+        """Ends the session after a failed request, and reads from the leaders instead of this replica."""
         self._sessions[node_id].lose()
         for assigned in self._subscription.partitions:
             if assigned.preferred_replica == node_id:
@@ -309,7 +309,7 @@ class Fetcher:
         self.notify()  # another broker may be the one to ask now, or later
 
     def _take_leader(self, assigned: AssignedPartition, data: PartitionData) -> None:
-        """Follows the response's word of the new leader (KIP-951), or asks for the metadata."""
+        """Takes the new leader from the response (KIP-951), or refreshes the metadata if it names none."""
         leader, metadata = data.current_leader, self._cluster.metadata
         if leader is not None and metadata.update_leader(assigned.partition, leader.leader_id, leader.leader_epoch):
             self._is_recheck_due = True

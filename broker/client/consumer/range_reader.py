@@ -98,7 +98,7 @@ class RangeReader:
         return assigned.empty_fetches >= _EMPTY_FETCHES and log_end is not None and log_end >= self._end
 
     def _check_topic(self) -> None:
-        """Raises TopicDeleted."""
+        """Checks that the topic still exists, with the same id. Raises TopicDeleted."""
         topic = self._engine.cluster.metadata.topic(self._partition.topic)
         if topic is None:
             return

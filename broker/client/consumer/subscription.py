@@ -41,7 +41,7 @@ class SubscriptionState:
         return self._partitions.get(partition)
 
     def assigned(self, partition: TopicPartition) -> AssignedPartition:
-        """Raises NotAssigned."""
+        """Returns the state of a partition. Raises NotAssigned."""
         found = self._partitions.get(partition)
         if found is None:
             raise NotAssigned(
@@ -51,7 +51,7 @@ class SubscriptionState:
         return found
 
     def all_assigned(self, partitions: Iterable[TopicPartition]) -> list[AssignedPartition]:
-        """Raises NotAssigned, before anything is changed, if one of them is not."""
+        """Returns the states of these partitions. Raises NotAssigned if one of them is not assigned."""
         return [self.assigned(partition) for partition in partitions]
 
     def policy_of(self, assigned: AssignedPartition) -> OffsetReset | None:
@@ -134,12 +134,12 @@ class SubscriptionState:
         return [assigned for assigned in self._partitions.values() if assigned.leader is None]
 
     def move_to_end(self, partition: TopicPartition) -> None:
-        """Asks for this partition last: it had its turn."""
+        """Moves this partition to the end of the order in which partitions are fetched."""
         if (assigned := self._partitions.pop(partition, None)) is not None:
             self._partitions[partition] = assigned
 
     def take_error(self) -> Exception | None:
-        """The error of one partition, which is tried again from now on."""
+        """Returns and clears the error of one partition, which is then retried."""
         for assigned in self._partitions.values():
             if assigned.error is not None:
                 error, assigned.error = assigned.error, None

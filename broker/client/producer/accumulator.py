@@ -181,7 +181,7 @@ class Accumulator:
         return drained
 
     def _due(self, queue: PartitionQueue, now: float, drained: Drained) -> Batch | None:
-        """The batch of the partition that is to be sent next, if it is time."""
+        """Returns the batch of the partition to send next, if one is due."""
         drained.next_at = min(drained.next_at, queue.oldest().created_at + self.limits.delivery_timeout_s)
         if queue.must_renumber and not self._renumber(queue, drained):
             return None
@@ -264,7 +264,7 @@ class Accumulator:
         batch.is_on_wire = False
 
     def succeed(self, batch: Batch, base_offset: int = NO_OFFSET, log_append_time_ms: int = -1) -> None:
-        """The batch was appended; one that has expired meanwhile at least leaves no gap."""
+        """Notes that the batch was appended. If the batch has expired meanwhile, it leaves no gap in the sequence."""
         queue = self._queues[batch.partition]
         if batch.base_sequence != NO_SEQUENCE and batch.identity == queue.sequences.identity:
             queue.sequences.acknowledge(batch.base_sequence, len(batch.records))
@@ -302,13 +302,13 @@ class Accumulator:
             self.identity.bump()
 
     def _succeed_rejected(self, queue: PartitionQueue) -> None:
-        """A later batch was appended, so the rejected ones before it had been; their offsets are not known."""
+        """Succeeds the rejected batches before an appended one: they were appended too. Their offsets are not known."""
         for batch in [batch for batch in queue.outstanding if batch.is_rejected]:
             self._remove(queue, batch)
             batch.succeed(NO_OFFSET)
 
     def fail(self, batch: Batch, error: Exception, record_errors: dict[int, Exception] | None = None) -> None:
-        """Gives the batch up."""
+        """Fails the batch with this error."""
         if not batch.is_done:
             queue = self._queues[batch.partition]
             if batch.base_sequence != NO_SEQUENCE:
@@ -320,7 +320,7 @@ class Accumulator:
             batch.fail(error, record_errors)
 
     def note_failure(self, error: Exception) -> None:
-        """Records are given up: the transaction that they belong to, if there is one, cannot be committed."""
+        """Notes that records were given up: their transaction, if there is one, can no longer be committed."""
         if self.transaction is not None:
             self.transaction.batch_failed(error)
 

@@ -94,7 +94,7 @@ class ProducerConfig(ClientConfig):
 
     @property
     def delivery_timeout_s(self) -> float:
-        """A default that `request.timeout.ms` makes impossible gives way."""
+        """The delivery timeout in seconds: at least `linger.ms` plus `request.timeout.ms`."""
         return max(self.delivery_timeout_ms, self.linger_ms + self.request_timeout_ms) / 1000
 
     @property

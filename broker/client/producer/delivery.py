@@ -65,7 +65,7 @@ class Delivery:
 
 
 async def wait_until_done(batches: Iterable[Batch]) -> None:
-    """Waits until every batch has its outcome, or those that its records were moved to."""
+    """Waits until every batch, and every batch that its records were moved to, has its outcome."""
     unfinished = list(batches)
     while unfinished:
         batch = unfinished.pop()

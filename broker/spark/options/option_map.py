@@ -35,7 +35,7 @@ class OptionMap:
         return {name[len(prefix) :]: value for name, value in self._values.items() if name.startswith(prefix)}
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """Raises IllegalOption unless the value is true or false, in any case of letters."""
+        """Reads true or false, in any case of letters. Raises IllegalOption for other values."""
         value = self.text(name)
         if value is None:
             return default
@@ -58,7 +58,7 @@ class OptionMap:
         return number
 
     def positive_int32(self, name: str) -> int | None:
-        """As `positive`, for options that are ints in Spark."""
+        """Like `positive`, for options of 32 bits."""
         return self.positive(name, at_most=_INT32_MAX)
 
     def whole_number(self, name: str, *, at_most: int = _INT64_MAX) -> int | None:

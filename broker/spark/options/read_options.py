@@ -58,7 +58,7 @@ class ReadOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, is_streaming: bool) -> "ReadOptions":
-        """Raises IllegalOption and IllegalJson, with the messages of Spark's connector where it refuses the same."""
+        """Reads the options. Raises IllegalOption and IllegalJson, with the messages of Spark's connector."""
         given = OptionMap(options)
         starting = read_starting(given, is_streaming=is_streaming)
         ending = read_ending(given, is_streaming=is_streaming)

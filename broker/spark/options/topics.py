@@ -42,7 +42,7 @@ TopicChoice: TypeAlias = Assign | Subscribe | SubscribePattern
 
 
 def read_topics(options: OptionMap) -> TopicChoice:
-    """Raises IllegalOption, with the messages of Spark's connector."""
+    """Reads the topics to read. Raises IllegalOption, with the messages of Spark's connector."""
     given = [name for name in _NAMES if name in options]
     if not given:
         raise IllegalOption(

@@ -36,7 +36,7 @@ class WriteOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "WriteOptions":
-        """Raises IllegalOption, with the messages of Spark's connector where it refuses the same."""
+        """Reads the options. Raises IllegalOption, with the messages of Spark's connector where it has one."""
         given = OptionMap(options)
         keys = given.with_prefix(_PREFIX)
         for key, reason in _REFUSED.items():

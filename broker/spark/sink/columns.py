@@ -37,7 +37,7 @@ class SinkColumns:
 
     @classmethod
     def of(cls, schema: StructType, topic: str | None) -> "SinkColumns":
-        """Raises IllegalColumns, with the messages of Spark's connector."""
+        """Reads a schema. Raises IllegalColumns, with the messages of Spark's connector."""
         types = {field.name: field.dataType.simpleString() for field in reversed(schema.fields)}
         if topic is not None:
             types.pop("topic", None)

@@ -31,7 +31,7 @@ class KraftBatchWriter(DataSourceArrowWriter):
     """Appends the rows of a batch query to topics."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
-        """Raises IllegalOption for mode("overwrite"), and IllegalColumns."""
+        """Checks the mode and the query's columns. Raises IllegalOption for mode("overwrite"), and IllegalColumns."""
         if overwrite:
             raise IllegalOption("Save mode Overwrite not allowed for Kafka. Records can only be appended to a topic.")
         self._options = options
@@ -45,7 +45,7 @@ class KraftStreamWriter(DataSourceStreamArrowWriter):
     """Appends the rows of each micro-batch to topics, in the output modes append and complete."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        """Raises IllegalColumns."""
+        """Checks the query's columns. Raises IllegalColumns."""
         self._options = options
         self._columns = SinkColumns.of(schema, options.topic)
 

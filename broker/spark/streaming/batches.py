@@ -90,7 +90,7 @@ class MicroBatches:
         )
 
     def fix_target(self) -> None:
-        """From now on, batches read only the records that exist when the first of them starts."""
+        """Limits batches from now on to the records that exist when the first of them starts."""
         self._is_available_now = True
 
     def next_end(self, position: StreamOffsets, *, is_limited: bool) -> StreamOffsets | None:
@@ -137,7 +137,7 @@ class MicroBatches:
         return self._options.group_id or f"{self._options.group_id_prefix}-{uuid4()}"
 
     def _wait_while_idle(self) -> None:
-        """Spark asks again at once. Each time would cost every leader a request."""
+        """Waits if there was nothing to read: Spark asks again at once, at the cost of a request to every leader."""
         if self._pause_s:
             time.sleep(self._pause_s)
 
@@ -190,7 +190,7 @@ class MicroBatches:
         return topics, latest
 
     def _latest(self, topics: Topics) -> Offsets | None:
-        """None if the topics are to be looked up again: one of them may have been deleted.
+        """Returns the latest offsets, or None if the topics have to be looked up again since one may have been deleted.
 
         Raises KafkaError and ClientError after as many attempts as fetchOffset.numRetries allows.
         """
@@ -211,7 +211,7 @@ class MicroBatches:
         return self._topics
 
     def _admit(self, begin: Offsets, latest: Offsets) -> Offsets | None:
-        """Where the options' limits have the batch end; None if it waits for more rows."""
+        """Returns the end of the batch by the options' limits, or None if the batch waits for more rows."""
         rows = count_rows(begin, latest)
         if not rows:
             return latest
@@ -238,7 +238,7 @@ class MicroBatches:
 
 
 def _depends_on_the_latest(starting: OffsetLimit) -> bool:
-    """True if the same option means another position later."""
+    """True if the option is resolved to a different position later, as "latest" is."""
     match starting:
         case Latest():
             return True

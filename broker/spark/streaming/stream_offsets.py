@@ -49,7 +49,7 @@ class StreamOffsets:
         return self.starts_at_latest is not None
 
     def to_json(self) -> dict[str, Any]:
-        """Topics and partitions are sorted: Spark compares positions by their text."""
+        """Returns the JSON with topics and partitions sorted, since Spark compares positions by their text."""
         found: dict[str, Any] = topics_of(self.offsets)
         if self.topic_ids:
             found[_TOPIC_IDS] = {topic: _encode_id(self.topic_ids[topic]) for topic in sorted(self.topic_ids)}
@@ -63,7 +63,7 @@ class StreamOffsets:
 
     @classmethod
     def of_json(cls, found: Any) -> "StreamOffsets":
-        """Raises IllegalJson."""
+        """Reads the JSON of a checkpoint. Raises IllegalJson."""
         if not isinstance(found, dict):
             raise IllegalJson(f"A position is an object of topics, not {found!r}")
         topics = {name: value for name, value in found.items() if not name.startswith("#")}

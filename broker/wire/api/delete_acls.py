@@ -12,7 +12,7 @@ LITERAL = 3
 
 @struct
 class DeleteAclsFilter:
-    """As DescribeAcls has it: None matches all."""
+    """A filter as in DescribeAcls. None matches all."""
 
     resource_type_filter: int = field("int8", "0+", default=0)
     resource_name_filter: str | None = field("string", "0+", default="", nullable="0+")

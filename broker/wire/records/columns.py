@@ -119,7 +119,7 @@ def _read_each(columns: RecordColumns, data: bytes, at: int, count: int) -> tupl
 
 
 def _read_run(columns: RecordColumns, data: bytes, start: int, end: int, most: int) -> int:
-    """Append the records after the one at `start` that have its shape to `columns`; how many they are, at most `most`.
+    """Append to `columns` the records, at most `most`, in the shape of the one at `start`. Returns their number.
 
     `columns` ends with the record at `start`, which ends at `end`.
     """

@@ -152,7 +152,7 @@ def _follow_from(batch: memoryview, at: int, stride: int, last: int) -> int:
 
 
 def _same_lengths(data: Buffer, start: int, stride: int, most: int) -> int:
-    """How many records follow the one at `start` that have its length of `stride` bytes in all; at most `most`.
+    """Returns how many records after the one at `start` have its size of `stride` bytes, at most `most`.
 
     A strided slice has the same byte of all of their lengths. Comparing a view of it runs in C, without a copy.
     """

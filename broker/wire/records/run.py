@@ -28,7 +28,7 @@ _THREE_BYTE_DELTAS_MAX: Final = 2**20
 
 
 def follow_run(data: Buffer, start: int, stride: int, index: int, most: int) -> tuple[int, int, int]:
-    """How many records follow, in the shape of the valid one at `start`; their least and greatest timestamp delta.
+    """Returns the number of records in the shape of the valid one at `start`, their least and greatest timestamp delta.
 
     That one is `stride` bytes long and has the offset delta `index`; at most `most` are looked for. They have the same
     sizes of key, value and headers, and the offset deltas `index` + 1, + 2, ...: each is as valid as the first. A count

@@ -38,7 +38,7 @@ def read_varint(data: Buffer, at: int) -> tuple[int, int]:
 
 
 def read_zigzag(data: Buffer, at: int) -> tuple[int, int]:
-    """As `read_varint`, for numbers of two bytes or more, left as coded: 0, -1, 1, -2, ... as 0, 1, 2, 3, ..."""
+    """Like `read_varint`, for two bytes or more, in zigzag form: 0, -1, 1, -2, ... are 0, 1, 2, 3, ..."""
     first, second = data[at], data[at + 1]
     if second < 0x80 <= first:
         return first & 0x7F | second << 7, at + 2

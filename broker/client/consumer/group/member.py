@@ -197,7 +197,7 @@ class GroupMember:
                     await self._fail(failure)
 
     async def _fail(self, failure: Exception) -> None:
-        """The next poll gives up everything as lost, and raises."""
+        """Makes the next poll give up all partitions as lost, and raise the error."""
         self._membership, self._failure = None, failure
         self._polls.stop()
         self._changes.withdraw()
@@ -220,7 +220,7 @@ class GroupMember:
                     await membership.leave(reason)
 
     async def _commit_before_rebalance(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """A commit that fails does not hold up the rebalance: the partitions have to be given up all the same."""
+        """Commits before a rebalance. A failure is ignored: the partitions have to be given up nevertheless."""
         if not offsets:
             return
         timeout_ms = min(self._config.default_api_timeout_ms, self._config.max_poll_interval_ms)

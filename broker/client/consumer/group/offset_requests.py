@@ -49,7 +49,7 @@ def commit_request(who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAn
 
 
 def commit_failure(response: OffsetCommitResponse) -> KafkaError | None:
-    """The first partition's error; those of the group as a whole stand at every partition."""
+    """Returns the first partition's error. An error of the whole group is reported for every partition."""
     for topic in response.topics:
         for partition in topic.partitions:
             if partition.error_code != ErrorCode.NONE:

@@ -4,7 +4,7 @@ import trio
 
 
 class Signal:
-    """Waiters check their condition again after every `notify`, and wait again if it does not hold."""
+    """Wakes its waiters, which check their condition again and wait again if it does not hold."""
 
     def __init__(self) -> None:
         self._next = trio.Event()

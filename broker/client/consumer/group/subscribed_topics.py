@@ -40,7 +40,7 @@ class SubscribedTopics:
 
 
 def subscribed_topics(topics: Iterable[str], pattern: Pattern | None) -> SubscribedTopics:
-    """Raises ConfigError."""
+    """Builds a subscription from topic names or a pattern. Raises ConfigError."""
     names = frozenset([topics] if isinstance(topics, str) else topics)
     if (pattern is None) == (not names):
         raise ConfigError("subscribe to topics, or to a pattern; unsubscribe() subscribes to nothing")

@@ -105,7 +105,7 @@ def _time(time_ms: int) -> str:
 
 
 def _number(value: float) -> str:
-    """As 1.2k and 3.4M: short enough for an axis."""
+    """Formats a number as 1.2k or 3.4M, which is short enough for an axis."""
     for letter, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= size:
             return f"{value / size:.3g}{letter}"
@@ -113,7 +113,7 @@ def _number(value: float) -> str:
 
 
 def _rounded_up(value: float) -> float:
-    """The next of 1, 2, 2.5, 5 and 10 times a power of ten."""
+    """Rounds up to 1, 2, 2.5, 5 or 10 times a power of ten."""
     if value <= 0:
         return 1.0
     power = 10.0 ** (len(str(int(value))) - 1) if value >= 1 else 0.1

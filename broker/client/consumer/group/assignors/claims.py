@@ -31,7 +31,7 @@ class Ownership:
 def settle_claims(
     topics: TopicRacks, members: Mapping[str, MemberSubscription], claims: Mapping[str, Claim]
 ) -> Ownership:
-    """Claims of partitions that do not exist do not count."""
+    """Settles the claims of partitions that exist."""
     latest = max((claim.generation for claim in claims.values()), default=NO_GENERATION)
     best: dict[TopicPartition, tuple[int, list[str]]] = {}
     former: dict[TopicPartition, tuple[int, str]] = {}

@@ -52,7 +52,7 @@ class StickyAssignor:
 
 
 def _claim(subscription: MemberSubscription) -> Claim:
-    """A member without readable user data claims nothing, whatever it owns: it has revoked everything."""
+    """Returns the partitions that a member claims: none without readable user data, since it has revoked all."""
     encoded = subscription.user_data
     if not encoded:
         return Claim((), NO_GENERATION)

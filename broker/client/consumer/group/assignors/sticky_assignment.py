@@ -36,7 +36,7 @@ def assign_sticky(
 
 
 def _moves(assignments: Assignments, claims: Mapping[str, Claim], ownership: Ownership) -> dict[TopicPartition, str]:
-    """A partition moves where any other member says that it has it, unless the new owner is the one to be believed."""
+    """Returns the partitions that another member claims to own, unless the new owner's claim is the valid one."""
     claimants: dict[TopicPartition, set[str]] = {}
     for member, claim in claims.items():
         for partition in claim.owned:

@@ -52,7 +52,7 @@ class GeneralAssignment:
         return assignments
 
     def _keep_owned(self) -> bool:
-        """True if members have to revoke partitions because they do not read them any more, or are not near them."""
+        """Keeps owned partitions. True if some have to be revoked: their owner does not read them, or is not near."""
         is_revoking = False
         for partition, member in self._ownership.owners.items():
             if partition.topic not in self._subscribed[member] or self._racks.mismatches(member, partition):
@@ -80,7 +80,7 @@ class GeneralAssignment:
         return min(members, key=lambda member: (self._counts[member], member))
 
     def _balance(self, partitions: Sequence[TopicPartition]) -> None:
-        """Every move makes the loads more equal, so this ends."""
+        """Moves partitions until no move improves the balance. Every move makes the loads more equal, so this ends."""
         has_moved = True
         while has_moved and max(self._counts.values()) - min(self._counts.values()) > 1:
             has_moved = False

@@ -63,7 +63,7 @@ class ClassicDriver:
         return GroupMetadata(member.settings.group_id, member.generation, member.member_id, member.settings.instance_id)
 
     def committing_as(self) -> GroupMetadata:
-        """Until all members have joined again, the coordinator takes commits of the generation that ends."""
+        """Returns the identity for commits. Until all members have rejoined, that is the generation that ends."""
         if self._membership.is_joined or (self.is_member and self._membership.state is State.JOINING):
             return self.identity()
         if self.is_member or self._membership.state is State.JOINING:
@@ -103,7 +103,7 @@ class ClassicDriver:
                 await self._join()
 
     async def _send_heartbeats(self) -> None:
-        """The interval begins with the join, or with the last heartbeat."""
+        """Sends heartbeats. The interval begins with the join, or with the last heartbeat."""
         while True:
             while not self._membership.is_joined:
                 await self._changed.wait()
@@ -138,7 +138,7 @@ class ClassicDriver:
     # Steps
 
     async def _prepare(self) -> bool:
-        """Has a poll commit and revoke what has to go before the join; False if the membership ended meanwhile."""
+        """Has a poll commit and revoke partitions before the join. Returns False if the membership ended meanwhile."""
         member, context = self._membership, self._context
         owned = frozenset(context.state.assigned_partitions())
         if not owned:
@@ -150,7 +150,7 @@ class ClassicDriver:
         return await context.changes.request(change) and generation == member.generation
 
     async def _join(self) -> None:
-        """One JoinGroup and one SyncGroup, and what follows from them."""
+        """Sends one JoinGroup and one SyncGroup, and applies their outcome."""
         follows = await self._join_and_sync()
         if follows is Next.GO_ON:
             self._failures = 0
@@ -202,7 +202,7 @@ class ClassicDriver:
         await context.changes.request(AssignmentChange(target=assigned, completes=True, commits=commits))
 
     async def _heartbeat(self) -> bool:
-        """False if it has to be sent again after a back-off. Raises KafkaError."""
+        """Sends a heartbeat. Returns False if it has to be sent again after a back-off. Raises KafkaError."""
         request = self._membership.heartbeat_request()
         response = await self._context.ask_coordinator(request, lowest=self._since(_STATIC_HEARTBEAT_SINCE))
         if response is None:
@@ -214,7 +214,7 @@ class ClassicDriver:
         return follows not in (Next.RETRY, Next.FIND_COORDINATOR)
 
     def _check_topics(self) -> None:
-        """Joins again where the member reads other topics than it has joined with, or the leader's have changed."""
+        """Rejoins if the member's topics have changed, or for the leader the topics of the group."""
         if self._topics.have_changed():
             self._membership.request_rejoin("subscription has changed")
         elif self._membership.is_leader and self._topics.have_changed_for_group():
@@ -222,7 +222,7 @@ class ClassicDriver:
         self._changed.notify()
 
     def _notify(self) -> None:
-        """A change that waits for a poll is dropped with the generation that it belongs to."""
+        """Notifies of a change of the membership. Withdraws a pending assignment if its generation has ended."""
         if not self.is_member:
             self._context.changes.withdraw()
         self._changed.notify()

@@ -99,7 +99,7 @@ class ClassicMembership:
         return frozenset(topic for member in self._members.values() for topic in member.topics)
 
     def request_rejoin(self, reason: str) -> None:
-        """The first reason since the last join counts."""
+        """Requests a rejoin. Keeps the first reason since the last join."""
         if not self.needs_rejoin:
             self.needs_rejoin, self._reason = True, reason
 
@@ -121,7 +121,7 @@ class ClassicMembership:
         return Preparation(frozenset(each for each in owned if each.topic in topics), is_lost=False)
 
     def join_request(self, topics: Collection[str], owned: Collection[TopicPartition]) -> JoinGroupRequest:
-        """From here on, reasons to join again are reasons for another join."""
+        """Builds the JoinGroup request. A later reason to rejoin causes another join."""
         self.state, self.needs_rejoin, self.is_leader = State.JOINING, False, False
         settings, reason, self._reason = self.settings, self._reason, ""
         protocols = [
@@ -160,7 +160,7 @@ class ClassicMembership:
         return Next.GO_ON
 
     def sync_request(self, topics: TopicRacks) -> SyncGroupRequest:
-        """With the leader's assignment of `topics`, those of `group_topics` that exist. Raises AssignmentError."""
+        """Builds the SyncGroup request. The leader assigns `topics`, the existing ones. Raises AssignmentError."""
         assignments = self._assign(topics) if self.is_leader and not self._skips_assignment else {}
         return SyncGroupRequest(
             group_id=self.settings.group_id,

@@ -84,7 +84,7 @@ class ConsumerDriver:
         return self.identity()
 
     def on_commit_refused(self, who: GroupMetadata, code: ErrorCode) -> bool:
-        """The next heartbeat, which is due at once, finds out what has become of the member."""
+        """Makes a heartbeat due at once, whose response tells whether the member was fenced."""
         self._beat_at = 0.0
         self._notify()
         return code != ErrorCode.REBALANCE_IN_PROGRESS
@@ -119,7 +119,7 @@ class ConsumerDriver:
             await self._heartbeat()
 
     async def _reconcile(self) -> None:
-        """Releases what is lost, joins again, and follows the target."""
+        """Releases lost partitions, joins again, and applies the target assignment."""
         member, context = self._membership, self._context
         while True:
             if member.state is State.UNJOINED:
@@ -134,7 +134,7 @@ class ConsumerDriver:
                 await self._changed.wait()
 
     async def _watch_topics(self) -> None:
-        """A pattern that the coordinator does not evaluate is evaluated with every change of the metadata."""
+        """Evaluates the pattern at every change of the metadata, unless the coordinator evaluates it."""
         metadata = self._context.cluster.metadata
         while True:
             if self._learned is not self._subscription:
@@ -158,7 +158,7 @@ class ConsumerDriver:
     # Steps
 
     async def _heartbeat(self) -> None:
-        """Raises KafkaError, UnsupportedByBroker."""
+        """Sends a heartbeat and handles its response. Raises KafkaError, UnsupportedByBroker."""
         member, context = self._membership, self._context
         request = member.heartbeat_request()
         lowest = REGEX_SINCE if request.subscribed_topic_regex else 0
@@ -229,7 +229,7 @@ class ConsumerDriver:
         return self._subscription.regex if self._has_regexes else None
 
     def _notify(self) -> None:
-        """A change that waits for a poll is dropped with the membership that it belongs to."""
+        """Notifies of a change of the membership. Withdraws a pending assignment if the membership has ended."""
         if self._membership.state is State.UNJOINED:
             self._context.changes.withdraw()
         self._changed.notify()

@@ -103,7 +103,7 @@ class ConsumerMembership:
 
     @property
     def is_heartbeat_urgent(self) -> bool:
-        """True if the coordinator waits for what the next heartbeat says."""
+        """True if the next heartbeat is due at once, since the coordinator waits for it."""
         is_news = self.is_member and self.subscription != self._sent_subscription
         return self.state in (State.JOINING, State.ACKNOWLEDGING) or is_news
 
@@ -118,7 +118,7 @@ class ConsumerMembership:
         self.state = State.UNJOINED
 
     def heartbeat_request(self) -> ConsumerGroupHeartbeatRequest:
-        """With what the coordinator does not know yet: everything when joining, changes afterwards."""
+        """Builds the next heartbeat: with all fields when joining, only with changed fields afterwards."""
         settings, is_joining = self.settings, self.state is State.JOINING
         request = ConsumerGroupHeartbeatRequest(
             group_id=settings.group_id,
