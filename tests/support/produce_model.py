@@ -16,7 +16,7 @@ from broker.client.producer.accumulator import Accumulator, AccumulatorLimits
 from broker.client.producer.batch import RECORD_OVERHEAD_BYTES, Batch, OnDelivery
 from broker.client.producer.buffer_memory import BufferMemory
 from broker.client.producer.compression_ratio import CompressionRatios
-from broker.client.producer.outcomes import Verdict, judge
+from broker.client.producer.outcomes import Verdict, verdict_of
 from broker.client.producer.sequences import NO_SEQUENCE, Identity, ProducerIdentity, sequence_after
 from broker.client.types import RecordMetadata, TopicPartition
 from broker.wire.errors import ErrorCode
@@ -254,7 +254,7 @@ class ProduceModel:
         return note
 
     def _apply(self, batch: Batch, code: ErrorCode, offset: int) -> None:
-        verdict = judge(code, len(batch.records), 0, is_idempotent=self.identity is not None)
+        verdict = verdict_of(code, len(batch.records), 0, is_idempotent=self.identity is not None)
         if verdict is Verdict.APPENDED:
             self.accumulator.succeed(batch, offset)
         elif verdict is Verdict.SPLIT:

@@ -101,7 +101,7 @@ async def consume(
     value, %T timestamp in ms, %D date, %e leader epoch, %%; \\n, \\t, \\0 and \\xHH.
     """
     start, until_ms = _parse_times(offset, until)
-    settings, is_committed = _isolated(invocation.cluster(), isolation_level)
+    settings, is_committed = _with_isolation_level(invocation.cluster(), isolation_level)
     names = list(dict.fromkeys(topic for topic, _ in topics))
     write = _writer(names, record_format, is_json=invocation.printer.is_json)
     filters = Filters(None if key is None else key.encode(), [_header(text) for text in headers])
@@ -117,7 +117,7 @@ async def consume(
         await _print_records(consumer, ranges, count, filters, write)
 
 
-def _isolated(settings: ClusterSettings, level: IsolationLevel | None) -> tuple[ClusterSettings, bool]:
+def _with_isolation_level(settings: ClusterSettings, level: IsolationLevel | None) -> tuple[ClusterSettings, bool]:
     """Put the isolation level into the settings, if one was given. Return True if only committed records are read."""
     if level is not None:
         settings = attrs.evolve(settings, configs={**settings.configs, ISOLATION_LEVEL: level})

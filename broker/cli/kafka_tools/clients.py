@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from broker.cli.kafka_tools.files import read_bytes
-from broker.cli.kafka_tools.options import Options, ToolEnd
+from broker.cli.kafka_tools.options import Options, ToolExit
 from broker.client.admin import Admin, AdminConfig
 from broker.client.config import ClientConfig
 from broker.config.properties import parse_properties
 
 
 def open_admin(options: Options, *, config_option: str = "command-config") -> Admin:
-    """An Admin of the brokers or controllers that the options name. Raises ToolEnd, ConfigError."""
+    """An Admin of the brokers or controllers that the options name. Raises ToolExit, ConfigError."""
     configs = client_configs(AdminConfig, command_config(options, config_option))
     for name in ("bootstrap.servers", "bootstrap.controllers"):
         configs.pop(name, None)
@@ -31,16 +31,16 @@ def check_bootstrap(options: Options) -> None:
 
 
 def command_config(options: Options, name: str = "command-config") -> dict[str, str]:
-    """The configs in the file of --command-config; empty without the option. Raises ToolEnd."""
+    """The configs in the file of --command-config; empty without the option. Raises ToolExit."""
     return read_properties(options.value(name)) if name in options else {}
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """A properties file. Raises ToolEnd."""
+    """A properties file. Raises ToolExit."""
     try:
         return parse_properties(read_bytes(path))
     except ValueError as error:
-        raise ToolEnd(1, f"{path} cannot be read: {error}") from error
+        raise ToolExit(1, f"{path} cannot be read: {error}") from error
 
 
 def key_values(settings: Iterable[str]) -> dict[str, str]:

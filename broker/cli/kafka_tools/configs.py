@@ -14,7 +14,7 @@ from broker.cli.kafka_tools.options import (
     COMMAND_CONFIG,
     OptionParser,
     Options,
-    ToolEnd,
+    ToolExit,
     flag,
     integer,
     taking,
@@ -81,7 +81,7 @@ async def run(arguments: Sequence[str]) -> int:
     except (KafkaError, ClientError) as error:
         command = " ".join(arguments)
         message = f"Error while executing config command with args '{command}'\n{exception_of(error)}"
-        raise ToolEnd(1, message) from error
+        raise ToolExit(1, message) from error
     return 0
 
 
@@ -96,7 +96,7 @@ def _entities(options: Options) -> Entities:
 
 
 def _check(options: Options, entities: Entities) -> None:
-    """Checks the options. Raises UsageFailure, and ToolEnd for mistakes that Kafka's tool reports without its help."""
+    """Checks the options. Raises UsageFailure, and ToolExit for mistakes that Kafka's tool reports without its help."""
     if ("alter" in options) == ("describe" in options):
         raise options.failure("Command must include exactly one action: --describe, --alter")
     options.exclude("describe", "add-config", "delete-config")
@@ -104,7 +104,7 @@ def _check(options: Options, entities: Entities) -> None:
     types, names = entities.types, entities.names
     problem = _problem(options, types, names) or ("alter" in options and _problem_of_alter(options, types, names))
     if problem:
-        raise ToolEnd(1, problem)
+        raise ToolExit(1, problem)
 
 
 def _problem(options: Options, types: Sequence[str], names: Sequence[str]) -> str | None:
@@ -159,12 +159,12 @@ def _is_number(text: str) -> bool:
 
 
 async def _alter(admin: Admin, options: Options, entities: Entities) -> None:
-    """Alters the configs that the options name. Raises ToolEnd, KafkaError, ClientError."""
+    """Alters the configs that the options name. Raises ToolExit, KafkaError, ClientError."""
     kind, name = entities.types[0], entities.names[0]
     added = _added(options)
     deleted = [key.strip() for key in options.values("delete-config")]
     if kind not in RESOURCE_TYPES:
-        raise ToolEnd(1, f"Quotas and credentials of {kind} cannot be altered: this cluster has none so far")
+        raise ToolExit(1, f"Quotas and credentials of {kind} cannot be altered: this cluster has none so far")
     resource = ConfigResource(RESOURCE_TYPES[kind], name)
     if kind == "broker-loggers":
         await _check_loggers(admin, resource, [*deleted, *added])
@@ -178,20 +178,20 @@ async def _alter(admin: Admin, options: Options, entities: Entities) -> None:
 
 
 async def _check_loggers(admin: Admin, resource: ConfigResource, names: Sequence[str]) -> None:
-    """Checks that the broker has the loggers. Raises ToolEnd."""
+    """Checks that the broker has the loggers. Raises ToolExit."""
     known = (await admin.describe_configs([resource])).value(resource)
     if unknown := [name for name in names if name not in known]:
-        raise ToolEnd(1, f"Invalid broker logger(s): {','.join(unknown)}")
+        raise ToolExit(1, f"Invalid broker logger(s): {','.join(unknown)}")
 
 
 def _added(options: Options) -> dict[str, str]:
-    """The configs of --add-config and --add-config-file. Raises ToolEnd, UsageFailure."""
+    """The configs of --add-config and --add-config-file. Raises ToolExit, UsageFailure."""
     added = read_properties(options.value("add-config-file")) if "add-config-file" in options else {}
     if "add-config" in options:
         parts = re.split("," + _NOT_IN_BRACKETS, options.value("add-config"))
         pairs = [re.split(r"\s*=\s*" + _NOT_IN_BRACKETS, part) for part in parts]
         if any(len(pair) != 2 for pair in pairs):
-            raise ToolEnd(
+            raise ToolExit(
                 1,
                 "requirement failed: Invalid entity config: all configs to be added must be in the format "
                 '"key=val" or  "key=[val1,val2]" to group values which contain commas.',
@@ -199,5 +199,5 @@ def _added(options: Options) -> dict[str, str]:
         added |= {key.strip(): value.replace("[", "").replace("]", "").strip() for key, value in pairs}
     for key in added:
         if not _KEY.fullmatch(key):
-            raise ToolEnd(1, f"Invalid character found for config key: {key}")
+            raise ToolExit(1, f"Invalid character found for config key: {key}")
     return added

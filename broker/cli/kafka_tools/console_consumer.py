@@ -16,7 +16,7 @@ from broker.cli.kafka_tools.options import (
     COMMAND_CONFIG,
     OptionParser,
     Options,
-    ToolEnd,
+    ToolExit,
     flag,
     integer,
     long,
@@ -111,7 +111,7 @@ def _check(options: Options) -> None:
 
 
 def _configs(options: Options) -> dict[str, str]:
-    """The consumer's configs. Raises UsageFailure, ToolEnd."""
+    """The consumer's configs. Raises UsageFailure, ToolExit."""
     property_name = options.renamed("consumer-property", "command-property")
     file_name = options.renamed("consumer.config", "command-config")
     of_file = command_config(options, file_name)
@@ -124,7 +124,7 @@ def _configs(options: Options) -> dict[str, str]:
     if "isolation-level" in options or "isolation.level" not in configs:
         configs["isolation.level"] = options.value("isolation-level")
     if "from-beginning" in options and configs.get("auto.offset.reset", "earliest") != "earliest":
-        raise ToolEnd(
+        raise ToolExit(
             1,
             "Can't simultaneously specify --from-beginning and "
             f"'auto.offset.reset={configs['auto.offset.reset']}', please remove one option",
@@ -213,7 +213,7 @@ class _Printer:
                     lines.append(self._formatter(record))
                 except FormatError as error:
                     if not self._skips_errors:
-                        raise ToolEnd(1, f"ERROR Unknown error when running consumer: {error}") from error
+                        raise ToolExit(1, f"ERROR Unknown error when running consumer: {error}") from error
                     print(f"ERROR Error processing message, skipping this message: {error}", file=sys.stderr)
         finally:
             sys.stdout.buffer.write(b"".join(lines))
@@ -228,7 +228,7 @@ class _Reading:
     timeout_ms: int | None
 
     async def run(self, consumer: Consumer, printer: _Printer) -> None:
-        """Reads until enough records are printed, or none comes in time. Raises KafkaError, ClientError, ToolEnd."""
+        """Reads until enough records are printed, or none comes in time. Raises KafkaError, ClientError, ToolExit."""
         count_max = inf if self.count_max in (None, -1) else self.count_max
         timeout_s = None if self.timeout_ms is None or self.timeout_ms < 0 else self.timeout_ms / 1000
         assert count_max is not None, "a number or infinity"

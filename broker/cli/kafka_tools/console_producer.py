@@ -17,7 +17,7 @@ from broker.cli.kafka_tools.options import (
     Option,
     OptionParser,
     Options,
-    ToolEnd,
+    ToolExit,
     flag,
     integer,
     long,
@@ -100,16 +100,16 @@ async def run(arguments: Sequence[str]) -> int:
 
 
 def _reader(options: Options) -> LineReader:
-    """Returns the line reader that the options choose. Raises UsageFailure, ToolEnd."""
+    """Returns the line reader that the options choose. Raises UsageFailure, ToolExit."""
     if not options.value("line-reader").endswith("LineMessageReader"):
-        raise ToolEnd(1, f"--line-reader {options.value('line-reader')} is a Java class; there is {_LINE_READER} only")
+        raise ToolExit(1, f"--line-reader {options.value('line-reader')} is a Java class; there is {_LINE_READER} only")
     properties = command_config(options, "reader-config")
     name = options.renamed("property", "reader-property", "Warning:")
     properties |= key_values(options.values(name))
     try:
         return LineReader(properties)
     except LineError as error:
-        raise ToolEnd(1, str(error)) from error
+        raise ToolExit(1, str(error)) from error
 
 
 def _configs(options: Options) -> dict[str, str]:
@@ -174,7 +174,7 @@ class _Sending:
 
 
 async def _send_lines(sending: _Sending, reader: LineReader) -> None:
-    """Sends the lines as records. Raises ToolEnd at a line that cannot be read, after the lines before it were sent."""
+    """Sends the lines as records. Raises ToolExit at an unreadable line, after the lines before it were sent."""
     has_prompt = sys.stdin.isatty() and sys.stdout.isatty()
     splitter = LineSplitter()
     try:
@@ -189,7 +189,7 @@ async def _send_lines(sending: _Sending, reader: LineReader) -> None:
         for line in splitter.finish():
             await sending.send(reader.read(line))
     except LineError as error:
-        raise ToolEnd(1, f"org.apache.kafka.common.KafkaException: {error}") from error
+        raise ToolExit(1, f"org.apache.kafka.common.KafkaException: {error}") from error
 
 
 def _prompt() -> None:

@@ -13,7 +13,7 @@ from broker.cli.kafka_tools.options import (
     COMMAND_CONFIG,
     OptionParser,
     Options,
-    ToolEnd,
+    ToolExit,
     flag,
     integer,
     long,
@@ -82,7 +82,7 @@ async def run(arguments: Sequence[str]) -> int:
 
 
 def _check(options: Options) -> None:
-    """Checks the options. Raises UsageFailure, ToolEnd."""
+    """Checks the options. Raises UsageFailure, ToolExit."""
     options.require("bootstrap-server")
     options.require_one_of("topic", "include")
     options.require_one_of("messages", "num-records")
@@ -92,7 +92,7 @@ def _check(options: Options) -> None:
     if "consumer.config" in options:
         print("Warning: --consumer.config is deprecated. Use --command-config instead.")
     if options.value("reporting-interval") <= 0:
-        raise ToolEnd(1, "Reporting interval must be greater than 0.")
+        raise ToolExit(1, "Reporting interval must be greater than 0.")
 
 
 def _configs(options: Options) -> dict[str, str]:
@@ -112,7 +112,7 @@ def _configs(options: Options) -> dict[str, str]:
 
 
 def format_time(pattern: str, time_ms: int) -> str:
-    """A local time in a format of java.text.SimpleDateFormat. Raises ToolEnd for letters that are not known here."""
+    """A local time in a format of java.text.SimpleDateFormat. Raises ToolExit for letters that are not known here."""
     time = datetime.fromtimestamp(time_ms / 1000)
     parts = []
     for token in (found[0] for found in _DATE_TOKEN.finditer(pattern)):
@@ -121,7 +121,7 @@ def format_time(pattern: str, time_ms: int) -> str:
         elif token == "SSS":
             parts.append(f"{time_ms % 1000:03}")
         elif token[0].isalpha():
-            raise ToolEnd(1, f"--date-format {pattern}: {token} is none of {', '.join(_DATE_PARTS)}, SSS")
+            raise ToolExit(1, f"--date-format {pattern}: {token} is none of {', '.join(_DATE_PARTS)}, SSS")
         else:
             parts.append(token)
     return "".join(parts)

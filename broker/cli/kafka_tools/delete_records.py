@@ -6,7 +6,7 @@ from typing import Final
 from broker.cli.kafka_tools.clients import open_admin
 from broker.cli.kafka_tools.errors import exception_of
 from broker.cli.kafka_tools.json_files import entries, field, partition_of, read_json
-from broker.cli.kafka_tools.options import BOOTSTRAP_SERVER, COMMAND_CONFIG, OptionParser, ToolEnd, taking
+from broker.cli.kafka_tools.options import BOOTSTRAP_SERVER, COMMAND_CONFIG, OptionParser, ToolExit, taking
 from broker.client.types import TopicPartition
 
 PARSER: Final = OptionParser(
@@ -41,7 +41,7 @@ async def run(arguments: Sequence[str]) -> int:
 
 
 def _offsets(path: str) -> dict[TopicPartition, int]:
-    """Reads the offsets by partition from the file of --offset-json-file. Raises ToolEnd."""
+    """Reads the offsets by partition from the file of --offset-json-file. Raises ToolExit."""
     offsets: dict[TopicPartition, int] = {}
     duplicates = []
     for entry in entries(read_json(path), "partitions"):
@@ -50,5 +50,5 @@ def _offsets(path: str) -> dict[TopicPartition, int]:
             duplicates.append(f"{partition.topic}-{partition.partition}")
         offsets[partition] = field(entry, "offset", int)
     if duplicates:
-        raise ToolEnd(1, f"Offset json file contains duplicate topic partitions: {','.join(duplicates)}")
+        raise ToolExit(1, f"Offset json file contains duplicate topic partitions: {','.join(duplicates)}")
     return offsets

@@ -12,7 +12,7 @@ from broker.cli.kafka_tools.options import (
     COMMAND_CONFIG,
     OptionParser,
     Options,
-    ToolEnd,
+    ToolExit,
     flag,
     integer,
     long,
@@ -125,5 +125,5 @@ def _rule(text: str) -> _Filter:
     return lambda each: bool(pattern.fullmatch(each.topic)) and each.partition in chosen
 
 
-def _failure(message: str) -> ToolEnd:
-    return ToolEnd(1, f"Error occurred: {message}")
+def _failure(message: str) -> ToolExit:
+    return ToolExit(1, f"Error occurred: {message}")

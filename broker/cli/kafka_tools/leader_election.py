@@ -12,7 +12,7 @@ from broker.cli.kafka_tools.options import (
     COMMAND_CONFIG,
     OptionParser,
     Options,
-    ToolEnd,
+    ToolExit,
     flag,
     integer,
     taking,
@@ -65,7 +65,7 @@ async def run(arguments: Sequence[str]) -> int:
             results = await admin.elect_leaders(partitions, election_type=election_type, timeout_ms=_TIMEOUT_MS)
         except TimedOut as error:
             print("Timeout waiting for election results")
-            raise ToolEnd(1, "Timeout waiting for election results") from error
+            raise ToolExit(1, "Timeout waiting for election results") from error
     failed: list[TopicPartition] = []
     unneeded: list[TopicPartition] = []
     for each in partition_order(results.failed):
@@ -83,28 +83,28 @@ async def run(arguments: Sequence[str]) -> int:
             f"{exception_of(results.failed[each])}"
         )
     if failed:
-        raise ToolEnd(1, f"{len(failed)} replica(s) could not be elected")
+        raise ToolExit(1, f"{len(failed)} replica(s) could not be elected")
     return 0
 
 
 def _partitions(options: Options) -> list[TopicPartition] | None:
-    """The partitions that are chosen; None for all. Raises ToolEnd."""
+    """The partitions that are chosen; None for all. Raises ToolExit."""
     missing = [name for name in ("bootstrap-server", "election-type") if name not in options]
     if missing:
-        raise ToolEnd(1, f"Missing required option(s): {', '.join(missing)}")
+        raise ToolExit(1, f"Missing required option(s): {', '.join(missing)}")
     if sum(scope in options for scope in _SCOPES) != 1:
-        raise ToolEnd(1, f"One and only one of the following options is required: {', '.join(_SCOPES)}")
+        raise ToolExit(1, f"One and only one of the following options is required: {', '.join(_SCOPES)}")
     if "topic" in options and "partition" not in options:
-        raise ToolEnd(1, "Missing required option(s): partition")
+        raise ToolExit(1, "Missing required option(s): partition")
     if "partition" in options and "topic" not in options:
-        raise ToolEnd(1, "Option partition is only allowed if topic is used")
+        raise ToolExit(1, "Option partition is only allowed if topic is used")
     if "topic" in options:
         return [TopicPartition(options.value("topic"), options.value("partition"))]
     if "all-topic-partitions" in options:
         return None
     partitions = [partition_of(entry) for entry in entries(read_json(options.value("path-to-json-file")), "partitions")]
     if duplicates := [each for each in dict.fromkeys(partitions) if partitions.count(each) > 1]:
-        raise ToolEnd(1, f"Replica election data contains duplicate partitions: {_named(duplicates)}")
+        raise ToolExit(1, f"Replica election data contains duplicate partitions: {_named(duplicates)}")
     return partitions
 
 

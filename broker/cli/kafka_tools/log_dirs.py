@@ -11,7 +11,7 @@ from broker.cli.kafka_tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
     OptionParser,
-    ToolEnd,
+    ToolExit,
     flag,
     integer,
     taking,
@@ -36,11 +36,11 @@ async def run(arguments: Sequence[str]) -> int:
     try:
         wanted = list(map(integer, _parts(options.value("broker-list"))))
     except ValueError as error:
-        raise ToolEnd(1, f'For input string: "{error}"') from error
+        raise ToolExit(1, f'For input string: "{error}"') from error
     async with open_admin(options) as admin:
         existing = sorted(node.id for node in (await admin.describe_cluster()).nodes)
         if missing := [broker for broker in wanted if broker not in existing]:
-            raise ToolEnd(
+            raise ToolExit(
                 1,
                 f"ERROR: The given brokers do not exist from --broker-list: {_listed(missing)}. "
                 f"Current existent brokers: {_listed(existing)}",

@@ -231,7 +231,7 @@ def _time_ago_ms(text: str) -> int:
 
 
 def _from_file(options: Options, group: str) -> Offsets:
-    """The offsets of a group in the file of --from-file. Raises ValueError, ToolEnd."""
+    """The offsets of a group in the file of --from-file. Raises ValueError, ToolExit."""
     offsets: Offsets = {}
     try:
         rows = [cells for cells in csv.reader(read_file(options.value("from-file")).splitlines()) if cells]

@@ -26,7 +26,7 @@ class UsageFailure(Exception):
         self.help_text = help_text
 
 
-class ToolEnd(Exception):
+class ToolExit(Exception):
     """A tool is done, with this exit code and a last line on standard error, if there is one."""
 
     def __init__(self, exit_code: int, message: str = "") -> None:
@@ -172,7 +172,7 @@ class OptionParser:
     def parse(self, arguments: Sequence[str]) -> Options:
         """Parses the arguments. Words that belong to no option are ignored, as by Kafka's tools.
 
-        Raises UsageFailure, and ToolEnd for --version.
+        Raises UsageFailure, and ToolExit for --version.
         """
         found: list[tuple[Option, Sequence[Any]]] = []
         words = _Words(arguments)
@@ -186,7 +186,7 @@ class OptionParser:
             raise UsageFailure(self._purpose, self.help_text())
         if "version" in options:
             print(version("kraft"))
-            raise ToolEnd(0)
+            raise ToolExit(0)
         return options
 
     def help_text(self) -> str:

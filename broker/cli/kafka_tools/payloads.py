@@ -26,7 +26,7 @@ def random_payloads(size: int, rng: Random) -> Payloads:
 
 
 def payloads_of_file(path: str, delimiter: str, rng: Random) -> Payloads:
-    """The parts of a file, in random order. Raises UsageFailure, ToolEnd."""
+    """The parts of a file, in random order. Raises UsageFailure, ToolExit."""
     print(f"Reading payloads from: {path}")
     parts = read_file(path).removesuffix(delimiter).split(delimiter)
     if parts == [""]:

@@ -10,7 +10,7 @@ import trio
 from broker.cli.kafka_tools.clients import client_configs, key_values, read_properties
 from broker.cli.kafka_tools.errors import exception_of
 from broker.cli.kafka_tools.latencies import Latencies
-from broker.cli.kafka_tools.options import ToolEnd, UsageFailure, integer, long
+from broker.cli.kafka_tools.options import ToolExit, UsageFailure, integer, long
 from broker.cli.kafka_tools.payloads import Payloads, monotonic_payloads, payloads_of_file, random_payloads
 from broker.client import BufferFull, Producer
 from broker.client.environment import Environment
@@ -30,7 +30,7 @@ class _Parser(argparse.ArgumentParser):
         raise UsageFailure(f"{self.prog}: error: {message}", self.format_usage())
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        raise ToolEnd(status, message or "")
+        raise ToolExit(status, message or "")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -100,7 +100,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
 
 
 def _configs(options: argparse.Namespace) -> dict[str, str]:
-    """Returns the producer's configs. Raises ToolEnd."""
+    """Returns the producer's configs. Raises ToolExit."""
     for old, new in (("producer_props", "command_property"), ("producer_config", "command_config")):
         if getattr(options, old):
             shown = {"producer_props": "--producer-props", "producer_config": "--producer.config"}[old]

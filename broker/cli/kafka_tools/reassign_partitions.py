@@ -13,7 +13,7 @@ from broker.cli.kafka_tools.options import (
     COMMAND_CONFIG,
     OptionParser,
     Options,
-    ToolEnd,
+    ToolExit,
     flag,
     integer,
     long,
@@ -87,7 +87,7 @@ async def run(arguments: Sequence[str]) -> int:
     try:
         async with open_admin(options) as admin:
             await calls[action](admin, options)
-    except ToolEnd as end:
+    except ToolExit as end:
         print(end.message if end.message.startswith(_COMPLETE) else f"Error: {end.message}")
         return end.exit_code
     except (KafkaError, ClientError) as error:
@@ -129,14 +129,14 @@ async def _list(admin: Admin, options: Options) -> None:
 
 
 async def _generate(admin: Admin, options: Options) -> None:
-    """Prints a plan that spreads the topics over the brokers. Raises ToolEnd, KafkaError, ClientError."""
+    """Prints a plan that spreads the topics over the brokers. Raises ToolExit, KafkaError, ClientError."""
     topics = read_topics(options.value("topics-to-move-json-file"))
     try:
         brokers = [integer(part) for part in options.value("broker-list").split(",")]
     except ValueError as error:
-        raise ToolEnd(1, f'For input string: "{error}"') from error
+        raise ToolExit(1, f'For input string: "{error}"') from error
     if duplicates := [broker for broker in dict.fromkeys(brokers) if brokers.count(broker) > 1]:
-        raise ToolEnd(1, f"Broker list contains duplicate entries: [{_ids(duplicates)}]")
+        raise ToolExit(1, f"Broker list contains duplicate entries: [{_ids(duplicates)}]")
     current = await _replicas(admin, topics)
     directories = await _directories(admin, current)
     racks = await _racks(admin, options, brokers)
@@ -146,13 +146,13 @@ async def _generate(admin: Admin, options: Options) -> None:
 
 
 async def _racks(admin: Admin, options: Options, brokers: Sequence[int]) -> dict[int, str | None]:
-    """The racks of the brokers, as far as racks count. Raises ToolEnd."""
+    """The racks of the brokers, as far as racks count. Raises ToolExit."""
     nodes = (await admin.describe_cluster()).nodes
     racks = {node.id: node.rack for node in nodes if node.id in brokers}
     if "disable-rack-aware" in options:
         return dict.fromkeys(racks)
     if len({rack is None for rack in racks.values()}) > 1:
-        raise ToolEnd(
+        raise ToolExit(
             1,
             "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica "
             "assignment without rack information.",
@@ -163,7 +163,7 @@ async def _racks(admin: Admin, options: Options, brokers: Sequence[int]) -> dict
 def _place(
     current: Mapping[TopicPartition, Sequence[int]], racks: Mapping[int, str | None]
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Replicas for partitions as if their topics were new. Raises ToolEnd."""
+    """Replicas for partitions as if their topics were new. Raises ToolExit."""
     brokers = [BrokerImage(broker, 0, bytes(16), {}, {}, rack, False, False, ()) for broker, rack in racks.items()]
     rng = Environment().rng
     proposed: dict[TopicPartition, tuple[int, ...]] = {}
@@ -173,20 +173,20 @@ def _place(
             try:
                 placers[each.topic] = StripedReplicaPlacer(brokers, len(current[each]), rng)
             except InvalidReplicationFactor as error:
-                raise ToolEnd(1, str(error)) from error
+                raise ToolExit(1, str(error)) from error
         proposed[each] = placers[each.topic].place()
     return proposed
 
 
 async def _execute(admin: Admin, options: Options) -> None:
-    """Begins the reassignment in the file. Raises ToolEnd, KafkaError, ClientError."""
+    """Begins the reassignment in the file. Raises ToolExit, KafkaError, ClientError."""
     wanted = read_reassignment(options.value("reassignment-json-file"))
     check_executable(wanted)
     if wanted.directories or options.value("replica-alter-log-dirs-throttle") >= 0:
-        raise ToolEnd(1, 'Replicas cannot be moved between log directories; leave out "log_dirs", or use "any"')
+        raise ToolExit(1, 'Replicas cannot be moved between log directories; leave out "log_dirs", or use "any"')
     moving = await admin.list_partition_reassignments()
     if moving and "additional" not in options:
-        raise ToolEnd(
+        raise ToolExit(
             1,
             "Cannot execute because there is an existing partition assignment.  Use --additional to override this and "
             "create a new partition assignment in addition to the existing one. The --additional flag can also be used "
@@ -204,19 +204,19 @@ async def _execute(admin: Admin, options: Options) -> None:
     results = await admin.alter_partition_reassignments(wanted.replicas, allow_replication_factor_change=allows_change)
     if results.failed:
         failures = [f"{shown(each)}: {message_of(results.failed[each])}" for each in sorted(results.failed)]
-        raise ToolEnd(1, "\n".join(["Error reassigning partition(s):", *failures]))
+        raise ToolExit(1, "\n".join(["Error reassigning partition(s):", *failures]))
     begun = ",".join(shown(each) for each in sorted(wanted.replicas))
     print(f"Successfully started partition reassignment{_plural(wanted.replicas)} for {begun}")
 
 
 async def _current(admin: Admin, wanted: Mapping[TopicPartition, Sequence[int]]) -> dict[TopicPartition, Sequence[int]]:
-    """The present replicas of the partitions. Raises ToolEnd where a broker or a partition does not exist."""
+    """The present replicas of the partitions. Raises ToolExit where a broker or a partition does not exist."""
     alive = [node.id for node in (await admin.describe_cluster()).nodes]
     if unknown := [broker for replicas in wanted.values() for broker in replicas if broker not in alive]:
-        raise ToolEnd(1, f"Unknown broker id {unknown[0]}")
+        raise ToolExit(1, f"Unknown broker id {unknown[0]}")
     found = await _replicas(admin, dict.fromkeys(each.topic for each in wanted))
     if missing := [shown(each) for each in wanted if each not in found]:
-        raise ToolEnd(1, f"Unable to find partition: {', '.join(missing)}")
+        raise ToolExit(1, f"Unable to find partition: {', '.join(missing)}")
     return {each: found[each] for each in wanted}
 
 
@@ -229,7 +229,7 @@ async def _print_current(admin: Admin, current: Mapping[TopicPartition, Sequence
 
 
 async def _verify(admin: Admin, options: Options) -> None:
-    """Prints the reassignment's state; removes throttles at its end. Raises ToolEnd, KafkaError, ClientError."""
+    """Prints the reassignment's state; removes throttles at its end. Raises ToolExit, KafkaError, ClientError."""
     wanted = read_reassignment(options.value("reassignment-json-file")).replicas
     moving = await admin.list_partition_reassignments()
     described = await admin.describe_topics(dict.fromkeys(each.topic for each in wanted))
@@ -256,7 +256,7 @@ async def _verify(admin: Admin, options: Options) -> None:
 
 
 async def _cancel(admin: Admin, options: Options) -> None:
-    """Cancels the partitions' reassignments that are under way. Raises ToolEnd, KafkaError, ClientError."""
+    """Cancels the partitions' reassignments that are under way. Raises ToolExit, KafkaError, ClientError."""
     wanted = read_reassignment(options.value("reassignment-json-file")).replicas
     moving = sorted(await admin.list_partition_reassignments(wanted))
     if moving:
@@ -264,7 +264,7 @@ async def _cancel(admin: Admin, options: Options) -> None:
         if results.failed:
             failures = [f"{shown(each)}: {message_of(results.failed[each])}" for each in sorted(results.failed)]
             message = f"Error cancelling partition reassignment{_plural(results.failed)} for:"
-            raise ToolEnd(1, "\n".join([message, *failures]))
+            raise ToolExit(1, "\n".join([message, *failures]))
         cancelled = ",".join(map(shown, moving))
         print(f"Successfully cancelled partition reassignment{_plural(moving)} for: {cancelled}")
     else:
@@ -275,11 +275,11 @@ async def _cancel(admin: Admin, options: Options) -> None:
 
 
 async def _replicas(admin: Admin, topics: Iterable[str]) -> dict[TopicPartition, Sequence[int]]:
-    """The replicas of the topics' partitions. Raises ToolEnd where a topic does not exist."""
+    """The replicas of the topics' partitions. Raises ToolExit where a topic does not exist."""
     described = await admin.describe_topics(topics)
     for topic, error in described.failed.items():
         if isinstance(error, KafkaError) and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise ToolEnd(1, f"Topic {topic!s} not found.")
+            raise ToolExit(1, f"Topic {topic!s} not found.")
     return {
         TopicPartition(topic.name, each.partition): each.replicas
         for topic in described.raise_first().values()

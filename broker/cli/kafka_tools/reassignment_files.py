@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from broker.cli.kafka_tools.json_files import entries, field, partition_of, read_json
-from broker.cli.kafka_tools.options import ToolEnd
+from broker.cli.kafka_tools.options import ToolExit
 from broker.client.types import TopicPartition
 
 ANY_LOG_DIR: Final = "any"
@@ -25,7 +25,7 @@ class Reassignment:
 
 
 def read_reassignment(path: str) -> Reassignment:
-    """Reads a reassignment. Raises ToolEnd, also for partitions and brokers that appear twice."""
+    """Reads a reassignment. Raises ToolExit, also for partitions and brokers that appear twice."""
     replicas: dict[TopicPartition, list[int]] = {}
     directories: Directories = {}
     for entry in entries(read_json(path), "partitions"):
@@ -33,15 +33,15 @@ def read_reassignment(path: str) -> Reassignment:
         brokers = _list(entry, "replicas", int)
         wanted = _list(entry, "log_dirs", str) if "log_dirs" in entry else [ANY_LOG_DIR] * len(brokers)
         if len(brokers) != len(wanted):
-            raise ToolEnd(
+            raise ToolExit(
                 1,
                 f"Size of replicas list {brokers} is different from size of log dirs list {wanted} for partition "
                 f"{shown(partition)}",
             )
         if partition in replicas:
-            raise ToolEnd(1, f"Partition reassignment contains duplicate topic partitions: {shown(partition)}")
+            raise ToolExit(1, f"Partition reassignment contains duplicate topic partitions: {shown(partition)}")
         if duplicates := [broker for broker in dict.fromkeys(brokers) if brokers.count(broker) > 1]:
-            raise ToolEnd(
+            raise ToolExit(
                 1,
                 f"Partition replica lists may not contain duplicate entries: {shown(partition)} contains multiple "
                 f"entries for {','.join(map(str, duplicates))}",
@@ -54,18 +54,18 @@ def read_reassignment(path: str) -> Reassignment:
 
 
 def check_executable(reassignment: Reassignment) -> None:
-    """Raises ToolEnd if the reassignment is empty, or if a partition would lose all its replicas."""
+    """Raises ToolExit if the reassignment is empty, or if a partition would lose all its replicas."""
     if not reassignment.replicas:
-        raise ToolEnd(1, "Partition reassignment list cannot be empty")
+        raise ToolExit(1, "Partition reassignment list cannot be empty")
     if not all(reassignment.replicas.values()):
-        raise ToolEnd(1, "Partition replica list cannot be empty")
+        raise ToolExit(1, "Partition replica list cannot be empty")
 
 
 def read_topics(path: str) -> list[str]:
-    """The topics of --topics-to-move-json-file. Raises ToolEnd."""
+    """The topics of --topics-to-move-json-file. Raises ToolExit."""
     topics = [field(entry, "topic", str) for entry in entries(read_json(path), "topics")]
     if duplicates := [topic for topic in dict.fromkeys(topics) if topics.count(topic) > 1]:
-        raise ToolEnd(1, f"List of topics to reassign contains duplicate entries: [{', '.join(duplicates)}]")
+        raise ToolExit(1, f"List of topics to reassign contains duplicate entries: [{', '.join(duplicates)}]")
     return topics
 
 
@@ -90,5 +90,5 @@ def shown(partition: TopicPartition) -> str:
 def _list(entry: Mapping[str, Any], name: str, kind: type) -> list[Any]:
     values: list[Any] = field(entry, name, list)
     if not all(isinstance(value, kind) and not isinstance(value, bool) for value in values):
-        raise ToolEnd(1, f"The field {name} has a value of the wrong type: {values}")
+        raise ToolExit(1, f"The field {name} has a value of the wrong type: {values}")
     return values

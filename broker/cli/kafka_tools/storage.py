@@ -6,8 +6,8 @@ The tool's other commands are those of `kraft`: `format` and `random-uuid`.
 from collections.abc import Sequence
 from typing import Final
 
-from broker.cli.kafka_tools.files import problem_of_directory
-from broker.cli.kafka_tools.options import OptionParser, ToolEnd, UsageFailure, taking
+from broker.cli.kafka_tools.files import directory_problem
+from broker.cli.kafka_tools.options import OptionParser, ToolExit, UsageFailure, taking
 from broker.cli.node_config import read_node_config
 from broker.storage.meta_properties import META_PROPERTIES, MetaProperties, MetaPropertiesError, read_meta_properties
 from broker.wire.uuids import encode_uuid
@@ -30,13 +30,13 @@ async def run(arguments: Sequence[str]) -> int:
 
 
 def _print_info(path: str) -> int:
-    """Prints the directories and their problems. Returns exit code 1 if there are problems. Raises ToolEnd."""
+    """Prints the directories and their problems. Returns exit code 1 if there are problems. Raises ToolExit."""
     try:
         config = read_node_config(path, ())
     except (ConfigError, OSError) as error:
-        raise ToolEnd(1, str(error)) from error
+        raise ToolExit(1, str(error)) from error
     directories = sorted({*config.log_directories, config.metadata_directory})
-    found = [directory for directory in directories if problem_of_directory(directory) is None]
+    found = [directory for directory in directories if directory_problem(directory) is None]
     if found:
         print("Found log directory:" if len(found) == 1 else "Found log directories:")
         print("\n".join(f"  {directory}" for directory in found) + "\n")
@@ -55,7 +55,7 @@ def _read(directories: Sequence[str]) -> tuple[list[MetaProperties], list[str]]:
     problems = []
     disk = real_env(lambda kind, /, **fields: None).disk
     for directory in directories:
-        if problem := problem_of_directory(directory):
+        if problem := directory_problem(directory):
             problems.append(problem)
             continue
         try:

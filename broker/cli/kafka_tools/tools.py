@@ -8,7 +8,7 @@ from typing import Final
 import trio
 
 from broker.cli.kafka_tools.errors import exception_of
-from broker.cli.kafka_tools.options import ToolEnd, UsageFailure
+from broker.cli.kafka_tools.options import ToolExit, UsageFailure
 from broker.cli.main import main as kraft
 from broker.client.errors import ClientError
 from broker.wire.errors import KafkaError
@@ -48,7 +48,7 @@ async def run_tool(name: str, arguments: Sequence[str]) -> int:
     except UsageFailure as failure:
         print(str(failure), failure.help_text, sep="\n" if failure.help_text else "", file=sys.stderr)
         return 1
-    except ToolEnd as end:
+    except ToolExit as end:
         if end.message:
             print(end.message, file=sys.stderr)
         return end.exit_code

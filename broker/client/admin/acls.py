@@ -24,15 +24,15 @@ from broker.wire.api.describe_acls import DescribeAclsRequest, DescribeAclsRespo
 _NOT_ASKED_FOR: Final = -(2**31)
 
 
-class _Tolerant(IntEnum):
+class _OpenEnum(IntEnum):
     """An enum in which an unknown number, from a newer broker, is UNKNOWN (0)."""
 
     @classmethod
-    def _missing_(cls, value: object) -> "_Tolerant":
+    def _missing_(cls, value: object) -> "_OpenEnum":
         return cls(0)
 
 
-class ResourceType(_Tolerant):
+class ResourceType(_OpenEnum):
     """The type of resource that an access control entry protects."""
 
     UNKNOWN = 0
@@ -45,7 +45,7 @@ class ResourceType(_Tolerant):
     USER = 7
 
 
-class PatternType(_Tolerant):
+class PatternType(_OpenEnum):
     """How the name of a resource is read. MATCH, in filters, finds all patterns that apply to a name."""
 
     UNKNOWN = 0
@@ -55,7 +55,7 @@ class PatternType(_Tolerant):
     PREFIXED = 4
 
 
-class AclOperation(_Tolerant):
+class AclOperation(_OpenEnum):
     """The operation that an access control entry allows or denies."""
 
     UNKNOWN = 0
@@ -76,7 +76,7 @@ class AclOperation(_Tolerant):
     TWO_PHASE_COMMIT = 15
 
 
-class AclPermission(_Tolerant):
+class AclPermission(_OpenEnum):
     """Whether an entry denies or allows."""
 
     UNKNOWN = 0

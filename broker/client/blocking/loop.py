@@ -47,7 +47,7 @@ class BackgroundLoop:
         for client in self._clients:
             client.belongs_to_parent = True
 
-    def soon(self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+    def call_soon(self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Has the loop call a function. Any thread may call this, at any time. Raises ClosedError."""
         if self._belongs_to_parent:
             raise ClosedError("the client was opened before this process was forked; open a new one in this process")
@@ -74,7 +74,7 @@ class BackgroundLoop:
         """Closes the clients that are open, and ends the loop."""
         if self.is_usable:
             with suppress(ClosedError):
-                self.soon(self._nursery.start_soon, self._end)
+                self.call_soon(self._nursery.start_soon, self._end)
             self._thread.join(2 * _EXIT_TIMEOUT_S)
 
     async def _main(self) -> None:
@@ -86,7 +86,7 @@ class BackgroundLoop:
     async def _end(self) -> None:
         with trio.move_on_after(_EXIT_TIMEOUT_S):
             for client in list(self._clients):
-                client.begin_to_close()
+                client.start_closing()
             for client in list(self._clients):
                 await client.ended.wait()
         self._nursery.cancel_scope.cancel()
@@ -109,7 +109,7 @@ class HostedClient(Generic[A]):
         self.ended = trio.Event()
         self.belongs_to_parent = False
         loop.check_thread()
-        loop.soon(loop.add, self)
+        loop.call_soon(loop.add, self)
         try:
             self._opened.wait()
         except BaseException:  # interrupted: the caller cannot close it
@@ -122,9 +122,9 @@ class HostedClient(Generic[A]):
     def is_closed(self) -> bool:
         return self._closed.is_set() or not self._loop.is_usable
 
-    def soon(self, method: Callable[[A], object]) -> None:
+    def call_soon(self, method: Callable[[A], object]) -> None:
         """Has the loop call a method of the client that is not async. Raises ClosedError."""
-        self._loop.soon(method, self._client)
+        self._loop.call_soon(method, self._client)
 
     def run(self, method: Callable[..., Awaitable[T]], *args: object, **kwargs: object) -> T:
         """Calls an async method of the client and waits for its result.
@@ -135,12 +135,12 @@ class HostedClient(Generic[A]):
         self._loop.check_thread()
         call = _Call(lambda: method(self._client, *args, **kwargs))
         try:
-            self._loop.soon(self._start, call)
+            self._loop.call_soon(self._start, call)
             call.serve()
         except BaseException:
             call.is_left = True
             with suppress(ClosedError):
-                self._loop.soon(call.leave)
+                self._loop.call_soon(call.leave)
                 call.serve()
             raise
         return call.result()
@@ -155,13 +155,13 @@ class HostedClient(Generic[A]):
         self._loop.check_thread()
         call = _Call(self.ended.wait)
         try:
-            self._loop.soon(self._begin_to_close_for, call, error)
+            self._loop.call_soon(self._start_closing_for, call, error)
             call.serve()
         except BaseException:  # interrupted: the client is closed all the same
             call.is_left = True
             self.close_soon()
             with suppress(ClosedError):
-                self._loop.soon(call.cancel)
+                self._loop.call_soon(call.cancel)
             raise
         if self._failure is not None:
             raise self._failure
@@ -169,9 +169,9 @@ class HostedClient(Generic[A]):
     def close_soon(self) -> None:
         """Closes a client that was dropped. The thread that collects garbage may be the loop's."""
         with suppress(ClosedError):
-            self._loop.soon(self.begin_to_close)
+            self._loop.call_soon(self.start_closing)
 
-    def begin_to_close(self) -> None:
+    def start_closing(self) -> None:
         self._closing.set()
 
     async def live(self) -> None:
@@ -189,7 +189,7 @@ class HostedClient(Generic[A]):
                 call.end()
 
     async def _host(self) -> None:
-        """Opens the client, and closes it when `begin_to_close` was called."""
+        """Opens the client, and closes it when `start_closing` was called."""
         try:
             async with self._manager as self._client:
                 self._opened.set()
@@ -208,7 +208,7 @@ class HostedClient(Generic[A]):
         if self._closers:
             _CURRENT_CALL.set(self._closers[0])
 
-    def _begin_to_close_for(self, call: "_Call[None]", error: BaseException | None) -> None:
+    def _start_closing_for(self, call: "_Call[None]", error: BaseException | None) -> None:
         if self.ended.is_set():
             call.end()
             return

@@ -96,7 +96,7 @@ class SyncProducer(BlockingClient[QueuedProducer]):
             hosted.run(QueuedProducer.wait_for_room)
         delivery = SyncDelivery(hosted)
         if self._queued_producer.put(delivery, topic, value, key, headers, partition, timestamp_ms, on_delivery):
-            hosted.soon(QueuedProducer.wake)
+            hosted.call_soon(QueuedProducer.wake)
         return delivery
 
     def send(

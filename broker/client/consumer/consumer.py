@@ -137,7 +137,7 @@ class Consumer:
             await engine.poll()
             if engine.reader.begin_run(self._config.max_poll_records):
                 return next(engine.reader.run)
-            await engine.wait_for_news()
+            await engine.wait_for_change()
 
     async def fetch(self, max_records: int | None = None, timeout_s: float | None = None) -> list[ConsumerRecord]:
         """The next records, in the order of their offsets within each partition.
@@ -204,7 +204,7 @@ class Consumer:
             taken = take(engine.reader)
             if taken or trio.current_time() >= deadline:
                 return taken
-            await engine.wait_for_news(deadline)
+            await engine.wait_for_change(deadline)
 
     # Subscription and assignment
 

@@ -52,10 +52,10 @@ class ConsumerEngine:
         self.buffer = FetchBuffer()
         self.lookups = OffsetLookups(cluster, config)
         self.reader = RecordReader(config, self.buffer, key_deserializer, value_deserializer, self._drained)
-        self._fetcher = Fetcher(cluster, config, self.subscription, self.buffer, self._tell, self.recheck)
+        self._fetcher = Fetcher(cluster, config, self.subscription, self.buffer, self._notify_waiters, self.recheck)
         committed = None if self.group is None else self.group.committed
         self._updates = PositionUpdates(cluster, self.subscription, self.lookups, committed, self._positions_changed)
-        self._news = trio.lowlevel.ParkingLot()
+        self._change = trio.lowlevel.ParkingLot()
         self._polled = trio.Event()
         self._is_closed = False
 
@@ -81,7 +81,7 @@ class ConsumerEngine:
             finally:
                 await self._fetcher.close()
                 self._is_closed = True
-                self._tell()
+                self._notify_waiters()
 
     # Polls
 
@@ -102,13 +102,13 @@ class ConsumerEngine:
             finally:
                 self._polled.set()
         if (error := self.subscription.take_error()) is not None:
-            self._look_again()
+            self._wake_tasks()
             raise error
 
-    async def wait_for_news(self, deadline: float = inf) -> None:
+    async def wait_for_change(self, deadline: float = inf) -> None:
         """Waits until there are records or an error, or the group needs a poll; at most until the deadline."""
         with trio.move_on_at(deadline):
-            await self._news.park()
+            await self._change.park()
 
     async def wait_for_position(self, partition: TopicPartition) -> Position:
         """The position of the next record. Raises NotAssigned, PartitionFailed, KafkaError, TimedOut."""
@@ -121,7 +121,7 @@ class ConsumerEngine:
                 raise error
             if assigned.is_fetching and assigned.consumed is not None:
                 return assigned.consumed
-            await self.wait_for_news(deadline)
+            await self.wait_for_change(deadline)
         raise TimedOut(
             f"the position of {partition.topic}-{partition.partition} is not known yet: the group's coordinator or the "
             "partition's leader did not respond in time"
@@ -143,7 +143,7 @@ class ConsumerEngine:
     def _interrupt(self) -> None:
         """Makes the reading task poll again when it takes the next record."""
         self.reader.cut_run()
-        self._tell()
+        self._notify_waiters()
 
     async def describe(self, topics: Sequence[str] | None) -> dict[str, Sequence[PartitionMetadata]]:
         """The partitions of these topics, or of all, as far as they exist. Raises KafkaError, TimedOut."""
@@ -194,13 +194,13 @@ class ConsumerEngine:
     def seek(self, partition: TopicPartition, position: Position) -> None:
         self.reader.end_run()
         self.subscription.assigned(partition).seek(position)
-        self._look_again()
+        self._wake_tasks()
 
     def read_range(self, partition: TopicPartition, start: int, end: int) -> None:
         """Assigns this partition alone, and fetches from `start` to `end`."""
         self.assign([partition])
         self.subscription.assigned(partition).read_range(start, end)
-        self._look_again()
+        self._wake_tasks()
 
     def reset(self, partitions: Iterable[TopicPartition], to: OffsetReset) -> None:
         """Looks up new positions of `partitions`, of all assigned ones if there are none."""
@@ -208,15 +208,15 @@ class ConsumerEngine:
         chosen = self.subscription.all_assigned(partitions) or list(self.subscription.partitions)
         for assigned in chosen:
             assigned.request_reset(to)
-        self._look_again()
+        self._wake_tasks()
 
     def pause(self, partitions: Iterable[TopicPartition], *, is_paused: bool) -> None:
         self.reader.end_run()
         for assigned in self.subscription.all_assigned(partitions):
             assigned.is_paused = is_paused
-        self._look_again()
+        self._wake_tasks()
 
-    def _look_again(self) -> None:
+    def _wake_tasks(self) -> None:
         """Wakes the background tasks, once for any number of consecutive changes."""
         self._updates.notify()
         self._positions_changed()
@@ -238,17 +238,17 @@ class ConsumerEngine:
             topic = metadata.topic(assigned.partition.topic)
             if topic is not None and topic.error in _FINAL_TOPIC_ERRORS:
                 assigned.error = KafkaError(topic.error, topic.name)
-        self._look_again()
+        self._wake_tasks()
 
     def _positions_changed(self) -> None:
         self._fetcher.notify()
-        self._tell()
+        self._notify_waiters()
 
     def _drained(self) -> None:
         self._fetcher.notify()
 
-    def _tell(self) -> None:
-        self._news.unpark_all()
+    def _notify_waiters(self) -> None:
+        self._change.unpark_all()
 
     async def _watch_metadata(self) -> None:
         """Applies changes of the metadata, and requests refreshes while a partition has no leader."""

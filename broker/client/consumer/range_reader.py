@@ -82,7 +82,7 @@ class RangeReader:
                     f"no records of {self._partition.topic}-{self._partition.partition} from offset "
                     f"{self._position()} on were received in {self._timeout_s} s"
                 )
-            await engine.wait_for_news(min(deadline, now + _UNKNOWN_TIMEOUT_S))
+            await engine.wait_for_change(min(deadline, now + _UNKNOWN_TIMEOUT_S))
 
     def _position(self) -> int:
         consumed = self._engine.subscription.assigned(self._partition).consumed

@@ -21,7 +21,7 @@ class Verdict(Enum):
     FAILED = auto()
 
 
-def judge(code: int, record_count: int, log_start_offset: int, *, is_idempotent: bool) -> Verdict:
+def verdict_of(code: int, record_count: int, log_start_offset: int, *, is_idempotent: bool) -> Verdict:
     """The verdict for a batch of `record_count` records.
 
     DUPLICATE_SEQUENCE_NUMBER is a success whose offset the leader no longer knows. UNKNOWN_PRODUCER_ID without a log

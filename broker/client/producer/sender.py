@@ -29,7 +29,7 @@ from broker.client.errors import (
 from broker.client.producer.accumulator import Accumulator
 from broker.client.producer.batch import NO_OFFSET, Batch
 from broker.client.producer.config import ACKS_NONE, ProducerConfig
-from broker.client.producer.outcomes import Verdict, judge
+from broker.client.producer.outcomes import Verdict, verdict_of
 from broker.client.producer.produce_requests import (
     PostedRequest,
     ProduceRequests,
@@ -229,13 +229,13 @@ class Sender:
             self._cluster.notice_leader(Node(endpoint.node_id, endpoint.host, endpoint.port, endpoint.rack))
         by_partition = responses_by_partition(completed.posted, outcome)
         for batch in completed.batches:
-            self._judge(batch, by_partition.get(batch.partition), now)
+            self._apply_verdict(batch, by_partition.get(batch.partition), now)
 
-    def _judge(self, batch: Batch, response: PartitionProduceResponse | None, now: float) -> None:
+    def _apply_verdict(self, batch: Batch, response: PartitionProduceResponse | None, now: float) -> None:
         if response is None:
             self._retry(batch, ConnectionLost("the broker's response leaves the partition out"), now)
             return
-        verdict = judge(
+        verdict = verdict_of(
             response.error_code,
             len(batch.records),
             response.log_start_offset,

@@ -11,7 +11,7 @@ from broker.spark.jobs.files import JobFiles
 from broker.spark.jobs.load.destination import open_destination
 from broker.spark.jobs.load.manifest import Manifest, ManifestLog
 from broker.spark.jobs.load.options import LoadOptions
-from broker.spark.jobs.load.ranges import next_ranges, planned_again
+from broker.spark.jobs.load.ranges import next_ranges, replan_ranges
 from broker.spark.jobs.load.records import RunRecords
 from broker.spark.jobs.load.values import SAMPLE_MAX, kept_schema, store_schema
 from broker.spark.jobs.summaries import LoadSummary
@@ -118,7 +118,7 @@ class _Job:
 
         def read() -> DataFrame:
             available = self._cluster.ranges(each.topic for each in planned)
-            ranges = planned_again(planned, available, fails_on_data_loss=self._cluster.fails_on_data_loss)
+            ranges = replan_ranges(planned, available, fails_on_data_loss=self._cluster.fails_on_data_loss)
             return self._frame(ranges)
 
         return RunRecords(read, self._options, self._schema)

@@ -28,7 +28,7 @@ def next_ranges(
     return [attrs.evolve(each, end=each.start + max(1, each.size * records_max // total)) for each in backlogs]
 
 
-def planned_again(
+def replan_ranges(
     planned: Sequence[OffsetRange], available: Sequence[OffsetRange], *, fails_on_data_loss: bool
 ) -> list[OffsetRange]:
     """The ranges of a plan that a killed job has left, without the records that are gone since.

@@ -22,7 +22,7 @@ def measure_sequences(records: DataFrame) -> DataFrame:
     `records` have the columns of producers, and in `step` how far their offset is after the one before.
     """
     return (
-        _judged(_positioned(_runs(records)))
+        _with_findings(_with_positions(_runs(records)))
         .rollup(*_PARTITION)
         .agg(
             F.count_distinct("producerId").alias("producers"),
@@ -50,7 +50,7 @@ def _runs(records: DataFrame) -> DataFrame:
         "sequence",
         "offset",
         F.sum(absent).over(so_far).alias("absent"),
-        F.coalesce(_goes_on(in_order), F.lit(False)).alias("goes_on"),
+        F.coalesce(_continues_run(in_order), F.lit(False)).alias("goes_on"),
     )
     numbered = marked.withColumn("run", F.count_if(~F.col("goes_on")).over(so_far))
     return (
@@ -65,7 +65,7 @@ def _runs(records: DataFrame) -> DataFrame:
     )
 
 
-def _goes_on(in_order: WindowSpec) -> Column:
+def _continues_run(in_order: WindowSpec) -> Column:
     """True for a record that continues the run of the record before it."""
 
     def before(name: str) -> Column:
@@ -79,8 +79,8 @@ def _goes_on(in_order: WindowSpec) -> Column:
     )
 
 
-def _positioned(runs: DataFrame) -> DataFrame:
-    """With the positions of the runs: sequence numbers that do not wrap. A run is near the one before, by offset."""
+def _with_positions(runs: DataFrame) -> DataFrame:
+    """Adds the positions of the runs: sequence numbers that do not wrap. Each run is near the one before it."""
     in_order = Window.partitionBy(*_PRODUCER).orderBy("offset")
     half = F.lit(_MODULUS // 2)
     jump = F.pmod(F.col("first") - F.lag("first").over(in_order) + half, F.lit(_MODULUS)) - half
@@ -90,8 +90,8 @@ def _positioned(runs: DataFrame) -> DataFrame:
     return jumped.withColumn("begins", begins).withColumn("ends", F.col("begins") + F.col("size"))
 
 
-def _judged(runs: DataFrame) -> DataFrame:
-    """With `twice`, records that the runs before have already, and `lost`, records that are missing before the run.
+def _with_findings(runs: DataFrame) -> DataFrame:
+    """Adds `twice`, records that earlier runs have already, and `lost`, records that are missing before the run.
 
     Compaction and retention remove records with their offsets, and control records take offsets too: only as many
     sequence numbers are lost as cannot be explained by offsets that are absent.

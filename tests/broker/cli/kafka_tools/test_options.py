@@ -3,7 +3,7 @@
 import pytest
 
 from broker.cli.kafka_tools.java_order import described_topics_order, hash_map_order, partition_order
-from broker.cli.kafka_tools.options import OptionParser, Options, ToolEnd, UsageFailure, flag, integer, taking
+from broker.cli.kafka_tools.options import OptionParser, Options, ToolExit, UsageFailure, flag, integer, taking
 from broker.client import TopicPartition
 
 PARSER = OptionParser(
@@ -84,7 +84,7 @@ def test_kip_1147_renamed_options_warn_and_exclude_each_other(capsys: pytest.Cap
 
 
 def test_the_version_ends_the_tool(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ToolEnd) as end:
+    with pytest.raises(ToolExit) as end:
         parsed("--version")
     assert end.value.exit_code == 0
     assert capsys.readouterr().out[:1].isdigit()

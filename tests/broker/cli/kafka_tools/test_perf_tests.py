@@ -7,7 +7,7 @@ import pytest
 
 from broker.cli.kafka_tools.consumer_perf_test import format_time
 from broker.cli.kafka_tools.latencies import Latencies
-from broker.cli.kafka_tools.options import ToolEnd
+from broker.cli.kafka_tools.options import ToolExit
 from broker.cli.kafka_tools.tools import run_tool
 from tests.support.kafka_tools import tools_of_a_node
 
@@ -85,5 +85,5 @@ def test_latencies_are_reported_by_interval_and_in_all() -> None:
 
 def test_times_are_printed_in_javas_format() -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:05:007", format_time("yyyy-MM-dd HH:mm:ss:SSS", 5007))
-    with pytest.raises(ToolEnd, match="--date-format EEE: EEE is none of"):
+    with pytest.raises(ToolExit, match="--date-format EEE: EEE is none of"):
         format_time("EEE", 0)

@@ -6,7 +6,7 @@ import pytest
 from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.files import StoredFile
 from broker.spark.jobs.load.manifest import Manifest, Position, live_files
-from broker.spark.jobs.load.ranges import advance, next_ranges, planned_again
+from broker.spark.jobs.load.ranges import advance, next_ranges, replan_ranges
 from broker.spark.ranges import OffsetRange
 
 ID = bytes(range(16))
@@ -55,22 +55,22 @@ def test_topic_that_was_created_again_and_log_that_was_truncated_are_refused() -
 
 def test_ranges_of_a_plan_are_read_again_without_the_records_that_are_gone() -> None:
     planned = available((3, 9), (0, 4))
-    found = planned_again(planned, available((0, 20), (0, 4), (0, 7)), fails_on_data_loss=True)
+    found = replan_ranges(planned, available((0, 20), (0, 4), (0, 7)), fails_on_data_loss=True)
     assert spans(found) == [(0, 3, 9), (1, 0, 4)]
     with pytest.raises(JobFailed, match="Records 3 to 4 of t-0 are gone"):
-        planned_again(planned, available((5, 20), (0, 4)), fails_on_data_loss=True)
-    found = planned_again(planned, available((5, 20), (6, 8)), fails_on_data_loss=False)
+        replan_ranges(planned, available((5, 20), (0, 4)), fails_on_data_loss=True)
+    found = replan_ranges(planned, available((5, 20), (6, 8)), fails_on_data_loss=False)
     assert spans(found) == [(0, 5, 9), (1, 6, 6)]
 
 
 def test_plan_is_refused_when_its_topic_is_not_the_same_any_more() -> None:
     planned = available((3, 9), (0, 4))
     with pytest.raises(JobFailed, match="created again"):
-        planned_again(planned, available((0, 9), (0, 4), topic_id=bytes(16)), fails_on_data_loss=False)
+        replan_ranges(planned, available((0, 9), (0, 4), topic_id=bytes(16)), fails_on_data_loss=False)
     with pytest.raises(JobFailed, match="truncated"):
-        planned_again(planned, available((0, 8), (0, 4)), fails_on_data_loss=False)
+        replan_ranges(planned, available((0, 8), (0, 4)), fails_on_data_loss=False)
     with pytest.raises(JobFailed, match="t-1 is gone"):
-        planned_again(planned, available((0, 9)), fails_on_data_loss=False)
+        replan_ranges(planned, available((0, 9)), fails_on_data_loss=False)
 
 
 def test_live_files_are_those_that_no_compaction_has_replaced() -> None:

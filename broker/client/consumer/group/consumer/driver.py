@@ -59,7 +59,7 @@ class ConsumerDriver:
         self._changed = Signal()
         self._failures = 0
         self._beat_not_before = 0.0
-        self._beat_at = 0.0
+        self._heartbeat_at = 0.0
 
     # For the group's offsets and the consumer
 
@@ -85,7 +85,7 @@ class ConsumerDriver:
 
     def on_commit_refused(self, who: GroupMetadata, code: ErrorCode) -> bool:
         """Makes a heartbeat due at once, whose response tells whether the member was fenced."""
-        self._beat_at = 0.0
+        self._heartbeat_at = 0.0
         self._notify()
         return code != ErrorCode.REBALANCE_IN_PROGRESS
 
@@ -112,8 +112,8 @@ class ConsumerDriver:
             await trio.sleep_until(self._beat_not_before)
             while member.state is State.UNJOINED:
                 await self._changed.wait()
-            if not member.is_heartbeat_urgent and trio.current_time() < self._beat_at:
-                with trio.move_on_at(self._beat_at):
+            if not member.is_heartbeat_urgent and trio.current_time() < self._heartbeat_at:
+                with trio.move_on_at(self._heartbeat_at):
                     await self._changed.wait()
                 continue
             await self._heartbeat()
@@ -165,7 +165,7 @@ class ConsumerDriver:
         response: ConsumerGroupHeartbeatResponse | None = await context.ask_coordinator(request, lowest=lowest)
         if response is None:
             member.on_heartbeat_lost()
-            self._beat_again_later()
+            self._delay_heartbeat()
             return
         follows = member.on_heartbeat(request, response)
         if follows is Next.FAIL:
@@ -173,16 +173,16 @@ class ConsumerDriver:
         if follows is Next.FIND_COORDINATOR:
             context.forget_coordinator()
         if follows in (Next.RETRY, Next.FIND_COORDINATOR):
-            self._beat_again_later()
+            self._delay_heartbeat()
         else:
             self._failures = 0
-            self._beat_at = trio.current_time() + response.heartbeat_interval_ms / 1000
+            self._heartbeat_at = trio.current_time() + response.heartbeat_interval_ms / 1000
         self._notify()
 
-    def _beat_again_later(self) -> None:
+    def _delay_heartbeat(self) -> None:
         self._failures += 1
-        self._beat_at = trio.current_time() + self._context.cluster.backoff.pause_s(self._failures)
-        self._beat_not_before = self._beat_at
+        self._heartbeat_at = trio.current_time() + self._context.cluster.backoff.pause_s(self._failures)
+        self._beat_not_before = self._heartbeat_at
 
     async def _follow_target(self) -> bool:
         """Has a poll revoke and assign; False if nothing can be done before more topics' names are known."""

@@ -104,8 +104,8 @@ class ConsumerMembership:
     @property
     def is_heartbeat_urgent(self) -> bool:
         """True if the next heartbeat is due at once, since the coordinator waits for it."""
-        is_news = self.is_member and self.subscription != self._sent_subscription
-        return self.state in (State.JOINING, State.ACKNOWLEDGING) or is_news
+        is_subscription_new = self.is_member and self.subscription != self._sent_subscription
+        return self.state in (State.JOINING, State.ACKNOWLEDGING) or is_subscription_new
 
     def join(self) -> None:
         """Makes the next heartbeat join. The member has released all partitions that it owned before."""
