@@ -1,4 +1,4 @@
-"""The client library on Trio: Producer, Consumer, Admin, and a blocking face of each.
+"""The client library on Trio: Producer, Consumer, Admin, and a blocking variant of each.
 
 These imports are the list of public names. `exports` reads the list from this file, and imports the module of a name
 when the name is first used: a node uses the connection alone, and a Spark worker a few names.

@@ -53,7 +53,7 @@ class Broker:
 
     @property
     def used_at(self) -> float:
-        """When the last request was sent, by Trio's clock."""
+        """The time of the last request by Trio's clock."""
         return self._connection.used_at
 
     def version_of(self, request_class: type[Any], *, highest: int | None = None, lowest: int = 0) -> int:

@@ -56,7 +56,7 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned().fix_target()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where the next batch ends; `start` itself if there is none yet."""
+        """Returns the end of the next batch; `start` itself if there is none yet."""
         position = StreamOffsets.of_json(start)
         end = self._planned().next_end(position, is_limited=not isinstance(limit, ReadAllAvailable))
         return start if end is None else end.to_json()

@@ -1,10 +1,11 @@
 """Compile a message class and one of its versions into a function that decodes it.
 
-The function reads `b` from position `p` up to `end`. The bytes are not trusted: - It checks once, at the end, that it
-did not read past `end`. That suffices: reading past the buffer itself raises, a slice takes no more than is there, and
-every element of an array takes at least one byte, so no count can make it run far ahead. - A few bytes of an empty
-struct become an object of a hundred: `left` bounds the elements of all arrays of a message together, and with them time
-and memory.
+The function reads `b` from position `p` up to `end`. The bytes are not trusted. Two bounds protect the process:
+
+- The function checks once, after decoding, that it did not read past `end`. One check suffices: a read past the buffer
+  raises, a slice is never longer than the buffer, and every element of an array takes at least one byte.
+- An empty struct of few bytes becomes an object of a hundred bytes. So `left` bounds the elements of all arrays of a
+  message together, and with them the time and the memory.
 """
 
 from struct import calcsize, unpack_from

@@ -15,7 +15,7 @@ _END: Final = ("end", "latest")
 
 @attrs.frozen
 class Start:
-    """Where to begin: `offset` (negative: so many before the end), or `time_ms`; at an end where both are None."""
+    """The start: `offset` (negative: so many before the end) or `time_ms`; an end of the log if both are None."""
 
     offset: int | None = None
     time_ms: int | None = None

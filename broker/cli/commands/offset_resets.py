@@ -24,7 +24,7 @@ class Reset:
 
 
 def choose_reset(targets: Mapping[str, Any]) -> Reset:
-    """The one target that the command line names. Raises UsageError."""
+    """Return the target that the command line names. Raises UsageError."""
     given = {name: targets[name] for name in _TARGETS if targets[name] not in (None, False)}
     if len(given) != 1:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in _TARGETS)

@@ -141,7 +141,7 @@ async def cancel(invocation: Invocation, topics: Sequence[TopicPartitions]) -> N
 
 
 async def _wait(admin: Admin, partitions: Sequence[TopicPartition]) -> None:
-    """Until none of the partitions is being reassigned."""
+    """Wait until none of the partitions is being reassigned."""
     with Progress("Moving", len(partitions), "partitions") as progress:
         while partitions and (left := await admin.list_partition_reassignments(partitions)):
             progress.show(len(partitions) - len(left))

@@ -57,7 +57,7 @@ class Contexts:
 
 
 def contexts_path() -> Path:
-    """Where the contexts are kept."""
+    """The path of the file with the contexts."""
     if path := os.environ.get("KRAFT_CONFIG"):
         return Path(path)
     directory = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"

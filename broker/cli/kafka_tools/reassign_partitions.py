@@ -288,7 +288,7 @@ async def _replicas(admin: Admin, topics: Iterable[str]) -> dict[TopicPartition,
 
 
 async def _directories(admin: Admin, replicas: Mapping[TopicPartition, Sequence[int]]) -> Directories:
-    """Where the replicas are. Brokers that do not answer are left out."""
+    """Returns the log directories of the replicas. Brokers that do not answer are left out."""
     brokers = sorted({broker for each in replicas.values() for broker in each})
     described = await admin.describe_log_dirs(brokers, partitions=list(replicas))
     return {

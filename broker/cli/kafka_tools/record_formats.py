@@ -1,4 +1,4 @@
-"""How the console consumer prints records (DefaultMessageFormatter.java).
+"""The format in which the console consumer prints records (DefaultMessageFormatter.java).
 
 print.timestamp, print.partition, print.offset, print.epoch, print.headers, print.key     "false"
 print.value                                                                               "true"

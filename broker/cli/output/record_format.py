@@ -1,4 +1,4 @@
-"""How `kraft consume` prints a record: a format of `%` tokens, as kcat's -f has, compiled once.
+"""The format in which `kraft consume` prints a record: `%` tokens as in kcat's -f, compiled once.
 
 %t topic   %p partition   %o offset   %k key   %s value   %h headers as name=value,...
 %K and %S the lengths of key and value in bytes, -1 for null   %T timestamp in milliseconds

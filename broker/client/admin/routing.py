@@ -1,4 +1,4 @@
-"""How administrative requests reach the nodes that answer them, and how they are retried."""
+"""Routes administrative requests to the nodes that answer them, and retries them."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
@@ -49,7 +49,7 @@ class Deadline:
 
     @property
     def request_timeout_ms(self) -> int:
-        """How long the next request may take, for the field of that name in requests.
+        """The timeout of the next request in milliseconds, for the field of that name in requests.
 
         It is a little less than the remaining time, so that the broker's answer, which says what it waits for, arrives
         in time.

@@ -79,7 +79,7 @@ def byte_sizes(column: Any) -> Int64s:
 
 
 def _joined(*columns: Any) -> tuple[Int64s, memoryview]:
-    """Where the rows of the joined columns begin and end, from 0 on, and their bytes. Null adds nothing."""
+    """The boundaries of the rows of the joined columns, from 0 on, and their bytes. Null adds nothing."""
     rows = pc.binary_join_element_wise(*columns, _NOTHING, null_handling="replace", null_replacement=b"")
     offsets = np.frombuffer(rows.buffers()[1], np.int32)[rows.offset : rows.offset + len(rows) + 1].astype(np.int64)
     data = rows.buffers()[2]

@@ -48,7 +48,7 @@ def binary_of(numbers: Int64s) -> Any:
 
 
 def offsets_of(sizes: Int64s) -> Int64s:
-    """Where items of these sizes begin that stand one after the other, and where the last one ends."""
+    """The starts of consecutive items of these sizes, and the end of the last one."""
     offsets = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
     return offsets

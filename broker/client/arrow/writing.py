@@ -75,12 +75,12 @@ def _choose_partitions(
 
 
 def _runs(numbers: Int64s) -> list[tuple[int, int]]:
-    """Where the runs of one number begin and end."""
+    """The start and the end of each run of equal numbers."""
     return list(pairwise([0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(numbers)]))
 
 
 def _cuts(sums: Int64s, size_max: int) -> Iterator[tuple[int, int]]:
-    """Where to cut what has these cumulated sizes, so that a part is at most `size_max`, or one item that is larger."""
+    """Cuts items of these cumulated sizes into parts of at most `size_max`. A larger item is a part of its own."""
     start = 0
     while start < len(sums):
         before = int(sums[start - 1]) if start else 0

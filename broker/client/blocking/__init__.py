@@ -1,4 +1,4 @@
-"""Blocking faces of the clients, for scripts, notebooks and threads; one Trio loop per process runs them all."""
+"""Blocking variants of the clients, for scripts, notebooks and threads. One Trio loop per process runs them all."""
 
 from broker.client.blocking.admin import SyncAdmin
 from broker.client.blocking.consumer import SyncConsumer, SyncRebalanceListener

@@ -1,4 +1,4 @@
-"""The blocking face of `Admin`."""
+"""The blocking variant of `Admin`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Unpack

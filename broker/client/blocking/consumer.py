@@ -1,4 +1,4 @@
-"""The blocking face of `Consumer`."""
+"""The blocking variant of `Consumer`."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress

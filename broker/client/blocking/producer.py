@@ -1,4 +1,4 @@
-"""The blocking face of `Producer`."""
+"""The blocking variant of `Producer`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress

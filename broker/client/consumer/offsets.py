@@ -35,7 +35,7 @@ class ListedOffset(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """Where the largest epoch up to the one asked for ended; -1 where the log has none."""
+    """The end of the largest epoch up to the requested one; -1 if the log has none."""
 
     epoch: int
     end_offset: int

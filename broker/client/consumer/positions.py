@@ -8,7 +8,7 @@
 There are two positions: `consumed` is that of the next record to return, `fetched` that of the next Fetch; between them
 lies what was fetched ahead. Both begin at the same offset.
 
-`generation` changes whenever what was fetched or asked for before is of no use anymore.
+`generation` changes whenever earlier fetches and requests have become useless.
 """
 
 from enum import Enum, auto
@@ -261,11 +261,11 @@ class AssignedPartition:
             self.last_stable_offset = last_stable_offset
 
     def lag(self, *, read_committed: bool) -> int | None:
-        """How many offsets the consumed position is away from the end, None before the first Fetch."""
+        """The number of offsets from the consumed position to the end, or None before the first Fetch."""
         end = self.last_stable_offset if read_committed else self.high_watermark
         return None if end is None or self.consumed is None else max(end - self.consumed.offset, 0)
 
     def next_attempt(self, now: float) -> float:
-        """When a pause of this partition ends, or the preference for a replica; infinity if there is none."""
+        """The time at which this partition's pause or its preference for a replica ends; infinity if there is none."""
         paused_until = self.retry_at if self.retry_at > now else inf
         return paused_until if self.preferred_replica is None else min(paused_until, self.preferred_until)

@@ -100,7 +100,7 @@ class Batch:
         self._finish()
 
     def outcome(self, index: int) -> RecordMetadata | Exception:
-        """Where the record was written, or why not. The batch is done."""
+        """The record's position in the log, or the error. The batch has to be done."""
         if self.error is not None:
             return self.record_errors.get(index, self.error)
         timestamp_ms = self.log_append_time_ms

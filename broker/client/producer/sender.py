@@ -1,4 +1,4 @@
-"""The one task that sends a producer's batches and deals with the responses.
+"""The task that sends a producer's batches and handles the responses.
 
 It asks the accumulator which batches are due, posts at most one request per broker and round, and applies the verdict
 on each batch of a response. Everything that may change what is due wakes it: a batch that was begun, a response, a

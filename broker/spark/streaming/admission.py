@@ -11,12 +11,12 @@ _ALL: Final = 1.0
 
 
 def count_rows(start: Offsets, end: Offsets) -> int:
-    """How many offsets lie between two positions; partitions that are in one of them only do not count."""
+    """Counts the offsets between two positions, in the partitions that both have."""
     return sum(max(offset - start[partition], 0) for partition, offset in end.items() if partition in start)
 
 
 def fraction_by_rows(start: Offsets, end: Offsets, rows_max: int) -> float:
-    """Which part of the offsets a batch of `rows_max` rows may read; 1 or more for all."""
+    """The fraction of the offsets that a batch of `rows_max` rows may read; 1 or more means all."""
     rows = count_rows(start, end)
     return rows_max / rows if rows else _ALL
 
@@ -24,7 +24,7 @@ def fraction_by_rows(start: Offsets, end: Offsets, rows_max: int) -> float:
 def fraction_by_bytes(
     start: Offsets, end: Offsets, bytes_max: int, bytes_per_offset: Mapping[TopicPartition, float]
 ) -> float:
-    """Which part of the offsets a batch of `bytes_max` bytes may read; 1 or more for all."""
+    """The fraction of the offsets that a batch of `bytes_max` bytes may read; 1 or more means all."""
     size = sum(
         max(offset - start[partition], 0) * bytes_per_offset.get(partition, 0.0)
         for partition, offset in end.items()
@@ -34,7 +34,7 @@ def fraction_by_bytes(
 
 
 def limit_offsets(start: Offsets, end: Offsets, fraction: float) -> Offsets:
-    """Where a batch ends that reads the same fraction of every partition.
+    """Returns the end of a batch that reads the same fraction of every partition.
 
     This is the rule of Spark's connector: a share below one row becomes one row, so that no partition starves; a larger
     share is rounded down.

@@ -94,7 +94,7 @@ class MicroBatches:
         self._is_available_now = True
 
     def next_end(self, position: StreamOffsets, *, is_limited: bool) -> StreamOffsets | None:
-        """Where the batch from this position on ends, or None if none is to be started now.
+        """Returns the end of the batch from this position on, or None if no batch is to start now.
 
         All batches before the position are complete. Waits for a moment if there was nothing to read the last time.
         """
@@ -227,7 +227,7 @@ class MicroBatches:
         return limit_offsets(begin, latest, min(fractions))
 
     def _record_sizes(self, begin: Offsets, latest: Offsets) -> dict[TopicPartition, float]:
-        """How many bytes an offset takes on average, by partition."""
+        """The average bytes per offset, by partition."""
         is_old = self._sizes_since_s is None or self._now_s() - self._sizes_since_s >= _SIZES_AGE_MAX_S
         has_records = [each for each in latest if latest[each] > begin.get(each, latest[each])]
         if is_old or any(each not in self._bytes_per_offset for each in has_records):

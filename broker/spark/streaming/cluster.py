@@ -61,7 +61,7 @@ class StreamCluster(ClusterOffsets):
         return self._consumer.end_offsets(partitions)
 
     def bytes_per_offset(self, earliest: Offsets, latest: Offsets) -> dict[TopicPartition, float]:
-        """How many bytes an offset takes on average in the logs of the leaders, compressed as they are."""
+        """The average bytes per offset in the logs of the leaders, as compressed there."""
         described = self._retried(lambda: self._admin.describe_log_dirs(partitions=latest).raise_first())
         sizes: dict[TopicPartition, int] = {}
         for directories in described.values():

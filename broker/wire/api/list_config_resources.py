@@ -9,7 +9,7 @@ from broker.wire.schema import field, request, response, struct
 
 @request(key=74, versions="0-1", flexible="0+")
 class ListConfigResourcesRequest:
-    """Without types all are listed."""
+    """An empty list of types lists all resources."""
 
     resource_types: list[int] = field(["int8"], "1+", factory=list)
 

@@ -15,7 +15,7 @@ from broker.wire.uuids import ZERO_UUID
 
 @struct
 class OffsetFetchRequestTopic:
-    """Until version 7."""
+    """A topic of the request's only group, until version 7."""
 
     name: str = field("string", "0-7", default="")
     partition_indexes: list[int] = field(["int32"], "0-7", factory=list)
@@ -23,7 +23,7 @@ class OffsetFetchRequestTopic:
 
 @struct
 class OffsetFetchRequestTopics:
-    """From version 8 on."""
+    """A topic of one of the request's groups, from version 8 on."""
 
     name: str = field("string", "8-9", default="")
     topic_id: bytes = field("uuid", "10+", default=ZERO_UUID)

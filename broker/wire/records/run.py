@@ -70,7 +70,7 @@ def end_of_same_shape(index: int) -> int:
 
 
 def _beginning(column: bytes, allowed: bytes) -> int:
-    """How many bytes at the beginning of a column are among those allowed."""
+    """Returns how many bytes at the beginning of a column are among the allowed ones."""
     # Deleting them all is far faster than finding the first other one, and almost always there is none.
     return len(column) if not column.translate(None, allowed) else len(column) - len(column.lstrip(allowed))
 
@@ -112,7 +112,7 @@ def _distinct(column: bytes) -> set[int]:
 
 
 def _numbers_at(data: Buffer, start: int) -> tuple[list[int], range, range]:
-    """Where the bytes of a valid record's sizes and counts stand, those of its timestamp delta, of its offset delta."""
+    """The positions of a valid record's bytes: of sizes and counts, of the timestamp delta, of the offset delta."""
     attributes_at = _end_of_number(data, start)
     offset_at = _end_of_number(data, attributes_at + 1)
     key_size_at = _end_of_number(data, offset_at)
@@ -146,7 +146,7 @@ def _pass_bytes(data: Buffer, at: int, sizes_at: list[int]) -> int:
 
 
 def _agreeing(column: bytes, expected: bytes) -> int:
-    """How many bytes at the beginning of both are the same; they are equally long."""
+    """Returns the length of the common prefix of two sequences of the same length."""
     difference = int.from_bytes(column) ^ int.from_bytes(expected)
     return len(column) - (difference.bit_length() + 7) // 8
 

@@ -1,7 +1,7 @@
 """The record of a run of `load`: the offset ranges it read, the files it added, and the start of the next run.
 
-The manifest of a run into files is what commits it. Its number is in its name, and a file is never replaced, so that of
-two jobs that write to one destination at the same time one fails.
+The manifest of a run into files commits the run. The run's number is in its name, and a file is never replaced: if two
+jobs write to one destination at the same time, one of them fails.
 
 A run into a table is committed by the table. Its plan is written before, and its manifest after that. See `table.py`.
 """
@@ -26,7 +26,7 @@ _PLAN_SUFFIX: Final = ".plan"
 
 @attrs.frozen
 class Position:
-    """Where the next run begins in a partition.
+    """The start of the next run in a partition.
 
     `topic_id` has 16 bytes; it tells a topic from one of the same name that was deleted before.
     """
@@ -85,7 +85,7 @@ class Manifest:
 
     @property
     def files(self) -> int:
-        """How many files the run has added."""
+        """The number of files that the run has added."""
         return len(self.added) + len(self.quarantine) + sum(commit.files for commit in self.tables)
 
     @property

@@ -27,7 +27,7 @@ class ParquetDestination:
         self._live = live_files(self._log.all())
 
     def recover(self, read: Callable[[Sequence[OffsetRange]], RunRecords]) -> None:
-        """Only files remain to be moved: a run without a manifest has no effect."""
+        """Moves the files of a committed run. A run without a manifest has no effect."""
         recover(self._files)
 
     def load(self, ranges: Sequence[OffsetRange], read: Callable[[Sequence[OffsetRange]], RunRecords]) -> Manifest:

@@ -49,7 +49,7 @@ class Run:
 
     @property
     def positions(self) -> tuple[Position, ...]:
-        """Where the run begins."""
+        """The positions at which the run begins."""
         return () if self._before is None else self._before.positions
 
     def commit(

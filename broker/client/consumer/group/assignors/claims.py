@@ -18,10 +18,10 @@ class Claim:
 
 @attrs.frozen
 class Ownership:
-    """Claims, settled: of several claims of a partition that of the latest generation counts.
+    """The owner of each claimed partition: the claim of the latest generation counts.
 
-    Partitions that several members claim of the same generation have no owner. `former` are the owners by an earlier
-    generation than the latest one.
+    A partition that several members claim in the same generation has no owner. `former` has the owners in earlier
+    generations than the latest one.
     """
 
     owners: Mapping[TopicPartition, str]

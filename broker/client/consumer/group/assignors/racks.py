@@ -1,4 +1,4 @@
-"""Whether assignors should heed racks (KIP-881), and which consumers are near which partitions."""
+"""Decides whether assignors use racks (KIP-881), and which consumers are near which partitions."""
 
 from collections.abc import Collection, Mapping
 
@@ -7,7 +7,7 @@ from broker.client.types import TopicPartition
 
 
 class RackMatching:
-    """Which members have a replica of a partition in their own rack.
+    """The members that have a replica of a partition in their own rack.
 
     Racks are not worth heeding, `is_used` is False, where they make no difference: no consumer names a rack, none of
     them has replicas, or every partition has replicas in the same racks.
@@ -35,7 +35,7 @@ class RackMatching:
         return self.is_used and self._racks.get(member) in self._replicas(partition)
 
     def near_count(self, partition: TopicPartition) -> int:
-        """How many members are in a rack with a replica of the partition."""
+        """The number of members in a rack with a replica of the partition."""
         replicas = self._replicas(partition)
         return sum(rack in replicas for rack in self._racks.values())
 
