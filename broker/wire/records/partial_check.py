@@ -5,8 +5,8 @@ for ever. `check_records` checks everything, which costs about 0.5 us a record i
 us a record, and almost nothing if all records have one size:
 
 A single record is checked completely. In a batch of several records, the first two and the last are checked completely,
-since a client that builds records wrongly does so from the first record on. Of the other records only the lengths are
-read, which proves that their number is right and that the last record ends where the batch does.
+since a client that builds records wrongly does so from the first record on. The lengths of the other records are read,
+which proves that their number is right and that the last record ends where the batch does.
 
 Compressed records are not decompressed. The data has to begin as its codec's framing does, and the number of records
 must fit into the decompressed size that the data claims.
