@@ -40,6 +40,17 @@ CONTROLLER_EVENTS: Final = EventCatalogue(
         ),
         "broker_unfenced": EventKind(Level.INFO, "A broker may lead and join ISRs.", _INCARNATION),
         "broker_unregistered": EventKind(Level.INFO, "A broker is removed from the cluster.", _INCARNATION),
+        "client_quota_changed": EventKind(
+            Level.INFO,
+            "A client quota was set or removed.",
+            {
+                **_DECISION,
+                "entity": "pairs of an entity type and a name, null for the default entity",
+                "key": "key of the quota",
+                "value": "the quota, null if it was removed",
+            },
+            lines_max=LINES_MAX,
+        ),
         "config_changed": EventKind(
             Level.INFO,
             "A dynamic config was set or removed. Its value is not logged, as it may be a secret.",

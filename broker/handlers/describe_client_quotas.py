@@ -1,29 +1,63 @@
-"""DescribeClientQuotas (key 48): no client has a quota yet, so that every valid filter matches nothing (KIP-546)."""
+"""DescribeClientQuotas (key 48): the quotas of the users, client ids and addresses that match a filter (KIP-546)."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from broker.server.context import RequestContext
 from broker.server.handler import Handler
+from broker.server.slices import STEP_ITEMS, Steps
 from broker.wire.api.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
 )
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.controller import QuotaEntityType
+from metadata.records import QuotaEntity
 
-_USER, _CLIENT_ID, _IP = "user", "client-id", "ip"
 _EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
 _NAMES: Final = {_EXACT: "MATCH_TYPE_EXACT", _DEFAULT: "MATCH_TYPE_DEFAULT", _SPECIFIED: "MATCH_TYPE_SPECIFIED"}
 
 
 def describe_client_quotas(
     context: RequestContext, request: DescribeClientQuotasRequest
-) -> DescribeClientQuotasResponse:
+) -> Steps[DescribeClientQuotasResponse]:
     try:
         _check(request.components)
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
-    return DescribeClientQuotasResponse(error_message=None)
+    response = DescribeClientQuotasResponse(error_message=None)
+    assert response.entries is not None
+    entities = context.services.loader.image.client_quotas.entities
+    for number, (entity, quotas) in enumerate(entities.items()):
+        if _matches(entity, request.components, strict=request.strict):
+            response.entries.append(_entry(entity, quotas))
+        if number % STEP_ITEMS == STEP_ITEMS - 1:
+            yield
+    return response
+
+
+def _matches(entity: QuotaEntity, components: list[ComponentData], *, strict: bool) -> bool:
+    """True if each component matches a part of the entity and, with `strict`, the entity has no other parts."""
+    names = dict(entity)
+    if strict and len(names) != len(components):
+        return False
+    for component in components:
+        if component.entity_type not in names:
+            return False
+        if component.match_type != _SPECIFIED and names[component.entity_type] != component.match:
+            return False
+    return True
+
+
+def _entry(entity: QuotaEntity, quotas: Mapping[str, float]) -> EntryData:
+    return EntryData(
+        entity=[EntityData(entity_type=entity_type, entity_name=name) for entity_type, name in entity],
+        values=[ValueData(key=key, value=value) for key, value in quotas.items()],
+    )
 
 
 def _check(components: list[ComponentData]) -> None:
@@ -37,11 +71,11 @@ def _check(components: list[ComponentData]) -> None:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"Entity type {entity_type} cannot appear more than once in the filter."
             )
-        if entity_type not in (_USER, _CLIENT_ID, _IP):
+        if entity_type not in tuple(QuotaEntityType):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {entity_type}")
         types.add(entity_type)
         _check_match(component)
-    if _IP in types and len(types) > 1:
+    if QuotaEntityType.IP in types and len(types) > 1:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             "Invalid entity filter component combination. IP filter component should not be used with user or "

@@ -32,6 +32,7 @@ from metadata.controller.features import FeatureUpdate, UpgradeType
 from metadata.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply
 from metadata.controller.partitions import NewPartitions, TopicOutcome
 from metadata.controller.producer_ids import PRODUCER_ID_BLOCK_SIZE, ProducerIdsBlock
+from metadata.controller.quotas import QuotaAlteration, QuotaEntityType, QuotaKey, QuotaOutcome
 from metadata.controller.reassignment import (
     OngoingReassignment,
     OngoingTopicReassignments,
@@ -83,6 +84,10 @@ __all__ = [
     "OngoingReassignment",
     "OngoingTopicReassignments",
     "ProducerIdsBlock",
+    "QuotaAlteration",
+    "QuotaEntityType",
+    "QuotaKey",
+    "QuotaOutcome",
     "ReassignedPartition",
     "ReassignedTopic",
     "Reassignment",

@@ -26,6 +26,7 @@ from metadata.controller.leader_balance import LeaderBalance
 from metadata.controller.partitions import NewPartitions, TopicOutcome, create_partitions
 from metadata.controller.portions import decide_on, in_portions, pieces_in_portions
 from metadata.controller.producer_ids import ProducerIdsBlock, allocate_producer_ids
+from metadata.controller.quotas import QuotaAlteration, QuotaOutcome, alter_client_quotas
 from metadata.controller.reassignment import (
     OngoingTopicReassignments,
     ReassignedTopic,
@@ -129,6 +130,13 @@ class Controller:
         portions = in_portions(configs, lambda config: config[0])
         return await self._write_portions("AlterConfigs", portions, self._configs.alter, validate_only, context)
 
+    async def alter_client_quotas(
+        self, alterations: Sequence[QuotaAlteration], *, validate_only: bool = False, context: Requester = None
+    ) -> list[QuotaOutcome]:
+        """Return one result per entity, with repeated entities last."""
+        portions = in_portions(alterations, lambda alteration: alteration.entity)
+        return await self._write_portions("AlterClientQuotas", portions, alter_client_quotas, validate_only, context)
+
     async def update_features(
         self,
         updates: Sequence[FeatureUpdate],
@@ -159,11 +167,9 @@ class Controller:
             next_offset = self._log.end_offset
             return self._brokers.register(image, self._sessions, registration, next_offset, _now_ms())
 
-        def taken() -> None:
-            self._sessions.record_contact(registration.broker_id, NOT_KNOWN, _now_ms())
-
         async with self._queue.turn():
-            return await self._commit("BrokerRegistration", decide, taken)
+            heard = partial(self._record_contact, registration.broker_id, NOT_KNOWN)
+            return await self._commit("BrokerRegistration", decide, heard)
 
     async def unregister_broker(self, broker_id: int, *, context: Requester = None) -> None:
         """Raises BrokerIdNotRegistered."""
@@ -176,12 +182,12 @@ class Controller:
         that changes nothing is answered without a commit, so the response may come from a replaced controller.
         """
 
-        def taken() -> None:
-            self._sessions.record_contact(heartbeat.broker_id, heartbeat.current_metadata_offset, _now_ms())
-
-        why = heartbeat_cause(heartbeat)
+        heard = partial(self._record_contact, heartbeat.broker_id, heartbeat.current_metadata_offset)
         decide = partial(self._heartbeats.heartbeat, sessions=self._sessions, heartbeat=heartbeat)
-        return await self._commit(why, decide, taken)
+        return await self._commit(heartbeat_cause(heartbeat), decide, heard)
+
+    def _record_contact(self, broker_id: int, metadata_offset: int) -> None:
+        self._sessions.record_contact(broker_id, metadata_offset, _now_ms())
 
     def broker_connection_lost(self, broker_id: int, broker_epoch: int) -> None:
         """The connection over which this incarnation of the broker sent heartbeats broke."""

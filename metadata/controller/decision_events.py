@@ -12,6 +12,7 @@ from metadata.records import (
     NO_LEADER,
     NO_LEADER_CHANGE,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     FencingChange,
@@ -100,6 +101,8 @@ class DecisionEvents:
             case ConfigRecord(resource_type=type_, resource_name=resource, name=name, value=value):
                 removed = value is None
                 self._trace("config_changed", resource_type=type_, resource=resource, name=name, removed=removed)
+            case ClientQuotaRecord(entity=entity, key=key, value=quota, remove=removed):
+                self._trace("client_quota_changed", entity=entity, key=key, value=None if removed else quota)
             case RemoveTopicRecord(topic_id=topic_id):
                 self._trace("topic_deleted", topic=before.topics.by_id[topic_id].name, topic_id=topic_id.hex())
 

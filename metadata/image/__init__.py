@@ -1,5 +1,6 @@
 """Immutable images of the metadata, deltas between two images, and the loader that replays the log."""
 
+from metadata.image.client_quotas import ClientQuotasDelta, ClientQuotasImage
 from metadata.image.cluster import BrokerImage, ClusterDelta, ClusterImage, ControllerImage
 from metadata.image.configs import ConfigResource, ConfigsDelta, ConfigsImage
 from metadata.image.image import MetadataDelta, MetadataImage
@@ -18,6 +19,8 @@ from metadata.image.topics import (
 
 __all__ = [
     "BrokerImage",
+    "ClientQuotasDelta",
+    "ClientQuotasImage",
     "ClusterDelta",
     "ClusterImage",
     "ConfigResource",

@@ -6,11 +6,13 @@ from typing import Any
 import attrs
 
 from metadata.configuration import ResourceType
+from metadata.image.client_quotas import ClientQuotasDelta, ClientQuotasImage
 from metadata.image.cluster import ClusterDelta, ClusterImage
 from metadata.image.configs import ConfigResource, ConfigsDelta, ConfigsImage
 from metadata.image.topics import TopicsDelta, TopicsImage
 from metadata.records import (
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -35,6 +37,7 @@ class MetadataImage:
     cluster: ClusterImage = attrs.field(factory=ClusterImage)
     topics: TopicsImage = attrs.field(factory=TopicsImage)
     configs: ConfigsImage = attrs.field(factory=ConfigsImage)
+    client_quotas: ClientQuotasImage = attrs.field(factory=ClientQuotasImage)
     next_producer_id: int = 0
 
 
@@ -51,6 +54,7 @@ class MetadataDelta:
         self.cluster = ClusterDelta(base.cluster)
         self.topics = TopicsDelta(base.topics)
         self.configs = ConfigsDelta(base.configs)
+        self.client_quotas = ClientQuotasDelta(base.client_quotas)
         self.next_producer_id = base.next_producer_id
         self._replay: dict[type[MetadataRecord], Callable[[Any], object]] = {
             PartitionRecord: self.topics.replay_partition,
@@ -58,6 +62,7 @@ class MetadataDelta:
             TopicRecord: self.topics.replay_topic,
             RemoveTopicRecord: self._replay_remove_topic,
             ConfigRecord: self.configs.replay,
+            ClientQuotaRecord: self.client_quotas.replay,
             RegisterBrokerRecord: self.cluster.replay_register,
             RegisterControllerRecord: self.cluster.replay_register_controller,
             UnregisterBrokerRecord: self.cluster.replay_unregister,
@@ -81,6 +86,7 @@ class MetadataDelta:
             cluster=base.cluster if self.cluster.is_empty else self.cluster.apply(),
             topics=self.topics.apply() if self.topics.changed or self.topics.deleted else base.topics,
             configs=self.configs.apply() if self.configs.changed else base.configs,
+            client_quotas=self.client_quotas.apply() if self.client_quotas.changed else base.client_quotas,
             next_producer_id=self.next_producer_id,
         )
 

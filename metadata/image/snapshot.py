@@ -3,17 +3,20 @@
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias, TypeVar
 
+from metadata.image.client_quotas import ClientQuotasImage
 from metadata.image.cluster import BrokerImage
 from metadata.image.configs import ConfigResource, ConfigsImage
 from metadata.image.image import MetadataDelta, MetadataImage
 from metadata.image.persistent_map import PersistentMap
 from metadata.image.topics import PartitionImage, TopicDelta, TopicsDelta, TopicsImage
 from metadata.records import (
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotaEntity,
     RegisterBrokerRecord,
     RegisterControllerRecord,
     TopicRecord,
@@ -51,6 +54,9 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
     for resource, configs in image.configs.resources.items():
         for name, value in configs.items():
             yield ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
+    for entity, quotas in image.client_quotas.entities.items():
+        for key, quota in quotas.items():
+            yield ClientQuotaRecord(entity=entity, key=key, value=quota)
     if image.next_producer_id > 0:
         yield ProducerIdsRecord(broker_id=NO_BROKER, broker_epoch=NO_BROKER, next_producer_id=image.next_producer_id)
 
@@ -67,6 +73,7 @@ def difference(base: MetadataImage, image: MetadataImage) -> MetadataDelta:
     delta.cluster.changed_controllers.update(controllers)
     _change_topics(delta.topics, image.topics)
     delta.configs.changed.update(_config_changes(base.configs, image.configs))
+    delta.client_quotas.changed.update(_quota_changes(base.client_quotas, image.client_quotas))
     delta.next_producer_id = image.next_producer_id
     return delta
 
@@ -127,3 +134,9 @@ def _config_changes(before: ConfigsImage, after: ConfigsImage) -> dict[ConfigRes
     resources = dict.fromkeys([*before.resources, *after.resources])
     changes = {each: _changes(before.of(each), after.of(each), None) for each in resources}
     return {resource: changed for resource, changed in changes.items() if changed}
+
+
+def _quota_changes(before: ClientQuotasImage, after: ClientQuotasImage) -> dict[QuotaEntity, dict[str, float | None]]:
+    entities = dict.fromkeys([*before.entities, *after.entities])
+    changes = {each: _changes(before.of(each), after.of(each), None) for each in entities}
+    return {entity: changed for entity, changed in changes.items() if changed}

@@ -11,6 +11,7 @@ from metadata.records.brokers import (
 )
 from metadata.records.cluster import ConfigRecord, FeatureLevelRecord, NoOpRecord, ProducerIdsRecord
 from metadata.records.controllers import RegisterControllerRecord
+from metadata.records.quotas import ClientQuotaRecord, QuotaEntity, quota_entity
 from metadata.records.record import (
     ZERO_UUID,
     MalformedRecord,
@@ -41,6 +42,7 @@ __all__ = [
     "ZERO_UUID",
     "BrokerEndpoint",
     "BrokerRegistrationChangeRecord",
+    "ClientQuotaRecord",
     "ConfigRecord",
     "FeatureLevelRecord",
     "FencingChange",
@@ -50,6 +52,7 @@ __all__ = [
     "PartitionChangeRecord",
     "PartitionRecord",
     "ProducerIdsRecord",
+    "QuotaEntity",
     "RecordType",
     "RegisterBrokerRecord",
     "RegisterControllerRecord",
@@ -61,4 +64,5 @@ __all__ = [
     "VersionRange",
     "decode_record",
     "encode_record",
+    "quota_entity",
 ]

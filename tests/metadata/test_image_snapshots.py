@@ -13,6 +13,7 @@ from metadata.image.snapshot import difference
 from metadata.image.topics import PartitionImage
 from metadata.records import (
     BrokerEndpoint,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -74,6 +75,14 @@ CONFIGS = st.dictionaries(
     st.tuples(st.sampled_from([2, 4]), st.sampled_from(["", "1", *TOPICS]), st.sampled_from("kl")), st.text(max_size=1)
 )
 
+QUOTAS = st.dictionaries(
+    st.tuples(
+        st.sampled_from([(("user", "u"),), (("user", None),), (("client-id", "c"), ("user", "u")), (("ip", "::1"),)]),
+        st.sampled_from("kl"),
+    ),
+    st.floats(1, 3),
+)
+
 
 @st.composite
 def states(draw: st.DrawFn) -> list[MetadataRecord]:
@@ -94,6 +103,8 @@ def states(draw: st.DrawFn) -> list[MetadataRecord]:
             records.append(PartitionRecord(topic_id=topic_id, partition_id=partition_id, **partition))
     for (type_, resource, name), value in draw(CONFIGS).items():
         records.append(ConfigRecord(resource_type=type_, resource_name=resource, name=name, value=value))
+    for (entity, key), quota in draw(QUOTAS).items():
+        records.append(ClientQuotaRecord(entity=entity, key=key, value=quota))
     if next_producer_id := draw(st.integers(0, 3)):
         records.append(ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=next_producer_id))
     return records
@@ -140,7 +151,7 @@ def test_generated_images_cover_every_field() -> None:
     """A new field of an image has to be generated above, which tests that snapshots preserve it."""
     assert {field.name for field in attrs.fields(PartitionImage)} == set(PARTITION)
     assert {field.name for field in attrs.fields(BrokerImage)} == set(BROKER)
-    aspects = {"features", "cluster", "topics", "configs", "next_producer_id"}
+    aspects = {"features", "cluster", "topics", "configs", "client_quotas", "next_producer_id"}
     assert {field.name for field in attrs.fields(MetadataImage)} == {"offset", *aspects}
 
 
@@ -177,20 +188,23 @@ def test_difference_holds_removed_configs_but_not_absent_ones() -> None:
     config = ConfigRecord(resource_type=2, resource_name="gone", name="retention.ms", value="1")
     broker = RegisterBrokerRecord(broker_id=1, incarnation_id=bytes(16), broker_epoch=0)
     level = FeatureLevelRecord(name="group.version", feature_level=1)
-    base = image_of([topic, config, broker, level], 3)
+    quota = ClientQuotaRecord(entity=(("user", "u"),), key="producer_byte_rate", value=1.5)
+    base = image_of([topic, config, broker, level, quota], 4)
     off = [
         RemoveTopicRecord(topic_id=topic.topic_id),
         UnregisterBrokerRecord(broker_id=1, broker_epoch=0),
         FeatureLevelRecord(name="group.version", feature_level=0),
+        attrs.evolve(quota, remove=True),
     ]
-    image = image_of(off, 6, base)
+    image = image_of(off, 8, base)
     assert list(image_records(image)) == []
     delta = difference(base, image)
+    assert delta.client_quotas.changed == {quota.entity: {"producer_byte_rate": None}}
     assert delta.topics.deleted == {topic.topic_id: base.topics.by_id[topic.topic_id]}
     assert delta.cluster.changed == {1: None}
     assert list(delta.configs.changed.values()) == [{"retention.ms": None}]
     assert delta.features == {"group.version": 0}
-    assert delta.apply(6) == image
+    assert delta.apply(8) == image
 
 
 @settings(deadline=None)

@@ -6,9 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metadata.configuration import ResourceType
-from metadata.controller import AlterConfigOp, ConfigChange, Decision, NewPartitions, NewTopic, TopicToDelete
+from metadata.controller import (
+    AlterConfigOp,
+    ConfigChange,
+    Decision,
+    NewPartitions,
+    NewTopic,
+    QuotaAlteration,
+    TopicToDelete,
+)
 from metadata.controller.partitions import create_partitions
 from metadata.controller.producer_ids import allocate_producer_ids
+from metadata.controller.quotas import alter_client_quotas
 from metadata.image import ConfigResource, MetadataDelta, MetadataImage
 from metadata.records import decode_record, encode_record
 from tests.support.metadata import Cluster
@@ -20,6 +29,7 @@ STEPS = st.lists(
         st.tuples(st.just("delete"), st.lists(NAMES, min_size=1, max_size=3), st.just(0)),
         st.tuples(st.just("grow"), st.lists(NAMES, min_size=1, max_size=2), st.integers(1, 80)),
         st.tuples(st.just("config"), st.lists(NAMES, min_size=1, max_size=2), st.integers(0, 3)),
+        st.tuples(st.just("quota"), st.lists(NAMES, min_size=1, max_size=2), st.integers(0, 3)),
         st.tuples(st.just("join"), st.just([""]), st.integers(1, 4)),
         st.tuples(st.just("producer ids"), st.just([""]), st.just(0)),
     ),
@@ -41,6 +51,10 @@ def decided(cluster: Cluster, kind: str, names: list[str], number: int) -> Decis
             change = ConfigChange("segment.ms", AlterConfigOp.SET if number else AlterConfigOp.DELETE, str(number))
             resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
             return cluster.configs.incremental_alter(image, [(resource, [change]) for resource in resources])
+        case "quota":
+            ops = [("producer_byte_rate", number or None)]
+            entities = [(("user", name),) for name in names]
+            return alter_client_quotas(image, [QuotaAlteration(entity, ops) for entity in entities])
         case _:
             return allocate_producer_ids(image, 1, image.cluster.brokers[1].broker_epoch)
 

@@ -76,6 +76,7 @@ APIS: Final = {
         Api(46, "ListPartitionReassignments", "list_partition_reassignments", 0, 0, flexible_from=0),
         Api(47, "OffsetDelete", "offset_delete", 0, 0, flexible_from=1),
         Api(48, "DescribeClientQuotas", "describe_client_quotas", 0, 1, flexible_from=1),
+        Api(49, "AlterClientQuotas", "alter_client_quotas", 0, 1, flexible_from=1),
         Api(50, "DescribeUserScramCredentials", "describe_user_scram_credentials", 0, 0, flexible_from=0),
         Api(55, "DescribeQuorum", "describe_quorum", 0, 2, flexible_from=0),
         Api(56, "AlterPartition", "alter_partition", 2, 3, flexible_from=0),

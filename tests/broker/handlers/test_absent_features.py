@@ -1,4 +1,4 @@
-"""APIs of what is not there yet (ACLs, quotas, SCRAM) answer as a Kafka cluster that has none of it."""
+"""APIs of what is not there yet (ACLs, SCRAM) answer as a Kafka cluster that has none of it."""
 
 from typing import Any
 
@@ -7,7 +7,6 @@ import pytest
 from broker.wire.api.create_acls import AclCreation, CreateAclsRequest
 from broker.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from broker.wire.api.describe_acls import DescribeAclsRequest
-from broker.wire.api.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from broker.wire.api.describe_transactions import DescribeTransactionsRequest
 from broker.wire.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from broker.wire.api.list_transactions import ListTransactionsRequest
@@ -16,7 +15,6 @@ from tests.support.running_node import RunningNode
 from tests.support.wire_client import WireClient, connected
 
 ANY = 1
-EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 
 
 @pytest.mark.parametrize("listener", ["broker", "controller"])
@@ -36,60 +34,6 @@ async def test_acls_without_an_authorizer_are_disabled(node: RunningNode, listen
     refusal = (disabled, "No Authorizer is configured.")
     assert [(each.error_code, each.error_message) for each in created.results] == [refusal] * 2
     assert [(each.error_code, each.error_message) for each in deleted.filter_results] == [refusal]
-
-
-@pytest.mark.parametrize("version", [0, 1])
-@pytest.mark.parametrize(
-    "components",
-    [
-        [],
-        [ComponentData(entity_type="user", match="alice"), ComponentData(entity_type="client-id", match_type=DEFAULT)],
-        [ComponentData(entity_type="ip", match_type=SPECIFIED, match=None)],
-    ],
-)
-async def test_no_client_has_a_quota(client: WireClient, version: int, components: list[ComponentData]) -> None:
-    for component in components:
-        component.match = component.match if component.match_type == EXACT else None
-    response = await client.call(DescribeClientQuotasRequest(components=components), version)
-
-    assert (response.error_code, response.error_message, response.entries) == (0, None, [])
-
-
-@pytest.mark.parametrize(
-    ("components", "code", "message"),
-    [
-        ([ComponentData(entity_type="")], ErrorCode.INVALID_REQUEST, "Invalid empty entity type."),
-        (
-            [ComponentData(entity_type="user")] * 2,
-            ErrorCode.INVALID_REQUEST,
-            "Entity type user cannot appear more than once in the filter.",
-        ),
-        ([ComponentData(entity_type="dog")], ErrorCode.UNSUPPORTED_VERSION, "Unsupported entity type dog"),
-        (
-            [ComponentData(entity_type="user"), ComponentData(entity_type="ip")],
-            ErrorCode.INVALID_REQUEST,
-            "Invalid entity filter component combination. IP filter component should not be used with user or "
-            "clientId filter component.",
-        ),
-        (
-            [ComponentData(entity_type="user", match=None)],
-            ErrorCode.INVALID_REQUEST,
-            "Request specified MATCH_TYPE_EXACT, but set match string to null.",
-        ),
-        (
-            [ComponentData(entity_type="user", match_type=DEFAULT, match="x")],
-            ErrorCode.INVALID_REQUEST,
-            "Request specified MATCH_TYPE_DEFAULT, but also specified a match string.",
-        ),
-        ([ComponentData(entity_type="user", match_type=9)], ErrorCode.INVALID_REQUEST, "Unknown match type 9"),
-    ],
-)
-async def test_filters_for_quotas_are_refused_as_kafka_refuses_them(
-    client: WireClient, components: list[ComponentData], code: ErrorCode, message: str
-) -> None:
-    response = await client.call(DescribeClientQuotasRequest(components=components), 1)
-
-    assert (response.error_code, response.error_message, response.entries) == (code, message, None)
 
 
 @pytest.mark.parametrize("listener", ["broker", "controller"])

@@ -1,0 +1,152 @@
+"""Changes of client quotas (KIP-546)."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from ipaddress import ip_address
+from math import inf, isfinite
+from typing import Final, NamedTuple
+
+import attrs
+
+from metadata.controller.decision import Decision
+from metadata.errors import ApiError, InvalidRequest
+from metadata.image import MetadataImage
+from metadata.records import ClientQuotaRecord, QuotaEntity
+
+
+class QuotaEntityType(StrEnum):
+    """The types of entities that quotas apply to."""
+
+    USER = "user"
+    CLIENT_ID = "client-id"
+    IP = "ip"
+
+
+class QuotaKey(StrEnum):
+    """The quotas of Kafka, by the names of their keys."""
+
+    PRODUCER_BYTE_RATE = "producer_byte_rate"
+    CONSUMER_BYTE_RATE = "consumer_byte_rate"
+    REQUEST_PERCENTAGE = "request_percentage"
+    CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+    CONNECTION_CREATION_RATE = "connection_creation_rate"
+
+
+@attrs.frozen
+class _Rule:
+    """The largest value of a quota, and the integer type of its values in Kafka; None for fractional values."""
+
+    value_max: float
+    integer_type: str | None = None
+
+
+_CLIENT_RULES: Final[Mapping[str, _Rule]] = {
+    QuotaKey.PRODUCER_BYTE_RATE: _Rule(2.0**63, "a LONG"),
+    QuotaKey.CONSUMER_BYTE_RATE: _Rule(2.0**63, "a LONG"),
+    QuotaKey.REQUEST_PERCENTAGE: _Rule(inf),
+    QuotaKey.CONTROLLER_MUTATION_RATE: _Rule(inf),
+}
+_IP_RULES: Final[Mapping[str, _Rule]] = {
+    QuotaKey.CONNECTION_CREATION_RATE: _Rule(2.0**31 - 1, "an INT"),
+}
+# Kafka's tolerance for values that have to be whole numbers.
+_FRACTION_MAX: Final = 1e-6
+
+
+class QuotaAlteration(NamedTuple):
+    """The changes of one entity: pairs of a quota's key and its new value, None to remove the quota."""
+
+    entity: QuotaEntity
+    ops: Sequence[tuple[str, float | None]]
+
+
+class QuotaOutcome(NamedTuple):
+    """The result for one entity of a request; `error` is None if it succeeded."""
+
+    entity: QuotaEntity
+    error: ApiError | None
+
+
+def alter_client_quotas(image: MetadataImage, alterations: Sequence[QuotaAlteration]) -> Decision[list[QuotaOutcome]]:
+    """Change some quotas of each entity, and keep its other ones. Each entity succeeds or fails independently."""
+    named = Counter(alteration.entity for alteration in alterations)
+    repeated = InvalidRequest("Each quota entity must appear at most once.")
+    records: list[ClientQuotaRecord] = []
+    outcomes = []
+    for entity, ops in alterations:
+        if named[entity] > 1:
+            outcomes.append(QuotaOutcome(entity, repeated))
+            continue
+        try:
+            records += _changes(image, entity, ops)
+            outcomes.append(QuotaOutcome(entity, None))
+        except ApiError as error:
+            outcomes.append(QuotaOutcome(entity, error.with_traceback(None)))
+    return Decision(records, outcomes)
+
+
+def _changes(
+    image: MetadataImage, entity: QuotaEntity, ops: Sequence[tuple[str, float | None]]
+) -> list[ClientQuotaRecord]:
+    rules = _rules(entity)
+    wanted = dict(ops)
+    if len(wanted) < len(ops):
+        raise InvalidRequest("Each quota key must appear at most once for an entity.")
+    for key, value in wanted.items():
+        if value is not None:
+            _check_value(rules, key, value)
+    before = image.client_quotas.of(entity)
+    return [
+        ClientQuotaRecord(entity=entity, key=key, remove=True)
+        if value is None
+        else ClientQuotaRecord(entity=entity, key=key, value=value)
+        for key, value in wanted.items()
+        if value != before.get(key)
+    ]
+
+
+def _rules(entity: QuotaEntity) -> Mapping[str, _Rule]:
+    """The quotas that the entity may have. Raises InvalidRequest for an entity that cannot have any."""
+    if not entity:
+        raise InvalidRequest("Invalid empty client quota entity")
+    names: dict[str, str | None] = {}
+    for entity_type, name in entity:
+        if entity_type in names:
+            raise InvalidRequest(f"Invalid client quota entity, duplicate entity entry {entity_type}")
+        if entity_type not in tuple(QuotaEntityType):
+            raise InvalidRequest(f"Unhandled client quota entity type: {entity_type}")
+        if name == "":
+            raise InvalidRequest(f"Empty {entity_type} not supported")
+        names[entity_type] = name
+    if QuotaEntityType.IP not in names:
+        return _CLIENT_RULES
+    if len(names) > 1:
+        raise InvalidRequest("Invalid quota entity combination, IP entity should not be combined with User or ClientId")
+    _check_address(names[QuotaEntityType.IP])
+    return _IP_RULES
+
+
+def _check_address(address: str | None) -> None:
+    """Kafka takes host names too, and resolves them on each node: nodes could disagree about what the quota limits."""
+    try:
+        if address is not None:
+            ip_address(address)
+    except ValueError as error:
+        raise InvalidRequest(f"{address} is not a valid IP address.") from error
+
+
+def _check_value(rules: Mapping[str, _Rule], key: str, value: float) -> None:
+    rule = rules.get(key)
+    if rule is None:
+        raise InvalidRequest(f"Invalid configuration key {key}")
+    if not value > 0:  # also if it is not a number
+        raise InvalidRequest(f"Quota {key} must be greater than 0")
+    if not isfinite(value):
+        raise InvalidRequest(f"Quota {key} must be finite")
+    if rule.integer_type is None:
+        return
+    if value > rule.value_max:
+        raise InvalidRequest(f"Proposed value for {key} is too large for {rule.integer_type}.")
+    if value % 1.0 > _FRACTION_MAX:
+        raise InvalidRequest(f"{key} cannot be a fractional value.")
