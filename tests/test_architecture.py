@@ -60,6 +60,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "kraft",
         "metadata",
     ),
+    "broker.quota": ("broker.replication.throttles", "broker.server", "metadata"),
     "broker.regex": (),
     # Declares what others emit; only the log, the documents and the tests read it.
     "broker.events": ("kraft.events", "metadata.events"),
@@ -151,6 +152,7 @@ PURE: dict[str, frozenset[str]] = {
             "broker.coordinator.transaction.verification",
         }
     ),
+    "broker.quota": frozenset(),
     "broker.regex": frozenset(),
     "broker.client.consumer": frozenset(
         {

@@ -16,6 +16,7 @@ from broker.net.deadlines import Deadlines
 from broker.node.coordinators import group_coordinator, transactions
 from broker.node.listeners import reachable
 from broker.node.node_context import NodeContext
+from broker.quota import BrokerQuotas, QuotaWindows
 from broker.replication.disconnected_brokers import DisconnectedBrokers
 from broker.replication.fetch_plan import FetchSettings
 from broker.replication.fetch_sessions import FetchSessions
@@ -26,6 +27,7 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replica_selector import find_replica_selector
 from broker.replication.throttles import ReplicationThrottles
 from broker.server import Dispatcher, Services
+from broker.server.quotas import Charging
 from broker.storage.cleaner import Cleaner, CleanerConfig
 from broker.storage.housekeeping import Housekeeping
 from broker.storage.log_manager import LogManager
@@ -67,7 +69,8 @@ class BrokerRole:
         self._disconnected_brokers = DisconnectedBrokers(self._epoch_of)
         self.fetchers: ReplicaFetcherManager | None = None
         self.dispatcher: Dispatcher[Services] | None = None
-        self._throttles = ReplicationThrottles.of(shared.effective, lambda: trio.current_time() * 1000)
+        self._quotas = self._make_quotas()
+        self._throttles = ReplicationThrottles.of(shared.effective, _now_ms)
         shared.effective.add_listener(self._reconfigure)
         self._load_began = False
         self._is_loaded = False
@@ -83,6 +86,13 @@ class BrokerRole:
             shared.loader,
             lambda: log_manager.directory_ids,
         )
+
+    def _make_quotas(self) -> BrokerQuotas:
+        config = self._shared.config
+        windows = QuotaWindows(config.quota_window_num, config.quota_window_size_seconds)
+        quotas = BrokerQuotas(windows, _now_ms, self._install_quotas)
+        self._shared.loader.add_publisher(quotas.publish)
+        return quotas
 
     async def start(self) -> None:
         """Join the cluster and serve. Raises RegistrationFailed, and the errors of `LogManager.load`.
@@ -123,12 +133,20 @@ class BrokerRole:
         """Accept connections on the brokers' listeners."""
         shared, nursery = self._shared, self._nursery
         self.dispatcher = dispatcher = Dispatcher(services, HANDLERS, nursery, self._forward)
+        self._install_quotas()
         endpoints = shared.config.endpoints
         for bound in shared.bound_for(endpoints.broker_listeners):
             name = bound.listener.name
             is_for_peers = len(endpoints.broker_listeners) > 1 and name == endpoints.inter_broker_listener_name
             serve = partial(shared.acceptor.serve, name, bound.sockets, dispatcher, is_for_peers=is_for_peers)
             nursery.start_soon(serve)
+
+    def _install_quotas(self) -> None:
+        """Charge clients for their requests from now on; while there are no quotas, requests pay nothing for them."""
+        dispatcher = self.dispatcher
+        if dispatcher is not None:
+            charging = Charging(self._quotas, self._deadlines) if self._quotas.any_set else None
+            dispatcher.install(dispatcher.authorizer, charging)
 
     async def stop(self) -> None:
         """Hand over the partitions that this broker leads, and close the connections of clients.
@@ -226,3 +244,7 @@ class BrokerRole:
             rack=config.broker_rack,
             previous_broker_epoch=self._log_manager.previous_broker_epoch,
         )
+
+
+def _now_ms() -> float:
+    return trio.current_time() * 1000

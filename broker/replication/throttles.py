@@ -32,7 +32,7 @@ class WindowedRate:
         self._window_ms = window_ms
         self._samples: deque[_Sample] = deque(maxlen=windows + 1)  # the oldest began before the time that counts
 
-    def record(self, size: int, now_ms: float) -> None:
+    def record(self, size: float, now_ms: float) -> None:
         self._drop_old(now_ms)
         if not self._samples or now_ms - self._samples[-1].began_ms >= self._window_ms:
             self._samples.append(_Sample(now_ms))
@@ -59,7 +59,7 @@ class WindowedRate:
         return min(forgotten_ms, oldest.began_ms + self._size / quota * 1000 if quota else inf)
 
     @property
-    def _size(self) -> int:
+    def _size(self) -> float:
         return sum(sample.size for sample in self._samples)
 
     def _elapsed_ms(self, now_ms: float) -> float:
@@ -73,7 +73,7 @@ class WindowedRate:
 @attrs.define(eq=False)
 class _Sample:
     began_ms: float
-    size: int = 0
+    size: float = 0
     last_ms: float = -inf
 
 

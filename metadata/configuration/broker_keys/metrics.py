@@ -34,9 +34,9 @@ class MetricConfigs(ConfigValues):
     telemetry_max_bytes = key(INT, MIB, at_least(1), LOW,
         "Largest telemetry message of a client (KIP-714), uncompressed.", takes_effect=False)
     quota_window_num = key(INT, 11, at_least(1), LOW,
-        "Samples that are kept for client quotas.", takes_effect=False)
+        "Samples that are kept for client quotas.")
     quota_window_size_seconds = key(INT, 1, at_least(1), LOW,
-        "Length in seconds of a client quota's sample.", takes_effect=False)
+        "Length in seconds of a client quota's sample.")
     replication_quota_window_num = key(INT, 11, at_least(1), LOW,
         "Samples that are kept for replication quotas.")
     replication_quota_window_size_seconds = key(INT, 1, at_least(1), LOW,

@@ -1,0 +1,26 @@
+"""The rate of a client's usage over the last windows, and the pause that brings it within a quota. Pure."""
+
+from broker.replication.throttles import WindowedRate
+
+
+class SampledRate(WindowedRate):
+    """Usage per second over `quota.window.num` windows, as in Kafka's Rate.
+
+    The time counts from the oldest sample, and all windows but the last are taken as elapsed from the beginning. A
+    client that was idle may therefore use at once what its quota allows in these windows.
+    """
+
+    def delay_ms(self, limit: float, now_ms: float) -> float:
+        """The pause after which the rate is `limit`, if nothing more is recorded; 0 or less within the limit."""
+        self._drop_old(now_ms)
+        return self._size / limit * 1000 - self._elapsed_ms(now_ms)
+
+    def is_idle(self, now_ms: float) -> bool:
+        """True if nothing was recorded in the last windows: a new rate is the same."""
+        self._drop_old(now_ms)
+        return not self._samples
+
+    def _elapsed_ms(self, now_ms: float) -> float:
+        elapsed_ms = now_ms - self._samples[0].began_ms if self._samples else 0.0
+        missing = self._windows - 1 - int(elapsed_ms / self._window_ms)
+        return max(elapsed_ms + max(missing, 0) * self._window_ms, 1.0)

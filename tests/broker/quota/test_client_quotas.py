@@ -1,0 +1,135 @@
+"""Charging of clients by the quotas in the metadata, in a time that the test sets."""
+
+from math import inf
+
+import attrs
+import pytest
+
+from broker.quota import BrokerQuotas, QuotaWindows
+from broker.server.quotas import Usage
+from broker.server.session import Session
+from broker.server.shortcut_tables import ShortcutTables
+from metadata.image import MetadataDelta, MetadataImage
+from metadata.records import ClientQuotaRecord, QuotaEntity
+
+PRODUCE, FETCH, METADATA = 0, 1, 3
+DEFAULT_USER: QuotaEntity = (("user", None),)
+ALICE: QuotaEntity = (("user", "alice"),)
+
+
+@attrs.define
+class Quotas:
+    """Quotas, the time they go by, and how often they have told of a change."""
+
+    now_ms: float = 0.0
+    changes: int = 0
+    image: MetadataImage = attrs.field(factory=MetadataImage)
+    broker: BrokerQuotas = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.broker = BrokerQuotas(QuotaWindows(11, 1), lambda: self.now_ms, self._count_change)
+
+    def _count_change(self) -> None:
+        self.changes += 1
+
+    def set(self, entity: QuotaEntity, key: str, value: float | None) -> None:
+        delta = MetadataDelta(self.image)
+        delta.replay([ClientQuotaRecord(entity=entity, key=key, value=value or 0.0, remove=value is None)])
+        self.image = delta.apply(self.image.offset + 1)
+        self.broker.publish(delta, self.image)
+
+    def charge(self, api_key: int, size: int, user: str = "alice", client_id: str | None = "app") -> int:
+        usage = Usage(session_of(user), client_id, api_key, 12, request_bytes=size, fetched_bytes=size)
+        return self.broker.charge(usage)
+
+
+def session_of(user: str) -> Session:
+    return Session(f"User:{user}", "127.0.0.1", "PLAINTEXT", ShortcutTables())
+
+
+def test_without_quotas_nothing_is_charged() -> None:
+    quotas = Quotas()
+    assert not quotas.broker.any_set
+    assert quotas.charge(PRODUCE, 1 << 30) == 0
+    assert quotas.broker.fetched_bytes_max(session_of("alice"), "app") == inf
+
+
+@pytest.mark.parametrize(("api_key", "key"), [(PRODUCE, "producer_byte_rate"), (FETCH, "consumer_byte_rate")])
+def test_client_pauses_for_the_time_that_brings_its_rate_within_the_quota(api_key: int, key: str) -> None:
+    quotas = Quotas()
+    quotas.set(ALICE, key, 100)
+    assert quotas.broker.any_set
+    assert quotas.charge(api_key, 1000) == 0
+    assert quotas.charge(api_key, 30) == 300
+    assert quotas.charge(1 - api_key, 1 << 20) == 0
+    assert quotas.charge(METADATA, 1 << 20) == 0
+    assert quotas.charge(api_key, 1 << 20, user="bob") == 0
+
+
+def test_throttled_fetch_is_not_counted_and_a_produce_is() -> None:
+    quotas = Quotas()
+    quotas.set(ALICE, "consumer_byte_rate", 100)
+    quotas.set(ALICE, "producer_byte_rate", 100)
+    for _ in range(3):
+        assert quotas.charge(FETCH, 1050) == 500
+    assert quotas.charge(FETCH, 1000) == 0
+    assert [quotas.charge(PRODUCE, 1050) for _ in range(3)] == [500, 11_000, 21_500]
+
+
+def test_users_with_a_default_quota_do_not_share_it_and_client_ids_of_a_user_do() -> None:
+    quotas = Quotas()
+    quotas.set(DEFAULT_USER, "producer_byte_rate", 100)
+    assert quotas.charge(PRODUCE, 1000, "alice", "one") == 0
+    assert quotas.charge(PRODUCE, 1000, "bob", "one") == 0
+    assert quotas.charge(PRODUCE, 10, "alice", None) == 100
+
+
+def test_changed_quota_applies_to_the_next_request_and_usage_is_kept() -> None:
+    quotas = Quotas()
+    quotas.set(ALICE, "producer_byte_rate", 100)
+    quotas.charge(PRODUCE, 1000)
+    quotas.set(ALICE, "producer_byte_rate", 50)
+    assert quotas.charge(PRODUCE, 0) == 10_000
+    quotas.set(ALICE, "producer_byte_rate", None)
+    assert quotas.charge(PRODUCE, 1 << 20) == 0
+    assert (quotas.changes, quotas.broker.any_set) == (3, False)
+
+
+def test_other_changes_of_the_metadata_are_not_told() -> None:
+    quotas = Quotas()
+    delta = MetadataDelta(quotas.image)
+    quotas.broker.publish(delta, delta.apply(0))
+    assert quotas.changes == 0
+
+
+def test_fetch_may_return_the_burst_of_an_idle_consumer() -> None:
+    quotas = Quotas()
+    quotas.set(ALICE, "consumer_byte_rate", 100)
+    assert quotas.broker.fetched_bytes_max(session_of("alice"), "app") == 1000
+    assert quotas.broker.fetched_bytes_max(session_of("bob"), "app") == inf
+
+
+def test_follower_is_not_charged() -> None:
+    quotas = Quotas()
+    quotas.set(ALICE, "consumer_byte_rate", 1)
+    usage = Usage(session_of("alice"), "app", FETCH, 12, 0, fetched_bytes=1 << 20, is_exempt=True)
+    assert quotas.broker.charge(usage) == 0
+    assert quotas.charge(FETCH, 10) == 0
+
+
+def test_throttle_time_fits_into_a_response() -> None:
+    quotas = Quotas()
+    quotas.set(ALICE, "producer_byte_rate", 1)
+    assert quotas.charge(PRODUCE, 1 << 40) == 2**31 - 1
+
+
+def test_idle_clients_are_forgotten_and_active_ones_are_not() -> None:
+    quotas = Quotas()
+    quotas.set((("client-id", None),), "producer_byte_rate", 100)
+    for number in range(5000):
+        quotas.now_ms += 10
+        quotas.charge(PRODUCE, 1000, client_id=str(number))
+        quotas.charge(PRODUCE, 1, client_id="active")
+    assert quotas.charge(PRODUCE, 10_000, client_id="active") > 0
+    kept = len(quotas.broker._produce._rates)
+    assert kept <= 3000, "those of the last 11 seconds, and as many again"

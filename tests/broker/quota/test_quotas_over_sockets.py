@@ -1,0 +1,148 @@
+"""Quotas that are set by AlterClientQuotas limit real clients, and no others."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+import trio
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from broker.wire.api.metadata import MetadataRequest
+from broker.wire.errors import ErrorCode
+from tests.broker.handlers.test_client_quotas import alteration, altered, wait_described
+from tests.support.requests import (
+    FETCH_VERSION,
+    PRODUCE_VERSION,
+    batch,
+    create_topic,
+    fetch_request,
+    produce,
+    produce_request,
+    records_of,
+)
+from tests.support.running_node import RunningNode, running_node
+from tests.support.wire_client import WireClient, connected, only
+
+ANONYMOUS = {"user": "ANONYMOUS"}
+# A client that was idle may use what its quota allows in one second.
+WINDOWS = {"quota_window_num": 2, "quota_window_size_seconds": 1}
+
+
+@pytest.fixture
+async def limiting_node(tmp_path: Path) -> AsyncIterator[RunningNode]:
+    async with running_node(tmp_path, **WINDOWS) as node:
+        yield node
+
+
+async def set_quota(node: RunningNode, entity: dict[str, str | None], **quotas: float | None) -> None:
+    async with connected(node.port) as admin:
+        await altered(admin, alteration(entity, **quotas))
+        removed = all(value is None for value in quotas.values())
+        await wait_described(admin, 0 if removed else 1)
+
+
+async def throttle_time_ms(client: WireClient, records: bytes) -> int:
+    """Produce the records, and return how long the client is throttled."""
+    response = await client.call(produce_request(records), PRODUCE_VERSION)
+    assert only(only(response.responses).partition_responses).error_code == ErrorCode.NONE
+    throttle_time: int = response.throttle_time_ms
+    return throttle_time
+
+
+async def test_producer_is_throttled_from_its_next_request_until_the_quota_is_removed(
+    limiting_node: RunningNode,
+) -> None:
+    async with connected(limiting_node.port) as client:
+        await create_topic(client)
+        records = batch(b"x" * 1000)
+        for _ in range(3):  # the later ones take the shortcut
+            assert await throttle_time_ms(client, records) == 0
+
+        await set_quota(limiting_node, ANONYMOUS, producer_byte_rate=2000)
+        throttled = [await throttle_time_ms(client, records) for _ in range(3)]
+        assert throttled[0] == 0
+        assert all(0 < each <= 1500 for each in throttled[1:])
+
+        await set_quota(limiting_node, ANONYMOUS, producer_byte_rate=None)
+        assert [await throttle_time_ms(client, records) for _ in range(3)] == [0, 0, 0]
+
+
+async def test_consumer_is_throttled_with_empty_responses_and_reads_everything(limiting_node: RunningNode) -> None:
+    async with connected(limiting_node.port) as client:
+        await create_topic(client)
+        values = [bytes([number]) * 1000 for number in range(6)]
+        for value in values:
+            await produce(client, batch(value))
+        await set_quota(limiting_node, ANONYMOUS, consumer_byte_rate=2000)
+
+        begun = trio.current_time()
+        read: list[bytes | None] = []
+        while len(read) < len(values):
+            response = await client.call(fetch_request(len(read), partition_max_bytes=1100), FETCH_VERSION)
+            assert bool(response.responses) == (response.throttle_time_ms == 0)
+            for topic in response.responses:
+                read += [record.value for record in records_of(only(topic.partitions))]
+        assert read == values
+        assert 1.5 < trio.current_time() - begun < 6
+
+
+async def test_client_that_ignores_throttle_times_is_held_and_others_are_not(limiting_node: RunningNode) -> None:
+    entity: dict[str, str | None] = {"client-id": "greedy"}
+    await set_quota(limiting_node, entity, producer_byte_rate=20_000)
+    produced: list[float] = []
+
+    def overrun() -> None:
+        """librdkafka queues on regardless of throttle times."""
+        settings = {"bootstrap.servers": f"127.0.0.1:{limiting_node.port}", "client.id": "greedy", "linger.ms": 0}
+        producer = Producer({**settings, "batch.num.messages": 1})
+        for _ in range(40):
+            producer.produce("topic", b"x" * 1000)
+        assert producer.flush(20) == 0
+
+    async def others() -> None:
+        async with connected(limiting_node.port) as client:
+            for _ in range(20):
+                begun = trio.current_time()
+                await client.call(MetadataRequest(topics=[]), 9)
+                assert await throttle_time_ms(client, batch(b"x" * 1000)) == 0
+                produced.append(trio.current_time() - begun)
+
+    async with connected(limiting_node.port) as client:
+        await create_topic(client)
+        begun = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.to_thread.run_sync, overrun)
+            nursery.start_soon(others)
+        elapsed = trio.current_time() - begun
+    assert elapsed > 0.8, "40 kB at 20 kB/s, of which one second's are free"
+    assert len(produced) == 20
+
+
+async def test_confluent_consumer_holds_its_rate(limiting_node: RunningNode) -> None:
+    size, count, rate = 10_000, 30, 100_000
+
+    def consume(client_id: str) -> float:
+        """The seconds that it takes to read all records from the first one on."""
+        settings = {"bootstrap.servers": f"127.0.0.1:{limiting_node.port}", "client.id": client_id, "group.id": "none"}
+        consumer = Consumer({**settings, "fetch.message.max.bytes": str(2 * size)})
+        consumer.assign([TopicPartition("topic", 0, 0)])
+        times = []
+        while len(times) < count:
+            message = consumer.poll(10)
+            assert message is not None
+            assert message.error() is None
+            times.append(perf_counter())
+        consumer.close()
+        return times[-1] - times[0]
+
+    async with connected(limiting_node.port) as client:
+        await create_topic(client)
+        for _ in range(count):
+            await produce(client, batch(b"x" * size))
+        await set_quota(limiting_node, {"user": "ANONYMOUS", "client-id": "limited"}, consumer_byte_rate=rate)
+        limited = await trio.to_thread.run_sync(consume, "limited")
+        free = await trio.to_thread.run_sync(consume, "free")
+    at_once = 1  # second's worth of records
+    assert (size * count / rate - at_once) * 0.9 < limited < 12
+    assert free < limited
