@@ -20,7 +20,7 @@ from metadata.controller.decision import Decision
 from metadata.controller.decision_events import DecidedRecords, DecisionEvents
 from metadata.controller.elect_leaders import ElectedTopic, ElectLeadersControl
 from metadata.controller.election_configs import overdue_elections
-from metadata.controller.features import FeatureUpdate, bootstrap, update_features
+from metadata.controller.features import FeatureUpdates, bootstrap, update_features
 from metadata.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply, HeartbeatsControl, heartbeat_cause
 from metadata.controller.leader_balance import LeaderBalance
 from metadata.controller.partitions import NewPartitions, TopicOutcome, create_partitions
@@ -138,12 +138,7 @@ class Controller:
         return await self._write_portions("AlterClientQuotas", portions, alter_client_quotas, validate_only, context)
 
     async def update_features(
-        self,
-        updates: Sequence[FeatureUpdate],
-        voters: Sequence[int],
-        *,
-        validate_only: bool = False,
-        context: Requester = None,
+        self, updates: FeatureUpdates, voters: Sequence[int], *, validate_only: bool = False, context: Requester = None
     ) -> None:
         """Apply all updates or none. `voters` are the current voters of the quorum.
 
@@ -164,8 +159,7 @@ class Controller:
         """
 
         def decide(image: MetadataImage) -> Decision[int]:
-            next_offset = self._log.end_offset
-            return self._brokers.register(image, self._sessions, registration, next_offset, _now_ms())
+            return self._brokers.register(image, self._sessions, registration, self._log.end_offset, _now_ms())
 
         async with self._queue.turn():
             heard = partial(self._record_contact, registration.broker_id, NOT_KNOWN)

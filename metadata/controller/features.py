@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from typing import TypeAlias
 
 import attrs
 
@@ -41,6 +42,9 @@ class FeatureUpdate:
     upgrade_type: int = UpgradeType.UPGRADE
 
 
+FeatureUpdates: TypeAlias = Sequence[FeatureUpdate]
+
+
 def bootstrap(image: MetadataImage, config: ControllerConfig, schema: ConfigSchema) -> list[MetadataRecord]:
     """The first records of a new cluster: its feature levels, and the configs that they require.
 
@@ -58,7 +62,7 @@ def bootstrap(image: MetadataImage, config: ControllerConfig, schema: ConfigSche
 def update_features(
     image: MetadataImage,
     schema: ConfigSchema,
-    updates: Sequence[FeatureUpdate],
+    updates: FeatureUpdates,
     node_id: int,
     voters: Sequence[int],
 ) -> Decision[None]:
