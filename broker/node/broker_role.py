@@ -72,8 +72,7 @@ class BrokerRole:
         self._quotas = self._make_quotas()
         self._throttles = ReplicationThrottles.of(shared.effective, _now_ms)
         shared.effective.add_listener(self._reconfigure)
-        self._load_began = False
-        self._is_loaded = False
+        self._load_began = self._is_loaded = False
         self._lifecycle = self._make_lifecycle()
 
     def _make_lifecycle(self) -> BrokerLifecycle:

@@ -17,6 +17,8 @@ from metadata.controller import QuotaKey
 from metadata.image import MetadataDelta, MetadataImage
 
 _PRODUCE, _FETCH = 0, 1
+# Requests of brokers, besides a follower's Fetch: WriteTxnMarkers.
+_EXEMPT: Final = frozenset({27})
 _INT32_MAX: Final = 2**31 - 1
 # Rates and clients that are kept before those are dropped that have been idle for all windows.
 _KEPT_MIN: Final = 1024
@@ -98,10 +100,11 @@ class BrokerQuotas:
         self._windows = windows
         self._now_ms = now_ms
         self._changed = changed
-        self._produce, self._fetch = _Meters(windows), _Meters(windows)
+        self._produce, self._fetch, self._request = _Meters(windows), _Meters(windows), _Meters(windows)
         self._tables: Mapping[str, QuotaTable] = {
             QuotaKey.PRODUCER_BYTE_RATE: self._produce.table,
             QuotaKey.CONSUMER_BYTE_RATE: self._fetch.table,
+            QuotaKey.REQUEST_PERCENTAGE: self._request.table,
         }
 
     @property
@@ -114,27 +117,44 @@ class BrokerQuotas:
         if not delta.client_quotas.changed:
             return
         change_tables(self._tables, delta.client_quotas.changed)
-        for meters in (self._produce, self._fetch):
+        for meters in (self._produce, self._fetch, self._request):
             meters.forget_limits()
         self._changed()
 
-    def charge(self, usage: Usage) -> int:
+    @property
+    def needs_times(self) -> bool:
         """See `broker.server.quotas.Quotas`."""
-        if usage.is_exempt:
+        return bool(self._request.table)
+
+    def charge(self, usage: Usage, held_s: float) -> int:
+        """See `broker.server.quotas.Quotas`."""
+        if usage.is_exempt or usage.api_key in _EXEMPT:
             return 0
         now_ms = self._now_ms()
+        for_time_ms = self._charge_time(usage.session, usage.client_id, held_s, now_ms)
         if usage.api_key == _PRODUCE:
-            meter, amount = self._meter(self._produce, usage.session, usage.client_id, now_ms), usage.request_bytes
-        elif usage.api_key == _FETCH:
-            meter, amount = self._meter(self._fetch, usage.session, usage.client_id, now_ms), usage.fetched_bytes
-        else:
-            return 0
+            return max(for_time_ms, self._charge_bytes(self._produce, usage, usage.request_bytes, now_ms))
+        if usage.api_key != _FETCH:
+            return for_time_ms
+        throttle_time_ms = max(for_time_ms, self._charge_bytes(self._fetch, usage, usage.fetched_bytes, now_ms))
+        if throttle_time_ms:  # the response is sent without its records
+            self._charge_bytes(self._fetch, usage, -usage.fetched_bytes, now_ms)
+        return throttle_time_ms
+
+    def charge_time(self, session: Session, client_id: str | None, held_s: float) -> None:
+        """See `broker.server.quotas.Quotas`."""
+        self._charge_time(session, client_id, held_s, self._now_ms())
+
+    def _charge_time(self, session: Session, client_id: str | None, held_s: float, now_ms: float) -> int:
+        """Charge time of the event loop in percent, and return the throttle time: at most one window, as in Kafka."""
+        meter = self._meter(self._request, session, client_id, now_ms)
         if meter is None:
             return 0
-        throttle_time_ms = _throttle_time_ms(meter.record(amount, now_ms))
-        if throttle_time_ms and usage.api_key == _FETCH:
-            meter.rate.record(-amount, now_ms)  # the response is sent without these records
-        return throttle_time_ms
+        return min(_throttle_time_ms(meter.record(held_s * 100, now_ms)), self._windows.size_seconds * 1000)
+
+    def _charge_bytes(self, meters: _Meters, usage: Usage, amount: int, now_ms: float) -> int:
+        meter = self._meter(meters, usage.session, usage.client_id, now_ms)
+        return 0 if meter is None else _throttle_time_ms(meter.record(amount, now_ms))
 
     def fetched_bytes_max(self, session: Session, client_id: str | None) -> float:
         """See `broker.server.quotas.Quotas`."""

@@ -167,7 +167,12 @@ class Context(Generic[S]):
 
     async def finish(self, steps: Steps[T]) -> T:
         """Take the steps of long work, in slices; for handlers that are deferred."""
-        return await self.server.slices.finish(steps)
+        return await self.server.slices.finish(self.timed(steps))
+
+    def timed(self, steps: Steps[T]) -> Steps[T]:
+        """The same steps; if a client has a request quota, their time is charged to the client of this request."""
+        charging = self.server.charging
+        return steps if charging is None or not charging.is_timed else charging.timed(self.session, steps)
 
     def allows(self, operation: AclOperation, resource_type: AclResourceType, resource_name: str) -> bool:
         """True if the client may carry out the operation on the resource."""

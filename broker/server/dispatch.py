@@ -20,7 +20,7 @@ from broker.server.context import Context, Message, S
 from broker.server.handler import Handler, Sliced
 from broker.server.message_codec import MessageCodec, message_codec
 from broker.server.pending_replies import PendingReplies, encoded, encoded_in_steps
-from broker.server.quotas import Charging
+from broker.server.quotas import Charging, TimedShortcut
 from broker.server.services import ControllerServices, Services
 from broker.server.session import ANONYMOUS, Session
 from broker.server.shortcut_tables import ShortcutTables, table_key
@@ -118,6 +118,9 @@ class Dispatcher(Generic[S]):
                     reply = shortcut.serve(connection, start, end, correlation_id)
                     if reply is not False:
                         return reply
+            charging = self.charging
+            if charging is not None and charging.is_timed:
+                return self._serve_timed(charging, connection, session, start, end)
             return self._serve(connection, session, start, end)
         except (ProtocolError, FsyncFailed):
             raise
@@ -153,6 +156,13 @@ class Dispatcher(Generic[S]):
             return response
         return context.pack(response)
 
+    def _serve_timed(self, charging: Charging, connection: Connection, session: Session, start: int, end: int) -> Reply:
+        charging.begin()
+        try:
+            return self._serve(connection, session, start, end)
+        finally:
+            charging.end(session)
+
     def check_size(self, api_key: int, size: int) -> None:
         """See `broker.net.connection.Service`."""
         handler = self._handlers.get(api_key)
@@ -167,7 +177,8 @@ class Dispatcher(Generic[S]):
 
         async def decode() -> None:
             try:
-                request, _ = await self.slices.finish(context.codec.decode_sliced(payload, position))
+                decoded = context.timed(context.codec.decode_sliced(payload, position))
+                request, _ = await self.slices.finish(decoded)
             except WireError as error:
                 connection.close(f"undecodable request: {error}")
             else:
@@ -177,12 +188,18 @@ class Dispatcher(Generic[S]):
         return pending
 
     def _carry_out(self, context: Context[S], handler: Handler, request: Message, payload: bytes) -> Reply:
+        charging = self.charging if self.charging is not None and self.charging.is_timed else None
+        if charging is not None:
+            charging.begin()
         try:
             return self._handle(context, handler, request, payload)
         except (ProtocolError, FsyncFailed):
             raise
         except Exception as error:
             raise self._failed(context.session, error) from error
+        finally:
+            if charging is not None:
+                charging.end(context.session)
 
     def _handle(self, context: Context[S], handler: Handler, request: Message, payload: bytes) -> Reply:
         """Have a decoded request carried out, as its handler is."""
@@ -206,6 +223,7 @@ class Dispatcher(Generic[S]):
 
     def _take_steps(self, context: Context[S], frame: Steps[bytes | list[Part]]) -> Reply:
         """Answer at once where the steps are few."""
+        frame = context.timed(frame)
         try:
             return begin(frame)
         except Unfinished:
@@ -256,7 +274,10 @@ class Dispatcher(Generic[S]):
             if shortcut is None:
                 assert handler.shortcut is not None, "others have nothing to learn"
                 assert isinstance(self.services, Services), "only brokers serve what is that frequent"
-                shortcut = table[key] = handler.shortcut(self, context.codec)
+                shortcut = handler.shortcut(self, context.codec)
+                if self.charging is not None and self.charging.is_timed:
+                    shortcut = TimedShortcut(shortcut, self.charging)
+                table[key] = shortcut
             if shortcut.learn(context, request, response, start, end):
                 self.shortcuts.count_entry()
         except Exception as error:  # noqa: BLE001 - the general way remains

@@ -41,6 +41,8 @@ class Request(Protocol):
 
     def pack_in_steps(self, response: Message) -> Steps[bytes | list[Part]]: ...
 
+    def timed(self, steps: Steps[T]) -> Steps[T]: ...
+
     def charge(self) -> int: ...
 
     async def finish(self, steps: Steps[T]) -> T: ...
@@ -85,7 +87,7 @@ class PendingReplies:
         try:
             response = respond(outcome)
             if isinstance(response, Generator):
-                reply = self._slices.finish(encoded_in_steps(request, response))
+                reply = self._slices.finish(request.timed(encoded_in_steps(request, response)))
                 self._nursery.start_soon(self._complete_with, request, reply, pending)
                 return
             frame = request.pack(response)
@@ -102,7 +104,7 @@ class PendingReplies:
 
     def answer_in_steps(self, request: Request, response: Steps[Message]) -> PendingReply:
         """See `Context.answer_in_steps`."""
-        return self.start(request, self._slices.finish(encoded_in_steps(request, response)))
+        return self.start(request, self._slices.finish(request.timed(encoded_in_steps(request, response))))
 
     def start(
         self, request: Request, reply: Awaitable[bytes | list[Part]], *, concurrent: bool = False
@@ -130,7 +132,7 @@ class PendingReplies:
             return begin(response)
         except Unfinished:
             request.own_connection.buffer.detach()
-            return self._wait_for_turn(request, _reply_in_steps(request, response))
+            return self._wait_for_turn(request, request.timed(_reply_in_steps(request, response)))
 
     def take_turns_after(
         self, request: Request, condition: Coroutine[Any, Any, None], response: Steps[T]

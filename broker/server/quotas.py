@@ -4,13 +4,18 @@ A request is always answered at once, with the time in `throttle_time_ms` for wh
 client's connection is muted for that time: none of its requests are carried out, and nothing is read from it.
 """
 
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import attrs
 import trio
 
+from broker.net.connection import Connection
 from broker.net.deadlines import Deadlines
 from broker.server.session import Session
+from broker.server.shortcut_tables import Shortcut, ShortcutReply
+from broker.server.slices import Steps
+
+T = TypeVar("T")
 
 
 @attrs.frozen
@@ -36,11 +41,21 @@ class Quotas(Protocol):
     When the quotas of clients change, `Dispatcher.access_changed` has to be called.
     """
 
-    def charge(self, usage: Usage) -> int:
+    @property
+    def needs_times(self) -> bool:
+        """True if the time for which requests hold the event loop has to be measured."""
+        ...
+
+    def charge(self, usage: Usage, held_s: float) -> int:
         """Record a request, and return for how many milliseconds its client has to pause; 0 within its quotas.
 
         A Fetch response for which this is not 0 is sent without its records, so these are not to be counted then.
+        `held_s` is the time for which the request has held the event loop, as far as it is not charged yet.
         """
+        ...
+
+    def charge_time(self, session: Session, client_id: str | None, held_s: float) -> None:
+        """Record more time for which requests of a client have held the event loop, without throttling it now."""
         ...
 
     def fetched_bytes_max(self, session: Session, client_id: str | None) -> float:
@@ -52,15 +67,58 @@ class Quotas(Protocol):
 
 
 class Charging:
-    """Charges requests to their clients, and mutes the connections of those that exceed a quota."""
+    """Charges requests to their clients, and mutes the connections of those that exceed a quota.
+
+    If a client has a request quota, `is_timed`, the server says when it begins and ends to work on a request. Without
+    such quotas it measures nothing.
+    """
 
     def __init__(self, quotas: Quotas, deadlines: Deadlines) -> None:
         self._quotas = quotas
         self._deadlines = deadlines
+        self.is_timed = quotas.needs_times
+        self._began_s: float | None = None
+
+    def begin(self) -> None:
+        """The server begins to work on a request."""
+        self._began_s = trio.current_time()
+
+    def end(self, session: Session) -> None:
+        """The server has worked on a request of this session, which may be answered later."""
+        held_s = self._held_s()
+        self._began_s = None
+        self._quotas.charge_time(session, session.client_id, held_s)
+
+    def _held_s(self) -> float:
+        """The time that is not charged yet, which is charged now. Replies that were parked need no time to speak of."""
+        if self._began_s is None:
+            return 0.0
+        now_s = trio.current_time()
+        held_s, self._began_s = now_s - self._began_s, now_s
+        return held_s
+
+    def timed(self, session: Session, steps: Steps[T]) -> Steps[T]:
+        """The same steps, whose time is charged to the client. They may be taken while a request is worked on."""
+        try:
+            while True:
+                is_counted = self._began_s is not None
+                if not is_counted:
+                    self.begin()
+                try:
+                    next(steps)
+                except StopIteration as stopped:
+                    result: T = stopped.value
+                    return result
+                finally:
+                    if not is_counted:
+                        self.end(session)
+                yield
+        finally:
+            steps.close()
 
     def charge(self, usage: Usage) -> int:
         """Record a request, and return the `throttle_time_ms` of its response."""
-        throttle_time_ms = self._quotas.charge(usage)
+        throttle_time_ms = self._quotas.charge(usage, self._held_s())
         if throttle_time_ms <= 0 or usage.is_exempt:
             return 0
         self.throttle(usage.session, throttle_time_ms)
@@ -85,3 +143,23 @@ class Charging:
     def _end_throttle(self, session: Session) -> None:
         if session.connection is not None and trio.current_time() >= session.throttled_until:
             session.connection.end_throttle()
+
+
+class TimedShortcut:
+    """A shortcut whose requests are timed, see `Charging.begin`."""
+
+    def __init__(self, shortcut: Shortcut, charging: Charging) -> None:
+        self._shortcut = shortcut
+        self._charging = charging
+
+    def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> ShortcutReply:
+        """See `broker.server.shortcut_tables.Shortcut`."""
+        self._charging.begin()
+        try:
+            return self._shortcut.serve(connection, start, end, correlation_id)
+        finally:
+            self._charging.end(connection.session)
+
+    def learn(self, context: Any, request: Any, response: Any, start: int, end: int) -> bool:
+        """See `broker.server.shortcut_tables.Shortcut`."""
+        return self._shortcut.learn(context, request, response, start, end)

@@ -16,6 +16,8 @@ from broker.net.reply import Part, PendingReply
 # forgotten: the requests in use teach theirs again, at the price of one request that goes the general way.
 ENTRIES_MAX: Final = 16_384
 
+ShortcutReply: TypeAlias = bytes | list[Part] | PendingReply | Literal[False] | None
+
 
 class ClientKind(NamedTuple):
     """The properties of a client that decisions may depend on, as in Kafka's AuthorizableRequestContext."""
@@ -28,9 +30,7 @@ class ClientKind(NamedTuple):
 class Shortcut(Protocol):
     """Answers requests of one API and version whose bytes it knows, for clients of one kind."""
 
-    def serve(
-        self, connection: Connection, start: int, end: int, correlation_id: int
-    ) -> bytes | list[Part] | PendingReply | Literal[False] | None:
+    def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> ShortcutReply:
         """Return the reply, which may be completed later, or None if there is none to send.
 
         Returns False if the request has to go the general way; nothing was done then.

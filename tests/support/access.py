@@ -37,7 +37,14 @@ class TestQuotas:
     usages: list[Usage] = attrs.field(factory=list)
     fetched_max: float = inf
 
-    def charge(self, usage: Usage) -> int:
+    @property
+    def needs_times(self) -> bool:
+        return False
+
+    def charge_time(self, session: Session, client_id: str | None, held_s: float) -> None:
+        raise AssertionError("times are not needed")
+
+    def charge(self, usage: Usage, held_s: float) -> int:
         self.usages.append(usage)
         return self.throttle_ms.get(usage.api_key, 0)
 

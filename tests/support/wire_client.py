@@ -21,7 +21,8 @@ PATIENCE_SECONDS = 10
 class WireClient:
     """See the module's docstring. Responses come in the order of the requests, each to be fetched with `receive`."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.SocketStream, client_id: str = "test") -> None:
+        self._client_id = client_id
         self._stream = stream
         self._received = bytearray()
         self._sent: list[tuple[int, type[Any], int]] = []  # correlation id, response class and version
@@ -46,7 +47,7 @@ class WireClient:
         if is_answered:
             self._sent.append((self._correlation_id, APIS[key].response, version))
         body = b"".join(map(bytes, encode(request, version)))
-        return framed(encode_request_header(key, version, self._correlation_id, "test") + body)
+        return framed(encode_request_header(key, version, self._correlation_id, self._client_id) + body)
 
     async def send_unanswered(self, request: Any, version: int) -> None:
         """Send a request that is answered by silence, as a Produce with acks=0 is."""
@@ -106,9 +107,9 @@ def framed(payload: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def connected(port: int) -> AsyncIterator[WireClient]:
+async def connected(port: int, client_id: str = "test") -> AsyncIterator[WireClient]:
     """A connection for as long as the block runs."""
-    client = WireClient(await trio.open_tcp_stream("127.0.0.1", port))
+    client = WireClient(await trio.open_tcp_stream("127.0.0.1", port), client_id)
     try:
         yield client
     finally:

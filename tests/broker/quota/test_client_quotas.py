@@ -38,9 +38,11 @@ class Quotas:
         self.image = delta.apply(self.image.offset + 1)
         self.broker.publish(delta, self.image)
 
-    def charge(self, api_key: int, size: int, user: str = "alice", client_id: str | None = "app") -> int:
+    def charge(
+        self, api_key: int, size: int, user: str = "alice", client_id: str | None = "app", *, held_s: float = 0.0
+    ) -> int:
         usage = Usage(session_of(user), client_id, api_key, 12, request_bytes=size, fetched_bytes=size)
-        return self.broker.charge(usage)
+        return self.broker.charge(usage, held_s)
 
 
 def session_of(user: str) -> Session:
@@ -113,8 +115,41 @@ def test_follower_is_not_charged() -> None:
     quotas = Quotas()
     quotas.set(ALICE, "consumer_byte_rate", 1)
     usage = Usage(session_of("alice"), "app", FETCH, 12, 0, fetched_bytes=1 << 20, is_exempt=True)
-    assert quotas.broker.charge(usage) == 0
+    assert quotas.broker.charge(usage, 1.0) == 0
     assert quotas.charge(FETCH, 10) == 0
+
+
+def test_request_quota_counts_the_time_of_all_requests_in_percent() -> None:
+    quotas = Quotas()
+    assert not quotas.broker.needs_times
+    quotas.set(ALICE, "request_percentage", 10)
+    assert quotas.broker.needs_times
+    assert quotas.charge(METADATA, 100, held_s=0.6) == 0
+    assert quotas.charge(PRODUCE, 100, held_s=0.4) == 0
+    assert quotas.charge(METADATA, 100, held_s=0.02) == 200
+    assert quotas.charge(METADATA, 100, user="bob", held_s=60.0) == 0
+
+
+def test_pause_for_a_request_quota_is_one_window_at_most() -> None:
+    quotas = Quotas()
+    quotas.set(ALICE, "request_percentage", 1)
+    assert quotas.charge(METADATA, 0, held_s=60.0) == 1000
+
+
+def test_time_after_the_answer_is_charged_to_the_next_request() -> None:
+    quotas = Quotas()
+    quotas.set(ALICE, "request_percentage", 10)
+    quotas.broker.charge_time(session_of("alice"), "app", 1.05)
+    assert quotas.charge(METADATA, 0) == 500
+
+
+def test_fetch_that_is_throttled_for_its_time_is_not_charged_its_records() -> None:
+    quotas = Quotas()
+    quotas.set(ALICE, "request_percentage", 10)
+    quotas.set(ALICE, "consumer_byte_rate", 100)
+    assert quotas.charge(FETCH, 1000, held_s=1.05) == 500
+    quotas.now_ms += 10_500
+    assert quotas.charge(FETCH, 1000) == 0
 
 
 def test_throttle_time_fits_into_a_response() -> None:

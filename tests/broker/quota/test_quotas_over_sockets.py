@@ -146,3 +146,23 @@ async def test_confluent_consumer_holds_its_rate(limiting_node: RunningNode) -> 
     at_once = 1  # second's worth of records
     assert (size * count / rate - at_once) * 0.9 < limited < 12
     assert free < limited
+
+
+@pytest.mark.parametrize("way", ["shortcut", "general"])
+async def test_request_quota_slows_down_a_client_and_no_other(limiting_node: RunningNode, way: str) -> None:
+    """A hundredth of a percent of the event loop is 100 us in a second: some requests of a client that was idle."""
+
+    async def throttled(client_id: str) -> int:
+        async with connected(limiting_node.port, client_id) as client:
+            indexes = (0,) if way == "shortcut" else (0, 1)
+            request = fetch_request(indexes=indexes)
+            return sum([(await client.call(request, FETCH_VERSION)).throttle_time_ms > 0 for _ in range(8)])
+
+    async with connected(limiting_node.port) as client:
+        await create_topic(client, partitions=2)
+        await produce(client, batch(b"x"))
+    await set_quota(limiting_node, {"client-id": "limited"}, request_percentage=0.01)
+    assert await throttled("free") == 0
+    assert await throttled("limited") >= 4
+    await set_quota(limiting_node, {"client-id": "limited"}, request_percentage=None)
+    assert await throttled("limited") == 0

@@ -1,0 +1,83 @@
+"""The time for which requests hold the event loop is measured where a client has a request quota."""
+
+from collections.abc import Generator
+from math import inf
+
+import attrs
+import pytest
+from trio.testing import MockClock
+
+from broker.net.deadlines import Deadlines
+from broker.server.quotas import Charging, Usage
+from broker.server.session import Session
+from broker.server.shortcut_tables import ShortcutTables
+
+
+@attrs.define
+class Times:
+    """Quotas that keep the times they are told: those before an answer, and all others."""
+
+    before: list[float] = attrs.field(factory=list)
+    after: list[float] = attrs.field(factory=list)
+    needs_times: bool = True
+
+    def charge(self, usage: Usage, held_s: float) -> int:
+        self.before.append(held_s)
+        return 0
+
+    def charge_time(self, session: Session, client_id: str | None, held_s: float) -> None:
+        self.after.append(held_s)
+
+    def fetched_bytes_max(self, session: Session, client_id: str | None) -> float:
+        return inf
+
+
+@pytest.fixture
+def session() -> Session:
+    return Session("User:alice", "127.0.0.1", "PLAINTEXT", ShortcutTables())
+
+
+def steps(clock: MockClock, *durations_s: float) -> Generator[None, None, str]:
+    for duration_s in durations_s:
+        clock.jump(duration_s)
+        yield
+    clock.jump(1)
+    return "done"
+
+
+async def test_time_is_charged_up_to_the_answer_and_after_it(mock_clock: MockClock, session: Session) -> None:
+    times = Times()
+    charging = Charging(times, Deadlines())
+    charging.begin()
+    mock_clock.jump(2)
+    charging.charge(Usage(session, "app", 3, 9, 100))
+    mock_clock.jump(5)
+    charging.end(session)
+    mock_clock.jump(50)
+    charging.charge(Usage(session, "app", 3, 9, 100))
+    assert (times.before, times.after) == ([2, 0], [5])
+
+
+async def test_each_step_of_long_work_is_charged_and_the_pauses_between_are_not(
+    mock_clock: MockClock, session: Session
+) -> None:
+    times = Times()
+    work = Charging(times, Deadlines()).timed(session, steps(mock_clock, 2, 3))
+    for _ in range(2):
+        next(work)
+        mock_clock.jump(50)
+    with pytest.raises(StopIteration, match="done"):
+        next(work)
+    assert times.after == [2, 3, 1]
+
+
+async def test_steps_that_are_taken_at_once_are_counted_once(mock_clock: MockClock, session: Session) -> None:
+    times = Times()
+    charging = Charging(times, Deadlines())
+    charging.begin()
+    work = charging.timed(session, steps(mock_clock, 2, 3))
+    next(work)
+    next(work)
+    charging.end(session)
+    work.close()
+    assert times.after == [5]
