@@ -108,9 +108,32 @@ def test_transactions_are_listed_and_none_is_there(tool: Tool) -> None:
     assert len(output.splitlines()) == 1, output
 
 
-def test_users_have_neither_quotas_nor_credentials(tool: Tool) -> None:
+def test_users_have_no_credentials(tool: Tool) -> None:
     code, output = tool("kafka.admin.ConfigCommand", "--describe", "--entity-type", "users")
     assert (code, output) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("entity", "quota", "described"),
+    [
+        (("--user", "ada"), "producer_byte_rate", "user-principal 'ada'"),
+        (("--user", "ada", "--client-defaults"), "consumer_byte_rate", "user-principal 'ada', the default client-id"),
+        (("--client", "app"), "request_percentage", "client-id 'app'"),
+        (("--user-defaults",), "controller_mutation_rate", "the default user-principal"),
+        (("--ip", "127.0.0.9"), "connection_creation_rate", "ip '127.0.0.9'"),
+    ],
+)
+def test_quotas_of_each_kind_are_set_described_and_removed(
+    tool: Tool, entity: tuple[str, ...], quota: str, described: str
+) -> None:
+    configs = "kafka.admin.ConfigCommand"
+    code, output = tool(configs, "--alter", *entity, "--add-config", f"{quota}=5000000")
+    assert code == 0, output
+    code, output = tool(configs, "--describe", *entity)
+    assert (code, output) == (0, f"Quota configs for {described} are {quota}=5000000.0\n")
+    code, output = tool(configs, "--alter", *entity, "--delete-config", quota)
+    assert code == 0, output
+    assert tool(configs, "--describe", *entity) == (0, "")
 
 
 def test_the_java_client_fails_at_once_where_it_asks_for_transactions(tool: Tool, topic: str) -> None:

@@ -36,6 +36,7 @@ SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
         ("log-dirs", f"{_COMMANDS}.log_dirs:log_dirs", "see the log directories of brokers"),
         ("reassign", f"{_COMMANDS}.reassign:reassign", "move replicas to other brokers"),
         ("elect", f"{_COMMANDS}.elect:elect", "have leaders elected"),
+        ("quotas", f"{_COMMANDS}.quotas:quotas", "see and change quotas of users, client ids and addresses"),
         ("features", f"{_COMMANDS}.features:features", "see and change the levels of features"),
     ),
     "This command": (

@@ -1,13 +1,13 @@
 """kafka-configs: describe and alter configs of topics, brokers, groups and clients (ConfigCommand.scala)."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
 
 from broker.cli.kafka_tools.clients import check_bootstrap, open_admin, read_properties
-from broker.cli.kafka_tools.configs_described import RESOURCE_TYPES, describe_configs
+from broker.cli.kafka_tools.configs_described import QUOTA_TYPES, RESOURCE_TYPES, describe_configs
 from broker.cli.kafka_tools.errors import exception_of
 from broker.cli.kafka_tools.options import (
     BOOTSTRAP_SERVER_OR_CONTROLLER,
@@ -19,7 +19,7 @@ from broker.cli.kafka_tools.options import (
     integer,
     taking,
 )
-from broker.client.admin import Admin, ConfigChange, ConfigOperation, ConfigResource
+from broker.client.admin import Admin, ConfigChange, ConfigOperation, ConfigResource, ConfigResourceType, QuotaMatch
 from broker.client.errors import ClientError
 from broker.wire.errors import KafkaError
 
@@ -36,6 +36,14 @@ _TYPE_OF: Final = {
 }
 _TYPE_OF_DEFAULTS: Final = {f"{name}-defaults": f"{name}s" for name in ("client", "user", "broker", "ip")}
 _WITH_DEFAULTS: Final = ("users", "clients", "brokers", "ips")
+_CLIENT_QUOTAS: Final = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+)
+_IP_QUOTAS: Final = ("connection_creation_rate",)
+_SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 # A comma or an equals sign that is not within brackets.
 _NOT_IN_BRACKETS: Final = r"(?=[^\]]*(?:\[|$))"
 _KEY: Final = re.compile(r"[$a-zA-Z0-9._-]*")
@@ -163,18 +171,64 @@ async def _alter(admin: Admin, options: Options, entities: Entities) -> None:
     kind, name = entities.types[0], entities.names[0]
     added = _added(options)
     deleted = [key.strip() for key in options.values("delete-config")]
-    if kind not in RESOURCE_TYPES:
-        raise ToolExit(1, f"Quotas and credentials of {kind} cannot be altered: this cluster has none so far")
-    resource = ConfigResource(RESOURCE_TYPES[kind], name)
-    if kind == "broker-loggers":
-        await _check_loggers(admin, resource, [*deleted, *added])
-    changes = [ConfigChange(key, None, ConfigOperation.DELETE) for key in deleted]
-    changes += [ConfigChange(key, value) for key, value in added.items()]
-    (await admin.incremental_alter_configs({resource: changes})).raise_first()
+    if kind in QUOTA_TYPES:
+        await _alter_quotas(admin, entities, added, deleted)
+    else:
+        await _alter_configs(admin, ConfigResource(RESOURCE_TYPES[kind], name), added, deleted)
     if name:
         print(f"Completed updating config for {kind[:-1]} {name}.")
     else:
         print(f"Completed updating default config for {kind} in the cluster.")
+
+
+async def _alter_configs(
+    admin: Admin, resource: ConfigResource, added: Mapping[str, str], deleted: Sequence[str]
+) -> None:
+    if resource.type == ConfigResourceType.BROKER_LOGGER:
+        await _check_loggers(admin, resource, [*deleted, *added])
+    changes = [ConfigChange(key, None, ConfigOperation.DELETE) for key in deleted]
+    changes += [ConfigChange(key, value) for key, value in added.items()]
+    (await admin.incremental_alter_configs({resource: changes})).raise_first()
+
+
+async def _alter_quotas(admin: Admin, entities: Entities, added: Mapping[str, str], deleted: Sequence[str]) -> None:
+    """Raises ToolExit, KafkaError, ClientError."""
+    for keys, action in ((list(added), "added"), (list(deleted), "deleted")):
+        _check_quotas(entities.types, keys, action)
+    entity = {QUOTA_TYPES[kind]: name or None for kind, name in zip(entities.types, entities.names, strict=True)}
+    matches = {kind: QuotaMatch.DEFAULT if name is None else name for kind, name in entity.items()}
+    present = [key for quota in await admin.describe_client_quotas(matches, strict=True) for key in quota.values]
+    if absent := [key for key in deleted if key not in present]:
+        raise ToolExit(1, f"Invalid config(s): {','.join(absent)}")
+    quotas: dict[str, float | None] = {key: _quota(key, value) for key, value in added.items()}
+    await admin.alter_client_quotas(entity, quotas | dict.fromkeys(deleted))
+
+
+def _check_quotas(kinds: Sequence[str], keys: Sequence[str], action: str) -> None:
+    """Raises ToolExit for keys that are no quotas of these entity types."""
+    is_of_users = tuple(kinds) == ("users",)
+    if is_of_users and any(key in _SCRAM_MECHANISMS for key in keys):
+        raise ToolExit(1, "SCRAM credentials cannot be altered: this cluster has none so far")
+    known: Sequence[str] = _CLIENT_QUOTAS
+    label, shown = "quota", "clients"
+    if is_of_users:
+        label, shown = "quota and SCRAM credential", "users"
+    elif tuple(kinds) == ("ips",):
+        known, label, shown = _IP_QUOTAS, "connection quota", "ips"
+    if unknown := [key for key in keys if key not in known]:
+        raise ToolExit(
+            1,
+            f"Only {label} configs can be {action} for '{shown}' using --bootstrap-server. "
+            f"Unexpected config names: {', '.join(unknown)}",
+        )
+
+
+def _quota(key: str, value: str) -> float:
+    """Raises ToolExit."""
+    try:
+        return float(value)
+    except ValueError as error:
+        raise ToolExit(1, f"Cannot parse quota configuration value for {key}: {value}") from error
 
 
 async def _check_loggers(admin: Admin, resource: ConfigResource, names: Sequence[str]) -> None:

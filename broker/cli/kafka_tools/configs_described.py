@@ -43,14 +43,14 @@ _DYNAMIC: Final = {
     "client-metrics": ConfigSource.CLIENT_METRICS,
     "groups": ConfigSource.GROUP,
 }
-_QUOTA_TYPES: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
+QUOTA_TYPES: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
 _SHOWN_QUOTA_TYPES: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
 
 
 async def describe_configs(admin: Admin, types: Sequence[str], names: Sequence[str], *, has_all: bool) -> None:
     """Prints the configs of one entity, or of all of a type where there is no name. Raises KafkaError, ClientError."""
     kind = types[0]
-    if kind in _QUOTA_TYPES:
+    if kind in QUOTA_TYPES:
         await _describe_quotas(admin, types, names)
         return
     if names and not has_all and names[0] and names[0] not in await _existing(admin, kind):
@@ -117,7 +117,7 @@ async def _describe_quotas(admin: Admin, types: Sequence[str], names: Sequence[s
     matches: dict[str, str | QuotaMatch] = {}
     for index, kind in enumerate(types):
         name = names[index] if index < len(names) else QuotaMatch.ANY
-        matches[_QUOTA_TYPES[kind]] = QuotaMatch.DEFAULT if name == "" else name
+        matches[QUOTA_TYPES[kind]] = QuotaMatch.DEFAULT if name == "" else name
     for quota in await admin.describe_client_quotas(matches, strict=True):
         print(_quota_line(quota))
     if "clients" in types or "ips" in types or "" in names:

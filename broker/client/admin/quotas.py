@@ -1,4 +1,4 @@
-"""Quotas of clients, and SCRAM credentials of users: described (KIP-546, KIP-554)."""
+"""Quotas of clients, described and altered (KIP-546), and SCRAM credentials of users, described (KIP-554)."""
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, IntEnum
@@ -10,6 +10,13 @@ from broker.client.admin.results import Results, outcome_of
 from broker.client.admin.routing import Deadline, Routing
 from broker.client.brokers import Broker
 from broker.client.errors import check
+from broker.wire.api.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntityData,
+    OpData,
+)
+from broker.wire.api.alter_client_quotas import EntryData as AlteredEntry
 from broker.wire.api.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
@@ -84,6 +91,31 @@ class QuotaCalls(Routing):
             return [_quota(entry) for entry in response.entries or ()]
 
         return await self._ask_any(ask, timeout_ms)
+
+    async def alter_client_quotas(
+        self,
+        entity: Mapping[str, str | None],
+        quotas: Mapping[str, float | None],
+        *,
+        validate_only: bool = False,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Sets quotas of one entity by key, and removes those that are None. Raises KafkaError.
+
+        `entity` maps entity types to names, as in `ClientQuota`; quotas that are not named stay as they are.
+        """
+        altered = AlteredEntry(
+            entity=[EntityData(entity_type=entity_type, entity_name=name) for entity_type, name in entity.items()],
+            ops=[OpData(key=key, value=value or 0.0, remove=value is None) for key, value in quotas.items()],
+        )
+
+        async def ask(broker: Broker, deadline: Deadline) -> None:
+            request = AlterClientQuotasRequest(entries=[altered], validate_only=validate_only)
+            response: AlterClientQuotasResponse = await broker.call(request)
+            for entry in response.entries:
+                check(entry.error_code, entry.error_message)
+
+        await self._ask_controller(ask, timeout_ms)
 
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None, *, timeout_ms: float | None = None

@@ -64,4 +64,5 @@ class SyncAdmin(BlockingClient[Admin]):
     create_acls = blocking(Admin.create_acls)
     delete_acls = blocking(Admin.delete_acls)
     describe_client_quotas = blocking(Admin.describe_client_quotas)
+    alter_client_quotas = blocking(Admin.alter_client_quotas)
     describe_user_scram_credentials = blocking(Admin.describe_user_scram_credentials)

@@ -57,7 +57,7 @@ def test_completion_scripts_ask_kraft(shell: str) -> None:
 
 
 def test_a_shell_completes_commands() -> None:
-    environment = {"_KRAFT_COMPLETE": "bash_complete", "COMP_WORDS": "kraft quo", "COMP_CWORD": "1"}
+    environment = {"_KRAFT_COMPLETE": "bash_complete", "COMP_WORDS": "kraft quor", "COMP_CWORD": "1"}
     command = [sys.executable, "-m", "broker.cli"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "plain,quorum\n"

@@ -65,6 +65,25 @@ async def test_delete_records_prints_the_low_watermarks(tmp_path: Path, capsys: 
         assert errors == "Offset json file contains duplicate topic partitions: orders-0\n"
 
 
+async def test_quotas_are_altered_and_described(tmp_path: Path, capsys: Capture) -> None:
+    async with tools_of_a_node(tmp_path, capsys) as tools:
+        alter, describe = ("kafka-configs", "--alter"), ("kafka-configs", "--describe")
+        user = ("--user", "ada", "--client-defaults")
+        assert await tools.lines(*alter, *user, "--add-config", "producer_byte_rate=1000") == [
+            "Completed updating config for user ada."
+        ]
+        expected = "Quota configs for user-principal 'ada', the default client-id are producer_byte_rate=1000.0"
+        assert await tools.lines(*describe, *user) == [expected]
+        await tools.run(*alter, *user, "--delete-config", "producer_byte_rate")
+        assert await tools.lines(*describe, *user) == []
+        _, errors = await tools.run(*alter, *user, "--delete-config", "producer_byte_rate", expected=1)
+        assert "Invalid config(s): producer_byte_rate" in errors
+        _, errors = await tools.run(*alter, "--client", "app", "--add-config", "retention.ms=1", expected=1)
+        assert "Only quota configs can be added for 'clients'" in errors
+        _, errors = await tools.run(*alter, "--ip-defaults", "--add-config", "connection_creation_rate=x", expected=1)
+        assert "Cannot parse quota configuration value for connection_creation_rate: x" in errors
+
+
 async def test_configs_of_topics_and_brokers_are_altered_and_described(tmp_path: Path, capsys: Capture) -> None:
     async with tools_of_a_node(tmp_path, capsys) as tools:
         await tools.run("kafka-topics", "--create", "--topic", "orders")

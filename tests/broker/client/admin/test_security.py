@@ -1,10 +1,11 @@
-"""Access control, quotas and credentials: what a cluster without them answers to an Admin."""
+"""Quotas are altered by an Admin; access control and credentials are absent."""
 
 from pathlib import Path
 
 import pytest
+import trio
 
-from broker.client import AclBinding, AclFilter, AclOperation, KafkaError, QuotaMatch, ResourceType
+from broker.client import AclBinding, AclFilter, AclOperation, ClientQuota, KafkaError, QuotaMatch, ResourceType
 from broker.client.admin import ALL_ACLS
 from broker.wire.errors import ErrorCode
 from tests.support.running_admin import admin_of_a_node
@@ -21,6 +22,28 @@ async def test_a_cluster_without_an_authorizer_says_that_security_is_disabled(tm
         assert _code(created[BINDING]) == ErrorCode.SECURITY_DISABLED
         deleted = await admin.delete_acls([ALL_ACLS, AclFilter(ResourceType.TOPIC, "orders")])
         assert [_code(outcome) for outcome in deleted.values()] == [ErrorCode.SECURITY_DISABLED] * 2
+
+
+async def test_quotas_are_set_described_and_removed(tmp_path: Path) -> None:
+    entity = {"user": "alice", "client-id": None}
+    quotas = {"producer_byte_rate": 1000.0, "request_percentage": 12.5}
+    async with admin_of_a_node(tmp_path) as admin:
+        await admin.alter_client_quotas(entity, quotas, validate_only=True)
+        await admin.alter_client_quotas(entity, quotas)
+        with trio.fail_after(10):
+            while not (described := await admin.describe_client_quotas({"user": QuotaMatch.ANY})):
+                await trio.sleep(0.01)
+        assert described == [ClientQuota(entity, quotas)]
+        assert await admin.describe_client_quotas({"user": "alice"}, strict=True) == []
+
+        with pytest.raises(KafkaError, match="Invalid configuration key dogs") as raised:
+            await admin.alter_client_quotas(entity, {"dogs": 1.0})
+        assert raised.value.code == ErrorCode.INVALID_REQUEST
+
+        await admin.alter_client_quotas(entity, dict.fromkeys(quotas))
+        with trio.fail_after(10):
+            while await admin.describe_client_quotas():
+                await trio.sleep(0.01)
 
 
 async def test_quotas_and_credentials_that_are_not_there(tmp_path: Path) -> None:
