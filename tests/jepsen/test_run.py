@@ -9,7 +9,7 @@ import pytest
 
 from jepsen.checkers import Verdict
 from jepsen.history import Outcome
-from jepsen.processes.faults.of_networks import ring_cuts
+from jepsen.processes.faults.network_faults import ring_cuts
 from jepsen.store import Store
 
 

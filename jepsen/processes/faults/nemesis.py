@@ -6,8 +6,8 @@ from typing import Final
 
 import trio
 
-from jepsen.processes.faults.of_disks import DiskFull
-from jepsen.processes.faults.of_networks import (
+from jepsen.processes.faults.disk_faults import DiskFull
+from jepsen.processes.faults.network_faults import (
     Bridge,
     Flapping,
     Halves,
@@ -21,7 +21,7 @@ from jepsen.processes.faults.of_networks import (
     Reset,
     Slow,
 )
-from jepsen.processes.faults.of_processes import Kill, KillCoordinator, KillLeader, Pause, Restart
+from jepsen.processes.faults.process_faults import Kill, KillCoordinator, KillLeader, Pause, Restart
 from jepsen.processes.faults.stage import Fault, Stage
 from jepsen.processes.nodes import Misbehaved
 

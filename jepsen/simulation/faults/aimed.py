@@ -6,7 +6,7 @@ import trio
 
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from jepsen.simulation.faults.fault import Strike
-from jepsen.simulation.faults.of_processes import DOWN_SECONDS_MAX
+from jepsen.simulation.faults.process_faults import DOWN_SECONDS_MAX
 from jepsen.simulation.hosts import Host
 from jepsen.simulation.trace import Event
 

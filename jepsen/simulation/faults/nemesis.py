@@ -10,11 +10,11 @@ import trio
 
 from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.faults.aimed import Aimed, Crash, Cut
+from jepsen.simulation.faults.disk_faults import DiskBroken, DiskFull, DiskSlow, DiskStalled, FsyncFails, FsyncThenPower
 from jepsen.simulation.faults.fault import Administrator, Fault, Strike, TopicAdministrator
 from jepsen.simulation.faults.lies import QuorumMembers
 from jepsen.simulation.faults.lying_peers import LyingPeer, known_node, stranger
-from jepsen.simulation.faults.of_disks import DiskBroken, DiskFull, DiskSlow, DiskStalled, FsyncFails, FsyncThenPower
-from jepsen.simulation.faults.of_networks import (
+from jepsen.simulation.faults.network_faults import (
     Bridge,
     Flapping,
     Halves,
@@ -26,9 +26,9 @@ from jepsen.simulation.faults.of_networks import (
     Ring,
     Slow,
 )
-from jepsen.simulation.faults.of_processes import Kill, Pause, PowerCut, Restart, Storm, WallClock
-from jepsen.simulation.faults.of_quorums import BitFlip, ChangeVoters, LoseDisk
-from jepsen.simulation.faults.of_topics import (
+from jepsen.simulation.faults.process_faults import Kill, Pause, PowerCut, Restart, Storm, WallClock
+from jepsen.simulation.faults.quorum_faults import BitFlip, ChangeVoters, LoseDisk
+from jepsen.simulation.faults.topic_faults import (
     Administer,
     BreakLogDir,
     IsolatePartitionLeader,

@@ -4,10 +4,10 @@ They observe the trace events of nodes and hosts, and know more than any node do
 """
 
 from jepsen.simulation.invariants.committed import Committed
-from jepsen.simulation.invariants.of_processes import process_invariants
-from jepsen.simulation.invariants.of_raft import raft_invariants
-from jepsen.simulation.invariants.of_replication import replication_invariants
+from jepsen.simulation.invariants.process_lifecycle import process_invariants
+from jepsen.simulation.invariants.raft import raft_invariants
 from jepsen.simulation.invariants.replicas import Replica, Replicas
+from jepsen.simulation.invariants.replication import replication_invariants
 from jepsen.simulation.invariants.watch import Invariant, Watch
 
 __all__ = [

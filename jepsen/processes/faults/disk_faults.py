@@ -7,7 +7,7 @@ from typing import Final
 
 import trio
 
-from jepsen.processes.faults.of_processes import start_together
+from jepsen.processes.faults.process_faults import start_together
 from jepsen.processes.faults.stage import Stage
 from jepsen.processes.nodes import NodeProcess
 

@@ -7,7 +7,7 @@ from jepsen.simulation.invariants.watch import Invariant
 from jepsen.simulation.trace import Event
 
 
-class _OfPartitions:
+class _PartitionInvariant:
     """An invariant of single partitions, checked for those that the last event may have changed."""
 
     kinds: Sequence[str] = ("metadata_seen",)
@@ -27,7 +27,7 @@ class _OfPartitions:
         raise NotImplementedError
 
 
-class InSyncReplicasAreReplicas(_OfPartitions):
+class InSyncReplicasAreReplicas(_PartitionInvariant):
     """The ISR and the eligible leader replicas are replicas of the partition, and are disjoint."""
 
     def wrong_with(self, log: CommittedLog) -> str | None:
@@ -38,7 +38,7 @@ class InSyncReplicasAreReplicas(_OfPartitions):
         return None
 
 
-class LeadersAreInSync(_OfPartitions):
+class LeadersAreInSync(_PartitionInvariant):
     """The leader is in the ISR."""
 
     def wrong_with(self, log: CommittedLog) -> str | None:
@@ -46,7 +46,7 @@ class LeadersAreInSync(_OfPartitions):
         return f"is led by {image.leader}, ISR {image.isr}" if image.leader not in (-1, *image.isr) else None
 
 
-class NoFencedBrokerIsInSync(_OfPartitions):
+class NoFencedBrokerIsInSync(_PartitionInvariant):
     """A fenced broker is in no ISR (KIP-841).
 
     A last member that has shut down cleanly stays: it is the only replica with all records.
@@ -64,7 +64,7 @@ class NoFencedBrokerIsInSync(_OfPartitions):
         return broker is not None and broker.in_controlled_shutdown
 
 
-class InSyncReplicasHoldWhatIsCommitted(_OfPartitions):
+class InSyncReplicasHoldWhatIsCommitted(_PartitionInvariant):
     """Every running member of the ISR, and every eligible leader replica, has all that was ever committed (KIP-966)."""
 
     kinds: Sequence[str] = (
@@ -83,7 +83,7 @@ class InSyncReplicasHoldWhatIsCommitted(_OfPartitions):
         return None
 
 
-class MaximalIsrContainsIsr(_OfPartitions):
+class MaximalIsrContainsIsr(_PartitionInvariant):
     """All members of the controller's ISR have the records that the leader commits (KIP-497)."""
 
     kinds: Sequence[str] = ("metadata_seen", "replica_role")

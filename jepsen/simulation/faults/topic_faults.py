@@ -7,8 +7,8 @@ from typing import Final
 import trio
 
 from jepsen.simulation.faults.fault import Strike, TopicAdministrator
-from jepsen.simulation.faults.of_networks import cut, hold
-from jepsen.simulation.faults.of_processes import DOWN_SECONDS_MAX
+from jepsen.simulation.faults.network_faults import cut, hold
+from jepsen.simulation.faults.process_faults import DOWN_SECONDS_MAX
 
 BURST_MAX: Final = 6
 # The longest burst if no node answers.
