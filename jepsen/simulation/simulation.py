@@ -1,4 +1,4 @@
-"""One run in virtual time: the clock, the trace, the hosts, the network between them, and chance, all from one seed."""
+"""One run in virtual time: clock, trace, hosts, network and random numbers, all derived from one seed."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
@@ -16,22 +16,25 @@ from jepsen.simulation.trace import Trace
 T = TypeVar("T")
 
 
-class Onlooker(Protocol):
+class Observer(Protocol):
     """Observes the processes of a simulation."""
 
-    def look(self, hosts: Sequence[Host]) -> None:
-        """Something has run on these hosts, and all of that has come to where it waits."""
+    def observe(self, hosts: Sequence[Host]) -> None:
+        """Called when tasks of these hosts have run and are all waiting again."""
         ...
 
-    def look_at_last(self, host: Host) -> None:
-        """The process on a host ends, wherever it is; what it has told others, it has told."""
+    def observe_last(self, host: Host) -> None:
+        """Called when the process on a host ends, possibly in the middle of a change.
+
+        Messages that it has sent before may still arrive.
+        """
         ...
 
 
 class Simulation:
-    """A world of its own. Add hosts, then `run` something in it; `trace.digest` says whether two runs were the same.
+    """A simulated network of hosts. Add hosts, then `run` a function. Equal values of `trace.digest` mean equal runs.
 
-    Unmodified Trio code runs in it: sockets, names, time and the order of tasks are the simulation's.
+    It runs unmodified Trio code, and supplies sockets, host names, time and the order of tasks.
     """
 
     def __init__(self, seed: str) -> None:
@@ -41,28 +44,28 @@ class Simulation:
         self.hosts: dict[str, Host] = {}
         self._hosts_by_address: dict[str, Host] = {}
         self.network = Network(self.clock, self.rng("network"), self._hosts_by_address, self.trace.note)
-        self.onlookers: list[Onlooker] = []
+        self.observers: list[Observer] = []
         self._acting: dict[Host, None] = {}
         self._queue: WithholdingQueue | None = None
-        self.clock.before_it_moves = self._look
+        self.clock.before_it_moves = self._observe_hosts
 
     def rng(self, purpose: str) -> Random:
-        """Chance for one purpose: what others draw does not disturb it."""
+        """A random generator for one purpose, independent of those for other purposes."""
         return Random(f"{self.seed}/{purpose}")
 
     def add_host(self, name: str) -> Host:
-        """A machine with an empty disk, which the others reach under `name`."""
+        """Add a machine with an empty disk. Other hosts connect to it under `name`."""
         address = f"10.0.0.{len(self.hosts) + 1}"
         volume = Volume(name, self.clock, self.rng(f"disk/{name}"), self.trace.note)
         host = Host(name, address, self.clock, self.trace, volume, self.rng, self._pauses_changed)
-        host.before_it_ends = self._look_at_last
+        host.before_it_ends = self._observe_last
         self.hosts[name] = self._hosts_by_address[address] = host
         return host
 
     def run(self, main: Callable[[], Awaitable[T]]) -> T:
-        """Run `main` to its end, in as little real time as it takes.
+        """Run `main` to its end without waiting in real time.
 
-        Raises what it raises, Stuck, Livelock, ThreadStarted.
+        Raises the exceptions of `main`, Stuck, Livelock and ThreadStarted.
         """
 
         async def prepared() -> T:
@@ -85,7 +88,7 @@ class Simulation:
         return run_deterministically(prepared, seed=f"{self.seed}/tasks", clock=self.clock)
 
     async def on(self, host: Host, function: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Run a function as if on a host: its sockets are the host's."""
+        """Run a function on a host: the sockets that it opens belong to the host."""
         token = HOST.set(host)
         try:
             return await function(*args)
@@ -93,7 +96,7 @@ class Simulation:
             HOST.reset(token)
 
     def heal(self) -> None:
-        """Take every fault of network, disks and clocks away, and let paused processes go on."""
+        """Remove all faults of network, disks and clocks, and resume paused processes."""
         self.network.heal()
         for host in self.hosts.values():
             host.volume.heal()
@@ -101,24 +104,24 @@ class Simulation:
             host.resume()
 
     def _begin_batch(self, tasks: Sequence[trio.lowlevel.Task]) -> None:
-        self._look()
+        self._observe_hosts()
         self.trace.run([task.name for task in tasks])
-        if self.onlookers:
+        if self.observers:
             for task in tasks:
                 host = task.context.get(HOST)
                 if host is not None:
                     self._acting[host] = None
 
-    def _look(self) -> None:
-        """Show the onlookers what has become of the hosts that acted in the last batch of steps."""
+    def _observe_hosts(self) -> None:
+        """Call the observers with the hosts whose tasks ran in the last batch."""
         if self._acting:
             acting, self._acting = list(self._acting), {}
-            for onlooker in self.onlookers:
-                onlooker.look(acting)
+            for observer in self.observers:
+                observer.observe(acting)
 
-    def _look_at_last(self, host: Host) -> None:
-        for onlooker in self.onlookers:
-            onlooker.look_at_last(host)
+    def _observe_last(self, host: Host) -> None:
+        for observer in self.observers:
+            observer.observe_last(host)
 
     def _pauses_changed(self) -> None:
         assert self._queue is not None, "hosts are paused while the simulation runs"

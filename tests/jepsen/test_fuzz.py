@@ -22,9 +22,9 @@ from jepsen.hostile.stories import broker_story, controller_story
 from jepsen.hostile.story import Story
 from jepsen.hostile.target import NODE_ID, Target
 from jepsen.processes.fuzz.command import longest_hold_ms, told
+from jepsen.processes.fuzz.fuzz_run import FuzzRun, FuzzRunPlan
 from jepsen.processes.fuzz.fuzzed_node import FuzzedNode
 from jepsen.processes.fuzz.lanes import PORTS
-from jepsen.processes.fuzz.sitting import Sitting, SittingPlan
 from jepsen.processes.ports import free_ports
 from kraft.message_codec import REQUESTS
 
@@ -130,12 +130,12 @@ async def test_node_lives_through_hostile_frames_on_all_ports(tmp_path: Path, fi
     """And its healthy client does not notice; `python -m jepsen fuzz` sends millions."""
     seed = 1  # a failure here comes again, and `make fuzz` looks for others
     print(f"python -m jepsen fuzz --seed {seed} --frames 4000")
-    plan = SittingPlan(seed, 0, PORTS, frames=4_000, stories=10_000, seconds=60.0, jobs=1, lanes=8)
+    plan = FuzzRunPlan(seed, 0, PORTS, frames=4_000, stories=10_000, seconds=60.0, jobs=1, lanes=8)
     port, controller_port = free_ports(2)
-    directory = tmp_path / "sitting"
+    directory = tmp_path / "run"
     directory.mkdir()
     with trio.fail_after(240):
-        findings = await Sitting(FuzzedNode(directory, port, controller_port, {}), plan).hold()
+        findings = await FuzzRun(FuzzedNode(directory, port, controller_port, {}), plan).run()
     figure(told(plan, findings))
     assert findings.problems == [], told(plan, findings)
     assert set(findings.frames) == set(PORTS)

@@ -1,8 +1,8 @@
-"""`python -m jepsen fuzz`: hostile frames over all ports of a node, and what became of it.
+"""`python -m jepsen fuzz`: sends hostile frames to all ports of a node and checks that it keeps serving.
 
 python -m jepsen fuzz --frames 200000
-python -m jepsen fuzz --frames 5000000 --seed 7 --ledger fuzz.json      go on where the ledger's last sitting ended
-python -m jepsen fuzz --seed 7 --first 1234 --stories 1                 a story again
+python -m jepsen fuzz --frames 5000000 --seed 7 --ledger fuzz.json      continue after the last story of the ledger
+python -m jepsen fuzz --seed 7 --first 1234 --stories 1                 repeat one story
 """
 
 import argparse
@@ -18,9 +18,9 @@ from typing import Any, Final
 import attrs
 import trio
 
+from jepsen.processes.fuzz.fuzz_run import Findings, FuzzRun, FuzzRunPlan, write_report
 from jepsen.processes.fuzz.fuzzed_node import FuzzedNode
 from jepsen.processes.fuzz.lanes import PORTS
-from jepsen.processes.fuzz.sitting import Findings, Sitting, SittingPlan, write_report
 from jepsen.processes.ports import free_ports
 
 REPORT: Final = "sitting.json"
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=1, help="processes that make frames")
     parser.add_argument("--lanes", type=int, default=12, help="stories that each of them tells at a time")
     parser.add_argument("--store", type=Path, help="where the node's directory is kept; a temporary one without it")
-    parser.add_argument("--ledger", type=Path, help="a file of sittings, one a line: this one is added")
+    parser.add_argument("--ledger", type=Path, help="a file of runs, one per line, to which this run is appended")
     parser.add_argument("--override", action="append", default=[], metavar="key=value", help="a config of the node")
     parser.add_argument("--no-search", action="store_true", help="do not search for the story that a failure is of")
 
@@ -54,14 +54,14 @@ def _ports(text: str) -> tuple[str, ...]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """The exit status: 0 where the node has kept its promises."""
+    """Run the fuzzer. Returns the exit status, which is 0 if no problem was found."""
     first = _first(options)
-    plan = SittingPlan(
+    plan = FuzzRunPlan(
         options.seed, first, options.ports, options.frames, options.stories, options.time, options.jobs, options.lanes
     )
     directory = Path(tempfile.mkdtemp(prefix="fuzz-")) if options.store is None else options.store
     directory.mkdir(parents=True, exist_ok=True)
-    findings = _held(plan, directory / "sitting", options)
+    findings = _run_fuzz(plan, directory / "sitting", options)
     write_report(findings, plan, directory / REPORT)
     print(told(plan, findings), flush=True)
     if findings.problems and not options.no_search and plan.stories > 1:
@@ -75,32 +75,32 @@ def run(options: argparse.Namespace) -> int:
     return 1 if findings.problems else 0
 
 
-def _held(plan: SittingPlan, directory: Path, options: argparse.Namespace) -> Findings:
+def _run_fuzz(plan: FuzzRunPlan, directory: Path, options: argparse.Namespace) -> Findings:
     directory.mkdir()
     overrides = dict(pair.split("=", 1) for pair in options.override)
     port, controller_port = free_ports(2)
-    return trio.run(Sitting(FuzzedNode(directory, port, controller_port, overrides), plan).hold)
+    return trio.run(FuzzRun(FuzzedNode(directory, port, controller_port, overrides), plan).run)
 
 
-def _search(plan: SittingPlan, findings: Findings, directory: Path, options: argparse.Namespace) -> list[int]:
-    """The stories that were under way, or closed their connections, and that do it again to a node of their own."""
-    guilty = []
+def _search(plan: FuzzRunPlan, findings: Findings, directory: Path, options: argparse.Namespace) -> list[int]:
+    """Replay the suspected stories, each against a new node. Returns those that cause a problem again."""
+    failing = []
     for story in findings.suspects[-_SUSPECTS_TRIED:]:
         alone = attrs.evolve(plan, first=story, stories=1, jobs=1, lanes=1)
         tried = directory / f"story-{story}"
-        if _held(alone, tried, options).problems:
-            guilty.append(story)
+        if _run_fuzz(alone, tried, options).problems:
+            failing.append(story)
         else:
             shutil.rmtree(tried)
-    return guilty
+    return failing
 
 
-def replay_command(plan: SittingPlan, story: int) -> str:
+def replay_command(plan: FuzzRunPlan, story: int) -> str:
     return f"python -m jepsen fuzz --seed {plan.seed} --ports {','.join(plan.ports)} --first {story} --stories 1"
 
 
-def told(plan: SittingPlan, findings: Findings) -> str:
-    """The summary of a session."""
+def told(plan: FuzzRunPlan, findings: Findings) -> str:
+    """The summary of a run, as text."""
     megabytes = [size / 1e6 for _, size in findings.resident_bytes] or [0.0]
     rate = findings.total / max(findings.seconds, 1e-9)
     lines = [
@@ -125,7 +125,7 @@ def told(plan: SittingPlan, findings: Findings) -> str:
 
 
 def slope(samples: list[tuple[float, int]]) -> float:
-    """MB a minute, as a line through the second half of the samples has it (least squares)."""
+    """The growth in MB per minute: the slope of a least-squares line through the second half of the samples."""
     later = samples[len(samples) // 2 :]
     if len(later) < 2:
         return 0.0
@@ -136,7 +136,7 @@ def slope(samples: list[tuple[float, int]]) -> float:
 
 
 def longest_hold_ms(lines: list[str]) -> int:
-    """The longest of the holds that a node has printed, on the processor: what others ran meanwhile does not count."""
+    """The longest loop hold that a node has printed, in milliseconds of its own CPU time."""
     return max((int(found[1].replace(",", "")) for line in lines if (found := _HOLD.search(line))), default=0)
 
 
@@ -158,8 +158,8 @@ def _healthy(measured: dict[str, Any]) -> str:
 def _first(options: argparse.Namespace) -> int:
     if options.first is not None:
         return int(options.first)
-    sittings = _ledger(options.ledger)
-    return max((int(each["next_story"]) for each in sittings if each["seed"] == options.seed), default=0)
+    runs = _ledger(options.ledger)
+    return max((int(each["next_story"]) for each in runs if each["seed"] == options.seed), default=0)
 
 
 def _ledger(path: Path | None) -> list[dict[str, Any]]:
@@ -168,7 +168,7 @@ def _ledger(path: Path | None) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def _add_to_ledger(options: argparse.Namespace, plan: SittingPlan, findings: Findings) -> None:
+def _add_to_ledger(options: argparse.Namespace, plan: FuzzRunPlan, findings: Findings) -> None:
     if options.ledger is None:
         return
     sizes = [size for _, size in findings.resident_bytes] or [0]
@@ -190,5 +190,5 @@ def _add_to_ledger(options: argparse.Namespace, plan: SittingPlan, findings: Fin
     }
     with options.ledger.open("a") as ledger:
         ledger.write(json.dumps(line) + "\n")
-    sittings = _ledger(options.ledger)
-    print(f"{sum(each['total'] for each in sittings)} frames in {len(sittings)} sittings")
+    runs = _ledger(options.ledger)
+    print(f"{sum(each['total'] for each in runs)} frames in {len(runs)} runs")

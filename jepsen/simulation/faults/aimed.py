@@ -45,8 +45,8 @@ _OF_REPLICATION = (
     *("partition_led", "partition_followed", "partition_truncated", "isr_proposed", "isr_changed"),
     *("coordinator_loaded", "coordinator_unloaded"),
 )
-# Events of records are frequent. They count as steps only for records of a coordinator. The onlooker traces them, and
-# is not affected by faults.
+# Events of records are frequent. They count as steps only for records of a coordinator. The replica observer traces
+# them, and is not affected by faults.
 _OF_COORDINATORS = ("replica_wrote", "replica_committed")
 # At the very instruction, or so much later that a message or an fsync is under way, or has just come.
 DELAYS_SECONDS = (0.0, 0.0, 0.0005, 0.002, 0.01)

@@ -1,6 +1,6 @@
 """The committed records of each partition, their replicas, and the possible losses, as the data invariants need them.
 
-No node of a cluster knows all of this. The onlooker (`jepsen.simulation.onlooker`) tells it, as events of the trace.
+No node of a cluster knows all of this. `jepsen.simulation.replica_observer` adds it to the trace, as events.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

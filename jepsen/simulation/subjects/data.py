@@ -10,7 +10,7 @@ from broker.wire.api.metadata import MetadataResponseTopic
 from broker.wire.records import iter_headers
 from jepsen.simulation.hosts import Host
 from jepsen.simulation.invariants import Committed
-from jepsen.simulation.onlooker import Onlooker
+from jepsen.simulation.replica_observer import ReplicaObserver
 from jepsen.simulation.simulation import Simulation
 from jepsen.simulation.subjects.formatted_node import FormattedNode
 from jepsen.values import ReplicaLog
@@ -18,7 +18,7 @@ from jepsen.values import ReplicaLog
 
 def show_data(simulation: Simulation, committed: Committed, watched: Collection[str]) -> None:
     """Have it told in the trace what becomes of the replicas of these topics."""
-    simulation.onlookers.append(Onlooker(simulation.trace, node_on, committed, watched))
+    simulation.observers.append(ReplicaObserver(simulation.trace, node_on, committed, watched))
 
 
 def node_on(host: Host) -> Node | None:

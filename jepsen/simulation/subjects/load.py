@@ -11,7 +11,7 @@ from jepsen.values import WantedTopic
 @attrs.frozen
 class Load:
     """`topics` exist from the start, and `late` is created while faults occur. Producers send with acks=all to all
-    topics except those in `hopeful`, which get acks=1 and are checked separately.
+    topics except those in `acks_one_topics`, which get acks=1 and are checked separately.
 
     Ranges are numbers of clients; each seed draws from them, and from the rates, which are operations per second. Every
     producer sends to all partitions. `readers` is the probability of each partition to be read meanwhile. Contenders
@@ -30,21 +30,21 @@ class Load:
     churned_per_second: Sequence[float]
     churned_partitions: int
     deleted: float
-    hopeful: Sequence[str] = ()
+    acks_one_topics: Sequence[str] = ()
     # Producers of the client library, besides the ones that speak the protocol themselves.
     library_producers: tuple[int, int] = (0, 1)
     # The topics that groups consume, and the number of members.
     grouped: Sequence[str] = ()
     members: tuple[int, int] = (2, 3)
 
-    def partitions(self, *, hopeful: bool = False) -> Iterator[tuple[str, int]]:
-        """Those that everybody produces to, with acks=all or with acks=1."""
+    def partitions(self, *, acks_one: bool = False) -> Iterator[tuple[str, int]]:
+        """The partitions that every producer sends to with acks=all, or those with acks=1."""
         for topic in self.topics:
-            for index in range(topic.partitions if hopeful is (topic.name in self.hopeful) else 0):
+            for index in range(topic.partitions if acks_one is (topic.name in self.acks_one_topics) else 0):
                 yield topic.name, index
 
 
-# One node alone: this is about its storage.
+# For a cluster of one node, to test its storage.
 NODE_LOAD: Final = Load(
     topics=(
         WantedTopic("plain", 2, is_flushed=False),
@@ -92,6 +92,6 @@ def cluster_load(brokers: int) -> Load:
         churned_per_second=(0.2, 0.5, 1.5),
         churned_partitions=2,
         deleted=0.8,
-        hopeful=("hopeful",),
+        acks_one_topics=("hopeful",),
         grouped=("queue", "safe"),
     )

@@ -41,12 +41,12 @@ from jepsen.simulation.subjects.node_plan import (
 from jepsen.simulation.subjects.topic_administrator import TopicMover
 from jepsen.simulation.trace import Event
 from jepsen.values import ReplicaRead, WantedTopic
+from jepsen.workloads.acks_one_producer import produce_with_acks_one
 from jepsen.workloads.administration import is_anything_moving
 from jepsen.workloads.client import METADATA_VERSION, Client
 from jepsen.workloads.consumer import consume, read_all
 from jepsen.workloads.group_churn import audit, churn_members, stay
 from jepsen.workloads.group_member import TopicPartition
-from jepsen.workloads.hopeful import produce_hopefully
 from jepsen.workloads.library_producer import produce_with_library
 from jepsen.workloads.producer import Producer, produce_to_all
 from jepsen.workloads.shared_topics import Generations, contend
@@ -63,7 +63,7 @@ SETTLED_SECONDS: Final = 35.0
 
 
 class NodesSubject:
-    """Topics are created and deleted, records produced and consumed; at last everything is read."""
+    """Clients create and delete topics, produce and consume records, and join groups; `verify` reads all records."""
 
     def __init__(self, simulation: Simulation, combined: int, controllers: int = 0, brokers: int = 0) -> None:
         self.simulation = simulation
@@ -87,7 +87,7 @@ class NodesSubject:
             show_data(simulation, self.committed, [*topics, self._load.late.name])
             self.topic_administrator = TopicMover(self.committed, topics, plan.log_directories, self)
         # The history of sends with acks=1, which may be lost.
-        self._hopes = History(simulation.clock.current_time, simulation.trace.operation)
+        self._acks_one_history = History(simulation.clock.current_time, simulation.trace.operation)
         self._admin, self._mover = self._client("admin"), self._client("mover")
         self._mover_is_busy = trio.Lock()
 
@@ -128,14 +128,14 @@ class NodesSubject:
             for number in range(rng.randint(*load.producers)):
                 per_second = rng.choice(load.produced_per_second)
                 self._start(nursery, self._client(f"p{number}"), produce_to_all, list(load.partitions()), per_second)
-                for topic, index in load.partitions(hopeful=True):
-                    client = self._hopeful(self._client(f"h{number}-{topic}-{index}", f"p{number}"))
-                    self._start(nursery, client, produce_hopefully, topic, index, per_second)
+                for topic, index in load.partitions(acks_one=True):
+                    client = self._acks_one_client(self._client(f"h{number}-{topic}-{index}", f"p{number}"))
+                    self._start(nursery, client, produce_with_acks_one, topic, index, per_second)
             self._start_library_clients(nursery)
-            for topic, index in (*load.partitions(), *load.partitions(hopeful=True)):
+            for topic, index in (*load.partitions(), *load.partitions(acks_one=True)):
                 if rng.random() < load.readers:
                     client = self._client(f"r-{topic}-{index}", "readers")
-                    client = self._hopeful(client) if topic in load.hopeful else client
+                    client = self._acks_one_client(client) if topic in load.acks_one_topics else client
                     self._start(nursery, client, consume, topic, index)
             generations, per_second = Generations(), rng.choice(load.contended_per_second)
             for number in range(rng.randint(*load.contenders)):
@@ -157,7 +157,7 @@ class NodesSubject:
             self._start(nursery, self._client(name, place.group.name), churn_members, place)
 
     async def _begin_late(self, client: Client, after_seconds: float) -> None:
-        """Create a topic in the middle of the troubles, and use it as soon as its creation is acknowledged."""
+        """Create a topic while faults occur, and produce to it as soon as its creation is acknowledged."""
         await trio.sleep(after_seconds)
         while not await create_topic(client, self._load.late):
             await client.back_off()
@@ -173,12 +173,12 @@ class NodesSubject:
             ends = await self._verify_topics()
             await self._groups.wait_reached(ends)
             members.cancel_scope.cancel()
-        await self._hear_of_all()
+        await self._wait_all_caught_up()
         self.simulation.trace.event("admin", "peace", {})
         await trio.sleep(PEACE_SECONDS)
 
     async def _verify_topics(self) -> dict[TopicPartition, int]:
-        """All of them are in order; where their partitions end."""
+        """Wait until all topics are in order, and read them. Returns the end offset of each partition."""
         await self.administrator.repair()
         client = self._client("final")
         serial = 0
@@ -192,14 +192,14 @@ class NodesSubject:
         ends = {}
         for topic in (*self._load.topics, self._load.late):
             for index in range(topic.partitions if topic.name in seen else 0):
-                reader = self._hopeful(client) if topic.name in self._load.hopeful else client
+                reader = self._acks_one_client(client) if topic.name in self._load.acks_one_topics else client
                 records = await self._as(client, self._write_and_read, reader, topic.name, index)
                 ends[topic.name, index] = records[-1][0] + 1 if records else 0
                 await self._read_replicas(topic.name, index)
         return ends
 
-    async def _hear_of_all(self) -> None:
-        """Wait until no node is out of touch: a controller may notice late that its connection is dead."""
+    async def _wait_all_caught_up(self) -> None:
+        """Wait until every node has the committed metadata: a controller may notice a dead connection late."""
         committed = self.replicas.committed_end_offset
         while any(self.replicas.by_host[node.name].committed_end_offset < committed for node in self._plan.nodes):
             await trio.sleep(0.1)
@@ -254,7 +254,7 @@ class NodesSubject:
         for checker in (*TOPIC_CHECKERS, *QUEUE_CHECKERS, *GROUP_CHECKERS):
             yield from checker.check(self.history)
         for checker in ACKS_ONE_CHECKERS:
-            yield from checker.check(self._hopes)
+            yield from checker.check(self._acks_one_history)
 
     # Access for the administrators
 
@@ -267,7 +267,7 @@ class NodesSubject:
         )
 
     def _cluster_id(self) -> str:
-        """A node alone has made it up."""
+        """The cluster id. A single node generates its own, which is read from its disk."""
         return self._meta_property(self._plan.nodes[0].name, "cluster.id") or self._plan.cluster_id
 
     def _meta_property(self, name: str, key: str) -> str | None:
@@ -327,12 +327,12 @@ class NodesSubject:
         incarnations = self.cluster.power_cuts.__getitem__
         return Client(name, servers, self.history, rng, wall, incarnations, self.committed.incarnation)
 
-    def _hopeful(self, client: Client) -> Client:
-        """A client whose operations are checked separately."""
-        return attrs.evolve(client, history=self._hopes)
+    def _acks_one_client(self, client: Client) -> Client:
+        """The same client with the history of acks=1, which is checked separately."""
+        return attrs.evolve(client, history=self._acks_one_history)
 
     async def _as(self, client: Client, task: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Run what a client does on the client's machine."""
+        """Run a client's task on the client's machine."""
         return await self.simulation.on(self.cluster.clients[self._host_names[client.name]], task, *args)
 
     def _start(self, nursery: trio.Nursery, client: Client, task: Callable[..., Awaitable[object]], *args: Any) -> None:

@@ -13,7 +13,7 @@ _PRODUCE_VERSION = 12
 _RECORDS_MAX = 3
 
 
-async def produce_hopefully(client: Client, topic: str, partition: int, per_second: float) -> None:
+async def produce_with_acks_one(client: Client, topic: str, partition: int, per_second: float) -> None:
     """Produce until cancelled."""
     sequence = 0
     while True:

@@ -1,4 +1,4 @@
-"""The onlooker sees all committed records of simulated nodes, whatever happens to the nodes."""
+"""The replica observer sees all committed records of simulated nodes, whatever happens to the nodes."""
 
 from contextlib import suppress
 

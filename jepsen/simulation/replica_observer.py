@@ -1,7 +1,7 @@
-"""Looks into the nodes of a simulation, and tells in the trace what has become of their replicas.
+"""Reads the state of simulated nodes and traces every change of their replicas.
 
-It does so whenever something has run on a host, once all of that has come to where it waits, and when a process ends.
-Nodes are not changed for it, and do not notice.
+A host is observed after each batch of its tasks, when all of them wait again, and when its process ends. Observation
+does not change a node.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -24,8 +24,8 @@ _READ_BYTES = 1 << 20
 
 
 @attrs.define(eq=False)
-class _SeenReplica:
-    """A partition as it was when it was looked at last. `cut_to` is how far its log was cut since then."""
+class _ObservedReplica:
+    """A partition's state at the last observation. `cut_to` is the lowest offset that its log was cut to since."""
 
     partition: Partition
     topic_id: str
@@ -55,19 +55,19 @@ class _SeenReplica:
 
 
 @attrs.define(eq=False)
-class _SeenNode:
-    """A process. `replicas` are those of the topics that are watched."""
+class _ObservedNode:
+    """A node's process. `replicas` are its replicas of watched topics."""
 
     node: Node
     image: MetadataImage | None = None
     topics: int = 0
-    replicas: dict[Partition, _SeenReplica] = attrs.field(factory=dict)
+    replicas: dict[Partition, _ObservedReplica] = attrs.field(factory=dict)
 
 
-class Onlooker:
-    """See the module's docstring. `node_of` finds the node that runs on a host, if one does.
+class ReplicaObserver:
+    """See the module's docstring. `node_of` returns the node that runs on a host, or None.
 
-    The replicas of the topics in `watched` are looked at, and of all topics what the metadata says.
+    Replicas are observed for the topics in `watched`, and metadata for all topics.
     """
 
     def __init__(
@@ -77,10 +77,10 @@ class Onlooker:
         self._node_of = node_of
         self._committed = committed
         self._watched = watched
-        self._seen: dict[Host, _SeenNode] = {}
-        trace.listeners.append(self._observe)
+        self._seen: dict[Host, _ObservedNode] = {}
+        trace.listeners.append(self._on_event)
 
-    def look(self, hosts: Sequence[Host]) -> None:
+    def observe(self, hosts: Sequence[Host]) -> None:
         acting = []
         for host in hosts:
             node = self._node_of(host)
@@ -88,27 +88,27 @@ class Onlooker:
                 continue
             seen = self._seen.get(host)
             if seen is None or seen.node is not node:
-                seen = self._seen[host] = _SeenNode(node)
+                seen = self._seen[host] = _ObservedNode(node)
             acting.append((host, seen))
             image = node.loader.image
             if image.offset > self._committed.image.offset:
                 self._committed.image = image
                 self._trace.event(host.name, "metadata_seen", {"offset": image.offset})
         for host, seen in acting:
-            self._look_at_node(host, seen)
+            self._observe_node(host, seen)
 
-    def look_at_last(self, host: Host) -> None:
-        """Only for what it has committed as a leader: with all else it may be in the middle of a change."""
+    def observe_last(self, host: Host) -> None:
+        """Trace only records that the node has committed as a leader. Other state may be in the middle of a change."""
         seen = self._seen.get(host)
         if seen is not None and seen.node is self._node_of(host):
             for replica in seen.replicas.values():
                 log = replica.partition.log
                 if log is not None and log is replica.log and replica.leads:
-                    self._look_at_log(host, replica, log)
-                    self._look_at_high_watermark(host, replica)
+                    self._observe_log(host, replica, log)
+                    self._observe_high_watermark(host, replica)
 
-    def _observe(self, event: Event) -> None:
-        """Between two looks a log may be cut and grow again."""
+    def _on_event(self, event: Event) -> None:
+        """Note truncations: between two observations a log may be truncated and grow again."""
         if event.kind in ("partition_truncated", "committed_truncated"):
             offset, topic_id, index = (event.fields[name] for name in ("offset", "topic_id", "partition"))
             assert isinstance(offset, int), f"offset of {event}"
@@ -117,7 +117,7 @@ class Onlooker:
                     if (replica.topic_id, replica.partition.index) == (topic_id, index):
                         replica.cut_to = offset if replica.cut_to is None else min(offset, replica.cut_to)
 
-    def _look_at_node(self, host: Host, seen: _SeenNode) -> None:
+    def _observe_node(self, host: Host, seen: _ObservedNode) -> None:
         broker, loader = seen.node.broker, seen.node.loader
         if broker is None or loader is None:
             return
@@ -127,39 +127,39 @@ class Onlooker:
             self._find_replicas(host, seen)
         changed = [replica for replica in seen.replicas.values() if replica.has_changed()]
         for replica in changed:
-            self._look_at_replica(host, replica)
+            self._observe_replica(host, replica)
         if changed and broker.fetchers is not None:
-            self._look_at_fetchers(host, broker.fetchers)
+            self._observe_fetchers(host, broker.fetchers)
 
-    def _look_at_fetchers(self, host: Host, fetchers: ReplicaFetcherManager) -> None:
+    def _observe_fetchers(self, host: Host, fetchers: ReplicaFetcherManager) -> None:
         keys = [key for key, _ in fetchers.sources()]
         if len(dict.fromkeys(keys)) < len(keys):
             twice = [(key[0].hex(), key[1]) for key in keys if keys.count(key) > 1]
             self._trace.event(host.name, "fetchers_seen", {"twice": twice})
 
-    def _find_replicas(self, host: Host, seen: _SeenNode) -> None:
-        assert seen.node.broker is not None, "looked at"
+    def _find_replicas(self, host: Host, seen: _ObservedNode) -> None:
+        assert seen.node.broker is not None, "observed nodes are brokers"
         topics = seen.node.broker.partitions.topics
-        found: dict[Partition, _SeenReplica] = {}
+        found: dict[Partition, _ObservedReplica] = {}
         for name in self._watched:
             topic = topics.get(name)
             for partition in () if topic is None else topic.partitions.values():
                 known = seen.replicas.pop(partition) if partition in seen.replicas else None
-                found[partition] = known or _SeenReplica(partition, partition.topic_id.hex())
+                found[partition] = known or _ObservedReplica(partition, partition.topic_id.hex())
         for gone in seen.replicas.values():
             if gone.log is not None:
-                self._tell_gone(host, gone)
+                self._trace_gone(host, gone)
         seen.replicas = found
 
-    def _look_at_replica(self, host: Host, seen: _SeenReplica) -> None:
+    def _observe_replica(self, host: Host, seen: _ObservedReplica) -> None:
         partition, log = seen.partition, seen.partition.log
         if log is not seen.log:
-            self._look_at_new_log(host, seen, log)
+            self._observe_new_log(host, seen, log)
         if log is None:
             return
-        self._look_at_log(host, seen, log)
+        self._observe_log(host, seen, log)
         if seen.leads and not partition.leads:
-            self._look_at_high_watermark(host, seen)  # it moved while this was the leader
+            self._observe_high_watermark(host, seen)  # it moved while this was the leader
         in_sync = partition.in_sync
         isr, proposal = (None, None) if in_sync is None else (in_sync.isr, in_sync.proposal)
         if (
@@ -173,17 +173,17 @@ class Onlooker:
             alone = (partition.local_id,) if seen.leads else ()
             maximal = alone if in_sync is None else in_sync.maximal
             fields = {"leader_epoch": seen.leader_epoch, "leads": seen.leads, "maximal": maximal}
-            self._tell(host, seen, "replica_role", **fields)
-        self._look_at_high_watermark(host, seen)
+            self._trace_replica(host, seen, "replica_role", **fields)
+        self._observe_high_watermark(host, seen)
 
-    def _look_at_high_watermark(self, host: Host, seen: _SeenReplica) -> None:
+    def _observe_high_watermark(self, host: Host, seen: _ObservedReplica) -> None:
         before, seen.high_watermark = seen.high_watermark, seen.partition.high_watermark
         if seen.high_watermark != before:
-            self._tell(host, seen, "replica_committed", high_watermark=seen.high_watermark)
+            self._trace_replica(host, seen, "replica_committed", high_watermark=seen.high_watermark)
 
-    def _look_at_new_log(self, host: Host, seen: _SeenReplica, log: Log | None) -> None:
+    def _observe_new_log(self, host: Host, seen: _ObservedReplica, log: Log | None) -> None:
         if log is None and seen.log is not None:
-            self._tell_gone(host, seen)
+            self._trace_gone(host, seen)
         seen.log = log
         seen.end_offset = seen.high_watermark = 0
         seen.leader_epoch, seen.leads = -1, False
@@ -191,17 +191,20 @@ class Onlooker:
         if log is not None:
             batches = read_batches(log, log.log_start_offset)
             seen.end_offset = batches[-1][1] if batches else log.log_start_offset
-            self._tell(host, seen, "replica_found", batches=batches)
+            self._trace_replica(host, seen, "replica_found", batches=batches)
 
-    def _tell_gone(self, host: Host, seen: _SeenReplica) -> None:
-        """Report the records that it has committed as a leader before the event counts: others may know of them."""
+    def _trace_gone(self, host: Host, seen: _ObservedReplica) -> None:
+        """Trace that a replica is gone.
+
+        Records that it has committed as a leader are traced before: clients and followers may know of them.
+        """
         partition = seen.partition
         high_watermark = min(partition.high_watermark, seen.end_offset)
         if seen.leads and partition.leader_epoch == seen.leader_epoch and high_watermark > seen.high_watermark:
-            self._tell(host, seen, "replica_committed", high_watermark=high_watermark)
-        self._tell(host, seen, "replica_gone")
+            self._trace_replica(host, seen, "replica_committed", high_watermark=high_watermark)
+        self._trace_replica(host, seen, "replica_gone")
 
-    def _look_at_log(self, host: Host, seen: _SeenReplica, log: Log) -> None:
+    def _observe_log(self, host: Host, seen: _ObservedReplica, log: Log) -> None:
         end_offset = log.readable_end_offset
         if end_offset == seen.end_offset and seen.cut_to is None:
             return
@@ -209,13 +212,13 @@ class Onlooker:
         seen.cut_to = None
         if cut_to < seen.end_offset:
             seen.end_offset = cut_to
-            self._tell(host, seen, "replica_cut", end_offset=cut_to)
+            self._trace_replica(host, seen, "replica_cut", end_offset=cut_to)
         batches = read_batches(log, seen.end_offset)
         if batches:
             seen.end_offset = batches[-1][1]
-            self._tell(host, seen, "replica_wrote", batches=batches)
+            self._trace_replica(host, seen, "replica_wrote", batches=batches)
 
-    def _tell(self, host: Host, seen: _SeenReplica, kind: str, **fields: object) -> None:
+    def _trace_replica(self, host: Host, seen: _ObservedReplica, kind: str, **fields: object) -> None:
         about = {"topic": seen.partition.topic, "topic_id": seen.topic_id, "partition": seen.partition.index}
         self._trace.event(host.name, kind, {**about, **fields})
 
@@ -233,5 +236,5 @@ def read_batches(log: Log, offset: int) -> tuple[Batch, ...]:
                 break
             offset = batches[-1][1]
     except (KafkaError, OSError):
-        pass  # its disk has just failed
+        pass  # the disk has just failed
     return tuple(batches)

@@ -1,4 +1,7 @@
-"""One sitting: a node is started, told stories until enough frames were sent, watched, stopped and started again."""
+"""One fuzz run: sends stories to a new node up to a limit, samples its resources, then restarts it and checks its data.
+
+Generator processes send the stories. A story is a sequence of hostile frames, derived from the seed and its number.
+"""
 
 import json
 import os
@@ -36,8 +39,11 @@ _FETCH_BYTES: Final = 1_000_000
 
 
 @attrs.frozen
-class SittingPlan:
-    """`stories` from `first` on are told by `jobs` processes, `lanes` at a time each, until a limit is met."""
+class FuzzRunPlan:
+    """Stories are numbered from `first` on. `jobs` generator processes send them, `lanes` at a time each.
+
+    The run ends after `frames` frames, `stories` stories or `seconds` seconds, whichever comes first.
+    """
 
     seed: int
     first: int
@@ -51,7 +57,7 @@ class SittingPlan:
 
 @attrs.define
 class Findings:
-    """The result of a session. `problems` is empty if the node has kept its promises."""
+    """The result of a run. `problems` is empty if the run passed."""
 
     frames: Counter[str] = attrs.field(factory=Counter)
     answered: Counter[str] = attrs.field(factory=Counter)
@@ -78,16 +84,18 @@ class Findings:
         return sum(self.frames.values())
 
 
-class Sitting:
-    def __init__(self, node: FuzzedNode, plan: SittingPlan) -> None:
+class FuzzRun:
+    """Runs `plan` against `node`, which has not been started yet."""
+
+    def __init__(self, node: FuzzedNode, plan: FuzzRunPlan) -> None:
         self._node = node
         self._plan = plan
         self._findings = Findings()
         self._told: list[dict[str, Any]] = [{} for _ in range(plan.jobs)]
         self._tracebacks_known = 0
 
-    async def hold(self) -> Findings:
-        """Run it to its end, whatever happens."""
+    async def run(self) -> Findings:
+        """Run the plan to its end. A failure is returned as a problem, not raised."""
         findings = self._findings
         try:
             await self._node.start()
@@ -184,7 +192,7 @@ class Sitting:
                 findings.suspects += told.get("under_way", [])
 
     async def _check_afterwards(self) -> None:
-        """All healthy records are there, also after a clean restart and after kill -9."""
+        """Check that all records of the healthy client can be read: now, after a clean restart, and after kill -9."""
         node, findings = self._node, self._findings
         if not node.is_running:
             return
@@ -216,13 +224,13 @@ class _HealthyClient:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     async def end(self) -> dict[str, Any]:
-        """Its measurements."""
+        """Stop the client and return its measurements."""
         out, _ = await trio.to_thread.run_sync(self._process.communicate)
-        return json.loads(out) if out else {"error": "it has ended without a word"}
+        return json.loads(out) if out else {"error": "it has ended without printing its measurements"}
 
 
 async def _set_up(node: FuzzedNode) -> dict[str, Any]:
-    """Create the topics, register the fake broker, load the groups; what the stories are to know of the node."""
+    """Create the topics, register the fake broker and load the groups. Returns what stories need to know."""
     with trio.fail_after(_SET_UP_S):
         broker = await Connection.open(("127.0.0.1", node.port), 0)
         controller = await Connection.open(("127.0.0.1", node.controller_port), 0)
@@ -250,7 +258,7 @@ async def _set_up(node: FuzzedNode) -> dict[str, Any]:
 
 
 async def _quorum_of(controller: Connection) -> dict[str, int]:
-    """For whom stories speak, and where the quorum's log is."""
+    """The id under which stories speak to the quorum, the epoch, and the end of the quorum's log."""
     topic = RequestedTopic(topic_name="__cluster_metadata", partitions=[RequestedPartition()])
     response = await controller.call(DescribeQuorumRequest(topics=[topic]), _DESCRIBE_QUORUM_VERSION)
     partition = response.topics[0].partitions[0]
@@ -263,7 +271,7 @@ async def _quorum_of(controller: Connection) -> dict[str, int]:
 
 
 async def _load_groups(broker: Connection) -> None:
-    """Have the groups' topic created, and every coordinator found."""
+    """Wait until the offsets topic exists and every group has a coordinator."""
     while True:
         response = await broker.call(FindCoordinatorRequest(coordinator_keys=list(GROUPS)), 4)
         if not any(each.error_code for each in response.coordinators):
@@ -284,7 +292,7 @@ def _directory_id(data: Path) -> bytes:
 
 
 async def _check_records(port: int, expected: int) -> None:
-    """Raises AssertionError where the healthy topic does not hold exactly the records 0 to `expected`, in order."""
+    """Raises AssertionError unless the healthy client's topic starts with the records 0 to `expected` - 1, in order."""
     connection = await Connection.open(("127.0.0.1", port), 0)
     number = 0
     while number < expected:
@@ -295,10 +303,9 @@ async def _check_records(port: int, expected: int) -> None:
                     f"a healthy record is not what was written at offset {number}: {record}"
                 )
                 number += 1
-    # Nothing comes after them: the next one that is written gets the next offset.
     await connection.aclose()
 
 
-def write_report(findings: Findings, plan: SittingPlan, path: Path) -> None:
+def write_report(findings: Findings, plan: FuzzRunPlan, path: Path) -> None:
     told = {"plan": attrs.asdict(plan), **attrs.asdict(findings), "total": findings.total}
     path.write_text(json.dumps(told, indent=1) + os.linesep)
