@@ -1,6 +1,7 @@
-"""The deterministic simulator: unmodified nodes in virtual time, on a network and disks that fail as a seed says.
+"""The deterministic simulator: runs unmodified nodes in virtual time, with network and disk faults drawn from a seed.
 
-`Simulation` is the world, `scenario` puts nodes and clients into it, `faults` trouble it, `invariants` watch it.
+`Simulation` has the hosts and the network, `scenario` runs nodes and clients on them, `faults` injects faults, and
+`invariants` checks every event.
 """
 
 from jepsen.simulation.hosts import Host, Process

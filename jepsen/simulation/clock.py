@@ -15,7 +15,7 @@ STUCK = "no task can run, no event is due and no deadline is set"
 
 
 class Stuck(RuntimeError):
-    """No task can run, no event is due, and no deadline is set: the simulation would wait for ever."""
+    """No task can run, no event is due, and no deadline is set: the simulation would wait forever."""
 
 
 def _nothing() -> None:
@@ -25,8 +25,8 @@ def _nothing() -> None:
 class VirtualClock(trio.abc.Clock):
     """Seconds since the simulation began, moved only while every task waits.
 
-    Trio asks for the time to sleep when nothing is runnable. That is the one moment at which time may move, so it is
-    where the events of network and disks happen, up to the next deadline of a task.
+    Trio asks for the time to sleep when nothing is runnable. Only then may time move, so this is
+    where events of network and disks happen, up to the next deadline of a task.
     """
 
     def __init__(self, is_runnable: Callable[[], bool]) -> None:
@@ -46,7 +46,7 @@ class VirtualClock(trio.abc.Clock):
         return self.now
 
     def at(self, when: float, event: Callable[..., None], *args: Any) -> None:
-        """Have `event(*args)` happen at `when`, after those that were asked for earlier at the same time."""
+        """Schedule `event(*args)` at `when`. Events of the same time keep the order of the calls."""
         self._serial += 1
         heapq.heappush(self._events, (when, self._serial, event, args))
 

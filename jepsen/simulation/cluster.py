@@ -1,4 +1,4 @@
-"""The nodes of a simulation: one process for each host, started again whenever it has ended."""
+"""The nodes of a simulation: one process for each host, restarted whenever it has ended."""
 
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
@@ -13,14 +13,14 @@ from kraft.env import Env
 
 NodeFactory: TypeAlias = Callable[[Env], Process]
 
-# How soon a supervisor starts a process again that has ended by itself.
+# The delay after which a process that has ended by itself is restarted.
 RESTART_SECONDS = 0.5
 
 
 class Cluster:
-    """`nodes` by name, their `ids` as far as anybody has told of them. `leader` is who was elected last.
+    """The hosts of `nodes` by name, and the `ids` that nodes have traced. `leader` is the latest elected leader.
 
-    `power_cuts` counts those of each node: how often its unsynced writes may have been lost.
+    `power_cuts` counts the power cuts of each node, each of which may have lost its unsynced writes.
     """
 
     def __init__(self, simulation: Simulation, factories: Mapping[str, NodeFactory]) -> None:
@@ -35,7 +35,7 @@ class Cluster:
         simulation.trace.listeners.append(self._observe)
 
     def add_client(self, name: str) -> Host:
-        """A machine that no fault befalls, apart from those of the network."""
+        """Add a machine for a client. Only faults of the network affect it."""
         self.clients[name] = self.simulation.add_host(name)
         return self.clients[name]
 
@@ -48,7 +48,7 @@ class Cluster:
         return self._offline.get(host.name) == host.incarnation
 
     async def run(self) -> None:
-        """Keep every node running, until cancelled; then all of them are killed."""
+        """Restart nodes that end, until cancelled; then kill all nodes."""
         async with trio.open_nursery() as nursery:
             for name, host in self.nodes.items():
                 nursery.start_soon(self._supervise, nursery, host, self._factories[name])
@@ -72,26 +72,26 @@ class Cluster:
             host.kill()
 
     def lose_disk(self, host: Host, path: str, **lost: object) -> None:
-        """Have a machine come back with nothing at `path`, where another disk was; `lost` says for the trace what."""
+        """Restart a machine with an empty disk at `path`. `lost` are the fields of the traced event."""
         self.crash(host, power=True, down_seconds=0)
         host.volume.lose(path)
         self.simulation.trace.event(host.name, "disk_lost", lost)
 
     def lose_logs(self, host: Host, path: str) -> None:
-        """Have a machine come back without its logs, which were at `path`."""
+        """Restart a machine without the logs at `path`."""
         self.crash(host, power=True, down_seconds=0)
         host.volume.lose(path)
         self.simulation.trace.event(host.name, "logs_lost", {})
 
     def damage_disk(self, host: Host, directory: str, endings: Sequence[str], rng: Random) -> None:
-        """Have a machine come back with a bit turned around in a file; see `Volume.flip_bit`."""
+        """Restart a machine with a flipped bit in one of its files; see `Volume.flip_bit`."""
         self.crash(host, power=True, down_seconds=0)
         where = host.volume.flip_bit(directory, endings, rng)
         if where is not None:
             self.simulation.trace.event(host.name, "disk_damaged", {"where": where})
 
     async def stop(self, host: Host, *, patience_seconds: float, down_seconds: float) -> None:
-        """Have a node end cleanly; one that does not in time is killed."""
+        """Stop a node cleanly. Kill it if it has not ended after `patience_seconds`."""
         ended = host.ended
         host.stop()
         with trio.move_on_after(patience_seconds):
@@ -101,7 +101,7 @@ class Cluster:
             host.kill()
 
     def heal(self) -> None:
-        """Take all faults away, and let what is down come back. Broken log directories take another start."""
+        """Remove all faults and restart nodes that are down or have an offline log directory."""
         for host in self.nodes.values():
             host.held_down_until = 0.0
         self.simulation.heal()

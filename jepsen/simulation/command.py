@@ -1,4 +1,4 @@
-"""`python -m jepsen sim`: run seeds, say how they went, and how to see a failure again."""
+"""`python -m jepsen sim`: runs seeds, and prints their results and the commands that replay failures."""
 
 import argparse
 import gc
@@ -43,7 +43,7 @@ class Plan:
     shape: Shape
 
     def run(self, seed: int) -> tuple[Verdict, float]:
-        """How a seed went, and the CPU seconds that it took."""
+        """Run a seed. Returns its verdict and the CPU seconds that it took."""
         began = time.process_time()
         verdict = Scenario(seed, self.seconds, self.faults, self.shape).run()
         gc.collect()
@@ -51,7 +51,7 @@ class Plan:
 
 
 def run(options: argparse.Namespace) -> int:
-    """The exit status: 0 where no promise was broken."""
+    """Run the seeds. Returns the exit status, which is 0 if all of them passed."""
     plan = Plan(options.time, parse_faults(options.faults), parse_shape(options.nodes))
     seeds = range(options.seed, options.seed + options.count)
     failed, virtual_seconds, operations, cpu_seconds = 0, 0.0, 0, 0.0

@@ -1,4 +1,4 @@
-"""Machines, and the one process that each may run: started, killed, paused, cut off from power, started again.
+"""Machines, each of which may run one process. Processes are started, killed and paused; machines lose power.
 
 A crash happens within one instruction. The host's incarnation goes up, and from then on everything the old process
 still does (Trio unwinds its tasks, `finally` blocks run) reaches neither disk nor network nor trace.
@@ -27,7 +27,7 @@ class Process(Protocol):
     """The process of a host; `broker.node.Node` is one."""
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Serve until `stop`; `task_status.started()` once it serves. Raising is dying."""
+        """Serve until `stop`; `task_status.started()` once it serves. An exception ends the process."""
         ...
 
     def stop(self) -> None: ...
@@ -69,7 +69,7 @@ class Host:
         self.held_down_until = 0.0
         self.ended = trio.Event()
         self.ended.set()
-        self.cause: BaseException | None = None  # what the last process died of by itself
+        self.cause: BaseException | None = None  # the error that ended the last process, if it was not killed
         self.sockets: dict[HostSocket, None] = {}
         self._clock = clock
         self._trace = trace
@@ -119,7 +119,7 @@ class Host:
             self._on_pause()
 
     def is_current(self, incarnation: int) -> bool:
-        """Whether the process that was started as `incarnation` is still alive."""
+        """True if the process that was started as `incarnation` is still alive."""
         return self.incarnation == incarnation
 
     def wall(self) -> float:
@@ -127,7 +127,7 @@ class Host:
         return WALL_EPOCH_S + self._clock.now + self.wall_offset_s
 
     def env(self, incarnation: int) -> Env:
-        """The world as the process sees it."""
+        """The Env of the process."""
 
         def trace(kind: str, /, **fields: object) -> None:
             if self.is_current(incarnation):
@@ -158,14 +158,14 @@ class Host:
                 raise others from None
             if errors is not None:
                 self._died(incarnation, errors)
-        except Exception as error:  # noqa: BLE001 - a process may die of anything; what is allowed, an invariant says
+        except Exception as error:  # noqa: BLE001 - any exception may end a process; an invariant checks it
             self._died(incarnation, error)
         else:
             self._died(incarnation, None)
 
     def _died(self, incarnation: int, error: Exception | None) -> None:
         if not self.is_current(incarnation):
-            return  # what a ghost fails with is the crash itself
+            return  # a killed process fails because of the crash
         self.cause = error
         errors = [] if error is None else list(leaves(error))
         self._crash(
@@ -185,7 +185,7 @@ class Host:
         sockets, self.sockets = self.sockets, {}
         for socket in sockets:
             socket.owner_died(silently=silently)
-        self.resume()  # a ghost has to unwind
+        self.resume()  # the tasks of the killed process have to unwind
         scope, self._scope = self._scope, None
         if scope is not None:
             scope.cancel()
@@ -194,7 +194,7 @@ class Host:
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """The errors in an exception group, however deep; an error that is none stands for itself."""
+    """The leaf errors of an exception group, or the error itself if it is not a group."""
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             yield from leaves(each)

@@ -1,4 +1,4 @@
-"""`kraft.env.Disk` and `File` over a simulated volume, for one process: once it is gone, they refuse everything."""
+"""`kraft.env.Disk` and `File` over a simulated volume, for one process. All calls fail after its death."""
 
 import errno
 from collections.abc import Callable, Sequence
@@ -131,7 +131,7 @@ class SimulatedLock:
 
 
 class SimulatedFile:
-    """An open file; it stays what it is when its name goes or gets another meaning."""
+    """An open file. It refers to the same inode if its name is removed or replaced."""
 
     __slots__ = ("_disk", "_inode", "_is_closed", "path")
 

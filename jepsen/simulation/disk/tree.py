@@ -63,7 +63,7 @@ class Inode:
         self._settled -= len(truncations)
 
     def flip_bit(self, rng: Random) -> int:
-        """Turn a bit around, for good, of a file that is durable as it is; the position of its byte."""
+        """Flip a bit of a fully durable file, in the page cache and on the disk. Returns the position of its byte."""
         assert not self._dirty, "nothing is dirty without power"
         at = rng.randrange(len(self.durable))
         self.durable[at] ^= 1 << rng.randrange(8)
@@ -71,7 +71,7 @@ class Inode:
         return at
 
     def power_cut(self, rng: Random, note: Callable[..., None], fate: str | None = None) -> None:
-        """Keep of what was not synced what `fate` says, or chance."""
+        """Drop unsynced writes: all, none or some of them according to `fate`, or at random."""
         dirty = self._take(self.written)
         if dirty:
             fate = fate or rng.choice(FATES_OF_WRITES)
@@ -109,7 +109,7 @@ def _surviving(dirty: list[Write], fate: str, rng: Random) -> list[Write]:
 
 
 class Directory:
-    """Names and what they stand for. `changed` counts changes; a rename is one, so it happens whole or not at all."""
+    """The entries of a directory. `changed` counts changes. A rename is one change, so a power cut cannot split it."""
 
     __slots__ = ("_dirty", "_settled", "changed", "durable", "entries")
 
@@ -121,13 +121,13 @@ class Directory:
         self._dirty: list[tuple[tuple[str, Node | None], ...]] = []
 
     def change(self, *changes: tuple[str, "Node | None"]) -> None:
-        """Give names another meaning, or (None) none, all at once."""
+        """Set or (None) remove entries, as one change."""
         _rename(self.entries, changes)
         self._dirty.append(changes)
         self.changed += 1
 
     def forget(self, name: str) -> None:
-        """Have neither the page cache nor the disk know a name. For directories without changes to be synced."""
+        """Remove an entry from page cache and disk. Requires a directory without unsynced changes."""
         assert not self._dirty, "nothing is dirty without power"
         self.entries.pop(name, None)
         self.durable.pop(name, None)
@@ -143,7 +143,7 @@ class Directory:
     def power_cut(self, rng: Random, note: Callable[..., None], fate: str | None = None) -> None:
         """Keep the synced entries and, as journals are in order, any first part of the others; then go below.
 
-        `fate`, which may be "none" or "all", takes the place of chance.
+        `fate`, which may be "none" or "all", replaces the random choice.
         """
         if self._dirty:
             fate_here = fate or rng.choice(FATES_OF_ENTRIES)

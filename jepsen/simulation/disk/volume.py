@@ -33,7 +33,7 @@ def os_error(code: int, path: str) -> OSError:
 
 @attrs.define(eq=False)
 class _Operation:
-    """Work of the device that a task may wait for."""
+    """An operation of the device that a task may wait for."""
 
     effect: Callable[[], None]
     generation: int
@@ -57,7 +57,7 @@ class Volume:
         self.broken: tuple[str, ...] = ()
         self.sync_failures = 0.0
         self.faults_met = 0  # how often a fault made something fail
-        self.is_damaged = False  # whether something on it is not what was written
+        self.is_damaged = False  # true if data on the disk differs from the data that was written
         self._is_stalled = False
         self._clock = clock
         self._rng = rng
@@ -76,7 +76,7 @@ class Volume:
             self._finish(self._held.popleft())
 
     def heal(self) -> None:
-        """Take every fault away; what is lost stays lost."""
+        """Remove all faults. Lost data stays lost."""
         self.slowness = 1.0
         self.is_full = False
         self.broken = ()
@@ -104,19 +104,19 @@ class Volume:
         return node
 
     def check_writable(self, path: str) -> None:
-        """Raise EIO where the device is broken."""
+        """Raise EIO if the device is broken at this path."""
         if self.broken and path.startswith(self.broken):
             self.faults_met += 1
             raise os_error(errno.EIO, path)
 
     def check_room(self, path: str) -> None:
-        """Raise ENOSPC where the disk is full."""
+        """Raise ENOSPC if the disk is full."""
         if self.is_full:
             self.faults_met += 1
             raise os_error(errno.ENOSPC, path)
 
     def write(self, inode: Inode, path: str, offset: int, data: bytes) -> None:
-        """Put bytes into the page cache. A full disk takes any prefix of what makes the file grow."""
+        """Put bytes into the page cache. A full disk accepts a random prefix of the bytes that extend the file."""
         self.check_writable(path)
         room = len(inode.cached) - offset
         if self.is_full and len(data) > room:
@@ -161,9 +161,9 @@ class Volume:
         await self._perform(REMOVE_SECONDS, effect, is_gone)
 
     def power_cut(self, fate: str | None = None) -> None:
-        """Forget what was not durable: all of it, or some, torn where it may be torn.
+        """Drop unsynced data: all of it or a random part, which may be torn.
 
-        With the `fate` "none" nothing of it is kept, with "all" everything.
+        With the `fate` "none" no unsynced data is kept, with "all" everything.
         """
         self._generation += 1
         self.locks.clear()
@@ -171,7 +171,7 @@ class Volume:
         self.is_stalled = False
 
     def lose(self, path: str) -> None:
-        """Have nothing at a path, for good. For a machine without power."""
+        """Remove a path from page cache and disk. Requires that the machine is without power."""
         self.is_damaged = False
         parent, name = split(path)
         if name:
@@ -180,9 +180,9 @@ class Volume:
             self.root = Directory()
 
     def flip_bit(self, directory: str, endings: Sequence[str], rng: Random) -> str | None:
-        """Turn a bit around in the last file with one of these endings. For a machine without power.
+        """Flip a bit in the last file with one of these endings. Requires that the machine is without power.
 
-        Where that is; None where there are no such files.
+        Returns the place of the bit, or None if there are no such files.
         """
         found = self.find(directory)
         files = found.entries if isinstance(found, Directory) else {}
@@ -195,9 +195,9 @@ class Volume:
         return f"{directory}/{name}:{file.flip_bit(rng)}"
 
     async def _perform(self, seconds: float, effect: Callable[[], None], is_gone: Callable[[], bool]) -> None:
-        """Have the device do something and wait for it, uncancellably, as for a thread in a system call.
+        """Perform an operation of the device and wait for it, uncancellably, as for a thread in a system call.
 
-        Only a task of a process that `is_gone` stops waiting, and what it had begun happens all the same.
+        Only a task of a process that `is_gone` stops waiting. The operation takes effect all the same.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         operation = _Operation(effect, self._generation, trio.lowlevel.current_task())

@@ -1,4 +1,4 @@
-"""Faults aimed at steps of a protocol: at random times they hit the same few milliseconds hardly ever."""
+"""Faults aimed at single steps of a protocol, which last milliseconds and are seldom hit by faults at random times."""
 
 from typing import Protocol
 
@@ -15,7 +15,7 @@ STEPS = (
     "process_started",
     "log_recovered",
     "role_changed",
-    *("vote_synced",) * 3,  # where a loss is seldom, and the worst
+    *("vote_synced",) * 3,  # losses here are rare and do the most damage
     "leader_elected",
     "log_written",
     "log_synced",
@@ -38,7 +38,7 @@ STEPS = (
     *("replica_wrote",) * 2,
     *("replica_committed",) * 2,
 )
-# Steps that hardly come by themselves within a strike's time: those of a start, and those of an election.
+# Steps that rarely occur by themselves during a strike: those of a start, of an election, and of replication.
 _OF_STARTS = ("process_started", "log_recovered", "node_started", "storage_log_dir_loaded")
 _OF_ELECTIONS = ("role_changed", "vote_synced", "leader_elected", "log_truncated")
 _OF_REPLICATION = (
@@ -48,7 +48,7 @@ _OF_REPLICATION = (
 # Events of records are frequent. They count as steps only for records of a coordinator. The replica observer traces
 # them, and is not affected by faults.
 _OF_COORDINATORS = ("replica_wrote", "replica_committed")
-# At the very instruction, or so much later that a message or an fsync is under way, or has just come.
+# Immediately, or later, when a message or an fsync is in progress or has just completed.
 DELAYS_SECONDS = (0.0, 0.0, 0.0005, 0.002, 0.01)
 ARMED_SECONDS_MAX = 8.0
 HITS_MAX = 4
@@ -56,7 +56,7 @@ CUT_SECONDS_MAX = 6.0
 
 
 class Aim(Protocol):
-    """The fault that follows a step. With `power`, the node and the nodes that must fail with it lose their power."""
+    """The fault that follows a step. `power`: it cuts the power of the node, and of nodes that fail with it."""
 
     power: bool
 
@@ -64,7 +64,7 @@ class Aim(Protocol):
 
 
 class Aimed:
-    """For a while, `aim` strikes the nodes that take a certain step, at once or a little later."""
+    """For some seconds, applies `aim` to nodes that take a randomly chosen step, immediately or a little later."""
 
     def __init__(self, aim: Aim) -> None:
         self._aim = aim
@@ -116,7 +116,7 @@ class Aimed:
 
 
 class Crash:
-    """Its process dies, or its power goes."""
+    """Kills the node's process, or cuts its power."""
 
     def __init__(self, *, power: bool) -> None:
         self.power = power
@@ -127,7 +127,7 @@ class Crash:
 
 
 class Cut:
-    """Nothing gets from it to another node, or back, or neither, or only late; for a while."""
+    """Blocks or delays the link from the node to another one, the link back, or both, for some seconds."""
 
     power = False
 

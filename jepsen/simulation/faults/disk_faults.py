@@ -1,4 +1,4 @@
-"""Faults that befall disks."""
+"""Faults of disks."""
 
 import trio
 
@@ -12,7 +12,7 @@ async def hold(strike: Strike) -> None:
 
 
 class DiskFull:
-    """No file grows, and none is made."""
+    """The disk is full: no file can grow or be created."""
 
     async def strike(self, strike: Strike) -> None:
         volume = strike.a_node().volume
@@ -22,7 +22,7 @@ class DiskFull:
 
 
 class DiskSlow:
-    """Every fsync takes many times as long."""
+    """Every fsync takes 10 to 300 times as long."""
 
     async def strike(self, strike: Strike) -> None:
         volume = strike.a_node().volume
@@ -32,7 +32,7 @@ class DiskSlow:
 
 
 class DiskStalled:
-    """No fsync finishes."""
+    """No fsync completes."""
 
     async def strike(self, strike: Strike) -> None:
         volume = strike.a_node().volume
@@ -42,7 +42,7 @@ class DiskStalled:
 
 
 class FsyncFails:
-    """fsync fails now and then, having lost what it should have written."""
+    """Some fsyncs fail, and lose the data that they should have written."""
 
     async def strike(self, strike: Strike) -> None:
         volume = strike.a_node().volume
@@ -52,7 +52,7 @@ class FsyncFails:
 
 
 class FsyncThenPower:
-    """An fsync fails, the process starts again over pages that only seem durable, and then the power goes."""
+    """An fsync fails, the process restarts and reads pages that are not durable, and then the power is cut."""
 
     async def strike(self, strike: Strike) -> None:
         host = strike.a_node()
@@ -65,7 +65,7 @@ class FsyncThenPower:
 
 
 class DiskBroken:
-    """Nothing can be written."""
+    """All writes fail."""
 
     async def strike(self, strike: Strike) -> None:
         volume = strike.a_node().volume

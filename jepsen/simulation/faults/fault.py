@@ -1,4 +1,4 @@
-"""The shape of a fault."""
+"""The interface of a fault, and what it may act on."""
 
 from collections.abc import Sequence
 from random import Random
@@ -19,11 +19,11 @@ class Administrator(Protocol):
         ...
 
     async def lose_disk(self, rng: Random) -> None:
-        """Give a node an empty disk; or nothing, where none may lose its disk."""
+        """Replace a node's disk with an empty one, or do nothing if no node may lose its disk."""
         ...
 
     async def damage_disk(self, rng: Random) -> None:
-        """Have a bit turn around on a node's disk; or nothing, where all of them are needed."""
+        """Flip a bit on a node's disk, or do nothing if all disks are needed."""
         ...
 
 
@@ -31,19 +31,19 @@ class TopicAdministrator(Protocol):
     """Moves and changes the topics that clients use, without taking data away."""
 
     def leader_of_any(self, rng: Random) -> str | None:
-        """The name of a node that leads some partition."""
+        """The name of a random partition leader, or None if there is none."""
         ...
 
     def coordinator_of_any(self, rng: Random) -> str | None:
-        """The name of a node that coordinates some groups."""
+        """The name of a random group coordinator, or None if there is none."""
         ...
 
     async def elect_leaders(self, rng: Random) -> None:
-        """Have preferred leaders elected, of one partition or of all."""
+        """Elect the preferred leaders of one partition or of all."""
         ...
 
     async def reassign(self, rng: Random) -> None:
-        """Have the replicas of a partition on other brokers, or cancel that."""
+        """Reassign a partition to other brokers, or cancel its reassignment."""
         ...
 
     async def configure(self, rng: Random) -> None:
@@ -51,18 +51,19 @@ class TopicAdministrator(Protocol):
         ...
 
     async def lose_log_dir(self, rng: Random) -> None:
-        """Give a broker an empty disk for logs; or nothing, where all are needed as they are."""
+        """Empty a broker's log directory, or do nothing if every replica is needed."""
         ...
 
     def break_log_dir(self, rng: Random) -> str:
-        """Have nothing be written to one of a broker's log directories, until its disk is healed; the node's name."""
+        """Fail all writes to a broker's log directory until its disk is healed. Returns the node's name."""
         ...
 
 
 @attrs.frozen
 class Strike:
-    """One occasion for a fault: its possible targets, and its random numbers. Without topics, there is no topic
-    administrator.
+    """One occurrence of a fault: its possible targets and its random numbers.
+
+    `topics` is None if the subject of the simulation has no topics.
     """
 
     cluster: Cluster
@@ -83,12 +84,12 @@ class Strike:
         return self.rng.choice(self.nodes)
 
     def some_nodes(self) -> Sequence[Host]:
-        """One, most of the time; any number, all of them included."""
+        """A random choice of nodes: most often one, sometimes several or all."""
         count = self.rng.choice((1, 1, 2, len(self.nodes)))
         return self.rng.sample(self.nodes, min(count, len(self.nodes)))
 
 
 class Fault(Protocol):
-    """Something that goes wrong. `strike` does it, lasts as long as it lasts, and takes it back."""
+    """Something that goes wrong. `strike` starts it, waits for its duration, and ends it."""
 
     async def strike(self, strike: Strike) -> None: ...

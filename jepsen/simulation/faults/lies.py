@@ -32,12 +32,12 @@ T = TypeVar("T")
 
 # Beyond every log of a simulation.
 FAR: Final = 1 << 40
-# Believed (`kraft.core.plausible_epochs`), with room for all that is told on top of it.
+# Accepted as plausible (`kraft.core.plausible_epochs`), and so are some epochs above it.
 LARGE_EPOCH: Final = 50_000_000
 # Frames that can be decoded, and frames that cannot.
 _NUMBERS: Final = (0, 1, 2, 2**15, 2**31 - 1)
 _MALFORMED_NUMBERS: Final = (-1, -(2**63), 2**63, 2**64 - 1)
-# No node of any simulation has these.
+# No simulated node has these.
 STRANGE_ID: Final = 4711
 STRANGE_DIRECTORY: Final = "strangestrangestrangeA"
 _MALFORMED_DIRECTORIES: Final = ("not a uuid", "x" * 600, "\0", "../../etc", "A" * 22)
@@ -49,10 +49,10 @@ _MALFORMED_SHARES: Final = (0.0, 0.001, 0.05)
 
 @attrs.frozen
 class QuorumMembers:
-    """The quorum as a liar knows it: everything.
+    """The state of the quorum, all of which the lying peer knows.
 
     `names` are the hosts of all nodes by id; those in `serving` answer to the quorum's protocol at `port`, and may
-    become voters. `key_of` says which replica is on a host's disk. Without `founders_have_disks` the voters are
+    become voters. `key_of` returns the replica on a host's disk. Without `founders_have_disks` the voters are
     configured by their ids alone, and a replica takes any disk for theirs until its log names the right one.
     """
 
@@ -65,12 +65,12 @@ class QuorumMembers:
     founders_have_disks: bool
 
     def epoch_of(self, name: str) -> int:
-        """The epoch that a node is in, or was when it was last heard of."""
+        """The last epoch that a node has traced."""
         replica = self.replicas.by_host.get(name)
         return 0 if replica is None else max(replica.epoch, replica.vote[0])
 
     def end_of(self, name: str) -> OffsetAndEpoch:
-        """Where what a node has on its disk ends, at a batch's end."""
+        """The end of the last batch that is durable on a node's disk."""
         replica = self.replicas.by_host.get(name)
         entries = [] if replica is None else list(replica.entries.values())
         for _, end_offset, epoch in reversed(entries):
@@ -82,16 +82,16 @@ class QuorumMembers:
         return self.names.get(node_id) in self.serving
 
     def votes(self, name: str) -> bool:
-        """True if all replicas take the one on a host for a voter."""
+        """True if all replicas know the replica on a host as a voter."""
         key = self.key_of(name)
         views = [replica.voters for replica in self.replicas.by_host.values()]
         return key is not None and all(any(ReplicaKey(*each).matches(key) for each in view) for view in views)
 
 
 class Lies:
-    """Lies that are told with the name `me`, as `rng` has it. `address` is where the liar answers, "" for nowhere.
+    """Random false messages of the replica `me`. `address` is where the lying peer listens, or "" if it does not.
 
-    A moderate liar names epochs in the neighbourhood of the real ones only. A usurper says little but that it leads.
+    A moderate one sends only epochs near the real ones. A usurper mostly claims to be the leader.
     """
 
     def __init__(self, members: QuorumMembers, me: ReplicaKey, rng: Random) -> None:
@@ -104,7 +104,7 @@ class Lies:
         self._malformed_share = rng.choice(_MALFORMED_SHARES)
 
     def request(self, target: str) -> Request:
-        """One for the node on host `target`."""
+        """A false request for the node on host `target`."""
         rng, epoch = self._rng, self._epoch(target)
         if self._is_usurper and rng.random() < 0.95:
             own = self._members.epoch_of(target)
@@ -128,11 +128,11 @@ class Lies:
                 return said.FetchSnapshotRequest(epoch, self._mine(), place, self.number())
 
     def response(self, target: str, request: Request) -> Response:
-        """An answer to what the node on host `target` has asked, or to something else."""
+        """A false response to a request of the node on host `target`. It may be of another kind than the request."""
         rng = self._rng
         current_leader, error = self._current_leader(target), rng.choice((Error.NONE, *Error))
         if isinstance(request, said.FetchRequest | said.FetchSnapshotRequest) and rng.random() < 0.5:
-            # As the leader that is asked would.
+            # The peer claims to be the leader that the request is meant for.
             current_leader, error = CurrentLeader(request.epoch, self._me.node_id, self.address), Error.NONE
         match rng.randrange(6):
             case 0:
@@ -150,11 +150,11 @@ class Lies:
                 return said.FetchSnapshotResponse(current_leader, rng.choice((0, 1, FAR)), position, data, error)
 
     def number(self) -> int:
-        """An offset, a position, a time or an id, and none that is meant."""
+        """A random wrong offset, position, time or id."""
         return self._one_of(_NUMBERS, _MALFORMED_NUMBERS)
 
     def _fetched(self, target: str, request: Request, current_leader: CurrentLeader, error: Error) -> Response:
-        """Nothing that fits: see the head of the module."""
+        """A response to Fetch with no data that the replica can use; see the module's docstring."""
         rng = self._rng
         match rng.randrange(5):
             case 0:
@@ -176,7 +176,7 @@ class Lies:
         return CurrentLeader(self._epoch(target), leader_id, self._some_address())
 
     def _epoch(self, target: str) -> int:
-        """Mostly one that is believed."""
+        """A random epoch, most often one that the target accepts."""
         rng, own = self._rng, self._members.epoch_of(target)
         refused = (2**28, EPOCH_END - 1, EPOCH_END, 2**31 - 1, max(own - 1, 0), 0)
         if not self._members.votes(target):
@@ -187,7 +187,7 @@ class Lies:
         return self._one_of((own + 1000, LARGE_EPOCH, *refused), (2**31, *_MALFORMED_NUMBERS))
 
     def _acknowledged(self, target: str) -> OffsetAndEpoch:
-        """The end of a log that may be told of; see the head of the module."""
+        """A log end that the peer may acknowledge; see the module's docstring."""
         far = OffsetAndEpoch(self._one_of((FAR, 2**62), _MALFORMED_NUMBERS), self.number())
         if self._members.may_vote(self._me.node_id):
             name = self._members.names[self._me.node_id]
@@ -196,12 +196,12 @@ class Lies:
         return self._rng.choice((self._members.end_of(target), far, self._place()))
 
     def _mine(self) -> ReplicaKey:
-        """The name that it has given itself; another one is taken for malformed."""
+        """The peer's own key, or seldom a different one, which counts as malformed."""
         others = (ReplicaKey(self._me.node_id, STRANGE_DIRECTORY), ReplicaKey(STRANGE_ID, self._me.directory_id))
         return self._one_of((self._me,), others)
 
     def _key(self, target: str) -> ReplicaKey:
-        """The node's that is asked, or another one's."""
+        """The key of the target, or a wrong one."""
         key, rng = self._members.key_of(target), self._rng
         if key is not None and rng.random() < 0.7:
             return key

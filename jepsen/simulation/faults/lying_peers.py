@@ -1,4 +1,4 @@
-"""A peer that speaks the quorum's protocol and lies: a stranger, or one that has the name of a node."""
+"""A peer that sends false messages in the quorum's protocol, as an unknown replica or under a node's id."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,11 +19,11 @@ from kraft.rpc import ConnectionLost, Frames
 
 HOST_NAME: Final = "liar"
 LIE_SECONDS_MAX: Final = 8.0
-# Between two lies: as fast as the network takes them, or as often as a replica says something.
+# The longest pause between two messages, from the network's limit to the rate of a correct replica.
 _PAUSES_SECONDS: Final = (0.0005, 0.01, 0.2)
-# How many lies one connection carries at most, before it breaks off.
+# The most messages that are sent over one connection.
 _LIES_MAX: Final = 300
-# How often an answer is one to another request.
+# The probability of a response that belongs to another request.
 _NOT_MEANT_SHARE: Final = 0.05
 _CONNECT_SECONDS: Final = 2.0
 
@@ -37,13 +37,13 @@ class Pretence:
 
 
 def known_node(members: QuorumMembers, rng: Random) -> Pretence | None:
-    """A node as it is; None where its disk is still empty."""
+    """The identity of a random node; None if its disk is still empty."""
     key = members.key_of(rng.choice(list(members.names.values())))
     return None if key is None else Pretence(members.cluster_id(), key)
 
 
 def stranger(members: QuorumMembers, rng: Random) -> Pretence:
-    """A node of another cluster, one that this cluster never had, or one of it with another disk."""
+    """The identity of a node of another cluster, of an unknown node, or of a known node with another disk."""
     node_id = rng.choice((STRANGE_ID, *(members.names if members.founders_have_disks else ())))
     key = members.key_of(rng.choice(list(members.names.values())))
     if key is not None and rng.random() < 0.3:
@@ -52,9 +52,9 @@ def stranger(members: QuorumMembers, rng: Random) -> Pretence:
 
 
 class LyingPeer:
-    """For a while, a peer tells lies to one node or to all, and answers those that it has told to ask it.
+    """For some seconds, a peer sends false requests to one node or to all, and false responses to their requests.
 
-    `pretend` says who it claims to be. A stranger must not get anywhere with that.
+    `pretend` returns the identity that it claims, or None for no fault. A stranger's messages must have no effect.
     """
 
     def __init__(self, pretend: Callable[[QuorumMembers, Random], Pretence | None], *, is_stranger: bool) -> None:
@@ -102,7 +102,7 @@ class _Liar:
             await trio.sleep(self._rng.choice((0.001, 0.1, 1.0)))
 
     async def _converse(self, target: str, frames: Frames) -> None:
-        """Until the node has enough, or the liar."""
+        """Send requests until the node closes the connection or the number of requests is reached."""
         pause_seconds, listens = self._rng.choice(_PAUSES_SECONDS), self._rng.random() < 0.8
         async with trio.open_nursery() as nursery:
 
@@ -126,10 +126,10 @@ class _Liar:
                 nursery.start_soon(listen)
 
     async def _answer(self, stream: trio.SocketStream) -> None:
-        """Answer a node that was told of this address: late, twice, or with something that was not asked."""
+        """Answer the requests of a node: late, twice, or with the response to another request."""
         frames, rng = Frames(stream), self._rng
         members = self._strike.members
-        with suppress(ConnectionLost, MalformedMessage):  # brokers look for the controller here, in Kafka's protocol
+        with suppress(ConnectionLost, MalformedMessage):  # brokers connect here too, in Kafka's protocol
             asking = decode_hello(await frames.receive())
             await frames.send(encode(self._hello))
             while True:

@@ -108,9 +108,9 @@ class Nemesis:
         """Strike until cancelled, on some seeds with two faults at a time."""
         async with trio.open_nursery() as nursery:
             for _ in range(self._rng.choice((1, 1, 2))):
-                nursery.start_soon(self._trouble)
+                nursery.start_soon(self._strike_repeatedly)
 
-    async def _trouble(self) -> None:
+    async def _strike_repeatedly(self) -> None:
         while self.chosen:
             await trio.sleep(self._rng.expovariate(1 / self._quiet_seconds))
             name = self._rng.choice(self.chosen)

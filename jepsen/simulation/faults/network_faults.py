@@ -1,4 +1,4 @@
-"""Faults that befall links."""
+"""Faults of network links."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from jepsen.simulation.faults.fault import Strike
 from jepsen.simulation.hosts import Host
 from jepsen.simulation.network.links import Link
 
-# Not long enough for most to notice, and longer than sessions last.
+# The shorter one is below most timeouts, and the longer one exceeds session timeouts.
 HOLD_SECONDS_MAX = (1.5, 12.0)
 
 
@@ -41,7 +41,7 @@ class Isolate:
 
 
 class OneWay:
-    """A node hears nothing and is heard, or is not heard and hears."""
+    """A node can send but not receive, or receive but not send."""
 
     async def strike(self, strike: Strike) -> None:
         hears = strike.rng.random() < 0.5
@@ -51,7 +51,7 @@ class OneWay:
 
 
 class Halves:
-    """All hosts fall into two groups that do not hear each other."""
+    """All hosts are split into two groups that cannot reach each other."""
 
     async def strike(self, strike: Strike) -> None:
         hosts = strike.rng.sample(strike.everyone, len(strike.everyone))
@@ -74,7 +74,7 @@ class IsolateLeader:
 
 
 class Bridge:
-    """Two groups of nodes that do not hear each other, and one node between that both hear."""
+    """Two groups of nodes cannot reach each other, and one node reaches both."""
 
     async def strike(self, strike: Strike) -> None:
         _, *nodes = strike.rng.sample(strike.nodes, len(strike.nodes))
@@ -86,7 +86,7 @@ class Bridge:
 
 
 class Ring:
-    """Every node hears a majority, and no two nodes the same one. It takes four nodes at least."""
+    """Every node reaches a majority, and no two nodes the same majority. Has an effect with four nodes or more."""
 
     async def strike(self, strike: Strike) -> None:
         nodes = strike.rng.sample(strike.nodes, len(strike.nodes))
@@ -99,7 +99,7 @@ class Ring:
 
 
 class Flapping:
-    """The links of a node come and go."""
+    """The links of a node fail and recover repeatedly."""
 
     async def strike(self, strike: Strike) -> None:
         host = strike.a_node()
@@ -113,7 +113,7 @@ class Flapping:
 
 
 class Slow:
-    """Everything to and from a node takes long; on one in three occasions longer than anyone waits."""
+    """All messages from and to a node are delayed, in one of three cases beyond all timeouts."""
 
     async def strike(self, strike: Strike) -> None:
         latency = strike.rng.choice((0.05, 0.25, 5.0))
@@ -123,7 +123,7 @@ class Slow:
 
 
 class Lossy:
-    """Segments to and from a node need several tries."""
+    """Segments from and to a node are lost and have to be retransmitted."""
 
     async def strike(self, strike: Strike) -> None:
         for there, back in links_of(strike, strike.a_node()):

@@ -1,4 +1,4 @@
-"""Faults that befall processes, their machines and their clocks."""
+"""Faults of processes, their machines and their clocks."""
 
 import trio
 
@@ -7,7 +7,7 @@ from jepsen.simulation.faults.fault import Strike
 DOWN_SECONDS_MAX = 4.0
 PAUSE_SECONDS_MAX = 12.0
 STOP_PATIENCE_SECONDS = 10.0
-# Below message.timestamp.after.max.ms (an hour), so that records of the present are taken.
+# Below message.timestamp.after.max.ms (an hour), so that records with the right time are accepted.
 WALL_JUMP_SECONDS_MAX = 1_800.0
 
 
@@ -20,7 +20,7 @@ class Kill:
 
 
 class PowerCut:
-    """The power goes, and with it what was not synced."""
+    """A power cut, which loses data that was not synced."""
 
     async def strike(self, strike: Strike) -> None:
         for host in strike.some_nodes():
@@ -28,7 +28,7 @@ class PowerCut:
 
 
 class Storm:
-    """One node dies again and again, most times before it has recovered from the last."""
+    """One node is killed several times, usually before it has recovered from the last time."""
 
     async def strike(self, strike: Strike) -> None:
         host = strike.a_node()
@@ -39,7 +39,7 @@ class Storm:
 
 
 class Restart:
-    """A clean shutdown, as far as it gets."""
+    """A clean shutdown, ended by kill -9 if it takes too long."""
 
     async def strike(self, strike: Strike) -> None:
         await strike.cluster.stop(
@@ -62,7 +62,7 @@ class Pause:
 
 
 class WallClock:
-    """Wall clocks jump, and jump back."""
+    """Wall clocks jump by up to half an hour, and jump back."""
 
     async def strike(self, strike: Strike) -> None:
         hosts = strike.some_nodes()

@@ -1,4 +1,4 @@
-"""Changes of the quorum itself: what an administrator does is no fault, but comes at the worst of times."""
+"""Changes of voters and their disks, within the bounds that an administrator has to keep."""
 
 from jepsen.simulation.faults.fault import Strike
 
@@ -11,14 +11,14 @@ class ChangeVoters:
 
 
 class BitFlip:
-    """A bit turns around in what a node has of the log, as others have all that anybody may rely on."""
+    """A bit flips in a node's log, if other nodes hold all entries that clients may rely on."""
 
     async def strike(self, strike: Strike) -> None:
         await strike.administrator.damage_disk(strike.rng)
 
 
 class LoseDisk:
-    """A node loses all that was on its disk, as few other voters have done."""
+    """A node loses its disk, if a minority of the voters has lost theirs."""
 
     async def strike(self, strike: Strike) -> None:
         await strike.administrator.lose_disk(strike.rng)

@@ -18,7 +18,7 @@ BETWEEN_KILLS_SECONDS_MAX: Final = 2.0
 
 
 class Administer:
-    """`act` is done several times, in quick succession."""
+    """Performs `act` several times in quick succession."""
 
     def __init__(self, act: Callable[[TopicAdministrator, Random], Awaitable[None]]) -> None:
         self._act = act
@@ -33,7 +33,7 @@ class Administer:
 
 
 class LoseLogDir:
-    """The logs of a broker are gone, and nothing but its logs."""
+    """A broker loses its logs, but keeps its metadata."""
 
     async def strike(self, strike: Strike) -> None:
         if strike.topics is not None:
@@ -41,7 +41,7 @@ class LoseLogDir:
 
 
 class BreakLogDir:
-    """A log directory fails: what is in it is offline until the broker starts again (KIP-858)."""
+    """A log directory fails: its partitions are offline until the broker restarts (KIP-858)."""
 
     async def strike(self, strike: Strike) -> None:
         if strike.topics is None:

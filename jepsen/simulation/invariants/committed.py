@@ -12,13 +12,13 @@ from jepsen.simulation.invariants.replicas import integer
 from jepsen.simulation.trace import Event
 from metadata.image import BrokerImage, MetadataImage, PartitionImage
 
-# Where a batch begins, where it ends, the epoch of the leader that wrote it, and its checksum.
+# A batch's base offset, its end offset, the epoch of the leader that wrote it, and its checksum.
 Batch: TypeAlias = tuple[int, int, int, int]
 # A partition by its topic's id, in hexadecimal digits, and its index.
 Key: TypeAlias = tuple[str, int]
 
-# How a process ended, the worse the higher: with all it had on its disk, with all in the page cache, with neither, or
-# even without the disk.
+# How a process ended, by severity: all data is on the disk, all data is in the page cache, unsynced data is lost, or
+# the disk is lost.
 CLEANLY: Final = 0
 KILLED: Final = 1
 WITHOUT_POWER: Final = 2
@@ -27,10 +27,10 @@ WITHOUT_DISK: Final = 3
 
 @attrs.define
 class Copy:
-    """A running replica: what a broker has of a partition.
+    """A running replica: the batches and the state that a broker has of a partition.
 
-    The first `agreed` of its batches are those that are committed. `maximal` is the maximal ISR where it `leads`.
-    `is_suspect` says that it may have what was lost, of which it has not heard from a leader yet.
+    Its first `agreed` batches equal the committed ones. `maximal` is the maximal ISR, if it `leads`. `is_suspect` is
+    true if it may still hold lost batches, because it has not truncated to a leader elected after the loss.
     """
 
     batches: list[Batch] = attrs.field(factory=list)
@@ -49,15 +49,14 @@ class Copy:
 
 @attrs.define
 class CommittedLog:
-    """One partition. `batches` are all that were ever committed, but for what was lost and may have been.
+    """One partition. `batches` are all batches that were ever committed, without permitted losses.
 
-    `image` is what is committed of its metadata, `copies` are those of running brokers by id. `unclean` are brokers
-    whose process ended uncleanly since they last were in sync, and how; see KILLED. `losses` are the leader epochs
-    that began without what was committed before. `min_isr` is the least that min.insync.replicas ever came to.
-    `may_elect_anybody`: unclean.leader.election.enable. `incarnations` has the number of losses that
-    each broker's replica knows.
-    `elected` is who was elected last, and its leader epoch, until its replica is seen; nothing else is known of what
-    that one has, be it fenced again before it has heard of it.
+    `image` is its committed metadata, and `copies` are the replicas of running brokers by id. `unclean` maps the
+    brokers whose process ended uncleanly since they were last in sync to the way it ended; see KILLED. `losses` are the
+    leader epochs that began without all committed records. `min_isr` is the lowest effective min.insync.replicas so
+    far. `may_elect_anybody` is unclean.leader.election.enable. `incarnations` has the number of losses that each
+    broker's replica knows. `elected` is the latest elected leader with its epoch, until its replica is observed: its
+    log is unknown until then, and it may be fenced before it learns of its election.
     """
 
     topic: str
@@ -78,7 +77,7 @@ class CommittedLog:
 
     @property
     def eligible(self) -> tuple[int, ...]:
-        """Those that the controller takes to have everything."""
+        """The replicas that have all committed records, as the controller knows: ISR and ELR."""
         return (*self.image.isr, *self.image.eligible_leader_replicas)
 
     @property
@@ -101,7 +100,7 @@ class CommittedLog:
         return self.incarnation(copy.leader_epoch) == len(self.losses)
 
     def compare(self, copy: Copy) -> None:
-        """Find out how far a copy agrees with what is committed."""
+        """Update `copy.agreed`, the number of its first batches that equal the committed ones."""
         at, batches, others = copy.agreed, self.batches, copy.batches
         end = min(len(batches), len(others))
         while at < end and batches[at] == others[at]:
@@ -115,7 +114,7 @@ class CommittedLog:
         self.image = image
         if image.leader != -1 and epochs:
             self.elected = image.leader, image.leader_epoch
-        elif epochs > 1 and image.last_known_elr:  # it was elected and fenced again before anybody looked
+        elif epochs > 1 and image.last_known_elr:  # it was elected and fenced again between two observations
             self.elected = image.last_known_elr[0], image.leader_epoch - 1
         if self.elected is not None and self.elected[0] not in self.eligible:
             self.elected = None
@@ -135,7 +134,7 @@ class CommittedLog:
 
 
 class Committed:
-    """Follows the trace. Invariants come after it in the watch.
+    """The committed state of all partitions, updated by events. The watch calls it before the invariants that use it.
 
     `image` is the latest metadata image of any node; the event `metadata_seen` follows when it is set. `changed` has
     the partitions that the last event may have changed. `lost` has, for a partition, the records whose loss is a
@@ -157,9 +156,9 @@ class Committed:
         self.lost: str | None = None
         self.differs: str | None = None
         self._before = MetadataImage()
-        self._epochs: dict[int, int] = {}  # under which a broker's process of now is registered
+        self._epochs: dict[int, int] = {}  # the epoch of each broker's current process
         self._last_epochs: dict[int, int] = {}
-        self._endings: dict[tuple[int, int], int] = {}  # how the process ended that was registered so
+        self._endings: dict[tuple[int, int], int] = {}  # by broker id and epoch: how that process ended
 
     def copy(self, event: Event) -> tuple[CommittedLog, Copy] | None:
         """The partition of a replica's event; None for a deleted topic."""
@@ -169,7 +168,7 @@ class Committed:
         return log, log.copies.setdefault(self.nodes[event.host], Copy())
 
     def is_registered(self, broker_id: int) -> bool:
-        """Whether the metadata knows the process of now."""
+        """True if the metadata has registered the broker's current process."""
         broker = self.image.cluster.brokers.get(broker_id)
         return broker is not None and broker.broker_epoch == self._epochs.get(broker_id)
 
@@ -211,7 +210,7 @@ class Committed:
                 copy.leader_epoch, copy.maximal = integer(event, "leader_epoch"), ids_of(event, "maximal")
                 copy.leads = event.fields["leads"] is True
                 if copy.leads:
-                    self._commit(event, log, copy)  # what it knows to be committed counts from now on
+                    self._commit(event, log, copy)  # records below its high watermark count as committed from now on
             case "replica_wrote":
                 copy.batches.extend(batches_of(event))
                 log.compare(copy)
@@ -228,7 +227,7 @@ class Committed:
     def _commit(self, event: Event, log: CommittedLog, copy: Copy) -> None:
         end_offset = copy.high_watermark
         if not log.is_of_now(copy):
-            return  # it has yet to hear of who leads now, and that something was lost
+            return  # it does not know the new leader and its loss yet
         if copy.leads and end_offset > log.end_offset and copy.agreed == len(log.batches):
             log.batches += [each for each in copy.batches[copy.agreed :] if each[1] <= end_offset]
             for each in log.copies.values():
@@ -240,7 +239,7 @@ class Committed:
             self.differs = f"{event.host} has {mine} committed in {describe(key_of(event), log)}, and others {other}"
 
     def _reconcile(self, log: CommittedLog) -> None:
-        """A new leader says what there is from now on. It has what is committed, unless that may have been lost."""
+        """Compare a new leader's log with the committed records. Missing records are a permitted loss or a failure."""
         leader, epoch = log.image.leader, log.image.leader_epoch
         if leader == -1 and log.elected is not None:
             leader, epoch = log.elected
@@ -335,7 +334,7 @@ class Committed:
         return log.incarnations.get(self.nodes[host], 0)
 
     def running(self, log: CommittedLog) -> Iterator[tuple[int, Copy]]:
-        """The eligible replicas whose broker's process is the one that the metadata speaks of."""
+        """The eligible replicas whose broker's current process is registered in the metadata."""
         for broker_id in log.eligible:
             copy = log.copies.get(broker_id)
             if copy is not None and self.is_registered(broker_id):

@@ -1,4 +1,4 @@
-"""How processes may end."""
+"""Invariants about the end of processes and the failure of requests."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,9 +9,9 @@ from kraft.log import CorruptLog
 
 
 class DiesOfFaultsOnly:
-    """A node ends by itself only when its disk fails, and only with the errors in `allowed`, which say so.
+    """A node ends by itself only when its disk fails, and only with one of the errors in `allowed`.
 
-    One that finds its log damaged refuses to go on, and no node does so that has an intact one.
+    CorruptLog is allowed as well, but only on a host whose disk is damaged.
     """
 
     kinds: Sequence[str] = ("process_started", "process_ended")

@@ -1,4 +1,4 @@
-"""Raft's promises (figure 3 of its paper), and what they rest on. Sections are those of the paper."""
+"""Raft's properties (figure 3 of its paper), and the rules that ensure them. Section numbers are those of the paper."""
 
 from collections.abc import Sequence
 
@@ -80,7 +80,7 @@ class CommittedEntriesStay:
         return None
 
     def _kept(self, replica: Replica) -> int:
-        """Up to where it had what is committed; a former leader's own entries may lie there in its place."""
+        """The end of the committed entries that it had; uncommitted entries of a former leader do not count."""
         for entry in reversed(replica.entries.values()):
             if entry[1] <= replica.synced_end_offset and self._replicas.committed.get(entry[0]) == entry:
                 return entry[1]
@@ -102,7 +102,7 @@ class LogsStartAtSnapshots:
 
 
 class LogsMatch:
-    """Log matching (5.3): what has the same offset and epoch is the same, and so is all before it."""
+    """Log matching (5.3): entries with the same offset and epoch are equal, and so are all entries before them."""
 
     kinds: Sequence[str] = ("log_recovered", "log_written")
 
@@ -111,7 +111,7 @@ class LogsMatch:
         self._before: dict[tuple[int, int], tuple[int, int | None]] = {}
 
     def observe(self, event: Event) -> str | None:
-        """To be shown the event before `Replicas` is."""
+        """Must be called before `Replicas` observes the event."""
         replica, entries = self._replicas.replica(event), entries_of(event)
         if event.kind == "log_recovered":
             end, epoch = integer(event, "start_offset"), None if event.fields["start_offset"] else 0
@@ -147,7 +147,7 @@ class LeadersAreComplete:
 
 
 class CommitsNeverChange:
-    """State machine safety (5.4.3): who has an offset committed has the same entry there, and never takes it back."""
+    """State machine safety (5.4.3): all replicas commit the same entry at an offset, and never revoke a commit."""
 
     kinds: Sequence[str] = ("committed",)
 
@@ -155,7 +155,7 @@ class CommitsNeverChange:
         self._replicas = replicas
 
     def observe(self, event: Event) -> str | None:
-        """To be shown the event before `Replicas` is."""
+        """Must be called before `Replicas` observes the event."""
         replica, end_offset = self._replicas.replica(event), integer(event, "end_offset")
         if end_offset < replica.committed_end_offset:
             return f"{event.host} takes its commit back to {end_offset}"
@@ -171,7 +171,7 @@ class CommitsNeverChange:
 class CommitsAreHeldByMajorities:
     """A committed entry is durable at a majority of the voters that the committing leader knows (5.3).
 
-    A disk that was lost since counts with the entries that it held: it does not vote any more (KIP-853).
+    A disk that was lost since still counts with the entries that it held, because it no longer votes (KIP-853).
     """
 
     kinds: Sequence[str] = ("committed",)
@@ -180,7 +180,7 @@ class CommitsAreHeldByMajorities:
         self._replicas = replicas
 
     def observe(self, event: Event) -> str | None:
-        """To be shown the event before `Replicas` is."""
+        """Must be called before `Replicas` observes the event."""
         replica, end_offset = self._replicas.replica(event), integer(event, "end_offset")
         if end_offset <= self._replicas.committed_end_offset or replica.role != "leader":
             return None
@@ -228,7 +228,7 @@ class OneVoterAtATime:
         self._replicas = replicas
 
     def observe(self, event: Event) -> str | None:
-        """To be shown the event before `Replicas` is."""
+        """Must be called before `Replicas` observes the event."""
         replica, voters = self._replicas.replica(event), voters_of(event)
         if replica.role != "leader" or integer(event, "offset") <= replica.voters_offset:
             return None

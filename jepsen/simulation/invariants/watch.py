@@ -1,4 +1,4 @@
-"""The shape of an invariant, and who looks after all of them."""
+"""The interface of an invariant, and the watch that checks all invariants of a simulation."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -7,7 +7,7 @@ from jepsen.simulation.trace import Event, Trace
 
 
 class Invariant(Protocol):
-    """`kinds` are those of the events that it looks at."""
+    """A property that holds after every event. `kinds` are the kinds of events that can violate it."""
 
     kinds: Sequence[str]
 
@@ -17,9 +17,9 @@ class Invariant(Protocol):
 
 
 class Watch:
-    """Shows every event to the invariants that it concerns, and tells `on_violation` what is broken and how.
+    """Passes every event to the invariants of its kind, and calls `on_violation` with a description of each violation.
 
-    It does not raise: an event is traced in the middle of something that might catch it.
+    It does not raise, because the code that traces an event might catch the exception.
     """
 
     def __init__(self, trace: Trace, invariants: Sequence[Invariant], on_violation: Callable[[str], None]) -> None:

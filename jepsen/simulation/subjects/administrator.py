@@ -1,4 +1,4 @@
-"""An administrator with full knowledge: changes voters and loses disks, but never too many at a time."""
+"""An administrator that sees the state of all replicas, and changes voters and loses disks within safe bounds."""
 
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -17,15 +17,15 @@ from kraft.log import CorruptLog
 CHANGE_SECONDS: Final = 4.0
 
 
-class Hands(Protocol):
+class NodeAccess(Protocol):
     """The administrator's access to the nodes of a subject."""
 
     def key_of(self, name: str) -> ReplicaKey | None:
-        """The replica on a node's disk; None where there is none yet."""
+        """The replica on a node's disk, or None before the disk is formatted."""
         ...
 
     def lose_disk(self, name: str) -> None:
-        """Cut a node's power, and start its replica again with an empty disk, as another replica."""
+        """Cut a node's power, and restart it with an empty disk, which makes it another replica."""
         ...
 
     def damage_disk(self, name: str, rng: Random) -> None:
@@ -35,28 +35,30 @@ class Hands(Protocol):
     def is_serving(self, name: str) -> bool: ...
 
     async def change(self, function: str, name: str, key: ReplicaKey, give_up: float) -> None:
-        """Try to `add-voter` or `remove-voter`, until it is done or the time is `give_up`."""
+        """Try to `add-voter` or `remove-voter`, until it succeeds or the clock reaches `give_up`."""
         ...
 
     async def wait_settled(self) -> None:
-        """Return when nothing of a change that was given up can happen any more."""
+        """Wait until a change that was given up can no longer take effect."""
         ...
 
 
 class VoterAdministrator:
     """`founders` are the names of the first voters, `nodes` the names of all that may vote, by node id.
 
-    It never removes voters, nor takes disks away, such that those without a disk are no minority in every voter set
-    that any replica believes in: that would be an operator's error, and not one of the quorum's.
+    In every voter set that any replica believes in, voters that have lost their disks stay a minority: losing more
+    would be an operator's error, which no quorum can survive.
 
-    A damaged disk counts as lost until its node serves again. Where the node refuses to, it gets an empty one.
+    A damaged disk counts as lost until its node serves again. If the node refuses to start, it gets an empty disk.
     """
 
-    def __init__(self, replicas: Replicas, nodes: Mapping[int, str], founders: Sequence[str], hands: Hands) -> None:
+    def __init__(
+        self, replicas: Replicas, nodes: Mapping[int, str], founders: Sequence[str], node_access: NodeAccess
+    ) -> None:
         self._replicas = replicas
         self._nodes = nodes
         self._founders = founders
-        self._hands = hands
+        self._node_access = node_access
         self._lost: list[ReplicaKey] = []
         self._damaged: dict[str, ReplicaKey] = {}
         self._busy = trio.Lock()
@@ -64,11 +66,11 @@ class VoterAdministrator:
     async def change_voters(self, rng: Random) -> None:
         """Add or remove one voter."""
         async with self._busy:
-            self._see_who_recovered()
+            self._drop_recovered()
             voters = self._latest_voters()
             changes = []
             for node_id, name in self._nodes.items():
-                key = self._hands.key_of(name)
+                key = self._node_access.key_of(name)
                 if key is not None and node_id not in [each.node_id for each in voters]:
                     changes.append(("add-voter", key))
             for key in voters:
@@ -81,25 +83,25 @@ class VoterAdministrator:
 
     async def lose_disk(self, rng: Random) -> None:
         async with self._busy:
-            self._see_who_recovered()
+            self._drop_recovered()
             choices = self._dispensable()
             if choices:
                 name, key = rng.choice(choices)
                 self._lost.append(key)
-                self._hands.lose_disk(name)
+                self._node_access.lose_disk(name)
 
     async def damage_disk(self, rng: Random) -> None:
         async with self._busy:
-            self._see_who_recovered()
+            self._drop_recovered()
             choices = [(name, key) for name, key in self._dispensable() if self._is_elsewhere(name, key)]
             if choices:
                 name, key = rng.choice(choices)
                 self._lost.append(key)
                 self._damaged[name] = key
-                self._hands.damage_disk(name, rng)
+                self._node_access.damage_disk(name, rng)
 
     def replaces(self, event: Event) -> str | None:
-        """The name of a node that needs another disk, now that this has happened."""
+        """Returns the name of the node that refused its damaged disk in this event, or None."""
         refuses = event.kind == "process_ended" and event.host in self._damaged
         if not refuses or CorruptLog.__name__ not in str(event.fields["errors"]):
             return None
@@ -107,23 +109,23 @@ class VoterAdministrator:
         return event.host
 
     async def repair(self) -> None:
-        """Until the voters are the founders, on the disks they have now."""
+        """Change voters until they are the founders with their present disks."""
         async with self._busy:
-            self._see_who_recovered()
+            self._drop_recovered()
             while (change := self._next_repair()) is not None:
                 await self._change(*change)
 
-    def _see_who_recovered(self) -> None:
+    def _drop_recovered(self) -> None:
         for name, key in list(self._damaged.items()):
-            if self._hands.is_serving(name):
+            if self._node_access.is_serving(name):
                 del self._damaged[name]
                 self._lost.remove(key)
 
     def _dispensable(self) -> list[tuple[str, ReplicaKey]]:
-        """Nodes whose disks may be lost."""
+        """The nodes whose disks may be lost, with their replicas."""
         found = []
         for name in self._nodes.values():
-            key = self._hands.key_of(name)
+            key = self._node_access.key_of(name)
             # A voter set without directory ids would take the new disk for the old one (KIP-853).
             if key is not None and all(
                 ReplicaKey(key.node_id) not in view and _is_minority([*self._lost, key], view) for view in self._views()
@@ -157,7 +159,7 @@ class VoterAdministrator:
 
     def _next_repair(self) -> tuple[str, ReplicaKey] | None:
         voters = self._latest_voters()
-        wanted = [key for name in self._founders if (key := self._hands.key_of(name)) is not None]
+        wanted = [key for name in self._founders if (key := self._node_access.key_of(name)) is not None]
         superfluous = [key for key in voters if not any(key.matches(each) for each in wanted)]
         missing = [key for key in wanted if not any(key.matches(each) for each in voters)]
         for key in superfluous:
@@ -168,16 +170,16 @@ class VoterAdministrator:
         return ("remove-voter", superfluous[0]) if superfluous else None
 
     def _latest_voters(self) -> list[ReplicaKey]:
-        """The latest voters that anybody knows, committed or not."""
+        """The latest voters that any replica knows, committed or not."""
         latest = max(self._replicas.by_host.values(), key=lambda each: (each.end_epoch or 0, each.voters_offset))
         return _keys(latest)
 
     async def _change(self, function: str, key: ReplicaKey) -> None:
         give_up = trio.current_time() + CHANGE_SECONDS
         with trio.move_on_at(give_up):
-            await self._hands.change(function, self._nodes[key.node_id], key, give_up)
+            await self._node_access.change(function, self._nodes[key.node_id], key, give_up)
             return
-        await self._hands.wait_settled()
+        await self._node_access.wait_settled()
 
 
 def _is_minority(lost: Sequence[ReplicaKey], voters: Sequence[ReplicaKey]) -> bool:

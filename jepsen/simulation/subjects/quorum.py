@@ -123,7 +123,7 @@ class QuorumSubject:
         for checker in REGISTER_CHECKERS:
             yield from checker.check(self.history)
 
-    # The hands of the administrator
+    # The administrator's access to the nodes
 
     def key_of(self, name: str) -> ReplicaKey:
         return self._members[name].key
@@ -161,7 +161,7 @@ class QuorumSubject:
             await trio.sleep(0.1)
 
     async def ask(self, name: str, *question: object) -> object:
-        """Have one node do something, however often it has to be asked."""
+        """Send one node a request until it succeeds."""
         client = attrs.evolve(self._admin, servers=[(name, CLIENT_PORT)])
         return await self.simulation.on(self.cluster.clients["admin"], client.until_done, *question)
 

@@ -1,4 +1,4 @@
-"""Moves and changes the topics that clients use, and knows which replicas must not be taken away."""
+"""Moves and changes the topics that clients use, and keeps the replicas without which data would be lost."""
 
 from collections.abc import Sequence
 from random import Random
@@ -18,32 +18,32 @@ _CONFIGS: Final = (
 )
 
 
-class TopicHands(Protocol):
+class BrokerAccess(Protocol):
     """The administrator's access to brokers and their machines."""
 
     async def ask(self, task: Any, *args: Any) -> None:
-        """Have `task(client, *args)` run on the administrator's machine."""
+        """Run `task(client, *args)` on the administrator's machine."""
         ...
 
     def lose_logs(self, name: str, directory: str) -> None:
-        """Cut a node's power, and have it come back without one of its log directories."""
+        """Cut a node's power, and restart it without one of its log directories."""
         ...
 
     def break_logs(self, name: str, directory: str) -> None:
-        """Have nothing be written to one of a node's log directories, until it is healed."""
+        """Fail all writes to one of a node's log directories until its disk is healed."""
         ...
 
 
 class TopicMover:
-    """`jepsen.simulation.faults.fault.TopicAdministrator` of the partitions of `topics`."""
+    """Implements `jepsen.simulation.faults.fault.TopicAdministrator` for the partitions of `topics`."""
 
     def __init__(
-        self, committed: Committed, topics: Sequence[str], log_directories: Sequence[str], hands: TopicHands
+        self, committed: Committed, topics: Sequence[str], log_directories: Sequence[str], broker_access: BrokerAccess
     ) -> None:
         self._committed = committed
         self._topics = topics
         self._log_directories = log_directories
-        self._hands = hands
+        self._broker_access = broker_access
         self._names = {broker_id: name for name, broker_id in committed.nodes.items()}
 
     def leader_of_any(self, rng: Random) -> str | None:
@@ -55,27 +55,31 @@ class TopicMover:
     async def elect_leaders(self, rng: Random) -> None:
         used = self._used()
         index, log = rng.choice(used) if used else (0, None)
-        await self._hands.ask(elect_preferred_leaders, None if log is None or rng.random() < 0.5 else log.topic, index)
+        await self._broker_access.ask(
+            elect_preferred_leaders, None if log is None or rng.random() < 0.5 else log.topic, index
+        )
 
     async def reassign(self, rng: Random) -> None:
         used = self._used()
         if used:
             index, log = rng.choice(used)
-            await self._hands.ask(reassign, log.topic, index, None if rng.random() < 0.2 else self._target(log, rng))
+            await self._broker_access.ask(
+                reassign, log.topic, index, None if rng.random() < 0.2 else self._target(log, rng)
+            )
 
     async def configure(self, rng: Random) -> None:
         name, values = rng.choice(_CONFIGS)
-        await self._hands.ask(configure, rng.choice(self._topics), name, rng.choice(values))
+        await self._broker_access.ask(configure, rng.choice(self._topics), name, rng.choice(values))
 
     async def lose_log_dir(self, rng: Random) -> None:
-        """Whatever has other replicas has to be well."""
+        """Only a broker whose replicated partitions all have a full ISR loses a directory."""
         choices = [name for broker_id, name in self._names.items() if self._is_dispensable(broker_id)]
         if choices:
-            self._hands.lose_logs(rng.choice(choices), rng.choice(self._log_directories))
+            self._broker_access.lose_logs(rng.choice(choices), rng.choice(self._log_directories))
 
     def break_log_dir(self, rng: Random) -> str:
         name = rng.choice(list(self._names.values()))
-        self._hands.break_logs(name, rng.choice(self._log_directories))
+        self._broker_access.break_logs(name, rng.choice(self._log_directories))
         return name
 
     def _leader_of(self, logs: Sequence[CommittedLog], rng: Random) -> str | None:
@@ -87,7 +91,7 @@ class TopicMover:
         return [(key[1], log) for key, log in self._committed.logs.items() if log.topic in self._topics]
 
     def _target(self, log: CommittedLog, rng: Random) -> list[int]:
-        """As many replicas as are wanted, on any brokers."""
+        """A random set of brokers, as many as the partition has replicas."""
         image = log.image
         count = len(image.replicas) - len(image.adding_replicas)
         return rng.sample(list(self._names), min(max(count, 1), len(self._names)))
