@@ -1,4 +1,4 @@
-"""The rules of docs/architecture.md, held by a look at the syntax of every file. The rules themselves come last."""
+"""Checks the rules of docs/architecture.md on every file's syntax tree. Tests of the rules themselves come last."""
 
 import re
 
@@ -11,9 +11,9 @@ from tests.support.architecture_rules import (
     impurities,
     mutable_globals,
     package_content,
-    room_of,
+    package_of,
     set_iterations,
-    worldly,
+    system_access,
 )
 from tests.support.source_code import ROOT, Module, functions, imported_module, imports, is_within, read_modules
 
@@ -62,9 +62,9 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "broker.quota": ("broker.replication.throttles", "broker.server", "metadata"),
     "broker.regex": (),
-    # Declares what others emit; only the log, the documents and the tests read it.
+    # Declares the events of other packages. Only the event log, the documentation and the tests import it.
     "broker.events": ("kraft.events", "metadata.events"),
-    # Knows no kind of coordinator.
+    # Independent of the kinds of coordinators.
     "broker.coordinator.runtime": (
         "broker.net.completion",
         "broker.net.deadlines",
@@ -74,7 +74,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "kraft",
         "metadata.image",
     ),
-    # The packages of groups share what all groups have in common. Only mixed knows both protocols.
+    # The group packages share the modules of IN_EVERY_GROUP. Only `mixed` imports both protocols.
     "broker.coordinator.group.assignors": ("broker.coordinator.group.partition_sets",),
     "broker.coordinator.group.classic": IN_EVERY_GROUP,
     "broker.coordinator.group.consumer": (*IN_EVERY_GROUP, "broker.coordinator.group.assignors", "broker.regex"),
@@ -114,13 +114,13 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "broker.handlers": ("broker", "kraft", "metadata"),
     "broker.node": ("broker", "kraft", "metadata"),
     "broker.cli": ("broker", "kraft", "metadata"),
-    # The checkers of the fault suites judge stored histories as well: `kraft spark check`.
+    # `kraft spark check` runs the checkers of the fault suites on stored histories.
     "broker.cli.commands.spark_check": ("broker", "jepsen", "kraft", "metadata"),
     "broker.client": ("broker.wire", "broker.net", "broker.security.sasl"),
     "broker.spark": ("broker.client",),
     "pyspark_kraft": ("broker.spark",),
     "jepsen": ("broker", "kraft", "metadata"),
-    # Processes, links between them and clients are the same whether one measures or disturbs them.
+    # Benchmarks and fault suites share the processes, the links between them and the clients.
     "benchmarks": ("broker", "jepsen", "kraft", "metadata"),
 }
 HANDLERS_KNOWN_TO = {
@@ -131,18 +131,18 @@ HANDLERS_KNOWN_TO = {
 }
 ROOTS_KNOWN_TO = {"broker.cli", "jepsen", "benchmarks"}
 
-# Rooms without a clock, a socket, chance or a disk, and what in them has a reason not to be pure.
+# Packages that use no clock, socket, random numbers or disk, and their modules that are exempt.
 PURE: dict[str, frozenset[str]] = {
     "kraft.core": frozenset(),
     "metadata.records": frozenset(),
-    # It yields between the portions of a snapshot.
+    # Yields to other tasks between the portions of a snapshot.
     "metadata.image": frozenset({"metadata.image.metadata_loader"}),
     "metadata.configuration": frozenset(),
     "metadata.controller": frozenset({"metadata.controller.controller", "metadata.controller.request_queue"}),
     "metadata.request_context": frozenset(),
     "broker.wire": frozenset(),
     "broker.coordinator.group": frozenset(),
-    # Markers, requests to other brokers, timeouts.
+    # They write markers, send requests to other brokers, and wait for timeouts.
     "broker.coordinator.transaction": frozenset(
         {
             "broker.coordinator.transaction.broker_connections",
@@ -186,11 +186,11 @@ PURE: dict[str, frozenset[str]] = {
     "broker.spark.options": frozenset(),
 }
 
-# The modules that reach the world other than through Env and Trio, and the reasons.
-WORLDLY: dict[str, set[str]] = {
+# The modules that use the operating system other than through Env and Trio, and the reasons.
+DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     # The real Env and Disk.
     "kraft.env": {"ctypes", "fcntl", "os", "random", "shutil", "socket", "time", "trio.to_thread.run_sync"},
-    # The driver of kernel sockets, the one place that is not worth simulating: it carries plain TCP for speed.
+    # The driver of kernel sockets, which carries plain TCP faster than Trio does. The simulation replaces it.
     "broker.net.epoll_reactor": {"select", "socket"},
     "broker.net.send": {"socket"},
     # The simulated kernel: its errors and constants, and random numbers that follow from a seed.
@@ -199,12 +199,12 @@ WORLDLY: dict[str, set[str]] = {
     "jepsen.simulation.network.names": {"socket"},
     "jepsen.simulation.network.sockets": {"os", "socket"},
     "jepsen.simulation.simulation": {"random"},
-    # How much CPU time the seeds took, and the processes that share them.
+    # Measures the CPU time of seeds, and distributes the seeds over processes.
     "jepsen.simulation.command": {"concurrent", "multiprocessing", "time"},
-    # The directory whose report is wanted.
+    # The directory of the reported run.
     "jepsen.report.command": {"pathlib"},
-    # A process's own affairs, before there is a node: its properties file, its directory, its signals; the variables
-    # and the files of the user who runs a command.
+    # Commands, before they start a node: properties file, directory and signals, and the user's environment variables
+    # and files.
     "broker.cli.event_printer": {"time"},
     "broker.cli.commands.cluster": {"os"},
     "broker.cli.commands.kafka_tools": {"os"},
@@ -217,14 +217,14 @@ WORLDLY: dict[str, set[str]] = {
     "broker.cli.kafka_tools.files": {"pathlib"},
     "broker.cli.kafka_tools.interruptions": {"signal"},
     "broker.cli.kafka_tools.launchers": {"pathlib"},
-    # Standard input, which may be a file: the kernel does not tell when a file has more.
+    # Standard input may be a file, for which the kernel does not report readiness.
     "broker.cli.kafka_tools.standard_input": {"trio.to_thread.run_sync"},
-    # How much processor time a measured load took.
+    # Measures the CPU time of a load.
     "broker.cli.commands.bench": {"time"},
     "broker.cli.node_config": {"open", "os"},
-    # Standard files of a user: a schema, a page.
+    # Files of the user: a schema, a report.
     "broker.cli.commands.spark": {"pathlib", "time"},
-    # Spark's jobs run in processes of Spark's, never in a node: the Java that these start, files, clocks.
+    # Spark jobs run in processes of Spark, never in a node. They start Java, and use files and clocks.
     "broker.spark.java": {"os", "pathlib", "shutil", "subprocess"},
     "broker.spark.jobs.load.delta": {"uuid"},
     "broker.spark.jobs.load.iceberg": {"uuid"},
@@ -234,7 +234,7 @@ WORLDLY: dict[str, set[str]] = {
     "broker.spark.jobs.replay": {"time"},
     "broker.spark.jobs.stats.page": {"datetime.now"},
     "broker.spark.session": {"os", "pathlib"},
-    # A client's wall clock and chance, which a simulation replaces.
+    # A client's wall clock and random numbers, which the simulation replaces.
     "broker.client.environment": {"random", "time"},
     # The blocking clients: the thread of their loop, which a fork of the process does not inherit.
     "broker.client.blocking.queued_producer": {"threading"},
@@ -251,10 +251,10 @@ WORLDLY: dict[str, set[str]] = {
     "broker.cli.supervisor": {"signal", "subprocess"},
 }
 
-# The packages that deal only with this machine's real processes, clocks and clients.
-OF_THE_WORLD = ("benchmarks", "jepsen.processes")
+# The packages that run only against real processes, clocks and clients.
+UNSIMULATED_PACKAGES = ("benchmarks", "jepsen.processes")
 
-# Tables that grow while modules are imported, and never again.
+# Tables that are filled while modules are imported, and constant afterwards.
 REGISTRIES = {"metadata.records.record": ("_CLASSES", "_NUMBERED")}
 
 # The lines of the longest file and of the longest function (without docstring) of each package that exceeds the limit.
@@ -266,7 +266,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "broker.replication": (400, 31),
     "broker.handlers": (400, 40),
 }
-# How far below its number a room may be before the number has to follow.
+# How far a package may be below its recorded number before the number must be lowered.
 SLACK = (25, 5)
 
 
@@ -293,16 +293,20 @@ def test_there_are_no_cycles_of_imports_under_type_checking() -> None:
     assert import_cycle(MODULES, with_types=True) == []
 
 
-@pytest.mark.parametrize("room", PURE)
-def test_pure_rooms_are_pure(room: str) -> None:
-    inside = [module for name, module in MODULES.items() if is_within(name, room)]
+@pytest.mark.parametrize("package", PURE)
+def test_pure_packages_are_pure(package: str) -> None:
+    inside = [module for name, module in MODULES.items() if is_within(name, package)]
     impure = {module.name for module in inside if impurities(module)}
-    assert impure == PURE[room], [problem for module in inside for problem in impurities(module)]
+    assert impure == PURE[package], [problem for module in inside for problem in impurities(module)]
 
 
-def test_the_world_is_reached_through_env_and_trio_only() -> None:
-    bound = [module for name, module in MODULES.items() if not any(is_within(name, room) for room in OF_THE_WORLD)]
-    assert {module.name: ways for module in bound if (ways := worldly(module))} == WORLDLY
+def test_the_operating_system_is_used_through_env_and_trio_only() -> None:
+    bound = [
+        module
+        for name, module in MODULES.items()
+        if not any(is_within(name, package) for package in UNSIMULATED_PACKAGES)
+    ]
+    assert {module.name: ways for module in bound if (ways := system_access(module))} == DIRECT_SYSTEM_ACCESS
 
 
 def test_init_files_only_document_and_reexport() -> None:
@@ -327,31 +331,33 @@ def test_every_concern_has_a_name() -> None:
     assert [name for name in names if FORBIDDEN_NAMES.fullmatch(name)] == []
 
 
-@pytest.mark.parametrize("room", DIRECTIONS)
-def test_files_and_functions_do_not_grow_beyond_the_longest_of_their_room(room: str) -> None:
-    bounds = zip(SIZES.get(room, SIZES_MAX), SIZES_MAX, SLACK, strict=True)
-    for (size, name), (recorded, wanted, slack) in zip(_sizes(room), bounds, strict=True):
+@pytest.mark.parametrize("package", DIRECTIONS)
+def test_files_and_functions_do_not_grow_beyond_the_longest_of_their_package(package: str) -> None:
+    bounds = zip(SIZES.get(package, SIZES_MAX), SIZES_MAX, SLACK, strict=True)
+    for (size, name), (recorded, wanted, slack) in zip(_sizes(package), bounds, strict=True):
         assert size <= recorded, f"{name} has grown to {size} lines"
-        assert recorded - max(size, wanted) <= slack, f"record that {name} is the longest of {room}, with {size} lines"
+        assert recorded - max(size, wanted) <= slack, (
+            f"record that {name} is the longest of {package}, with {size} lines"
+        )
 
 
-def _imports_from(name: str, room: str) -> bool:
-    return any(is_within(imported_module(imported, MODULES), room) for imported in imports(MODULES[name]))
+def _imports_from(name: str, package: str) -> bool:
+    return any(is_within(imported_module(imported, MODULES), package) for imported in imports(MODULES[name]))
 
 
-def _sizes(room: str) -> tuple[tuple[int, str], tuple[int, str]]:
-    """The longest file and the longest function of a room, each with its name."""
-    inside = [module for module in MODULES.values() if room_of(module.name, DIRECTIONS) == room]
+def _sizes(package: str) -> tuple[tuple[int, str], tuple[int, str]]:
+    """The longest file and the longest function of a package, each with its name."""
+    inside = [module for module in MODULES.values() if package_of(module.name, DIRECTIONS) == package]
     files = [(module.text.count("\n"), module.name) for module in inside]
     lengths = [(each.lines, f"{module.name}.{each.name}") for module in inside for each in functions(module)]
     return max(files, default=(0, "")), max(lengths, default=(0, ""))
 
 
-# The rules, tried on what breaks them.
+# Tests of the rules
 
 
 def modules(**texts: str) -> dict[str, Module]:
-    """Modules by name, "__" standing for the dot; a name that others lie in is a package."""
+    """Modules by name, with "__" for the dot. A name that contains other modules is a package."""
     names = {name.replace("__", "."): text for name, text in texts.items()}
     return {
         name: Module(name, text, any(other.startswith(name + ".") for other in names)) for name, text in names.items()
@@ -377,7 +383,7 @@ def test_rule_directions(text: str) -> None:
     assert len(broken_directions(found, {"a": (), "b": (), "c": ()})) == 1
     assert broken_directions(found, {"a": ("b",), "b": (), "c": ()}) == []
     assert len(broken_directions(found, {"a": ("b.other",), "b": (), "b.inner": (), "c": ()})) == 1
-    assert broken_directions(found, {"a": ("b",), "b": ()}) == ["c belongs to no room"]
+    assert broken_directions(found, {"a": ("b",), "b": ()}) == ["c belongs to no package"]
 
 
 @pytest.mark.parametrize("text", ["import time\ntime.time()", "from os import path\npath", "import kraft.env\nkraft"])
@@ -390,13 +396,15 @@ def test_rule_purity_knows_types_from_uses(text: str) -> None:
     assert impurities(module(text)) == []
 
 
-def test_rule_world() -> None:
-    assert worldly(module("import socket\nimport trio\nsocket.socket()\ntrio.to_thread.run_sync(f)\nopen(p)")) == {
+def test_rule_system_access() -> None:
+    assert system_access(
+        module("import socket\nimport trio\nsocket.socket()\ntrio.to_thread.run_sync(f)\nopen(p)")
+    ) == {
         "socket",
         "trio.to_thread.run_sync",
         "open",
     }
-    assert worldly(module("import socket, trio\ndisk.open(p)\ndef f(s: socket.socket): trio.sleep(1)")) == set()
+    assert system_access(module("import socket, trio\ndisk.open(p)\ndef f(s: socket.socket): trio.sleep(1)")) == set()
 
 
 def test_rule_cycles() -> None:

@@ -1,4 +1,4 @@
-"""The rules of the house as functions of source code. Each returns what breaks it, as readable lines."""
+"""The architecture rules as functions of source code. Each returns the violations, as readable lines."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from typing import TypeGuard
 
 from tests.support.source_code import Module, imported_module, imports, is_within
 
-# The modules that a pure package must not use: time, random numbers, and the world.
+# The modules that a pure package must not use: time, random numbers, and the operating system.
 IMPURE = frozenset(
     {
         *(
@@ -25,10 +25,10 @@ IMPURE = frozenset(
         *("fcntl", "mmap", "ctypes"),
     }
 )
-# The ways to reach the world other than through Env and Trio.
-WORLD = IMPURE - {"trio", "ssl", "io"}
-# Uses of Trio and of the language that do so too.
-WORLDLY_CALLS = (
+# The modules that use the operating system other than through Env and Trio.
+SYSTEM_MODULES = IMPURE - {"trio", "ssl", "io"}
+# Functions of Trio and built-in functions that do so too.
+SYSTEM_CALLS = (
     "open",
     "input",
     "datetime.now",
@@ -48,7 +48,7 @@ FORBIDDEN_NAMES = re.compile(r"(?:.*_)?(?:utils?|helpers?|common|misc)")
 
 _SETS = (ast.Set, ast.SetComp)
 _SET_TYPES = ("set", "frozenset", "Set", "AbstractSet", "MutableSet")
-# Where the order of what is passed does not matter, or is made.
+# Functions whose result does not depend on the order of their argument.
 _ORDERLESS = ("sorted", "set", "frozenset", "any", "all", "sum", "min", "max", "len", "Counter")
 _ORDERED = ("list", "tuple", "iter", "enumerate", "next", "map", "filter", "zip", "reversed", "dict", "deque")
 _MUTABLE_CALLS = ("list", "dict", "set", "bytearray", "deque", "defaultdict", "Counter", "OrderedDict", "array")
@@ -59,29 +59,29 @@ _MUTATORS = (
 
 
 def broken_directions(modules: Mapping[str, Module], allowed: Mapping[str, Collection[str]]) -> list[str]:
-    """Imports of project modules that the importing room's entry in `allowed` does not have.
+    """Imports of project modules that the importing package's entry in `allowed` does not contain.
 
-    The most precise entry counts, for the importer and for what it imports; every room may import itself.
+    The most specific entry counts, for the importer and for the imported module. Every package may import itself.
     """
     problems = []
     for module in modules.values():
-        room = room_of(module.name, allowed)
-        if room is None:
-            problems.append(f"{module.name} belongs to no room")
+        package = package_of(module.name, allowed)
+        if package is None:
+            problems.append(f"{module.name} belongs to no package")
             continue
         for imported in imports(module):
             target = imported_module(imported, modules)
             if target not in modules:
                 continue
-            target_room = room_of(target, allowed)
-            if target_room != room and not any(is_within(target, prefix) for prefix in allowed[room]):
-                problems.append(f"{module.name}:{imported.line} imports {target}, {room} must not")
+            target_package = package_of(target, allowed)
+            if target_package != package and not any(is_within(target, prefix) for prefix in allowed[package]):
+                problems.append(f"{module.name}:{imported.line} imports {target}, {package} must not")
     return problems
 
 
-def room_of(module: str, rooms: Iterable[str]) -> str | None:
-    """The most precise room that a module lies in."""
-    return max((room for room in rooms if is_within(module, room)), key=len, default=None)
+def package_of(module: str, packages: Iterable[str]) -> str | None:
+    """The most specific of `packages` that contains a module, or None."""
+    return max((package for package in packages if is_within(module, package)), key=len, default=None)
 
 
 def impurities(module: Module) -> list[str]:
@@ -94,16 +94,16 @@ def impurities(module: Module) -> list[str]:
     ]
 
 
-def worldly(module: Module) -> set[str]:
-    """The ways past Env and Trio that a module takes: modules it imports, and calls it makes."""
+def system_access(module: Module) -> set[str]:
+    """The modules and functions with which a module uses the operating system other than through Env and Trio."""
     used = _used_names(module.tree)
     found = {
         imported.top_level
         for imported in imports(module)
-        if imported.top_level in WORLD and imported.bound_name in used
+        if imported.top_level in SYSTEM_MODULES and imported.bound_name in used
     }
     for node in ast.walk(module.tree):
-        if isinstance(node, ast.Attribute | ast.Name) and (name := ast.unparse(node)) in WORLDLY_CALLS:
+        if isinstance(node, ast.Attribute | ast.Name) and (name := ast.unparse(node)) in SYSTEM_CALLS:
             found.add(name)
     return found
 
@@ -121,7 +121,8 @@ def _used_names(tree: ast.Module) -> set[str]:
 def import_cycle(modules: Mapping[str, Module], *, with_types: bool = False) -> list[str]:
     """One cycle of imports, as the names along it; empty if there is none. `with_types` counts those for mypy alone.
 
-    That importing a module runs the packages around it is left out: a package re-exports what is in it.
+    Importing a module also runs the packages that contain it. Those edges are left out, because packages re-export
+    their modules.
     """
     graph = {
         module.name: [
@@ -158,7 +159,7 @@ def package_content(module: Module) -> list[str]:
         for inner in ([*node.body, *node.orelse] if _is_for_type_checking(node) else [node])
     ]
     if ast.get_docstring(module.tree) is None:
-        return [f"{module.name} does not say what is in it"]
+        return [f"{module.name} has no docstring"]
     return [
         f"{module.name}:{node.lineno} has more than imports"
         for node in body[1:]
@@ -174,8 +175,8 @@ def _is_for_type_checking(node: ast.stmt) -> TypeGuard[ast.If]:
 def mutable_globals(module: Module) -> list[str]:
     """Module and class attributes that hold state.
 
-    A list, dict or set may be a table: named as a constant (or `Final`), and never changed by a function. `global` is
-    state whatever it names.
+    A list, dict or set may be a table: named as a constant (or `Final`), and never changed by a function. `global`
+    always counts as state.
     """
     tree = module.tree
     tables: set[str] = set()
