@@ -18,7 +18,7 @@ from kafka.errors import KafkaError
 PARTITIONS = 3
 # For one attempt, until it counts as failed and the next one begins.
 TIMEOUT_MS = 2_000
-# For the last look at everything there is, which has the time it takes.
+# The timeout of the final check of all topics.
 LAST_LOOK_TIMEOUT_MS = 30_000
 # A broker that lags behind the metadata for longer than this does not follow it.
 CATCH_UP_SECONDS = 10.0

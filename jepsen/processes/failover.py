@@ -1,4 +1,4 @@
-"""`python -m jepsen failover`: trouble for the active controller under a steady stream of CreateTopics.
+"""`python -m jepsen failover`: faults of the active controller under a steady stream of CreateTopics.
 
 --trouble kill      kill -9, again and again, and the time until the next topic is created
 --trouble pause     SIGSTOP for a while: the others elect, and the old one writes nothing when it wakes
@@ -34,10 +34,10 @@ Trouble: TypeAlias = Callable[[ProcessCluster, "list[Creator]", argparse.Namespa
 
 @attrs.frozen
 class Findings:
-    """`outages` are the seconds without a successful creation, one for each blow; `wrongs` is what must not be."""
+    """`outages` are the seconds without a successful creation, one for each fault. `violations` describes errors."""
 
     outages: list[float]
-    wrongs: list[str]
+    violations: list[str]
     remarks: list[str]
 
 
@@ -55,7 +55,7 @@ async def kill_controllers(cluster: ProcessCluster, creators: list[Creator], opt
 
 
 async def pause_controller(cluster: ProcessCluster, creators: list[Creator], options: argparse.Namespace) -> Findings:
-    outages, wrongs, remarks = [], [], []
+    outages, violations, remarks = [], [], []
     for _ in range(options.times):
         before = await quorum_status(cluster)
         victim = cluster.by_id(before.leader_id)
@@ -69,10 +69,10 @@ async def pause_controller(cluster: ProcessCluster, creators: list[Creator], opt
         after = await quorum_status(cluster)
         remarks.append(f"epochs {before.epoch}, {during.epoch} while it was stopped, {after.epoch} after it woke")
         if (during.leader_id, during.epoch) != (after.leader_id, after.epoch):
-            wrongs.append(f"the old controller disturbs: {during} became {after}")
+            violations.append(f"the old controller disturbs: {during} became {after}")
         if during.leader_id == before.leader_id:
-            wrongs.append(f"nobody took over from {before}")
-    return Findings(outages, wrongs, remarks)
+            violations.append(f"nobody took over from {before}")
+    return Findings(outages, violations, remarks)
 
 
 async def deafen_follower(cluster: ProcessCluster, creators: list[Creator], options: argparse.Namespace) -> Findings:
@@ -85,11 +85,11 @@ async def deafen_follower(cluster: ProcessCluster, creators: list[Creator], opti
     cluster.links.open_all()
     await trio.sleep(options.pause)
     after = await quorum_status(cluster)
-    wrongs = []
+    violations = []
     if after.epoch > before.epoch + 1:
-        wrongs.append(f"the epoch grew from {before.epoch} to {after.epoch}")
+        violations.append(f"the epoch grew from {before.epoch} to {after.epoch}")
     remarks = [f"epochs {before.epoch}, {during.epoch} while {victim.name} was deaf, {after.epoch} after it"]
-    return Findings([await _next_success(creators, moment)], wrongs, remarks)
+    return Findings([await _next_success(creators, moment)], violations, remarks)
 
 
 TROUBLES: Final[dict[str, Trouble]] = {
@@ -107,19 +107,19 @@ async def _next_success(creators: list[Creator], moment: float) -> float:
 
 
 async def failover(directory: Path, options: argparse.Namespace) -> int:
-    """Run it; the exit code."""
+    """Run the test. Returns the exit status."""
     async with running_cluster(directory, nodes=options.nodes) as cluster:
         with running_creators(cluster.bootstrap, options.clients, options.interval) as creators:
             await trio.sleep(1)
             findings = await TROUBLES[options.trouble](cluster, creators, options)
             await trio.sleep(1)
         creations = creations_of(creators)
-        wrongs = findings.wrongs + await trio.to_thread.run_sync(anomalies, cluster.bootstrap, creations)
-    print(report(findings, creations, wrongs))
-    return 1 if wrongs else 0
+        violations = findings.violations + await trio.to_thread.run_sync(anomalies, cluster.bootstrap, creations)
+    print(report(findings, creations, violations))
+    return 1 if violations else 0
 
 
-def report(findings: Findings, creations: list[Creation], wrongs: list[str]) -> str:
+def report(findings: Findings, creations: list[Creation], violations: list[str]) -> str:
     errors = [each.error for each in creations if each.error is not None]
     outages = sorted(1000 * each for each in findings.outages)
     return "\n".join(
@@ -129,8 +129,8 @@ def report(findings: Findings, creations: list[Creation], wrongs: list[str]) -> 
             f"until the next success: median {statistics.median(outages):.0f} ms, worst {outages[-1]:.0f} ms "
             f"of {len(outages)}",
             *findings.remarks,
-            *(f"WRONG: {wrong}" for wrong in wrongs),
-            "nothing lost, nothing by half" if not wrongs else f"{len(wrongs)} wrongs",
+            *(f"WRONG: {wrong}" for wrong in violations),
+            "nothing lost, nothing by half" if not violations else f"{len(violations)} violations",
         ]
     )
 

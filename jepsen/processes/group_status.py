@@ -10,7 +10,7 @@ _VERSION: Final = 4
 
 
 async def coordinator_id(cluster: ProcessCluster, group: str) -> int | None:
-    """The broker that coordinates a group, as the first node has it that answers and knows; None where none does."""
+    """The id of a group's coordinator, according to the first node that knows it; None if no node does."""
     request = FindCoordinatorRequest(coordinator_keys=[group])
     for node in cluster.nodes.values():
         if node.is_running and (found := await _ask(node.ports.open, request)) is not None:

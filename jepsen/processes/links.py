@@ -29,8 +29,8 @@ _RETRANSMISSION_SECONDS: Final = 0.2
 
 
 @attrs.frozen
-class Weather:
-    """How bytes fare that pass a gate.
+class LinkConditions:
+    """The delay and the loss of bytes that pass a gate.
 
     Each piece of them, of 64 KiB at most, is under way for a time between the two `delays` in seconds, and the next
     waits for it. `loss` is the chance that it has to be sent again.
@@ -52,7 +52,7 @@ class Gate:
     """One direction between two machines. It is open when everybody who shut it has opened it again."""
 
     def __init__(self) -> None:
-        self.weather: Weather | None = None
+        self.conditions: LinkConditions | None = None
         self._times_shut = 0
         self._opened = trio.Event()
         self._opened.set()
@@ -72,8 +72,8 @@ class Gate:
         self._opened.set()
 
     async def passed(self) -> None:
-        if self.weather is not None:
-            await trio.sleep(self.weather.seconds())
+        if self.conditions is not None:
+            await trio.sleep(self.conditions.seconds())
         await self._opened.wait()
 
 
@@ -103,7 +103,7 @@ class Links:
         return {other: self._proxy_address(name, other) for other in self._addresses}
 
     def shut(self, pairs: Iterable[Pair]) -> None:
-        """Hold up what each first has to say to the second."""
+        """Hold the bytes from the first to the second of each pair."""
         for pair in pairs:
             self._gates[pair].shut()
 
@@ -111,18 +111,18 @@ class Links:
         for pair in pairs:
             self._gates[pair].open()
 
-    def change_weather(self, pairs: Iterable[Pair], weather: Weather | None) -> None:
+    def change_conditions(self, pairs: Iterable[Pair], conditions: LinkConditions | None) -> None:
         for pair in pairs:
-            self._gates[pair].weather = weather
+            self._gates[pair].conditions = conditions
 
     def open_all(self) -> None:
-        """Open all gates, to fair weather."""
+        """Open all gates, and remove delays and losses."""
         for gate in self._gates.values():
-            gate.weather = None
+            gate.conditions = None
             gate.open_for_all()
 
     def reset(self, pairs: Iterable[Pair]) -> None:
-        """End the connections that each first has opened to the second: both see a reset."""
+        """Reset the connections that the first of each pair has opened to the second."""
         for pair in pairs:
             for scope in self._carried.get(pair, ()):
                 scope.cancel()

@@ -17,7 +17,7 @@ from broker.cli import main
 
 
 def resolve_here(addresses: dict[str, str]) -> None:
-    """Have this process find these names, before it asks the system for any other."""
+    """Resolve these names in this process, and all others with the system's resolver."""
     ask_system = socket.getaddrinfo
 
     def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:

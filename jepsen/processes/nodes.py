@@ -30,7 +30,7 @@ _DUMP_SECONDS: Final = 1.0
 
 
 class Misbehaved(AssertionError):
-    """A node does not do what its process is asked to. The message has the end of its output."""
+    """A node does not start or stop when requested. The message contains the end of its output."""
 
 
 class EndedByItself(Misbehaved):
@@ -86,14 +86,14 @@ class NodeProcess(ServerProcess):
         return self._command("start", str(self.properties_path))
 
     async def start(self) -> None:
-        """Start the process; it may take until others are there before it serves."""
+        """Start the process. It may not serve before other nodes run."""
         self.launch()
         self.may_end = False
         self.uptimes.append(Uptime(self.name, time.monotonic()))
         await trio.lowlevel.checkpoint()
 
     async def wait_serving(self) -> None:
-        """Until it says that it listens. Raises Misbehaved."""
+        """Wait until the node has printed that it listens. Raises Misbehaved."""
         if not await _holds(lambda: self.is_serving or not self.is_running, START_SECONDS):
             await self._tell_tasks()
             raise Misbehaved(f"{self.name} does not serve after {START_SECONDS} s:\n{self.output_tail()}")
@@ -111,7 +111,7 @@ class NodeProcess(ServerProcess):
         await self._end(signal.SIGTERM, "stopped")
 
     def note_end(self, how: str) -> None:
-        """Its process is over."""
+        """Record the end of the process."""
         self.uptimes[-1] = attrs.evolve(self.uptimes[-1], ended_at=time.monotonic(), end=how)
 
     async def _end(self, signal_number: signal.Signals, how: str) -> None:
@@ -126,7 +126,7 @@ class NodeProcess(ServerProcess):
         self.note_end(how if code in (0, -signal_number) else f"{how}, exit code {code}")
 
     async def _tell_tasks(self) -> None:
-        """Have its output say what it waits for; see `names`."""
+        """Make the node print the stacks of its tasks; see `names`."""
         self.send(signal.SIGUSR1)
         await trio.sleep(_DUMP_SECONDS)
 
@@ -145,7 +145,7 @@ class ProcessCluster:
         return ",".join(f"127.0.0.1:{node.ports.open}" for node in self.nodes.values())
 
     def bootstrap_of(self, client: str) -> str:
-        """Where a client finds the nodes, over its own links."""
+        """The bootstrap addresses for a client, which go over its own links."""
         seen = self.links.seen_from(client)
         return ",".join(f"{seen[node.name]}:{node.ports.clients[client]}" for node in self.nodes.values())
 
@@ -187,7 +187,7 @@ async def running_cluster(
 
 
 async def _holds(condition: Callable[[], bool], seconds: float) -> bool:
-    """Whether it does within so many seconds."""
+    """True if the condition holds within so many seconds."""
     with trio.move_on_after(seconds):
         while not condition():
             await trio.sleep(_LOOK_SECONDS)
@@ -196,7 +196,7 @@ async def _holds(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def _carried(cluster: ProcessCluster) -> dict[tuple[str, str], Sequence[int]]:
-    """The ports over which each talks to each, by pairs."""
+    """The ports that the first of each pair uses at the second."""
     carried: dict[tuple[str, str], Sequence[int]] = {}
     for there in cluster.nodes.values():
         for here in cluster.nodes:
@@ -210,7 +210,7 @@ def _carried(cluster: ProcessCluster) -> dict[tuple[str, str], Sequence[int]]:
 def _laid_out(
     directory: Path, nodes: int, late_brokers: int, clients: Sequence[str], overrides: Mapping[str, str]
 ) -> ProcessCluster:
-    """Names, addresses, ports, directories and properties; nothing runs."""
+    """A cluster with names, addresses, ports, directories and properties, which is not started."""
     names = [f"n{index}" for index in range(1, nodes + late_brokers + 1)]
     links = Links({name: f"127.0.1.{index}" for index, name in enumerate(names, 1)}, clients)
     ports = dict(zip(names, _free_ports(len(names), clients), strict=True))

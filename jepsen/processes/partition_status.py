@@ -30,7 +30,7 @@ class PartitionStatus:
 
 
 async def topic_status(node: NodeProcess, topic: str) -> list[PartitionStatus] | None:
-    """As a node has it; None where it does not answer, or knows of no such topic."""
+    """A topic's partitions according to one node; None if it does not answer or does not know the topic."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
     try:
         connection = await Connection.open(("127.0.0.1", node.ports.open), 0)
@@ -44,7 +44,7 @@ async def topic_status(node: NodeProcess, topic: str) -> list[PartitionStatus] |
 
 
 async def any_topic_status(cluster: ProcessCluster, topic: str, *, within_seconds: float) -> list[PartitionStatus]:
-    """As the first node has it that answers; empty where none does in time."""
+    """A topic's partitions according to the first node that answers; empty if no node answers in time."""
     with trio.move_on_after(within_seconds):
         while True:
             for node in cluster.nodes.values():

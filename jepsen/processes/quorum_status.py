@@ -18,7 +18,7 @@ class QuorumStatus:
 
 
 async def quorum_status(cluster: ProcessCluster, *, besides: str | None = None) -> QuorumStatus:
-    """As the first node that answers has it, `besides` not asked; until one answers that knows a leader."""
+    """The quorum's state according to the first node that knows a leader. Asks all nodes but `besides`, repeatedly."""
     while True:
         for node in cluster.nodes.values():
             if node.name == besides or not node.is_running:

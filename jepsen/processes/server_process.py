@@ -1,4 +1,4 @@
-"""A server in a process of its own, over all its uptimes: what it says, what it uses, and what becomes of it."""
+"""A server in a process of its own, over all its uptimes: its output, its resources and its end."""
 
 import os
 import re
@@ -26,7 +26,7 @@ class ServerProcess:
         raise NotImplementedError
 
     def launch(self) -> None:
-        """Start the process: it may take others until it serves."""
+        """Start the process. It may not serve before other processes run."""
         assert not self.is_running, f"process {self.pid} runs already"
         self._output_start = self.output_path.stat().st_size if self.output_path.exists() else 0
         with self.output_path.open("ab") as output:
@@ -60,14 +60,14 @@ class ServerProcess:
         self.process.send_signal(signal_number)
 
     def pause(self) -> None:
-        """SIGSTOP: the process is there, and does nothing."""
+        """Pause the process with SIGSTOP."""
         self.send(signal.SIGSTOP)
 
     def resume(self) -> None:
         self.send(signal.SIGCONT)
 
     def discard(self) -> None:
-        """End the process if there is one left, whatever state it is in."""
+        """Kill the process if it still exists, whatever its state."""
         if self.is_running:
             self.process.kill()
             self.process.wait()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.group_members import AiokafkaMember, ConfluentMember, GroupMember, KafkaPythonMember, LibraryMember
-from tests.support.group_play import Beginning, Play, discard, ten_come_and_two_go
+from tests.support.group_scenario import Beginning, GroupScenario, discard, ten_come_and_two_go
 from tests.support.node_process import NodeProcess
 
 # kafka-python leaves the sockets of connections that failed for the collector to close.
@@ -28,51 +28,51 @@ STATIC_CASES = [
 
 @pytest.fixture
 def begin(groups_node: NodeProcess, topic: str) -> Iterator[Beginning]:
-    """Make a play, whose members are gone when the test is over."""
-    plays: list[Play] = []
+    """Make a scenario, whose members are gone when the test is over."""
+    scenarios: list[GroupScenario] = []
 
-    def begin_one(kind: type[GroupMember], strategy: str, **options: object) -> Play:
+    def begin_one(kind: type[GroupMember], strategy: str, **options: object) -> GroupScenario:
         bootstrap = options.pop("bootstrap", groups_node.bootstrap)
-        plays.append(Play(bootstrap, {topic: PARTITIONS}, kind=kind, strategy=strategy, **options))  # type: ignore[arg-type]
-        return plays[-1]
+        scenarios.append(GroupScenario(bootstrap, {topic: PARTITIONS}, kind=kind, strategy=strategy, **options))  # type: ignore[arg-type]
+        return scenarios[-1]
 
     yield begin_one
-    discard(plays)
+    discard(scenarios)
 
 
 @pytest.mark.parametrize(("kind", "strategy"), CASES)
 def test_members_come_and_go_and_nothing_is_skipped(
     kind: type[GroupMember], strategy: str, begin: Beginning, figure: Callable[[str], None]
 ) -> None:
-    play = begin(kind, strategy)
-    figure(ten_come_and_two_go(play, "CLASSIC"))
+    scenario = begin(kind, strategy)
+    figure(ten_come_and_two_go(scenario, "CLASSIC"))
 
 
 @pytest.mark.parametrize(("kind", "strategy"), STATIC_CASES)
 def test_restarted_static_members_keep_their_partitions(
     kind: type[GroupMember], strategy: str, begin: Beginning
 ) -> None:
-    play = begin(kind, strategy)
-    play.come("a", "b", is_static=True)
-    play.come("c", is_static=True, is_process=True)
-    play.shared()
-    before = dict(play.history.owners)
-    play.produce()
-    play.all_read()
-    play.close("b")
-    play.come("b", is_static=True)
-    play.shared()
-    assert play.history.owners == before
-    play.all_committed()
-    play.kill("c")
-    play.produce()
-    play.come("c", is_static=True, is_process=True)
-    play.shared()
-    assert play.history.owners == before
-    play.all_read()
-    play.is_described_as("CLASSIC", "STABLE", 3)
-    play.end()
-    assert play.history.twice == 0
+    scenario = begin(kind, strategy)
+    scenario.come("a", "b", is_static=True)
+    scenario.come("c", is_static=True, is_process=True)
+    scenario.shared()
+    before = dict(scenario.history.owners)
+    scenario.produce()
+    scenario.all_read()
+    scenario.close("b")
+    scenario.come("b", is_static=True)
+    scenario.shared()
+    assert scenario.history.owners == before
+    scenario.all_committed()
+    scenario.kill("c")
+    scenario.produce()
+    scenario.come("c", is_static=True, is_process=True)
+    scenario.shared()
+    assert scenario.history.owners == before
+    scenario.all_read()
+    scenario.is_described_as("CLASSIC", "STABLE", 3)
+    scenario.end()
+    assert scenario.history.twice == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -81,20 +81,20 @@ def test_commits_survive_the_coordinator(
 ) -> None:
     node = new_node(group_initial_rebalance_delay_ms=500, offsets_topic_num_partitions=4)
     node.start()
-    play = begin(kind, "range", bootstrap=node.bootstrap)
-    play.produce()
-    play.come(*"abc")
-    play.shared()
-    play.all_read()
-    play.all_committed()
+    scenario = begin(kind, "range", bootstrap=node.bootstrap)
+    scenario.produce()
+    scenario.come(*"abc")
+    scenario.shared()
+    scenario.all_read()
+    scenario.all_committed()
     node.kill()
     node.start()
-    assert play.committed() == play.produced
-    play.produce()
-    play.all_read()
+    assert scenario.committed() == scenario.produced
+    scenario.produce()
+    scenario.all_read()
     # One of aiokafka that is closed before it has found the coordinator again tries to commit for ever.
-    play.all_committed()
-    play.shared()
-    play.end()
-    assert play.history.twice == 0
+    scenario.all_committed()
+    scenario.shared()
+    scenario.end()
+    assert scenario.history.twice == 0
     node.stop()

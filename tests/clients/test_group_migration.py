@@ -16,7 +16,7 @@ from tests.support.group_members import (
     GroupMember,
     KafkaPythonMember,
 )
-from tests.support.group_play import Beginning, Play, discard
+from tests.support.group_scenario import Beginning, GroupScenario, discard
 from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.clients
@@ -32,46 +32,46 @@ CASES = [
 
 @pytest.fixture
 def begin(groups_node: NodeProcess, topic: str) -> Iterator[Beginning]:
-    """Make a play, whose members are gone when the test is over."""
-    plays: list[Play] = []
+    """Make a scenario, whose members are gone when the test is over."""
+    scenarios: list[GroupScenario] = []
 
-    def begin_one(kind: type[GroupMember], strategy: str) -> Play:
-        plays.append(Play(groups_node.bootstrap, {topic: PARTITIONS}, kind=kind, strategy=strategy))
-        return plays[-1]
+    def begin_one(kind: type[GroupMember], strategy: str) -> GroupScenario:
+        scenarios.append(GroupScenario(groups_node.bootstrap, {topic: PARTITIONS}, kind=kind, strategy=strategy))
+        return scenarios[-1]
 
     yield begin_one
-    discard(plays)
+    discard(scenarios)
 
 
 @pytest.mark.parametrize(("kind", "strategy"), CASES)
 def test_members_are_replaced_one_by_one_in_both_directions(
     kind: type[GroupMember], strategy: str, begin: Beginning, figure: Callable[[str], None]
 ) -> None:
-    play = begin(kind, strategy)
-    play.produce()
-    play.come(*"abc")
-    play.shared()
-    play.all_read()
-    play.is_described_as("CLASSIC", "STABLE", 3)
+    scenario = begin(kind, strategy)
+    scenario.produce()
+    scenario.come(*"abc")
+    scenario.shared()
+    scenario.all_read()
+    scenario.is_described_as("CLASSIC", "STABLE", 3)
     slowest = 0.0
     for name in "abc":
-        play.produce()
-        play.close(name)
-        play.come(name.upper(), kind=ConsumerProtocolMember, strategy="uniform")
-        slowest = max(slowest, play.shared())
-        play.produce()
-        play.all_read()
-        assert play.description()[0] == "CONSUMER"
-    play.is_described_as("CONSUMER", "STABLE", 3)
+        scenario.produce()
+        scenario.close(name)
+        scenario.come(name.upper(), kind=ConsumerProtocolMember, strategy="uniform")
+        slowest = max(slowest, scenario.shared())
+        scenario.produce()
+        scenario.all_read()
+        assert scenario.description()[0] == "CONSUMER"
+    scenario.is_described_as("CONSUMER", "STABLE", 3)
     for name in "abc":
-        play.produce()
-        play.close(name.upper())
-        play.come(name)
-        slowest = max(slowest, play.shared())
-        play.produce()
-        play.all_read()
-        assert play.description()[0] == ("CLASSIC" if name == "c" else "CONSUMER")
-    figure(f"shared at most {slowest:.1f} s after a member was replaced, {play.history.twice} records read twice")
-    play.all_committed()
-    play.end()
-    play.is_described_as("CLASSIC", "EMPTY", 0)
+        scenario.produce()
+        scenario.close(name.upper())
+        scenario.come(name)
+        slowest = max(slowest, scenario.shared())
+        scenario.produce()
+        scenario.all_read()
+        assert scenario.description()[0] == ("CLASSIC" if name == "c" else "CONSUMER")
+    figure(f"shared at most {slowest:.1f} s after a member was replaced, {scenario.history.twice} records read twice")
+    scenario.all_committed()
+    scenario.end()
+    scenario.is_described_as("CLASSIC", "EMPTY", 0)

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 from broker.handlers import CONTROLLER_HANDLERS, HANDLERS
 from tests.support import valid_requests
 from tests.support.confluent_driver import create_topic, new_consumer, watermarks
-from tests.support.hostile import LENGTH, Attacks, Siege
+from tests.support.hostile import LENGTH, AttackLoad, Attacks
 from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.clients
@@ -95,7 +95,7 @@ def settled(measure: Callable[[], int], bound: int) -> int:
 
 
 def lay_siege(port: int, attacks: Attacks, seed: int, connections: int, seconds: float) -> None:
-    Siege(
+    AttackLoad(
         address=("127.0.0.1", port),
         attacks=attacks.all(),
         rng=random.Random(seed),

@@ -20,7 +20,7 @@ from tests.support.group_members import (
     LibraryMember,
     wait_until,
 )
-from tests.support.group_play import Play, discard
+from tests.support.group_scenario import GroupScenario, discard
 
 # kafka-python leaves the sockets of connections that failed for the collector to close.
 pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
@@ -60,19 +60,21 @@ def cluster(tmp_path: Path) -> Iterator[ClusterProcess]:
 
 
 @pytest.fixture
-def plays(cluster: ClusterProcess) -> Iterator[list[Play]]:
+def scenarios(cluster: ClusterProcess) -> Iterator[list[GroupScenario]]:
     """A group of each kind, with members that share its topic."""
-    plays: list[Play] = []
+    scenarios: list[GroupScenario] = []
     for group, (kind, strategy) in GROUPS.items():
         topics = {f"topic-of-{group}": PARTITIONS}
         settings = SETTINGS.get(group)
-        play = Play(cluster.bootstrap, topics, group=group, replicas=3, kind=kind, strategy=strategy, settings=settings)
-        plays.append(play)
-        play.come(f"{group}-a", f"{group}-b")
-    for play in plays:
-        play.shared()
-    yield plays
-    discard(plays)
+        scenario = GroupScenario(
+            cluster.bootstrap, topics, group=group, replicas=3, kind=kind, strategy=strategy, settings=settings
+        )
+        scenarios.append(scenario)
+        scenario.come(f"{group}-a", f"{group}-b")
+    for scenario in scenarios:
+        scenario.shared()
+    yield scenarios
+    discard(scenarios)
 
 
 def lead_again(cluster: ClusterProcess) -> None:
@@ -89,31 +91,34 @@ def lead_again(cluster: ClusterProcess) -> None:
 
 
 def test_all_kinds_of_clients_follow_their_coordinators(
-    cluster: ClusterProcess, plays: list[Play], figure: Callable[[str], None]
+    cluster: ClusterProcess, scenarios: list[GroupScenario], figure: Callable[[str], None]
 ) -> None:
-    before = {play.group: play.coordinator() for play in plays}
-    for play in plays:
-        play.produce()
-    for play in plays:
-        play.all_read()
-        play.all_committed()
+    before = {scenario.group: scenario.coordinator() for scenario in scenarios}
+    for scenario in scenarios:
+        scenario.produce()
+    for scenario in scenarios:
+        scenario.all_read()
+        scenario.all_committed()
     node_id = Counter(before.values()).most_common(1)[0][0]
     cluster.nodes[node_id].kill()
-    for play in plays:
-        assert play.committed() == play.produced, play.group
-        assert play.coordinator() != node_id
-        play.produce()
-    for play in plays:
-        play.all_read()
+    for scenario in scenarios:
+        assert scenario.committed() == scenario.produced, scenario.group
+        assert scenario.coordinator() != node_id
+        scenario.produce()
+    for scenario in scenarios:
+        scenario.all_read()
     cluster.nodes[node_id].start()
     lead_again(cluster)
-    wait_until(lambda: {play.group: play.coordinator() for play in plays} == before, "the coordinators of before")
-    for play in plays:
-        play.produce()
-    for play in plays:
-        play.all_read()
-        play.all_committed()
-        play.is_stable()
-        play.end()
-    figure(f"read twice: { {play.group: play.history.twice for play in plays} }")
-    assert [play.history.losers for play in plays] == [[]] * len(plays)
+    wait_until(
+        lambda: {scenario.group: scenario.coordinator() for scenario in scenarios} == before,
+        "the coordinators of before",
+    )
+    for scenario in scenarios:
+        scenario.produce()
+    for scenario in scenarios:
+        scenario.all_read()
+        scenario.all_committed()
+        scenario.is_stable()
+        scenario.end()
+    figure(f"read twice: { {scenario.group: scenario.history.twice for scenario in scenarios} }")
+    assert [scenario.history.losers for scenario in scenarios] == [[]] * len(scenarios)

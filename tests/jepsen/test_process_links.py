@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from jepsen.processes.links import Links, Weather
+from jepsen.processes.links import LinkConditions, Links
 from jepsen.processes.ports import free_ports
 
 
@@ -101,8 +101,8 @@ async def test_a_connection_that_is_reset_breaks_on_both_sides(nursery: trio.Nur
     nursery.cancel_scope.cancel()
 
 
-async def test_bytes_take_as_long_as_the_weather_has_it(links: tuple[Links, int]) -> None:
-    links[0].change_weather([("a", "b")], Weather(Random(1), delays=(0.05, 0.1)))
+async def test_bytes_take_as_long_as_the_link_conditions_say(links: tuple[Links, int]) -> None:
+    links[0].change_conditions([("a", "b")], LinkConditions(Random(1), delays=(0.05, 0.1)))
     async with await _connect(*links) as stream:
         began = trio.current_time()
         await stream.send_all(b"slow")
@@ -114,7 +114,7 @@ async def test_bytes_take_as_long_as_the_weather_has_it(links: tuple[Links, int]
 
 
 def test_lost_segment_is_retransmitted() -> None:
-    weather = Weather(Random(3), loss=0.5)
-    taken = [weather.seconds() for _ in range(1000)]
+    conditions = LinkConditions(Random(3), loss=0.5)
+    taken = [conditions.seconds() for _ in range(1000)]
     assert 0.4 < sum(each == 0 for each in taken) / 1000 < 0.6
     assert {round(each, 1) for each in taken} >= {0.0, 0.2, 0.6, 1.4}

@@ -43,11 +43,11 @@ HUNTS = {
         ["power", "storm", "aimed-power", "disk-slow", "disk-stalled"],
     ),
     "a new log directory is not made durable": Hunt(
-        ["EpochsNeverGoBack", "DiesOfFaultsOnly", "Liveness", "AcknowledgedRecordsStay"], faults=["power"]
+        ["EpochsNeverGoBack", "OnlyFaultsEndProcesses", "Liveness", "AcknowledgedRecordsStay"], faults=["power"]
     ),
     "recovery forgets producers": Hunt(["NothingTwice", "SessionsAreInOrder"], faults=["storm", "aimed-kill"]),
     "sequence numbers are not checked": Hunt(["NothingTwice", "SessionsAreInOrder"], faults=tuple(FAULTS)),
-    "checkpoints are written concurrently": Hunt(["DiesOfFaultsOnly"], 3, ["disk-stalled", "disk-slow"]),
+    "checkpoints are written concurrently": Hunt(["OnlyFaultsEndProcesses"], 3, ["disk-stalled", "disk-slow"]),
     "every epoch is plausible": Hunt(["Liveness"], faults=["lying-peer"], shape=QUORUM),
     "unknown peers are trusted": Hunt(["EpochsBeginWithCandidates"], faults=["lying-stranger"], shape=QUORUM),
     "leaders commit alone": Hunt(["InSyncReplicasHoldWhatIsCommitted"], faults=["kill"], shape=REPLICAS),

@@ -157,15 +157,15 @@ class Showing:
 
 SHOWINGS = {
     "votes are not synced": Showing(power_cuts_after_votes, ["EpochsNeverGoBack", "OneVotePerEpoch"]),
-    "the log is not synced": Showing(power_cuts_of_all, ["CommittedEntriesStay", "DiesOfFaultsOnly"]),
+    "the log is not synced": Showing(power_cuts_of_all, ["CommittedEntriesStay", "OnlyFaultsEndProcesses"]),
     "entries are committed without a majority": Showing(a_write_that_nobody_hears_of, ["CommitsAreHeldByMajorities"]),
     "entries of earlier epochs are committed": Showing(a_write_without_acknowledgements, ["LeadersCommitTheirOwn"]),
     "the previous epoch is not checked": Showing(a_leader_with_a_past, ["LogsMatch", "CommitsNeverChange"]),
     "the recovered log is not written again": Showing(
-        pages_that_only_seem_durable, ["CommittedEntriesStay", "DiesOfFaultsOnly"]
+        pages_that_only_seem_durable, ["CommittedEntriesStay", "OnlyFaultsEndProcesses"]
     ),
     "checksums of the log are not checked": Showing(
-        bits_that_flip, ["StatesDiffer", "DiesOfFaultsOnly", "LogsMatch", "CommittedEntriesStay", "Liveness"]
+        bits_that_flip, ["StatesDiffer", "OnlyFaultsEndProcesses", "LogsMatch", "CommittedEntriesStay", "Liveness"]
     ),
     "two voter changes at once": Showing(two_removals, ["OneVoterAtATime"]),
     "only the next epoch is plausible": Showing(elections_without_one_voter, ["HonestEpochsArePlausible"]),

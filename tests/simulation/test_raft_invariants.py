@@ -165,7 +165,7 @@ def election_in_peace(story: Story) -> None:
         (honest_epoch_is_refused_by_an_observer_that_asks_around, "HonestEpochsArePlausible"),
         (committed_entries_are_to_be_truncated, "CommittedEntriesAreNotTruncated"),
         (stranger_raises_the_epoch, "EpochsBeginWithCandidates"),
-        (election_in_peace, "NoElectionInPeace"),
+        (election_in_peace, "NoElectionWithoutFaults"),
     ],
 )
 def test_a_breach_is_seen(breach: object, invariant: str) -> None:

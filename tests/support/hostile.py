@@ -175,7 +175,7 @@ class Attacks:
 
 
 @attrs.define
-class Siege:
+class AttackLoad:
     """Runs attacks against a node at a steady rate, several at once, some of them kept open for `hold_s` seconds.
 
     Raises AssertionError where a connection is not accepted: a node under siege must still open the door.

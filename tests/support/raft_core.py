@@ -26,7 +26,7 @@ WALL_S = 1_700_000_000.0
 KEYS = {node_id: ReplicaKey(node_id, directory_id(f"d{node_id}")) for node_id in range(1, 6)}
 
 
-class One:
+class SingleCore:
     """Node 1 of three voters, whose log has a batch of one record for each of `epochs`."""
 
     def __init__(
@@ -66,7 +66,7 @@ class One:
         effects = self.step(happened.Tick(), self.core.deadline_ms - self.now_ms)
         return [sent for sent in sends(effects) if isinstance(sent, said.VoteRequest)]
 
-    def elected(self) -> "One":
+    def elected(self) -> "SingleCore":
         """Won with the votes of node 2."""
         (pre_vote, _) = self.time_out()
         known = CurrentLeader(self.core.epoch)
@@ -107,8 +107,8 @@ def kinds(effects: list[todo.Effect]) -> list[type[todo.Effect]]:
 EMPTY = OffsetAndEpoch(0, 0)
 
 
-def established(voters: int = 3) -> One:
-    one = One(voters=voters).elected()
+def established(voters: int = 3) -> SingleCore:
+    one = SingleCore(voters=voters).elected()
     one.sync()
     one.fetch(2, 2, 1)
     assert one.core.high_watermark == 2

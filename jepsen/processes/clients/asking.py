@@ -1,4 +1,4 @@
-"""A client that asks for offsets: of ends, and of times."""
+"""A client that lists offsets: the ends of partitions, and the offsets of timestamps."""
 
 import time
 from contextlib import suppress
@@ -13,9 +13,9 @@ _ANSWER_SECONDS: Final = 5.0
 
 
 def ask(client: Client) -> None:
-    """Until it is to stop."""
+    """Request offsets until the client has to stop."""
     admin = AdminClient(client.settings())
-    # It joins no group; librdkafka wants a name for one.
+    # librdkafka requires a group id. The client joins no group.
     consumer = Consumer({**client.settings(), "group.id": client.plan.name})
     began_ms = int(time.time() * 1000)
     while not client.stopping.is_set():
@@ -43,19 +43,19 @@ def _list_end(client: Client, admin: AdminClient, partition: int) -> None:
         what: Any = error.args[0]
         client.history.info(operation, str(what))
         if what.code() == KafkaError.FENCED_LEADER_EPOCH:
-            _look_anew(admin, at.topic)
+            _refresh_metadata(admin, at.topic)
         return
     client.history.ok(operation, (told.offset, -1 if told.leader_epoch is None else told.leader_epoch))
 
 
-def _look_anew(admin: AdminClient, topic: str) -> None:
-    """librdkafka takes no notice of that error here, and would go on asking under the old epoch for minutes."""
+def _refresh_metadata(admin: AdminClient, topic: str) -> None:
+    """Make librdkafka learn the leader epoch. It ignores FENCED_LEADER_EPOCH and repeats the old one for minutes."""
     with suppress(KafkaException):
         admin.list_topics(topic, timeout=_ANSWER_SECONDS)
 
 
 def _find_time(client: Client, consumer: Consumer, partition: int, time_ms: int) -> None:
-    """The result is the offset, or a negative number where no record is so new."""
+    """Request the offset of a timestamp. The result is negative if no record is as new as that."""
     at = TopicPartition(client.plan.topic, partition, time_ms)
     operation = client.history.invoke(client.plan.name, "find-time", (at.topic, partition, time_ms))
     try:

@@ -15,11 +15,11 @@ _END_SECONDS: Final = 40.0
 
 
 class ClientFailed(Exception):
-    """A client did not do what it is for: that says nothing about the nodes."""
+    """A client failed to do its work, so the run says nothing about the nodes."""
 
 
 class ClientProcess:
-    """`output` has what it says, which is nothing where all is well."""
+    """`output` is its stdout and stderr, which are empty unless it fails."""
 
     def __init__(self, plan: ClientPlan, output: Path) -> None:
         self.plan = plan
@@ -40,13 +40,13 @@ class ClientProcess:
         self._process.send_signal(signal_number)
 
     async def end(self) -> None:
-        """Have it finish what it has begun, and end. Raises ClientFailed."""
+        """Let the client finish its operations and end. Raises ClientFailed."""
         assert self._process.stdin is not None, "a pipe was asked for"
         self._process.stdin.close()
         await self.ended(_END_SECONDS)
 
     async def ended(self, within_seconds: float) -> None:
-        """Until it ends by itself. Raises ClientFailed."""
+        """Wait until the client ends by itself. Raises ClientFailed."""
         with trio.move_on_after(within_seconds):
             while self._process.poll() is None:
                 await trio.sleep(0.02)

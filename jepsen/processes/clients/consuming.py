@@ -22,7 +22,7 @@ _FINAL_SECONDS: Final = 60.0
 # A leader that was deposed, and has not heard of it, does not know the epoch of what its successor wrote. A client that
 # has just started may be told of no other leader, and takes that for a log that was cut (KIP-320 has no error for it).
 _UNKNOWN_EPOCH: Final = "broker end offset is -1 "
-# These tell of records that are gone or damaged, and do not pass.
+# Errors about lost or damaged records, which do not pass.
 _BREACHES: Final = (
     KafkaError._AUTO_OFFSET_RESET,
     KafkaError._LOG_TRUNCATION,
@@ -33,7 +33,7 @@ _BREACHES: Final = (
 
 
 def consume(client: Client) -> None:
-    """Until it is to stop."""
+    """Consume until the client has to stop."""
     known = {partition: _Known() for partition in range(client.plan.partitions)}
     lives = 0
     while not client.stopping.is_set():
@@ -207,7 +207,7 @@ def _start(client: Client, known: _Known) -> _Position:
 
 
 def record_of(message: Message) -> tuple[int, str]:
-    """Its offset and its value, without what it was padded with."""
+    """A record's offset and its value without padding."""
     offset, content = message.offset(), message.value()
     assert offset is not None, "a record"
     assert isinstance(content, bytes), "a record of ours"

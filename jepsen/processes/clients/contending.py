@@ -1,4 +1,4 @@
-"""Several clients that create, grow and delete the same few topics, and a last look at what came of it."""
+"""Several clients that create, grow and delete the same few topics, and the final list of topics."""
 
 from typing import Final
 
@@ -10,13 +10,13 @@ from jepsen.history import History, Operation
 from jepsen.processes.clients.client import Client
 from jepsen.values import SHARED_NAMES, Change
 
-# Names are used for so long, and never again: operations of unknown outcome make the checker's work harder.
+# The seconds for which a name is used. Operations of unknown outcome slow down the checker, so names are not reused.
 _GENERATION_SECONDS: Final = 5.0
 _NAMES: Final = 2
-# How long an answer is waited for; it may happen later yet.
+# The timeout of a request. The request may still be executed later.
 _ANSWER_SECONDS: Final = 8.0
 _LOOK_SECONDS: Final = 10.0
-# Answers that say how the topic was found.
+# Errors that reveal the state of the topic.
 _TOLD: Final = (
     ErrorCode.NONE,
     ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -26,7 +26,7 @@ _TOLD: Final = (
 
 
 def contend(client: Client) -> None:
-    """Until it is to stop."""
+    """Create, grow and delete topics until the client has to stop."""
     admin = AdminClient(client.settings())
     while not client.stopping.is_set():
         client.pause()
@@ -39,7 +39,7 @@ def contend(client: Client) -> None:
 
 
 def see_topics(client: Client) -> None:
-    """How many partitions every topic has that there may be, as one node knows; for after the end of all troubles."""
+    """Record the number of partitions of each topic, as one node knows them after recovery."""
     generations = int(client.now() // _GENERATION_SECONDS) + 1
     names = [f"{SHARED_NAMES}{generation}-{index}" for generation in range(generations) for index in range(_NAMES)]
     admin = AdminClient(client.settings())
@@ -67,7 +67,7 @@ def _ask(admin: AdminClient, operation: Operation) -> object:
 
 
 def _complete(history: History, operation: Operation, admin: AdminClient) -> None:
-    """The result of what is certain is the error's name."""
+    """Record the outcome. If an error is certain, its name is the result."""
     try:
         _ask(admin, operation)
     except KafkaException as exception:

@@ -10,19 +10,19 @@ from jepsen.history import Operation
 from jepsen.processes.clients.client import Client
 from jepsen.values import Sending
 
-# Records on their way at once; while nothing is acknowledged, no more are begun.
+# The most unacknowledged records. Beyond that, the producer waits.
 OUTSTANDING_MAX: Final = 500
-# How long records that are on their way are waited for, once everything works again.
+# How long to wait for acknowledgements after recovery.
 _FLUSH_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.1
 # Sizes of what is added to values: most are small, some fill segments.
 _PADDINGS: Final = (0, 20, 100, 1_000)
-# These say for certain that the record is not there, and will not be.
+# Errors after which the record is certainly not in the log, and never will be.
 _REFUSALS: Final = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD)
 
 
 def produce(client: Client) -> None:
-    """Until it is to stop. A session that librdkafka declares over is followed by another."""
+    """Produce until the client has to stop. A session that librdkafka declares over is followed by another."""
     sessions = 0
     while not client.stopping.is_set():
         _Session(client, f"{client.plan.name}.{sessions}").run()
@@ -40,7 +40,7 @@ class _Session:
 
     def _settings(self) -> dict[str, object]:
         settings = self._client.settings(acks="all", enable_idempotence="true", linger_ms=2)
-        # Without an end: a record that is given up would leave a gap in the order of its session.
+        # Never expires: a record that is given up would leave a gap in the order of its session.
         settings["message.timeout.ms"] = 0
         settings["request.timeout.ms"] = 4_000
         # Without it, a poll would raise what is fatal.
@@ -98,7 +98,7 @@ class _Session:
         self._outstanding -= 1
         history, offset = self._client.history, message.offset()
         if error is None:
-            # None where the acknowledgement of a later record has told of this one.
+            # None if this record was acknowledged by way of a later one.
             history.ok(operation, offset if offset is not None and offset >= 0 else None)
         elif error.code() in _REFUSALS:
             history.fail(operation, error.name())

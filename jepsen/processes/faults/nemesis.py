@@ -53,7 +53,7 @@ _TOGETHER: Final = 0.3
 
 class Nemesis:
     """`kinds` are names of FAULTS. A fault lasts for `fault_seconds` on average, and `peace_seconds` pass until the
-    next. Nodes that do not do what they are asked to are in the stage's history.
+    next. Nodes that do not start or stop when requested are recorded in the stage's history.
     """
 
     def __init__(self, kinds: Sequence[str], fault_seconds: float, peace_seconds: float) -> None:
@@ -63,7 +63,7 @@ class Nemesis:
         self._peace_seconds = peace_seconds
 
     async def run(self, stage: Stage, seconds: float) -> None:
-        """For so long, and until the last fault is undone."""
+        """Inject faults for the given time, then wait until the last one has ended."""
         until = stage.now() + seconds
         while (left := until - stage.now()) > 0:
             await trio.sleep(min(left, stage.rng.uniform(0.5, 1.5) * self._peace_seconds))
@@ -77,7 +77,7 @@ class Nemesis:
                 nursery.start_soon(_strike, FAULTS[kind], stage, stage.rng.uniform(0.5, 1.5) * self._fault_seconds)
 
     def _draw(self, stage: Stage, count: int) -> list[str]:
-        """Different ones, and none for the second time before all have had their turn."""
+        """Draw different kinds. No kind is drawn again before all others were drawn."""
         drawn: list[str] = []
         while len(drawn) < count:
             if not self._deck:

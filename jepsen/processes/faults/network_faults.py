@@ -6,7 +6,7 @@ from typing import Final
 import trio
 
 from jepsen.processes.faults.stage import Stage, between
-from jepsen.processes.links import Pair, Weather
+from jepsen.processes.links import LinkConditions, Pair
 from jepsen.processes.nodes import NodeProcess
 
 # How long a flapping link keeps its state.
@@ -15,7 +15,7 @@ _RESET_SECONDS: Final = (0.05, 1.0)
 
 
 class Halves:
-    """Two groups that do not hear of each other."""
+    """Two groups that cannot reach each other."""
 
     async def strike(self, stage: Stage, seconds: float) -> None:
         names = _shuffled(stage)
@@ -24,7 +24,7 @@ class Halves:
 
 
 class MajorityRing:
-    """Everybody reaches a majority, and no two the same one: each hears of its neighbours in a ring."""
+    """Every node reaches a majority, its neighbours in a ring, and no two nodes the same majority."""
 
     async def strike(self, stage: Stage, seconds: float) -> None:
         names = _shuffled(stage)
@@ -32,7 +32,7 @@ class MajorityRing:
 
 
 class Bridge:
-    """Two groups that do not hear of each other, and one node that hears of both."""
+    """Two groups cannot reach each other, and one node reaches both."""
 
     async def strike(self, stage: Stage, seconds: float) -> None:
         bridge, *others = _shuffled(stage)
@@ -53,7 +53,7 @@ class OneWay:
 
 
 class IsolateLeader:
-    """A partition's leader that no other node hears of, and clients do."""
+    """A partition's leader is cut off from the other nodes. Clients reach it."""
 
     async def strike(self, stage: Stage, seconds: float) -> None:
         found = await stage.partition_leader()
@@ -62,7 +62,7 @@ class IsolateLeader:
 
 
 class IsolateController:
-    """The active controller that no other node hears of."""
+    """The active controller is cut off from the other nodes."""
 
     async def strike(self, stage: Stage, seconds: float) -> None:
         controller = await stage.controller()
@@ -71,7 +71,7 @@ class IsolateController:
 
 
 class IsolateCoordinator:
-    """A group's coordinator that no other node hears of, and members do."""
+    """A group's coordinator is cut off from the other nodes. Members reach it."""
 
     async def strike(self, stage: Stage, seconds: float) -> None:
         found = await stage.coordinator()
@@ -107,24 +107,24 @@ class Flapping:
 
 
 class Slow:
-    """Links on which everything takes its time."""
+    """Links that delay all bytes."""
 
     async def strike(self, stage: Stage, seconds: float) -> None:
         longest = stage.rng.choice((0.02, 0.1, 0.5))
-        weather = Weather(stage.rng, delays=(longest / 4, longest))
-        await _in_weather(stage, "slow", weather, seconds, f"up to {1000 * longest:.0f} ms")
+        conditions = LinkConditions(stage.rng, delays=(longest / 4, longest))
+        await _under_conditions(stage, "slow", conditions, seconds, f"up to {1000 * longest:.0f} ms")
 
 
 class Lossy:
     """Links that lose segments: TCP sends them again, later."""
 
     async def strike(self, stage: Stage, seconds: float) -> None:
-        weather = Weather(stage.rng, loss=stage.rng.choice((0.05, 0.2)))
-        await _in_weather(stage, "lossy", weather, seconds, f"{weather.loss:.0%} lost")
+        conditions = LinkConditions(stage.rng, loss=stage.rng.choice((0.05, 0.2)))
+        await _under_conditions(stage, "lossy", conditions, seconds, f"{conditions.loss:.0%} lost")
 
 
 class Reset:
-    """Connections that break, again and again, those of clients too: what was under way may have arrived or not."""
+    """Connections, also those of clients, are reset repeatedly. Requests in transit may have arrived."""
 
     async def strike(self, stage: Stage, seconds: float) -> None:
         pairs, _ = _some_links(stage)
@@ -160,19 +160,19 @@ async def _cut(
         await trio.sleep(seconds)
 
 
-async def _in_weather(stage: Stage, kind: str, weather: Weather, seconds: float, detail: str) -> None:
+async def _under_conditions(stage: Stage, kind: str, conditions: LinkConditions, seconds: float, detail: str) -> None:
     pairs, targets = _some_links(stage)
     links = stage.cluster.links
     with stage.recorded(kind, targets, detail):
-        links.change_weather(pairs, weather)
+        links.change_conditions(pairs, conditions)
         try:
             await trio.sleep(seconds)
         finally:
-            links.change_weather(pairs, None)
+            links.change_conditions(pairs, None)
 
 
 def _some_links(stage: Stage) -> tuple[list[Pair], list[str]]:
-    """All there are, or those of one machine, with the machines that they are about."""
+    """All links, or those of one machine, with the names of the affected machines."""
     links = stage.cluster.links
     if stage.rng.random() < 0.4:
         return links.pairs, stage.names

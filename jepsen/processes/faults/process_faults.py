@@ -1,4 +1,4 @@
-"""Processes that die, stand still, or are stopped and started."""
+"""Processes that are killed, paused, or stopped and restarted."""
 
 from contextlib import suppress
 from typing import Final
@@ -8,14 +8,14 @@ import trio
 from jepsen.processes.faults.stage import Stage
 from jepsen.processes.nodes import EndedByItself, NodeProcess
 
-# The chance that a blow is aimed: at a partition's leader, or at the active controller.
+# The probability that the victim is a partition's leader or the active controller.
 _AIMED: Final = 0.3
-# The chance that it is for a majority, or for all.
+# The probability that the victims are a majority, or all nodes.
 _MANY: Final = 0.15
 
 
 class Kill:
-    """kill -9, of one or of many at once, and another start: the page cache is what stays."""
+    """kill -9 of one or several nodes, and a restart. The page cache survives."""
 
     async def strike(self, stage: Stage, seconds: float) -> None:
         victims = await _victims(stage)

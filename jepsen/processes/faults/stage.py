@@ -1,4 +1,4 @@
-"""Where faults act: the cluster, chance, and who is whose victim at the moment."""
+"""The context of faults: the cluster, random numbers, and the processes that are affected at present."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ class Stage:
     """`faults` is what was broken so far. `now` is in seconds since the run began; `topic` and `groups` are what
     clients use.
 
-    `note_misbehaviour` is told of nodes that do not do what they are asked to.
+    `note_misbehaviour` records nodes that do not start or stop when requested.
     """
 
     cluster: ProcessCluster
@@ -56,7 +56,7 @@ class Stage:
 
     @contextmanager
     def claimed(self, victims: Sequence[NodeProcess]) -> Iterator[None]:
-        """While no other fault may touch these processes."""
+        """Within the block, no other fault may affect these processes."""
         self._victims += victims
         try:
             yield
@@ -66,7 +66,7 @@ class Stage:
 
     @contextmanager
     def cut(self, pairs: Sequence[Pair]) -> Iterator[None]:
-        """While what each first says to the second is held up."""
+        """Within the block, hold the bytes from the first to the second of each pair."""
         self.cluster.links.shut(pairs)
         try:
             yield
@@ -80,7 +80,7 @@ class Stage:
         return None
 
     async def partition_leader(self) -> tuple[NodeProcess, PartitionStatus] | None:
-        """Some partition and its leader, if anybody knows."""
+        """The leader of a random partition, with the partition; None if no node knows one."""
         partitions = await any_topic_status(self.cluster, self.topic, within_seconds=_LOOK_SECONDS)
         led = [each for each in partitions if each.leader >= 0]
         if not led:
@@ -89,7 +89,7 @@ class Stage:
         return self.cluster.by_id(partition.leader), partition
 
     async def coordinator(self) -> tuple[NodeProcess, str] | None:
-        """Some group and who coordinates it, if there are groups and anybody knows."""
+        """The coordinator of a random group, with the group; None if there is no group or no node knows it."""
         if not self.groups:
             return None
         group = self.rng.choice(self.groups)
@@ -100,11 +100,11 @@ class Stage:
 
 
 class Fault(Protocol):
-    """A kind of trouble, which `strike` makes and takes back, in about so many seconds."""
+    """A kind of fault. `strike` starts it, and ends it after about `seconds`."""
 
     async def strike(self, stage: Stage, seconds: float) -> None: ...
 
 
 def between(some: Sequence[str], others: Sequence[str]) -> list[Pair]:
-    """All pairs of one from each, in both directions."""
+    """All pairs of one name from each list, in both directions."""
     return [pair for one in some for other in others for pair in ((one, other), (other, one))]

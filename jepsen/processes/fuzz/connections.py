@@ -22,7 +22,7 @@ _RESPONSE_BYTES_MAX: Final = 256 << 20
 
 
 class Closed(Exception):
-    """The node has closed the connection; `answers` are those that came before."""
+    """The node has closed the connection. `answers` are the responses that arrived before."""
 
     def __init__(self, answers: list[Any]) -> None:
         super().__init__("the node closed the connection")
@@ -30,7 +30,7 @@ class Closed(Exception):
 
 
 class Silent(Exception):
-    """An answer does not come in time; `answers` are those that came before. The connection is of no use any more."""
+    """A response has timed out. `answers` are the responses before it. The connection cannot be used again."""
 
     def __init__(self, answers: list[Any]) -> None:
         super().__init__("no answer in time")
@@ -38,7 +38,7 @@ class Silent(Exception):
 
 
 class _Incoming:
-    """Whole frames out of a stream."""
+    """Splits a stream into frames."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream

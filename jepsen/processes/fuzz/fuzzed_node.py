@@ -1,4 +1,4 @@
-"""The node that is fuzzed: a combined controller and broker in a process of its own, and what is read of it."""
+"""The node that is fuzzed: a combined controller and broker in its own process. Reads its resources and output."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from jepsen.processes.server_process import ServerProcess
 START_S: Final = 120.0
 STOP_S: Final = 60.0
 _LOOK_S: Final = 0.02
-# Small files and short waits: the states that only time brings are reached while frames are sent.
+# Small files and short timeouts, so that states that depend on time are reached during a run.
 _SETTINGS: Final[Mapping[str, str]] = {
     "auto.create.topics.enable": "false",
     "offsets.topic.num.partitions": "4",
@@ -63,7 +63,7 @@ class FuzzedNode(ServerProcess):
         return [sys.executable, "-m", "jepsen.processes.fuzz.traced_node", "start", *overrides]
 
     async def start(self) -> float:
-        """Until it serves; the seconds that took. Raises Unserved."""
+        """Start the node. Returns the seconds until it served. Raises Unserved."""
         began = time.monotonic()
         self.launch()
         if not await _holds(lambda: self.is_serving or not self.is_running, START_S) or not self.is_running:
@@ -71,7 +71,7 @@ class FuzzedNode(ServerProcess):
         return time.monotonic() - began
 
     async def stop(self) -> float:
-        """SIGTERM; the seconds until it has ended. Raises Unserved."""
+        """Stop the node with SIGTERM. Returns the seconds until it ended. Raises Unserved."""
         return await self._end(signal.SIGTERM)
 
     async def kill(self) -> None:
@@ -105,7 +105,7 @@ class FuzzedNode(ServerProcess):
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def run_delay_seconds(self) -> float:
-        """How long its threads waited for a processor: what of a hold is the machine's."""
+        """The seconds that its threads waited for a CPU, which is the machine's part of a loop hold."""
         return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[1]) / 1e9
 
     def open_files(self) -> int:
@@ -122,7 +122,7 @@ class FuzzedNode(ServerProcess):
 
 
 def _without_repetition(tracebacks: Mapping[str, None]) -> list[str]:
-    """One of those that raise at the same place."""
+    """One traceback for each place that raises."""
     by_place: dict[str, str] = {}
     for text in tracebacks:
         places = re.findall(r'File "([^"]+)", line (\d+)', text)
@@ -131,7 +131,7 @@ def _without_repetition(tracebacks: Mapping[str, None]) -> list[str]:
 
 
 async def _holds(condition: Callable[[], bool], seconds: float) -> bool:
-    """Whether it does within so many seconds."""
+    """True if the condition holds within so many seconds."""
     with trio.move_on_after(seconds):
         while not condition():
             await trio.sleep(_LOOK_S)

@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _performed(experiment: Experiment) -> Outcome | None:
-    """The verdict; None if the clients have failed, so that the history cannot be judged."""
+    """Perform the run. Returns its verdict, or None if a client failed, because the history is then incomplete."""
     outcome = None
     try:
         outcome = trio.run(perform, experiment)
@@ -136,7 +136,7 @@ def _write(store: Store, outcome: Outcome) -> None:
 
 
 def _since(zero: float, uptimes: Iterable[Uptime]) -> Sequence[Uptime]:
-    """By the run's time, which begins when all nodes have been started."""
+    """Convert times to seconds since the run began, which is when all nodes had been started."""
 
     def shifted(moment: float | None) -> float | None:
         return None if moment is None else max(0.0, moment - zero)

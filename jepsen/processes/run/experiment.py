@@ -1,4 +1,4 @@
-"""One run: a cluster, clients, a nemesis; then peace, last reads, and what the disks of all replicas have."""
+"""One run: a cluster, clients, a nemesis; then healing, the final reads, and the logs on the disks of all replicas."""
 
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -19,18 +19,18 @@ from jepsen.processes.clients.client_process import ClientProcess
 from jepsen.processes.faults import Nemesis, Stage
 from jepsen.processes.nodes import NodeProcess, ProcessCluster, running_cluster
 from jepsen.processes.replica_logs import read_replicas
-from jepsen.processes.run.crowd import Crowd
 from jepsen.processes.run.healing import NAME, heal, judge_output, note_misbehaviour, recorded, stop_all
 from jepsen.processes.run.lags import Lags
+from jepsen.processes.run.member_processes import MemberProcesses
 from jepsen.processes.run.workloads import Workload
 from jepsen.store import Uptime
 from jepsen.values import Healing
 
 TOPIC: Final = "queue"
 OFFSETS: Final = "__consumer_offsets"
-# Where the journals of clients are until there is a history, and what clients say.
+# The directories of the clients' journals, which are merged into the history, and of the clients' output.
 CLIENTS: Final = "clients"
-# The nemesis begins once clients have found their way, and they go on for a while when it is over.
+# The time for clients to connect before the nemesis begins, and the time that they continue after it.
 _PROLOGUE_SECONDS: Final = 2.0
 _EPILOGUE_SECONDS: Final = 3.0
 _FINAL_READ_SECONDS: Final = 300.0
@@ -97,13 +97,13 @@ async def perform(experiment: Experiment) -> Outcome:
         zero = time.monotonic()
         with _own_history(journals, zero) as history:
             stage = _stage(experiment, cluster, history, zero)
-            crowd = _crowd(experiment, cluster, zero)
+            members = _member_processes(experiment, cluster, zero)
             await trio.to_thread.run_sync(_create_topic, cluster.bootstrap, experiment.partitions)
-            async with _watched(cluster, history), crowd.running():
-                await _trouble(experiment, stage, crowd, history, zero)
+            async with _watched(cluster, history), members.running():
+                await _run_nemesis(experiment, stage, members, history, zero)
             await _read_finally(experiment, cluster, journals, zero)
             await _read_disks(stage, history)
-    return Outcome(zero, _whole_history(journals), stage, list(cluster.nodes.values()), crowd.uptimes)
+    return Outcome(zero, _whole_history(journals), stage, list(cluster.nodes.values()), members.uptimes)
 
 
 def _stage(experiment: Experiment, cluster: ProcessCluster, history: History, zero: float) -> Stage:
@@ -126,12 +126,14 @@ async def _read_disks(stage: Stage, history: History) -> None:
     judge_output(nodes, history)
 
 
-async def _trouble(experiment: Experiment, stage: Stage, crowd: Crowd, history: History, zero: float) -> None:
-    """Runs until all producers have stopped, all faults are healed, and groups have read all records."""
+async def _run_nemesis(
+    experiment: Experiment, stage: Stage, members: MemberProcesses, history: History, zero: float
+) -> None:
+    """Run clients and the nemesis, heal all faults, and wait until groups have read all records."""
     async with _clients(experiment, stage.cluster, zero):
         await trio.sleep(_PROLOGUE_SECONDS)
         await experiment.nemesis.run(stage, experiment.seconds)
-        crowd.calm_down()
+        members.calm_down()
         await heal(stage.cluster, _topics(stage), history)
         await trio.sleep(_EPILOGUE_SECONDS)
     if stage.groups:
@@ -140,7 +142,7 @@ async def _trouble(experiment: Experiment, stage: Stage, crowd: Crowd, history: 
 
 
 def _topics(stage: Stage) -> list[str]:
-    """Those whose replicas have to be the same in the end."""
+    """The topics whose replicas must be identical at the end."""
     return [TOPIC, OFFSETS] if stage.groups else [TOPIC]
 
 
@@ -157,7 +159,7 @@ def _create_topic(bootstrap: str, partitions: int) -> None:
 
 @asynccontextmanager
 async def _watched(cluster: ProcessCluster, history: History) -> AsyncIterator[None]:
-    """Meanwhile, nodes that end by themselves are started again, and that is remembered."""
+    """Within the block, restart nodes that end by themselves, and record that they did."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_watch, cluster, history)
         yield
@@ -175,7 +177,7 @@ async def _watch(cluster: ProcessCluster, history: History) -> None:
                 await node.start()
 
 
-def _crowd(experiment: Experiment, cluster: ProcessCluster, zero: float) -> Crowd:
+def _member_processes(experiment: Experiment, cluster: ProcessCluster, zero: float) -> MemberProcesses:
     journals, places = experiment.directory / CLIENTS, experiment.workload.places()
 
     def start(place: str, uptime: int) -> ClientProcess:
@@ -183,7 +185,7 @@ def _crowd(experiment: Experiment, cluster: ProcessCluster, zero: float) -> Crow
         plan = _plan(experiment, f"{place}.{uptime}", "join", bootstrap, journals, zero, member=places[place])
         return ClientProcess(plan, journals / f"{place}.out")
 
-    return Crowd(list(places), experiment.seed, start)
+    return MemberProcesses(list(places), experiment.seed, start)
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""The end of all troubles: what was broken is mended, and the cluster has to find its way back by itself."""
+"""Removes all faults, and waits until the cluster has recovered."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -11,14 +11,14 @@ from jepsen.processes.partition_status import topic_status
 from jepsen.values import Healing
 
 NAME: Final = "nemesis"
-# Generous: what is slower than that is broken, on whatever machine.
+# A recovery that takes longer than this counts as failed, even on a slow machine.
 _SERVING_SECONDS: Final = 30.0
 _IN_SYNC_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.1
 
 
 async def heal(cluster: ProcessCluster, topics: Sequence[str], history: History) -> None:
-    """Raises nothing: what does not come back is in the history."""
+    """Remove all faults and wait for recovery. A failure to recover is recorded in the history, not raised."""
     nodes = list(cluster.nodes.values())
     cluster.links.open_all()
     for node in nodes:
@@ -69,7 +69,7 @@ async def _serves(node: NodeProcess) -> bool:
 
 
 async def recorded(history: History, healing: Healing, holds: Callable[[], Awaitable[bool]]) -> None:
-    """How long it takes until something holds."""
+    """Record the time until a condition holds."""
     operation = history.invoke(NAME, "heal", healing)
     with trio.move_on_after(2 * healing.within_seconds):
         while not await holds():

@@ -11,7 +11,7 @@ _ANSWER_SECONDS: Final = 5.0
 
 
 class Lags:
-    """Asked of the cluster, of whichever node knows."""
+    """Reads the lags of `groups` from the cluster."""
 
     def __init__(self, bootstrap: str, groups: Sequence[str], topic: str, partitions: int) -> None:
         self._groups = groups

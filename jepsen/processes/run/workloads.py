@@ -13,7 +13,7 @@ from jepsen.checkers.offsets import OFFSET_CHECKERS
 from jepsen.checkers.processes import NodesRunUntilStopped
 from jepsen.history import History
 from jepsen.processes.clients.client import EITHER, MemberPlan
-from jepsen.processes.run.crowd import Group
+from jepsen.processes.run.member_processes import Group
 
 
 def _sessions(history: History) -> Mapping[str, str]:
@@ -30,8 +30,8 @@ def _losses(history: History) -> Mapping[str, str]:
 class Workload:
     """`clients` are roles (`jepsen.processes.clients`) by name; their `rate` is of operations per second, each.
 
-    Members of `groups` come and go beside them. `last` are the roles of those who look at what there is when all is
-    over. `notes` finds figures in the history that break no promise.
+    Members of `groups` join and leave at the same time. `last` are the roles of the clients that read the
+    final state. `notes` returns figures of a history that are only reported.
     """
 
     clients: Mapping[str, str]

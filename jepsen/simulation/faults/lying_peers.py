@@ -29,58 +29,60 @@ _CONNECT_SECONDS: Final = 2.0
 
 
 @attrs.frozen
-class Pretence:
+class ClaimedIdentity:
     """The identity that a lying peer claims."""
 
     cluster_id: str
     key: ReplicaKey
 
 
-def known_node(members: QuorumMembers, rng: Random) -> Pretence | None:
+def known_node(members: QuorumMembers, rng: Random) -> ClaimedIdentity | None:
     """The identity of a random node; None if its disk is still empty."""
     key = members.key_of(rng.choice(list(members.names.values())))
-    return None if key is None else Pretence(members.cluster_id(), key)
+    return None if key is None else ClaimedIdentity(members.cluster_id(), key)
 
 
-def stranger(members: QuorumMembers, rng: Random) -> Pretence:
+def stranger(members: QuorumMembers, rng: Random) -> ClaimedIdentity:
     """The identity of a node of another cluster, of an unknown node, or of a known node with another disk."""
     node_id = rng.choice((STRANGE_ID, *(members.names if members.founders_have_disks else ())))
     key = members.key_of(rng.choice(list(members.names.values())))
     if key is not None and rng.random() < 0.3:
-        return Pretence("another", key)
-    return Pretence(members.cluster_id(), ReplicaKey(node_id, STRANGE_DIRECTORY))
+        return ClaimedIdentity("another", key)
+    return ClaimedIdentity(members.cluster_id(), ReplicaKey(node_id, STRANGE_DIRECTORY))
 
 
 class LyingPeer:
     """For some seconds, a peer sends false requests to one node or to all, and false responses to their requests.
 
-    `pretend` returns the identity that it claims, or None for no fault. A stranger's messages must have no effect.
+    `claim_identity` returns its identity, or None for no fault. A stranger's messages must have no effect.
     """
 
-    def __init__(self, pretend: Callable[[QuorumMembers, Random], Pretence | None], *, is_stranger: bool) -> None:
-        self._pretend = pretend
+    def __init__(
+        self, claim_identity: Callable[[QuorumMembers, Random], ClaimedIdentity | None], *, is_stranger: bool
+    ) -> None:
+        self._claim_identity = claim_identity
         self._is_stranger = is_stranger
 
     async def strike(self, strike: Strike) -> None:
         members, rng, simulation = strike.members, strike.rng, strike.cluster.simulation
-        pretence = self._pretend(members, rng)
-        if pretence is None:
+        identity = self._claim_identity(members, rng)
+        if identity is None:
             return
         targets = rng.choice((list(members.serving), [rng.choice(members.serving)]))
-        told = {"key": str(pretence.key), "is_stranger": self._is_stranger, "targets": tuple(targets)}
+        told = {"key": str(identity.key), "is_stranger": self._is_stranger, "targets": tuple(targets)}
         simulation.trace.event(HOST_NAME, "lies", told)
         host = simulation.hosts.get(HOST_NAME) or simulation.add_host(HOST_NAME)
         with trio.move_on_after(rng.uniform(0.5, LIE_SECONDS_MAX)):
-            await simulation.on(host, _Liar(strike, pretence).run, targets)
+            await simulation.on(host, _Liar(strike, identity).run, targets)
 
 
 class _Liar:
-    def __init__(self, strike: Strike, pretence: Pretence) -> None:
+    def __init__(self, strike: Strike, identity: ClaimedIdentity) -> None:
         self._strike = strike
-        self._pretence = pretence
+        self._identity = identity
         self._rng = strike.rng
-        self._lies = Lies(strike.members, pretence.key, strike.rng)
-        self._hello = Hello(PROTOCOL, pretence.cluster_id, pretence.key.node_id, pretence.key.directory_id)
+        self._lies = Lies(strike.members, identity.key, strike.rng)
+        self._hello = Hello(PROTOCOL, identity.cluster_id, identity.key.node_id, identity.key.directory_id)
 
     async def run(self, targets: list[str]) -> None:
         async with trio.open_nursery() as nursery:

@@ -26,7 +26,7 @@ from jepsen.simulation.faults.network_faults import (
     Ring,
     Slow,
 )
-from jepsen.simulation.faults.process_faults import Kill, Pause, PowerCut, Restart, Storm, WallClock
+from jepsen.simulation.faults.process_faults import Kill, Pause, PowerCut, RepeatedCrash, Restart, WallClock
 from jepsen.simulation.faults.quorum_faults import BitFlip, ChangeVoters, LoseDisk
 from jepsen.simulation.faults.topic_faults import (
     Administer,
@@ -40,7 +40,7 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
     {
         "kill": Kill(),
         "power": PowerCut(),
-        "storm": Storm(),
+        "storm": RepeatedCrash(),
         "restart": Restart(),
         "pause": Pause(),
         "wall-clock": WallClock(),

@@ -27,7 +27,7 @@ class PowerCut:
             strike.cluster.crash(host, power=True, down_seconds=strike.rng.uniform(0, DOWN_SECONDS_MAX))
 
 
-class Storm:
+class RepeatedCrash:
     """One node is killed several times, usually before it has recovered from the last time."""
 
     async def strike(self, strike: Strike) -> None:

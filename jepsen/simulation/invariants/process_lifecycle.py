@@ -8,7 +8,7 @@ from jepsen.simulation.trace import Event
 from kraft.log import CorruptLog
 
 
-class DiesOfFaultsOnly:
+class OnlyFaultsEndProcesses:
     """A node ends by itself only when its disk fails, and only with one of the errors in `allowed`.
 
     CorruptLog is allowed as well, but only on a host whose disk is damaged.
@@ -47,4 +47,4 @@ class HandlersNeverFail:
 
 
 def process_invariants(hosts: Mapping[str, Host], allowed: tuple[type[Exception], ...] = (OSError,)) -> list[Invariant]:
-    return [DiesOfFaultsOnly(hosts, allowed), HandlersNeverFail()]
+    return [OnlyFaultsEndProcesses(hosts, allowed), HandlersNeverFail()]

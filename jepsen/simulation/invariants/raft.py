@@ -241,7 +241,7 @@ class OneVoterAtATime:
         return None
 
 
-class NoElectionInPeace:
+class NoElectionWithoutFaults:
     """Without faults, a leader stays (KIP-996, and Raft's dissertation, section 9.6).
 
     A replica that was out of touch when the faults ended may still find the leader.
@@ -329,7 +329,7 @@ def raft_invariants(replicas: Replicas) -> list[Invariant]:
         replicas,
         # Those that compare with all that is known now.
         OneLeaderPerEpoch(),
-        NoElectionInPeace(),
+        NoElectionWithoutFaults(),
         LogsStartAtSnapshots(replicas),
         LeadersAreComplete(replicas),
         LeadersCommitTheirOwn(replicas),

@@ -17,12 +17,12 @@ from kraft.core import messages as said
 from kraft.core.control_records import leader_change
 from kraft.core.messages import CurrentLeader, Error
 from kraft.replicated_log import Batch
-from tests.support.raft_core import EMPTY, KEYS, THREE, WALL_S, One, established, kinds, sends
+from tests.support.raft_core import EMPTY, KEYS, THREE, WALL_S, SingleCore, established, kinds, sends
 
 
 def test_5_2_replica_votes_once_per_epoch() -> None:
     """Raft's paper, section 5.2: the first candidate gets the vote, also when it asks again."""
-    one = One()
+    one = SingleCore()
     assert one.vote_for(2, 5, EMPTY)
     assert not one.vote_for(3, 5, EMPTY)
     assert one.vote_for(2, 5, EMPTY)
@@ -30,13 +30,13 @@ def test_5_2_replica_votes_once_per_epoch() -> None:
 
 
 def test_5_2_vote_survives_a_restart() -> None:
-    one = One(election=ElectionState(5, KEYS[2]))
+    one = SingleCore(election=ElectionState(5, KEYS[2]))
     assert not one.vote_for(3, 5, EMPTY)
     assert one.vote_for(2, 5, EMPTY)
 
 
 def test_5_2_vote_and_epoch_are_persisted_together_before_the_response() -> None:
-    effects = One().ask(said.VoteRequest(5, KEYS[2], KEYS[1], EMPTY, pre_vote=False))
+    effects = SingleCore().ask(said.VoteRequest(5, KEYS[2], KEYS[1], EMPTY, pre_vote=False))
     assert kinds(effects) == [todo.RoleChanged, todo.PersistElection, todo.Answer]
     assert todo.PersistElection(ElectionState(5, KEYS[2])) in effects
 
@@ -56,11 +56,11 @@ def test_5_4_1_vote_is_granted_only_to_a_log_that_is_as_up_to_date(
     end: OffsetAndEpoch, granted: bool, pre_vote: bool
 ) -> None:
     """Raft's paper, section 5.4.1: the later epoch wins, then the longer log."""
-    assert One(1, 4, 4).vote_for(2, 7, end, pre_vote=pre_vote) is granted
+    assert SingleCore(1, 4, 4).vote_for(2, 7, end, pre_vote=pre_vote) is granted
 
 
 def test_5_1_request_of_an_older_epoch_is_refused() -> None:
-    one = One(election=ElectionState(5))
+    one = SingleCore(election=ElectionState(5))
     for request in (
         said.VoteRequest(4, KEYS[2], KEYS[1], EMPTY, pre_vote=False),
         said.BeginEpochRequest(4, 2, "host2:1", KEYS[1]),
@@ -73,7 +73,7 @@ def test_5_1_request_of_an_older_epoch_is_refused() -> None:
 
 
 def test_5_1_leader_in_a_higher_epoch_steps_down_and_fails_waiting_requests() -> None:
-    one = One().elected()
+    one = SingleCore().elected()
     one.fetch(3, 2, 1)
     effects = one.ask(said.VoteRequest(9, KEYS[2], KEYS[1], EMPTY, pre_vote=False))
     assert one.core.role is Role.UNATTACHED
@@ -82,14 +82,14 @@ def test_5_1_leader_in_a_higher_epoch_steps_down_and_fails_waiting_requests() ->
 
 
 def test_5_2_candidate_follows_the_elected_leader() -> None:
-    one = One()
+    one = SingleCore()
     one.step(happened.Responded(2, one.time_out()[0], said.VoteResponse(CurrentLeader(0), granted=True)))
     assert (one.core.role, one.core.epoch) == (Role.CANDIDATE, 1)
     one.follow(3, 1)
 
 
 def test_5_2_lost_election_is_repeated_in_another_epoch() -> None:
-    one = One()
+    one = SingleCore()
     effects = one.step(happened.Responded(2, one.time_out()[0], said.VoteResponse(CurrentLeader(0), granted=True)))
     for node_id, vote in zip((2, 3), sends(effects), strict=True):
         one.step(happened.Responded(node_id, vote, said.VoteResponse(CurrentLeader(1), granted=False)))
@@ -98,7 +98,7 @@ def test_5_2_lost_election_is_repeated_in_another_epoch() -> None:
 
 
 def test_kip_996_epoch_rises_only_after_pre_votes_of_a_majority() -> None:
-    one = One(election=ElectionState(7))
+    one = SingleCore(election=ElectionState(7))
     for request in one.time_out():
         assert request.pre_vote
         assert request.epoch == 7
@@ -106,14 +106,14 @@ def test_kip_996_epoch_rises_only_after_pre_votes_of_a_majority() -> None:
 
 
 def test_kip_996_pre_vote_does_not_count_as_a_vote() -> None:
-    one = One()
+    one = SingleCore()
     assert one.vote_for(2, 0, EMPTY, pre_vote=True)
     assert one.vote_for(3, 0, EMPTY, pre_vote=True)
     assert one.core.election == ElectionState()
 
 
 def test_kip_996_follower_with_a_leader_refuses_pre_votes() -> None:
-    one = One()
+    one = SingleCore()
     fetch = one.follow(2, 1)
     one.step(happened.Responded(2, fetch, said.FetchResponse(CurrentLeader(1, 2), 0)))
     assert not one.vote_for(3, 1, EMPTY, pre_vote=True)
@@ -122,12 +122,12 @@ def test_kip_996_follower_with_a_leader_refuses_pre_votes() -> None:
 
 
 def test_kip_996_leader_refuses_pre_votes() -> None:
-    one = One().elected()
+    one = SingleCore().elected()
     assert not one.vote_for(3, 1, OffsetAndEpoch(9, 1), pre_vote=True)
 
 
 def test_kip_996_prospective_replica_follows_its_leader_again_when_refused() -> None:
-    one = One()
+    one = SingleCore()
     one.follow(2, 1)
     requests = one.time_out()
     assert one.core.role is Role.PROSPECTIVE
@@ -137,7 +137,7 @@ def test_kip_996_prospective_replica_follows_its_leader_again_when_refused() -> 
 
 
 def test_kip_996_prospective_replica_follows_the_lost_leader_only_on_its_own_message() -> None:
-    one = One()
+    one = SingleCore()
     one.follow(2, 1)
     requests = one.time_out()
     one.step(happened.Responded(3, requests[1], said.VoteResponse(CurrentLeader(1, 2), granted=False)))
@@ -148,19 +148,19 @@ def test_kip_996_prospective_replica_follows_the_lost_leader_only_on_its_own_mes
 
 def test_8_leader_appends_an_entry_of_its_epoch_first() -> None:
     """Raft's paper, section 8: a leader knows which entries are committed only after one of its own is."""
-    one = One(1, 1).elected()
+    one = SingleCore(1, 1).elected()
     assert one.core.epoch == 2
     assert one.core.log.end_of_epoch(2).epoch == 2
 
 
 def test_5_3_leader_commits_entries_durable_on_a_majority() -> None:
-    one = One().elected()
+    one = SingleCore().elected()
     assert not [effect for effect in one.fetch(2, 2, 1) if isinstance(effect, todo.Committed)]
     assert todo.Committed(2) in one.sync()
 
 
 def test_5_3_unsynced_entries_of_the_leader_do_not_count() -> None:
-    one = One().elected()
+    one = SingleCore().elected()
     one.fetch(2, 2, 1)
     assert one.core.high_watermark == 0
     one.fetch(3, 2, 1)
@@ -169,7 +169,7 @@ def test_5_3_unsynced_entries_of_the_leader_do_not_count() -> None:
 
 def test_5_4_2_entries_of_older_epochs_are_not_committed_by_counting() -> None:
     """Raft's paper, section 5.4.2 and figure 8."""
-    one = One(1, 1, 1).elected()
+    one = SingleCore(1, 1, 1).elected()
     one.sync()
     one.fetch(2, 3, 1)
     assert one.core.high_watermark == 0
@@ -179,7 +179,7 @@ def test_5_4_2_entries_of_older_epochs_are_not_committed_by_counting() -> None:
 
 def test_5_3_fetch_is_checked_against_the_epoch_of_the_previous_entry() -> None:
     """Log matching, KIP-595: entries are sent only to a log that has the same entry before them."""
-    one = One(1, 1, 3).elected()
+    one = SingleCore(1, 1, 3).elected()
     one.sync()
     response = one.answer_to(said.FetchRequest(4, KEYS[2], OffsetAndEpoch(3, 2), 0))
     assert isinstance(response, said.FetchResponse)
@@ -188,7 +188,7 @@ def test_5_3_fetch_is_checked_against_the_epoch_of_the_previous_entry() -> None:
 
 
 def test_kip_630_fetch_below_the_log_start_is_answered_with_the_snapshot() -> None:
-    one = One(1, 1, 1).elected()
+    one = SingleCore(1, 1, 1).elected()
     one.sync()
     one.fetch(2, one.core.end_offset, 2)
     one.step(happened.SnapshotTaken(OffsetAndEpoch(2, 1)))
@@ -200,7 +200,7 @@ def test_kip_630_fetch_below_the_log_start_is_answered_with_the_snapshot() -> No
 @pytest.mark.parametrize("is_gone", [True, False])
 def test_partial_snapshot_is_discarded_when_the_leader_no_longer_has_it(is_gone: bool) -> None:
     """The leader has a later snapshot, or another leader may have one."""
-    one = One()
+    one = SingleCore()
     wanted = OffsetAndEpoch(5, 1)
     fetch = one.follow(2, 1)
     (fetch_snapshot,) = sends(
@@ -218,7 +218,7 @@ def test_partial_snapshot_is_discarded_when_the_leader_no_longer_has_it(is_gone:
 
 def test_kip_630_own_snapshot_is_ignored_while_a_fetched_one_is_installed() -> None:
     """The own snapshot took long, and is complete only while a later one is being installed."""
-    one = One(1, 1, 1)
+    one = SingleCore(1, 1, 1)
     fetch = one.follow(2, 1)
     (fetch,) = sends(one.step(happened.Responded(2, fetch, said.FetchResponse(CurrentLeader(1, 2), 2))))
     fetched = OffsetAndEpoch(10, 1)
@@ -232,7 +232,7 @@ def test_kip_630_own_snapshot_is_ignored_while_a_fetched_one_is_installed() -> N
 
 def test_follower_acknowledges_only_durable_entries() -> None:
     """Raft's paper, section 5.3: the Fetch that acknowledges waits for the sync."""
-    one = One()
+    one = SingleCore()
     fetch = one.follow(2, 1)
     batch = leader_change(0, 1, 2, [2, 3])
     effects = one.step(happened.Responded(2, fetch, said.FetchResponse(CurrentLeader(1, 2), 0, batches=(batch,))))
@@ -243,7 +243,7 @@ def test_follower_acknowledges_only_durable_entries() -> None:
 
 
 def test_follower_refuses_batches_that_do_not_continue_its_log() -> None:
-    one = One()
+    one = SingleCore()
     fetch = one.follow(2, 1)
     stray = Batch(4, 1, 0, (b"x",))
     effects = one.step(happened.Responded(2, fetch, said.FetchResponse(CurrentLeader(1, 2), 0, batches=(stray,))))
@@ -252,7 +252,7 @@ def test_follower_refuses_batches_that_do_not_continue_its_log() -> None:
 
 
 def test_follower_never_truncates_committed_entries() -> None:
-    one = One(1, 1)
+    one = SingleCore(1, 1)
     fetch = one.follow(2, 2)
     one.step(happened.Responded(2, fetch, said.FetchResponse(CurrentLeader(2, 2), 2)))
     assert one.core.high_watermark == 2
@@ -264,7 +264,7 @@ def test_follower_never_truncates_committed_entries() -> None:
 
 def test_check_quorum_leader_without_fetches_from_a_majority_resigns() -> None:
     """KIP-595 and Raft's dissertation, section 6.2."""
-    one = One().elected()
+    one = SingleCore().elected()
     one.step(happened.Tick(), 2_999.0)
     assert one.core.role is Role.LEADER
     effects = one.step(happened.Tick(), 1.0)
@@ -273,7 +273,7 @@ def test_check_quorum_leader_without_fetches_from_a_majority_resigns() -> None:
 
 
 def test_check_quorum_fetches_from_one_other_of_three_suffice() -> None:
-    one = One().elected()
+    one = SingleCore().elected()
     for _ in range(10):
         one.fetch(3, 0, 0)
         one.step(happened.Tick(), 2_000.0)
@@ -282,7 +282,7 @@ def test_check_quorum_fetches_from_one_other_of_three_suffice() -> None:
 
 def test_kip_595_first_preferred_successor_stands_at_once_and_others_wait() -> None:
     for successors, role in (((1, 3), Role.CANDIDATE), ((3, 1), Role.FOLLOWER)):
-        one = One()
+        one = SingleCore()
         one.follow(2, 1)
         one.ask(said.EndEpochRequest(1, 2, successors))
         assert one.core.role is role
@@ -304,7 +304,7 @@ def test_leaving_leader_never_stands_again() -> None:
 
 
 def test_leaving_follower_does_not_stand_and_is_no_successor() -> None:
-    one = One()
+    one = SingleCore()
     one.follow(2, 1)
     one.step(happened.Leave())
     one.ask(said.EndEpochRequest(1, 2, (1, 3)))
@@ -314,12 +314,12 @@ def test_leaving_follower_does_not_stand_and_is_no_successor() -> None:
 
 
 def test_leaving_candidate_is_not_elected() -> None:
-    asking = One()
+    asking = SingleCore()
     (pre_vote, _) = asking.time_out()
     asking.step(happened.Leave())
     asking.step(happened.Responded(2, pre_vote, said.VoteResponse(CurrentLeader(0), granted=True)))
     assert (asking.core.role, asking.core.epoch) == (Role.UNATTACHED, 0)
-    standing = One()
+    standing = SingleCore()
     (pre_vote, _) = standing.time_out()
     vote = sends(standing.step(happened.Responded(2, pre_vote, said.VoteResponse(CurrentLeader(0), granted=True))))[0]
     assert standing.core.role is Role.CANDIDATE
@@ -329,7 +329,7 @@ def test_leaving_candidate_is_not_elected() -> None:
 
 
 def test_reset_connection_to_the_leader_starts_a_pre_vote_at_once() -> None:
-    one = One()
+    one = SingleCore()
     one.follow(2, 1)
     one.step(happened.ConnectionReset(3))
     assert one.core.role is Role.FOLLOWER
@@ -341,7 +341,7 @@ def test_reset_connection_to_the_leader_starts_a_pre_vote_at_once() -> None:
 
 def test_response_to_a_request_of_a_former_role_is_ignored() -> None:
     """A vote of an earlier epoch does not count in the current one."""
-    one = One()
+    one = SingleCore()
     effects = one.step(happened.Responded(2, one.time_out()[0], said.VoteResponse(CurrentLeader(0), granted=True)))
     late = sends(effects)[0]
     one.follow(3, 2)
@@ -350,7 +350,7 @@ def test_response_to_a_request_of_a_former_role_is_ignored() -> None:
 
 
 def test_started_replica_requests_pre_votes_at_once_and_finds_the_leader() -> None:
-    one = One(election=ElectionState(3))
+    one = SingleCore(election=ElectionState(3))
     assert one.core.deadline_ms <= 40.0
     (pre_vote, _) = one.time_out()
     assert pre_vote.pre_vote
@@ -362,7 +362,7 @@ def test_started_replica_requests_pre_votes_at_once_and_finds_the_leader() -> No
 
 
 def test_prospective_replica_with_the_lower_id_gets_the_pre_vote_of_the_other() -> None:
-    lower, higher = One(), One()
+    lower, higher = SingleCore(), SingleCore()
     higher.core = Core(
         QuorumConfig(KEYS[3], "host3:1"),
         lambda: 0.5,
@@ -382,7 +382,7 @@ def test_prospective_replica_with_the_lower_id_gets_the_pre_vote_of_the_other() 
 
 
 def test_candidate_grants_a_pre_vote_only_after_it_has_lost() -> None:
-    one = One()
+    one = SingleCore()
     (pre_vote, _) = one.time_out()
     votes = sends(one.step(happened.Responded(2, pre_vote, said.VoteResponse(CurrentLeader(0), granted=True))))
     assert one.core.role is Role.CANDIDATE
@@ -393,7 +393,7 @@ def test_candidate_grants_a_pre_vote_only_after_it_has_lost() -> None:
 
 
 def test_replica_that_granted_a_pre_vote_postpones_its_own_election() -> None:
-    one = One()
+    one = SingleCore()
     one.follow(2, 1)
     one.step(happened.ConnectionReset(2))
     assert one.vote_for(3, 1, OffsetAndEpoch(0, 0), pre_vote=True)

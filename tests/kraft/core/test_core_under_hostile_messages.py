@@ -10,7 +10,7 @@ from kraft.core import effects as todo
 from kraft.core import events as happened
 from kraft.core import messages as said
 from kraft.replicated_log import Batch
-from tests.support.raft_core import KEYS, THREE, One
+from tests.support.raft_core import KEYS, THREE, SingleCore
 
 EVENTS = 4_000
 
@@ -46,7 +46,7 @@ class Driven:
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
-        self.one = One()
+        self.one = SingleCore()
         self.disk = Disk()
         self.sent: list[todo.Send] = []
         self.committed = 0

@@ -9,17 +9,17 @@ from kraft.core import messages as said
 from kraft.core.control_records import encode_voters
 from kraft.core.messages import CurrentLeader, Error
 from kraft.replicated_log import Batch, BatchKind
-from tests.support.raft_core import EMPTY, KEYS, THREE, One, established, sends
+from tests.support.raft_core import EMPTY, KEYS, THREE, SingleCore, established, sends
 
 LEADER = CurrentLeader(1, 2)
 
 
-def following(*epochs: int) -> tuple[One, said.FetchRequest]:
-    one = One(*epochs)
+def following(*epochs: int) -> tuple[SingleCore, said.FetchRequest]:
+    one = SingleCore(*epochs)
     return one, one.follow(2, max(epochs, default=1))
 
 
-def fetched(one: One, fetch: said.FetchRequest, response: said.FetchResponse) -> list[todo.Effect]:
+def fetched(one: SingleCore, fetch: said.FetchRequest, response: said.FetchResponse) -> list[todo.Effect]:
     return one.step(happened.Responded(2, fetch, response))
 
 
@@ -80,7 +80,7 @@ def test_acknowledgement_within_a_batch_counts_for_the_batches_before() -> None:
 
 def test_thousand_refused_votes_do_not_overflow_the_election_backoff() -> None:
     """All other voters refuse a voter that was removed and does not know it, as long as it runs."""
-    one = One()
+    one = SingleCore()
     for _ in range(1_100):
         for pre_vote in one.time_out() or one.time_out():
             voter = pre_vote.voter.node_id
@@ -108,7 +108,7 @@ def test_thousand_refused_votes_do_not_overflow_the_election_backoff() -> None:
 )
 @pytest.mark.parametrize("leads", [True, False])
 def test_request_of_an_unknown_peer_changes_nothing(request_: said.Request, leads: bool) -> None:
-    one = established() if leads else One(election=ElectionState(1))
+    one = established() if leads else SingleCore(election=ElectionState(1))
     before = (one.core.role, one.core.election, one.core.current_leader, one.core.high_watermark, one.core.voters)
     effects = one.step(happened.Received(99, request_, is_unknown_peer=True))
     assert (
@@ -134,7 +134,7 @@ def test_observers_beyond_the_bound_are_answered_and_not_tracked(monkeypatch: py
 
 def test_voter_without_a_leader_asks_its_bootstrap_servers_when_an_unknown_peer_claims_to_lead() -> None:
     """The voter's log may lack the entry that made the leader a voter, and it must not be locked out (KIP-853)."""
-    one = One(1, config=QuorumConfig(KEYS[1], "host1:1", ("host5:1",)))
+    one = SingleCore(1, config=QuorumConfig(KEYS[1], "host1:1", ("host5:1",)))
     begin = said.BeginEpochRequest(7, 5, "host5:1", KEYS[1])
     (fetch,) = sends(one.step(happened.Received(1, begin, is_unknown_peer=True)))
     assert isinstance(fetch, said.FetchRequest)
@@ -144,7 +144,7 @@ def test_voter_without_a_leader_asks_its_bootstrap_servers_when_an_unknown_peer_
 
 
 def test_voter_with_a_leader_sends_nothing_when_an_unknown_peer_claims_to_lead() -> None:
-    one = One(1, config=QuorumConfig(KEYS[1], "host1:1", ("host5:1",)))
+    one = SingleCore(1, config=QuorumConfig(KEYS[1], "host1:1", ("host5:1",)))
     one.follow(2, 1)
     begin = said.BeginEpochRequest(7, 5, "host5:1", KEYS[1])
     assert not sends(one.step(happened.Received(1, begin, is_unknown_peer=True)))

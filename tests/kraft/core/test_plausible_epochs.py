@@ -12,7 +12,7 @@ from kraft.core.log_state import OffsetAndEpoch as Place
 from kraft.core.messages import CurrentLeader, Error
 from kraft.core.plausible_epochs import ALWAYS_BELIEVED, COUNTED_FROM_S, EPOCH_END, is_plausible
 from tests.support.directory_ids import directory_id
-from tests.support.raft_core import EMPTY, KEYS, WALL_S, One, established
+from tests.support.raft_core import EMPTY, KEYS, WALL_S, SingleCore, established
 
 LAST = 2**31 - 1
 # The highest epoch that is believed at WALL_S.
@@ -47,7 +47,7 @@ def test_request_of_an_implausible_epoch_has_no_effect(request_: Callable[[int],
 
 
 def test_response_of_an_implausible_epoch_has_no_effect() -> None:
-    one = One()
+    one = SingleCore()
     (pre_vote, _) = one.time_out()
     effects = one.step(
         happened.Responded(2, pre_vote, said.VoteResponse(CurrentLeader(LAST, 2, "host2:1"), granted=False))
@@ -57,7 +57,7 @@ def test_response_of_an_implausible_epoch_has_no_effect() -> None:
 
 
 def test_replica_that_was_away_for_long_catches_up_at_once() -> None:
-    one = One(1, election=ElectionState(7))
+    one = SingleCore(1, election=ElectionState(7))
     (to_two, _) = one.time_out()
     one.step(happened.Responded(2, to_two, said.VoteResponse(CurrentLeader(HIGHEST, 3, "host3:1"), granted=False)))
     assert (one.core.epoch, one.core.leader_id) == (HIGHEST, 3)
@@ -65,7 +65,7 @@ def test_replica_that_was_away_for_long_catches_up_at_once() -> None:
 
 def test_replicas_that_a_faulty_peer_led_to_different_epochs_accept_each_others_epochs() -> None:
     """The faulty peer raises one replica's epoch in many large steps, and that replica then stands for election."""
-    misled, other = One(), One()
+    misled, other = SingleCore(), SingleCore()
     for step in range(1, 2_001):
         misled.ask(vote(step * 100_000))
     assert misled.core.epoch == HIGHEST // 100_000 * 100_000
@@ -106,6 +106,6 @@ def test_plausible_epoch_is_one_election_per_second_since_2020(epoch: int, wall_
 
 
 def test_replica_at_the_last_epoch_does_not_stand_for_election() -> None:
-    one = One(election=ElectionState(EPOCH_END - 1))
+    one = SingleCore(election=ElectionState(EPOCH_END - 1))
     assert one.time_out() == []
     assert one.core.role is Role.UNATTACHED

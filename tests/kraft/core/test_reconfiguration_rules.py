@@ -16,12 +16,12 @@ from kraft.core import messages as said
 from kraft.core.control_records import voters_entry
 from kraft.core.messages import CurrentLeader, Error
 from tests.support.directory_ids import directory_id
-from tests.support.raft_core import EMPTY, KEYS, THREE, One, established, sends
+from tests.support.raft_core import EMPTY, KEYS, THREE, SingleCore, established, sends
 
 
 def test_check_quorum_a_wiped_voter_does_not_count() -> None:
     """KIP-853: another directory id is another replica."""
-    one = One().elected()
+    one = SingleCore().elected()
     stranger = said.FetchRequest(1, ReplicaKey(3, directory_id("new")), OffsetAndEpoch(2, 1), 0)
     one.ask(stranger)
     one.sync()
@@ -30,12 +30,12 @@ def test_check_quorum_a_wiped_voter_does_not_count() -> None:
 
 def test_kip_853_vote_request_for_a_lost_directory_is_refused() -> None:
     request = said.VoteRequest(1, KEYS[2], ReplicaKey(1, directory_id("lost")), EMPTY, pre_vote=False)
-    response = One().answer_to(request)
+    response = SingleCore().answer_to(request)
     assert response.error is Error.INVALID_VOTER_KEY
 
 
 def test_kip_853_replica_with_another_directory_follows_on_begin_epoch_for_the_lost_one() -> None:
-    one = One()
+    one = SingleCore()
     effects = one.ask(said.BeginEpochRequest(3, 2, "host2:1", ReplicaKey(1, directory_id("lost"))))
     answers = [effect.response.error for effect in effects if isinstance(effect, todo.Answer)]
     assert answers == [Error.INVALID_VOTER_KEY]
@@ -48,7 +48,7 @@ def add(node_id: int) -> said.AddVoterRequest:
 
 def test_kip_853_no_change_before_the_epoch_has_committed() -> None:
     """Ongaro's correction of 2015 to the single-server changes of the dissertation."""
-    one = One().elected()
+    one = SingleCore().elected()
     one.ask(said.RemoveVoterRequest(KEYS[3], 5_000))
     assert one.core.voters.ids == (1, 2, 3)
     one.fetch(2, 2, 1)
@@ -144,7 +144,7 @@ def test_4_2_2_removed_voter_may_stand_until_the_removal_is_committed() -> None:
 
 def test_kip_853_replica_with_a_lost_directory_does_not_stand_when_the_voter_set_names_another() -> None:
     """After a restart, no entry is known to be committed, and the set before had no directory ids."""
-    one = One(named=Voter(ReplicaKey(1), "host1:1"))
+    one = SingleCore(named=Voter(ReplicaKey(1), "host1:1"))
     named = VoterSet((Voter(ReplicaKey(1, directory_id("lost")), "host1:1"), *THREE.voters[1:]))
     sent = sends(one.ask(said.BeginEpochRequest(1, 2, "host2:1", KEYS[1])))
     (fetch,) = [request for request in sent if isinstance(request, said.FetchRequest)]
@@ -160,7 +160,7 @@ MOVED = QuorumConfig(KEYS[1], "moved:1")
 
 
 def test_kip_853_a_voter_reports_its_disk_and_its_address_to_the_leader() -> None:
-    one = One(named=Voter(ReplicaKey(1), "host1:1"), config=MOVED)
+    one = SingleCore(named=Voter(ReplicaKey(1), "host1:1"), config=MOVED)
     effects = one.ask(said.BeginEpochRequest(1, 2, "host2:1", KEYS[1]))
     (_, update) = sends(effects)
     assert isinstance(update, said.UpdateVoterRequest)
@@ -172,7 +172,7 @@ def test_kip_853_a_voter_reports_its_disk_and_its_address_to_the_leader() -> Non
 
 
 def test_kip_853_a_leader_names_itself_in_the_log() -> None:
-    one = One(named=Voter(ReplicaKey(1), "host1:1"), config=MOVED).elected()
+    one = SingleCore(named=Voter(ReplicaKey(1), "host1:1"), config=MOVED).elected()
     assert one.core.voters.get(1) == Voter(KEYS[1], "moved:1")
 
 
@@ -184,7 +184,7 @@ def test_kip_853_leader_updates_its_own_address_once_its_epoch_has_committed() -
 
 
 def test_kip_853_replica_with_another_directory_never_updates_the_voter() -> None:
-    one = One(named=Voter(ReplicaKey(1, directory_id("lost")), "host1:1"))
+    one = SingleCore(named=Voter(ReplicaKey(1, directory_id("lost")), "host1:1"))
     assert not one.core.is_voter
     effects = one.step(happened.Tick(), 100.0)  # it asks for the leader as an observer does
     (fetch,) = sends(effects)
@@ -196,12 +196,12 @@ def test_kip_853_replica_with_another_directory_never_updates_the_voter() -> Non
 
 
 def test_leader_tracks_only_the_latest_directory_of_a_node() -> None:
-    def observers(one: One) -> list[ReplicaKey]:
+    def observers(one: SingleCore) -> list[ReplicaKey]:
         leader = one.core.leader_state
         assert leader is not None
         return sorted(leader.observers)
 
-    def fetch(one: One, key: ReplicaKey, end: OffsetAndEpoch) -> None:
+    def fetch(one: SingleCore, key: ReplicaKey, end: OffsetAndEpoch) -> None:
         one.step(happened.Tick(), 1.0)
         one.ask(said.FetchRequest(1, key, end, 0))
 
@@ -218,7 +218,7 @@ def test_leader_tracks_only_the_latest_directory_of_a_node() -> None:
 
 
 def test_kip_853_fetch_from_another_directory_does_not_count_for_a_voter() -> None:
-    one = One(named=Voter(ReplicaKey(2), "host2:1")).elected()
+    one = SingleCore(named=Voter(ReplicaKey(2), "host2:1")).elected()
     one.sync()
     one.fetch(2, 2, 1)
     assert one.core.high_watermark == 2

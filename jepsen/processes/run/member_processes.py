@@ -1,4 +1,4 @@
-"""The members of groups: processes that come, are killed, leave, stand still, and come again."""
+"""The members of groups: processes that join, leave, are killed or paused, and are replaced by others."""
 
 import signal
 import time
@@ -28,7 +28,7 @@ LEFT: Final = "left"
 
 @attrs.frozen
 class Group:
-    """Members that share a name, and how they belong to it (`MemberPlan`)."""
+    """A group: its name, the number of its members, and their settings (see `MemberPlan`)."""
 
     name: str
     protocol: str
@@ -49,7 +49,7 @@ class Group:
         }
 
 
-class Crowd:
+class MemberProcesses:
     """`start` starts the process of a place, given the place and the number of the process.
 
     `uptimes` has all members' uptimes, by their places; a pause lies between two of them.
@@ -69,7 +69,7 @@ class Crowd:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """All of them, until the end of the block: then they leave. Raises ClientFailed."""
+        """Run all members within the block. At its end they leave the group. Raises ClientFailed."""
         try:
             async with trio.open_nursery() as nursery:
                 for place in self._rngs:
@@ -84,7 +84,7 @@ class Crowd:
                 client.discard()
 
     def calm_down(self) -> None:
-        """Stop no member from now on, and fill the empty places."""
+        """Stop no more members, and start one in every empty place."""
         self._calm.set()
 
     async def _inhabit(self, place: str) -> None:
@@ -94,7 +94,7 @@ class Crowd:
             self._begin(place)
             await self._while_troubled(rng.uniform(*_LIVES))
             if rng.random() < _PAUSED and not self._calm.is_set():
-                await self._stand_still(place, rng.uniform(*_PAUSES))
+                await self._pause(place, rng.uniform(*_PAUSES))
                 await self._while_troubled(rng.uniform(*_LIVES))
             if self._calm.is_set():
                 return
@@ -108,8 +108,8 @@ class Crowd:
             await self._while_troubled(rng.uniform(*_ABSENCES))
             uptime += 1
 
-    async def _stand_still(self, place: str, seconds: float) -> None:
-        """It does not know that time has passed."""
+    async def _pause(self, place: str, seconds: float) -> None:
+        """Pause a member with SIGSTOP. When it continues, it does not know that time has passed."""
         client = self._present[place]
         client.send(signal.SIGSTOP)
         self._end(place, PAUSED)

@@ -17,7 +17,7 @@ RECORDS_EACH = 10
 _MOVING = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 
 
-class Play:
+class GroupScenario:
     """One group. `topics` has the number of partitions of each topic.
 
     The beginning of these is committed before anybody comes, and members do not begin anywhere by themselves: a
@@ -81,7 +81,7 @@ class Play:
         is_static: bool = False,
         is_process: bool = False,
     ) -> None:
-        """New members start, as what the play's members are if not told otherwise."""
+        """New members start, as what the scenario's members are if not told otherwise."""
         chosen = kind or self.kind
         for name in names:
             membership = Membership(
@@ -201,32 +201,32 @@ def _in_thread(kind: type[GroupMember], membership: Membership, history: GroupHi
     return kind(membership, history)
 
 
-def ten_come_and_two_go(play: Play, type_: str) -> str:
+def ten_come_and_two_go(scenario: GroupScenario, type_: str) -> str:
     """In a group of this type, which is empty again at the end; what it took."""
-    play.produce()
-    play.come(*"abcd")
-    play.shared()
-    play.come(*"efghij")
-    joined = play.shared()
-    play.is_described_as(type_, "STABLE", 10)
-    play.produce()
-    play.all_read()
-    play.close("b", "h")
-    left = play.shared()
-    play.produce()
-    play.all_read()
-    play.end()
-    play.is_described_as(type_, "EMPTY", 0)
-    return f"ten share after {joined:.1f} s, eight after {left:.1f} s, {play.history.twice} records read twice"
+    scenario.produce()
+    scenario.come(*"abcd")
+    scenario.shared()
+    scenario.come(*"efghij")
+    joined = scenario.shared()
+    scenario.is_described_as(type_, "STABLE", 10)
+    scenario.produce()
+    scenario.all_read()
+    scenario.close("b", "h")
+    left = scenario.shared()
+    scenario.produce()
+    scenario.all_read()
+    scenario.end()
+    scenario.is_described_as(type_, "EMPTY", 0)
+    return f"ten share after {joined:.1f} s, eight after {left:.1f} s, {scenario.history.twice} records read twice"
 
 
-def discard(plays: Sequence[Play]) -> None:
+def discard(scenarios: Sequence[GroupScenario]) -> None:
     """End all members that are left."""
-    for play in plays:
-        stop_all(play.members.values())
+    for scenario in scenarios:
+        stop_all(scenario.members.values())
     # kafka-python leaves the sockets of connections that failed for the collector to close.
     with warnings.catch_warnings(action="ignore", category=ResourceWarning):
         gc.collect()
 
 
-Beginning = Callable[..., Play]
+Beginning = Callable[..., GroupScenario]
