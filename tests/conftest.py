@@ -10,13 +10,13 @@ from trio.testing import MockClock
 
 from jepsen.processes import ports
 
-# How long an example takes says more about the machine than about the product.
+# The duration of an example depends on the machine more than on the product.
 settings.register_profile("kraft", deadline=None)
 settings.load_profile("kraft")
 
 FIGURE = "figure"
 
-# A shell has what it starts in the background ignore Ctrl-C, and what that starts in turn: tests send it to processes.
+# Background processes of a shell, and their children, ignore SIGINT. Tests send SIGINT to processes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -38,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def full(pytestconfig: pytest.Config) -> bool:
-    """Whether the run was asked for the sizes that a show needs, rather than the quick ones of every day."""
+    """True if the run uses full-size workloads, instead of the smaller ones of everyday runs."""
     return bool(pytestconfig.getoption("--full"))
 
 
@@ -67,9 +67,9 @@ def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 @pytest.fixture
 def jumping_clock() -> MockClock:
-    """Virtual time for tests over real sockets: seconds cost nothing, and times are exact.
+    """Virtual time for tests over real sockets: waiting takes no real time, and times are exact.
 
-    It jumps when nothing has happened for a moment, in which the kernel delivers what was sent.
+    It jumps after a short real pause without events, in which the kernel delivers the bytes that were sent.
     """
     return MockClock(autojump_threshold=0.005)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.group_members import AiokafkaMember, ConfluentMember, GroupMember, KafkaPythonMember, LibraryMember
-from tests.support.group_scenario import Beginning, GroupScenario, discard, ten_come_and_two_go
+from tests.support.group_scenario import Beginning, GroupScenario, discard, ten_join_and_two_leave
 from tests.support.node_process import NodeProcess
 
 # kafka-python leaves the sockets of connections that failed for the collector to close.
@@ -45,7 +45,7 @@ def test_members_come_and_go_and_nothing_is_skipped(
     kind: type[GroupMember], strategy: str, begin: Beginning, figure: Callable[[str], None]
 ) -> None:
     scenario = begin(kind, strategy)
-    figure(ten_come_and_two_go(scenario, "CLASSIC"))
+    figure(ten_join_and_two_leave(scenario, "CLASSIC"))
 
 
 @pytest.mark.parametrize(("kind", "strategy"), STATIC_CASES)
@@ -53,20 +53,20 @@ def test_restarted_static_members_keep_their_partitions(
     kind: type[GroupMember], strategy: str, begin: Beginning
 ) -> None:
     scenario = begin(kind, strategy)
-    scenario.come("a", "b", is_static=True)
-    scenario.come("c", is_static=True, is_process=True)
+    scenario.start_members("a", "b", is_static=True)
+    scenario.start_members("c", is_static=True, is_process=True)
     scenario.shared()
     before = dict(scenario.history.owners)
     scenario.produce()
     scenario.all_read()
     scenario.close("b")
-    scenario.come("b", is_static=True)
+    scenario.start_members("b", is_static=True)
     scenario.shared()
     assert scenario.history.owners == before
     scenario.all_committed()
     scenario.kill("c")
     scenario.produce()
-    scenario.come("c", is_static=True, is_process=True)
+    scenario.start_members("c", is_static=True, is_process=True)
     scenario.shared()
     assert scenario.history.owners == before
     scenario.all_read()
@@ -83,7 +83,7 @@ def test_commits_survive_the_coordinator(
     node.start()
     scenario = begin(kind, "range", bootstrap=node.bootstrap)
     scenario.produce()
-    scenario.come(*"abc")
+    scenario.start_members(*"abc")
     scenario.shared()
     scenario.all_read()
     scenario.all_committed()

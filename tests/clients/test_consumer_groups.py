@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.group_members import ConsumerProtocolMember, GroupMember, LibraryConsumerProtocolMember
-from tests.support.group_scenario import Beginning, GroupScenario, discard, ten_come_and_two_go
+from tests.support.group_scenario import Beginning, GroupScenario, discard, ten_join_and_two_leave
 from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.clients
@@ -34,7 +34,7 @@ def test_members_come_and_go_and_nothing_is_skipped(
     assignor: str, kind: type[GroupMember], begin: Beginning, topic: str, figure: Callable[[str], None]
 ) -> None:
     scenario = begin({topic: PARTITIONS}, assignor, kind=kind)
-    figure(ten_come_and_two_go(scenario, "CONSUMER"))
+    figure(ten_join_and_two_leave(scenario, "CONSUMER"))
     assert scenario.history.twice == 0
 
 
@@ -43,8 +43,8 @@ def test_members_that_are_killed_are_missed(
     kind: type[GroupMember], begin: Beginning, topic: str, figure: Callable[[str], None]
 ) -> None:
     scenario = begin({topic: PARTITIONS}, kind=kind)
-    scenario.come(*"abcde", is_process=True)
-    scenario.come(*"fghij")
+    scenario.start_members(*"abcde", is_process=True)
+    scenario.start_members(*"fghij")
     scenario.shared()
     scenario.produce()
     scenario.all_read()
@@ -52,7 +52,7 @@ def test_members_that_are_killed_are_missed(
     scenario.produce()
     missed = scenario.shared()
     scenario.all_read()
-    scenario.come("a", "c", is_process=True)
+    scenario.start_members("a", "c", is_process=True)
     scenario.shared()
     scenario.produce()
     scenario.kill("b", "d", "e")
@@ -66,15 +66,15 @@ def test_members_that_are_killed_are_missed(
 
 def test_restarted_static_members_keep_their_partitions(begin: Beginning, topic: str) -> None:
     scenario = begin({topic: PARTITIONS})
-    scenario.come("a", "b", "c", is_static=True)
-    scenario.come("d", is_static=True, is_process=True)
+    scenario.start_members("a", "b", "c", is_static=True)
+    scenario.start_members("d", is_static=True, is_process=True)
     scenario.shared()
     before = dict(scenario.history.owners)
     scenario.produce()
     scenario.all_read()
     scenario.close("b")
     scenario.produce()
-    scenario.come("b", is_static=True)
+    scenario.start_members("b", is_static=True)
     scenario.shared()
     assert scenario.history.owners == before
     scenario.all_read()
@@ -82,7 +82,7 @@ def test_restarted_static_members_keep_their_partitions(begin: Beginning, topic:
     # A killed member is missed only when its session expires, and its place is taken then.
     scenario.kill("d")
     scenario.shared()
-    scenario.come("d", is_static=True, is_process=True)
+    scenario.start_members("d", is_static=True, is_process=True)
     scenario.produce()
     scenario.shared()
     scenario.all_read()
@@ -92,7 +92,7 @@ def test_restarted_static_members_keep_their_partitions(begin: Beginning, topic:
 
 def test_topics_are_found_by_a_pattern(begin: Beginning, topic: str, figure: Callable[[str], None]) -> None:
     scenario = begin({f"{topic}-a": 6, f"{topic}-b": 7}, subscription=[f"^{topic}-[abc]"], begins_at="earliest")
-    scenario.come("a", "b", "c")
+    scenario.start_members("a", "b", "c")
     scenario.shared()
     scenario.produce()
     scenario.all_read()
@@ -109,7 +109,7 @@ def test_commits_survive_the_coordinator(begin: Beginning, topic: str, new_node:
     node.start()
     scenario = begin({topic: PARTITIONS}, bootstrap=node.bootstrap)
     scenario.produce()
-    scenario.come(*"abc")
+    scenario.start_members(*"abc")
     scenario.shared()
     scenario.all_read()
     scenario.all_committed()
@@ -132,9 +132,9 @@ def test_ten_members_share_nine_hundred_partitions(
     node = new_node()
     node.start()
     scenario = begin({topic: 900}, bootstrap=node.bootstrap)
-    scenario.come(*"abcdefghi")
+    scenario.start_members(*"abcdefghi")
     began = scenario.shared()
-    scenario.come("j")
+    scenario.start_members("j")
     joined = scenario.shared()
     figure(f"nine share after {began:.1f} s, ten {joined:.1f} s after another one came")
     scenario.produce(1)

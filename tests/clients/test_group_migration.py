@@ -49,7 +49,7 @@ def test_members_are_replaced_one_by_one_in_both_directions(
 ) -> None:
     scenario = begin(kind, strategy)
     scenario.produce()
-    scenario.come(*"abc")
+    scenario.start_members(*"abc")
     scenario.shared()
     scenario.all_read()
     scenario.is_described_as("CLASSIC", "STABLE", 3)
@@ -57,7 +57,7 @@ def test_members_are_replaced_one_by_one_in_both_directions(
     for name in "abc":
         scenario.produce()
         scenario.close(name)
-        scenario.come(name.upper(), kind=ConsumerProtocolMember, strategy="uniform")
+        scenario.start_members(name.upper(), kind=ConsumerProtocolMember, strategy="uniform")
         slowest = max(slowest, scenario.shared())
         scenario.produce()
         scenario.all_read()
@@ -66,7 +66,7 @@ def test_members_are_replaced_one_by_one_in_both_directions(
     for name in "abc":
         scenario.produce()
         scenario.close(name.upper())
-        scenario.come(name)
+        scenario.start_members(name)
         slowest = max(slowest, scenario.shared())
         scenario.produce()
         scenario.all_read()

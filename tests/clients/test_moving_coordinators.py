@@ -70,7 +70,7 @@ def scenarios(cluster: ClusterProcess) -> Iterator[list[GroupScenario]]:
             cluster.bootstrap, topics, group=group, replicas=3, kind=kind, strategy=strategy, settings=settings
         )
         scenarios.append(scenario)
-        scenario.come(f"{group}-a", f"{group}-b")
+        scenario.start_members(f"{group}-a", f"{group}-b")
     for scenario in scenarios:
         scenario.shared()
     yield scenarios

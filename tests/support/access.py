@@ -29,7 +29,7 @@ class TestAuthorizer:
 
 @attrs.define
 class TestQuotas:
-    """Throttles requests of an API by `throttle_ms`, and keeps what it was told of all requests."""
+    """Throttles requests of an API by `throttle_ms`, and records all requests."""
 
     __test__ = False
 
@@ -75,7 +75,7 @@ class Access:
 
 
 def install_access(node: RunningNode) -> Access:
-    """Have the node's broker ask an authorizer that allows everything, and quotas that throttle nothing, at first."""
+    """Install an authorizer and quotas that allow everything until the test changes them."""
     broker = node.node.broker
     assert broker is not None, "the node is a broker"
     assert broker.dispatcher is not None, "the broker serves"

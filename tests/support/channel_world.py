@@ -1,4 +1,4 @@
-"""A channel to the active controller whose quorum says what the test announces."""
+"""A channel to the active controller, with a quorum whose leader the test sets."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,7 +26,7 @@ class Announced:
 
 
 class ChannelWorld:
-    """The node ME, as far as its way to the controller goes. `env` traces to `traced`."""
+    """The channel of node ME and the quorum that it reads. `env` traces to `traced`."""
 
     def __init__(self, local: LocalController | None, request_timeout_ms: float) -> None:
         self.traced = Traced()
@@ -51,7 +51,7 @@ class ChannelWorld:
 async def channel_world(
     *, local: LocalController | None = None, request_timeout_ms: float = 5_000
 ) -> AsyncIterator[ChannelWorld]:
-    """The channel runs within the block."""
+    """Run the channel within the block."""
     world = ChannelWorld(local, request_timeout_ms)
     async with trio.open_nursery() as nursery:
         await nursery.start(world.channel.run)

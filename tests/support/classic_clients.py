@@ -116,7 +116,7 @@ class ClassicClients(GroupsShard):
             completion.complete(error)
         return completion
 
-    # Longer plays
+    # Sequences of requests
 
     def new_member_id(self, **fields: Any) -> str:
         """An id to join with (KIP-394)."""
@@ -150,7 +150,7 @@ class ClassicClients(GroupsShard):
 
 
 def told(completion: Completion[Any]) -> Any:
-    """The response by now; an error of the whole request as a response with its code."""
+    """The present response. An error of the whole request is returned as a response with its code."""
     assert completion.done, "nothing is told yet"
     outcome = completion.outcome
     if isinstance(outcome, CoordinatorError):

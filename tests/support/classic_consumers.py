@@ -90,7 +90,7 @@ class ClassicConsumer:
         return not is_waiting and not self.wants_others and self.generation != NO_GENERATION
 
     def act(self) -> ErrorCode | None:
-        """Take the next step: look whether there is an answer, or send a heartbeat. The error it was told, if any."""
+        """Take the next step: handle a response, or send a heartbeat. Returns the error of the response, if any."""
         if self.joining is not None:
             return self._look_at_join() if self.joining.done else None
         if self.syncing is not None:

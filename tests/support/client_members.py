@@ -1,4 +1,4 @@
-"""Members of groups, of the client library: what a consumer does with its group, without reading records."""
+"""Group members of the client library, which poll but do not check records."""
 
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager

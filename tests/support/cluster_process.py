@@ -1,4 +1,4 @@
-"""A cluster as its operator meets it: formatted nodes, each a process on ports of its own, and the `kraft` command."""
+"""A cluster as an operator runs it: formatted nodes, each in its own process, and the `kraft` command."""
 
 import contextlib
 import io
@@ -83,7 +83,7 @@ class ClusterProcess:
             )
 
     def properties_path(self, node_id: int) -> Path:
-        """A file with what the node is started with."""
+        """The properties file with which the node is started."""
         return self.directory / f"node-{node_id}.properties"
 
     @property
@@ -91,7 +91,7 @@ class ClusterProcess:
         return ",".join(self.nodes[node_id].bootstrap for node_id in self.brokers)
 
     def format(self, node_id: int, *, joins: bool = False) -> Answer:
-        """As one of the first voters; or, where it is none or `joins`, as a node that finds the quorum there."""
+        """Format the node as one of the first voters or, if it is none or `joins`, as a node that joins the quorum."""
         controllers = ",".join(
             f"{voter}@127.0.0.1:{self.nodes[voter].controller_port}:{self.directory_ids[voter]}"
             for voter in self.voters
@@ -117,7 +117,7 @@ class ClusterProcess:
         )
 
     def stop(self, timeout: float = 20) -> float:
-        """Ask all that run to shut down at the same time, and wait; returns the seconds that took."""
+        """Shut down all running nodes at the same time. Returns the seconds until all had ended."""
         began = time.monotonic()
         running = [node for node in self.nodes.values() if node.is_running]
         for node in running:
@@ -128,7 +128,7 @@ class ClusterProcess:
         return time.monotonic() - began
 
     def discard(self) -> None:
-        """End all processes, whatever state they are in."""
+        """Kill all processes, whatever their state."""
         for node in self.nodes.values():
             node.discard()
 

@@ -10,14 +10,14 @@ from tests.support.cluster_process import run_command
 
 
 def ask(*arguments: str) -> Any:
-    """The JSON that a command prints, which succeeds."""
+    """Run a command that must succeed. Returns the JSON that it prints."""
     answer = run_command(*arguments, "--json")
     assert answer.code == 0, answer.errors
     return json.loads(answer.output)
 
 
 def succeed(*arguments: str) -> str:
-    """The output of a command, which succeeds."""
+    """Run a command that must succeed. Returns its output."""
     answer = run_command(*arguments)
     assert answer.code == 0, answer.errors
     return answer.output

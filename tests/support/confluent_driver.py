@@ -57,7 +57,7 @@ def _wait_until_led(server: str, topic: str, partitions: int) -> None:
 
 
 def send(producer: Producer, record: ClientRecord, topic: str, ledger: DeliveryLedger) -> None:
-    """Hand one record to the producer, waiting where its queue is full."""
+    """Hand one record to the producer, and wait if its queue is full."""
     fields = {
         "partition": record.partition,
         "key": record.key,
@@ -76,7 +76,7 @@ def send(producer: Producer, record: ClientRecord, topic: str, ledger: DeliveryL
 
 
 def new_consumer(bootstrap: str, errors: list[KafkaError] | None = None, **settings: object) -> Consumer:
-    """A consumer for `assign`: the group's name is demanded by the library and never used."""
+    """A consumer for `assign`. The library requires a group id, which is not used."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap,

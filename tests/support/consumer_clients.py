@@ -162,7 +162,7 @@ class ConsumerClient:
 
 
 def refused(call: Callable[[], object]) -> ErrorCode | None:
-    """Why it is, if it is."""
+    """The error with which a request is refused, or None."""
     try:
         call()
     except CoordinatorError as error:
@@ -171,7 +171,7 @@ def refused(call: Callable[[], object]) -> ErrorCode | None:
 
 
 def facts(group: ConsumerGroup) -> tuple[object, ...]:
-    """All that the log says of a group, and what follows from it."""
+    """The state of a group that follows from its log, for comparisons."""
     numbers = group.epoch, group.metadata_hash, group.assignment_epoch
     tables = group.members, group.static_members, group.targets, group.regexes
     owners = {
@@ -185,7 +185,7 @@ def facts(group: ConsumerGroup) -> tuple[object, ...]:
 
 
 def settle(clients: list[ConsumerClient], rounds: int = 12) -> None:
-    """Have all send heartbeats until nothing changes any more."""
+    """Let all members send heartbeats until no assignment changes."""
     for _ in range(rounds):
         before = [(client.epoch, client.owned) for client in clients]
         for client in clients:

@@ -1,4 +1,4 @@
-"""A coordinator of the simplest kind on the nodes of a test: its state is the last value of each key."""
+"""A minimal coordinator on the nodes of a test. Its state is the last value of each key."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -26,14 +26,14 @@ from tests.support.running_node import Traced, running_node
 from tests.support.wire_client import connected
 
 T = TypeVar("T")
-# The quorum outlives the death of both followers.
+# With one controller, the quorum survives the death of both followers.
 ONE_CONTROLLER: Mapping[int, str] = {1: COMBINED, 2: "broker", 3: "broker"}
 TOPIC = "topic"
 WITHIN_S = 20.0
 
 
 class Registers:
-    """Texts by name. `replayed` counts the replayed records, `loads` how often the state was loaded."""
+    """The coordinator's shard: texts by name. `replayed` counts replayed records, `loads` the loads of the state."""
 
     def __init__(self, context: ShardContext) -> None:
         self.context = context
@@ -201,7 +201,7 @@ def code_of(completion: Completion[Any]) -> ErrorCode:
 async def registers(
     directory: Path, *, configs: dict[str, str] | None = None, **settings: Any
 ) -> AsyncIterator[RegistersRuntime]:
-    """A coordinator on a node that may lose the coordinator's log directory, and goes on."""
+    """A coordinator on a node that keeps running when the coordinator's log directory fails."""
     placed = {"metadata_log_dir": str(directory / "metadata"), "log_dirs": f"{directory}/a,{directory}/b"}
     async with running_node(directory, **placed) as running, trio.open_nursery() as nursery:
         runtime = RegistersRuntime(running.node, running.traced, nursery, **settings)
@@ -224,7 +224,7 @@ def append(runtime: RegistersRuntime, *batches: bytes) -> None:
 
 
 def reload(runtime: RegistersRuntime) -> None:
-    """Ends leadership, and begins it again."""
+    """End the leadership of the partition, and begin it again."""
     runtime.runtime._unload(0)
     runtime.runtime.leadership_changed([runtime.partition])
 

@@ -1,4 +1,4 @@
-"""A load that can tell afterwards whether any record was lost, doubled or moved.
+"""A load that detects lost, duplicated and misplaced records.
 
 Record number n goes to partition n modulo the number of partitions and carries n in its first eight bytes, so what each
 partition must hold, and in which order, follows from how many were sent.
@@ -16,7 +16,7 @@ NUMBER = struct.Struct(">Q")
 VALUE_SIZE_BYTES = 100
 PADDING = bytes(range(VALUE_SIZE_BYTES - NUMBER.size))
 
-# Outlasts every restart in these tests: a record that is given up on is an error.
+# Longer than every restart in these tests, because an expired record is an error.
 DELIVERY_TIMEOUT_MS = 300_000
 
 
@@ -104,14 +104,14 @@ class CountedLoad:
         return max(offsets, default=-1) + 1
 
     def assert_acknowledged_held(self, bootstrap: str) -> None:
-        """Every partition reaches at least as far as it was acknowledged."""
+        """Check that every partition contains all acknowledged offsets."""
         acknowledged_ends = [self.acknowledged_end(partition) for partition in range(self.partitions)]
         ends = [end for _, end in watermarks(bootstrap, self.topic, self.partitions)]
         lost = [pair for pair in zip(acknowledged_ends, ends, strict=True) if pair[0] > pair[1]]
         assert not lost, f"acknowledged end, actual end: {lost}"
 
     def assert_read_exactly_once(self, bootstrap: str, timeout: float = 300) -> None:
-        """Read everything: each record is there once, in order, whole, and where its acknowledgement said."""
+        """Read all records, and check that each is there once, in order, undamaged, and at its acknowledged offset."""
         offsets_by_number: list[dict[int, int]] = [
             dict(zip(acknowledged[1::2], acknowledged[::2], strict=True)) for acknowledged in self._acknowledged
         ]

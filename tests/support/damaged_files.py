@@ -1,4 +1,4 @@
-"""Every kind of file in a data directory, damaged in every way, and what a node makes of it.
+"""Starts nodes on data directories in which one file is damaged, for every kind of file and damage.
 
 `python -m tests.support.damaged_files` prints the table of docs/damaged-files.md. A data directory is made once for
 each way of ending, and copied for each case.
@@ -134,7 +134,7 @@ class ForeignDisk(RealDisk):
 
 
 async def prepare(directory: Path, ending: str) -> None:
-    """Leave a data directory with all kinds of files, from a node that ended so."""
+    """Make a data directory with all kinds of files, from a node that ended in the given way."""
     async with _running(directory, RealDisk()) as node, connected(node.port) as client:
         await create_topic(client, _TOPIC, configs={"internal.segment.bytes": "1000"})
         await _until_coordinated(client)
@@ -156,7 +156,7 @@ async def prepare(directory: Path, ending: str) -> None:
 
 
 def damage(data: Path, file: str, how: str, rng: Random) -> Path | None:
-    """Damage a kind of file; where it is. None where there is none to be damaged so."""
+    """Damage a file of a kind. Returns its path, or None if there is no such file."""
     pattern, index = FILES[file]
     found = sorted(data.glob(pattern))
     path = found[index] if found else data / pattern
@@ -190,7 +190,7 @@ def damage(data: Path, file: str, how: str, rng: Random) -> Path | None:
 
 
 async def outcome(directory: Path, foreign: Path | None = None) -> Outcome:
-    """Start a node on the directory, look what it has, and stop it."""
+    """Start a node on the directory, read its records and offsets, and stop it."""
     disk = RealDisk() if foreign is None else ForeignDisk(foreign)
     output = io.StringIO()
     kind, found = "hangs", (None, False)
@@ -255,7 +255,7 @@ async def _commit(client: WireClient) -> None:
 
 
 async def _fetch_offset(client: WireClient) -> tuple[bool, int]:
-    """Whether the coordinator answers, and the committed offset, -1 without one."""
+    """True if the coordinator responds, and the committed offset, or -1."""
     await client.call(FindCoordinatorRequest(key="group"), 3)
     topic = OffsetFetchRequestTopics(name=_TOPIC, partition_indexes=[0])
     asked = OffsetFetchRequestGroup(group_id="group", topics=[topic])
@@ -276,7 +276,7 @@ async def _has_offsets(client: WireClient) -> bool:
 
 
 async def _read(client: WireClient) -> int | None:
-    """How many of the records can be read; None where an error is answered, or what comes is no records."""
+    """The number of readable records; None if the response has an error or undecodable records."""
     offset, count = 0, 0
     with suppress(EOFError, AssertionError, CorruptBatch, trio.BrokenResourceError):
         while True:

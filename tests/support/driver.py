@@ -27,7 +27,7 @@ class Driver(Protocol):
 
 
 class Progress:
-    """Collects what a consumer reads until every partition has given its count."""
+    """Collects the records of a consumer until every partition has returned its count."""
 
     def __init__(self, counts: Mapping[int, int]) -> None:
         self._missing = sum(counts.values())

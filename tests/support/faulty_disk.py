@@ -1,4 +1,4 @@
-"""The real disk, with faults where a test wants them, and a record of what was made durable."""
+"""The real disk with injected faults, and a list of the files that were synced."""
 
 import errno
 from collections.abc import Sequence

@@ -15,7 +15,7 @@ from tests.support.planted_bugs import Bug, PatchedFunction, PatchedFunctions, a
 
 
 def _replay_before_append(perform: Any) -> Any:
-    """The append of what is decided may still fail."""
+    """Replay the records of a decision before their append, which may fail."""
 
     def wrong(shard: HostedShard[Any], decision: Any, now_ms: int) -> None:
         for record in decision.records:

@@ -52,7 +52,7 @@ class GroupHistory:
         self.tell(Event(time.monotonic(), name, "read", (partition,), offset))
 
     def committed(self, name: str, partition: Partition, offset: int) -> None:
-        """The member was told so."""
+        """Record that a commit of the member was acknowledged."""
         self.tell(Event(time.monotonic(), name, "committed", (partition,), offset))
 
     def tell(self, event: Event) -> None:
@@ -68,13 +68,13 @@ class GroupHistory:
                         del self.owners[partition]
 
     def shares(self) -> Counter[str]:
-        """How many partitions each has."""
+        """The number of partitions of each member."""
         with self._lock:
             return Counter(self.owners.values())
 
     @property
     def twice(self) -> int:
-        """How many records were read more than once."""
+        """The number of records that were read more than once."""
         return sum(count > 1 for count in self.read.values())
 
     @property
@@ -83,7 +83,7 @@ class GroupHistory:
         return [event.name for event in self.events if event.kind == "lost" and event.partitions]
 
     def problems(self) -> list[str]:
-        """Everything that no group may do, in the order of time."""
+        """All violations of what a group guarantees, in the order of time."""
         with self._lock:
             events = sorted(self.events, key=lambda event: event.at)
         began = events[0].at if events else 0.0
@@ -139,7 +139,7 @@ class _Judge:
     _gone = _revoked
 
     def _lost(self, event: Event, partition: Partition) -> None:
-        """Others may have it for as long as the member has not heard that it is thought to be dead."""
+        """End an ownership that the member has lost. Other members may have owned the partition before it noticed."""
         self._owned.get(partition, {}).pop(event.name, None)
 
     def _read(self, event: Event, partition: Partition) -> None:

@@ -313,7 +313,7 @@ class LibraryConsumerProtocolMember(LibraryMember):
 
 
 class LibraryListener(RebalanceListener):
-    """Tells the history."""
+    """Reports assignments and revocations to the history."""
 
     def __init__(self, member: LibraryMember) -> None:
         self._member = member
@@ -345,7 +345,7 @@ def _named(partitions: Iterable[Any]) -> list[Partition]:
 def wait_until(
     condition: Callable[[], bool], what: str | Callable[[], str], within_s: float = WITHIN_S, every_s: float = 0.02
 ) -> float:
-    """Wait for something that members bring about; the seconds that took. Raises AssertionError when it does not."""
+    """Wait until a condition on the members holds. Returns the seconds. Raises AssertionError on timeout."""
     began = time.monotonic()
     while not condition():
         told = what if isinstance(what, str) else what()
@@ -355,7 +355,7 @@ def wait_until(
 
 
 def stop_all(members: Iterable[Any]) -> list[str]:
-    """End members, whatever has become of them, all at once; what went wrong with that."""
+    """Stop all members at the same time, whatever their state. Returns the errors."""
     troubles: list[str] = []
     ending = [threading.Thread(target=_stop, args=(member, troubles)) for member in members]
     for thread in ending:

@@ -1,4 +1,4 @@
-"""A group of real clients on a stage: topics, members that come and go in any way, and what they have done."""
+"""A group of real clients for scenario tests: its topics, its members, and the history of their events."""
 
 import gc
 import warnings
@@ -20,9 +20,9 @@ _MOVING = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, Kaf
 class GroupScenario:
     """One group. `topics` has the number of partitions of each topic.
 
-    The beginning of these is committed before anybody comes, and members do not begin anywhere by themselves: a
-    coordinator that forgot an offset would be noticed. (librdkafka 2.16 also reads partitions again that it looked for
-    the beginning of when they were revoked, from messages that it fetched all the while.)
+    Offset 0 of each partition is committed before the first member joins, and members fail without a committed offset.
+    So a coordinator that loses an offset is detected. (Also, if librdkafka 2.16 looks up the start of a partition while
+    the partition is revoked, it delivers fetched messages twice.)
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class GroupScenario:
         self.produced |= {(topic, index): 0 for index in range(partitions)}
 
     def produce(self, records_each: int = RECORDS_EACH) -> None:
-        """Some records to each partition."""
+        """Produce some records to each partition."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "enable.idempotence": True})
         for topic, index in self.produced:
             for _ in range(records_each):
@@ -73,7 +73,7 @@ class GroupScenario:
             self.produced[topic, index] += records_each
         assert producer.flush(60) == 0
 
-    def come(
+    def start_members(
         self,
         *names: str,
         kind: type[GroupMember] | None = None,
@@ -81,7 +81,7 @@ class GroupScenario:
         is_static: bool = False,
         is_process: bool = False,
     ) -> None:
-        """New members start, as what the scenario's members are if not told otherwise."""
+        """Start new members, of the scenario's kind by default."""
         chosen = kind or self.kind
         for name in names:
             membership = Membership(
@@ -99,19 +99,19 @@ class GroupScenario:
             self.members[name].start()
 
     def close(self, *names: str) -> None:
-        """Members leave as clients do that are closed."""
+        """Close members, so that they leave the group."""
         troubles = stop_all([self.members.pop(name) for name in names])
         assert not troubles, troubles
 
     def kill(self, *names: str) -> None:
-        """Members that are processes end without a word."""
+        """Kill the processes of members, so that they do not leave the group."""
         for name in names:
             member = self.members.pop(name)
             assert isinstance(member, MemberProcess), f"{name} is no process"
             member.kill()
 
     def shared(self, within_s: float = 60) -> float:
-        """Wait until all partitions are shared evenly, as far as they can be; the seconds that took."""
+        """Wait until the partitions are assigned as evenly as possible. Returns the seconds."""
         names = set(self.members)
         fewest, more = divmod(len(self.produced), len(names))
 
@@ -125,18 +125,18 @@ class GroupScenario:
         return wait_until(is_shared, what, within_s)
 
     def all_read(self, within_s: float = 60) -> float:
-        """Wait until all that was produced has been read; the seconds that took."""
+        """Wait until all produced records have been read. Returns the seconds."""
         count = sum(self.produced.values())
         return wait_until(
             lambda: len(self.history.read) >= count, lambda: f"{len(self.history.read)} of {count} records", within_s
         )
 
     def all_committed(self, within_s: float = 60) -> float:
-        """Wait until the coordinator says that all is committed; the seconds that took."""
+        """Wait until the coordinator returns the end offsets as committed. Returns the seconds."""
         return wait_until(lambda: self.committed() == self.produced, "commits", within_s, every_s=0.2)
 
     def end(self) -> None:
-        """Everybody leaves; then everything is committed, and nothing was wrong."""
+        """Close all members, and check that everything is committed and the history has no problems."""
         members = list(self.members.values())
         self.close(*self.members)
         errors, problems, committed = (
@@ -157,7 +157,7 @@ class GroupScenario:
             consumer.close()
 
     def is_described_as(self, type_: str, state: str, members: int) -> None:
-        """Wait until the coordinator says so."""
+        """Wait until the coordinator describes the group in this way."""
         wanted = type_, state, members
         wait_until(
             lambda: self.description() == wanted, lambda: f"{wanted}: {self.description()}", within_s=30, every_s=0.05
@@ -184,7 +184,7 @@ class GroupScenario:
         found: list[int] = []
 
         def is_found() -> bool:
-            # One that was sent away goes on asking whom it was told of first: librdkafka remembers that for long.
+            # librdkafka caches the first coordinator for a long time.
             admin = AdminClient({"bootstrap.servers": self.bootstrap})
             try:
                 found.append(int(admin.describe_consumer_groups([self.group])[self.group].result(30).coordinator.id))
@@ -201,12 +201,12 @@ def _in_thread(kind: type[GroupMember], membership: Membership, history: GroupHi
     return kind(membership, history)
 
 
-def ten_come_and_two_go(scenario: GroupScenario, type_: str) -> str:
-    """In a group of this type, which is empty again at the end; what it took."""
+def ten_join_and_two_leave(scenario: GroupScenario, type_: str) -> str:
+    """Ten members join a group of this type, two leave, and then all leave. Returns the measured times as text."""
     scenario.produce()
-    scenario.come(*"abcd")
+    scenario.start_members(*"abcd")
     scenario.shared()
-    scenario.come(*"efghij")
+    scenario.start_members(*"efghij")
     joined = scenario.shared()
     scenario.is_described_as(type_, "STABLE", 10)
     scenario.produce()
@@ -221,10 +221,10 @@ def ten_come_and_two_go(scenario: GroupScenario, type_: str) -> str:
 
 
 def discard(scenarios: Sequence[GroupScenario]) -> None:
-    """End all members that are left."""
+    """Stop all members that still run."""
     for scenario in scenarios:
         stop_all(scenario.members.values())
-    # kafka-python leaves the sockets of connections that failed for the collector to close.
+    # kafka-python leaves the sockets of failed connections open until they are garbage collected.
     with warnings.catch_warnings(action="ignore", category=ResourceWarning):
         gc.collect()
 

@@ -1,4 +1,4 @@
-"""Everything a port may be made to swallow: each attack is one connection (or a burst) that behaves badly in one way.
+"""Attacks on the ports of a node. Each attack is one connection, or a burst of them, that violates the protocol.
 
 An attack gets a fresh connection and a random generator. It returns True where the connection is to stay open for a
 while, stalled or unread, as the peer that misbehaves by doing nothing.
@@ -22,12 +22,12 @@ Attack = Callable[[random.Random, socket.socket], bool]
 LENGTH = struct.Struct(">i")
 CONNECT_TIMEOUT_S = 10.0
 
-# Long enough for an answer, short enough that a node which waits for more bytes does not hold up the siege.
+# Long enough for an answer, short enough that a node which waits for more bytes does not hold up the load.
 ANSWER_TIMEOUT_S = 0.05
 
 
 def listen_for_an_answer(sock: socket.socket) -> None:
-    """Read whatever comes at once; an error or a closed connection is as good as an answer."""
+    """Read a prompt response. An error or a closed connection counts as one."""
     sock.settimeout(ANSWER_TIMEOUT_S)
     with contextlib.suppress(OSError):
         sock.recv(65_536)
@@ -178,7 +178,7 @@ class Attacks:
 class AttackLoad:
     """Runs attacks against a node at a steady rate, several at once, some of them kept open for `hold_s` seconds.
 
-    Raises AssertionError where a connection is not accepted: a node under siege must still open the door.
+    Raises AssertionError if the node does not accept a connection while it is attacked.
     """
 
     address: tuple[str, int]
@@ -214,7 +214,7 @@ class AttackLoad:
         sock = socket.create_connection(self.address, CONNECT_TIMEOUT_S)
         keep = False
         try:
-            # A node may close on us in the middle of it: that is an answer too.
+            # A node may close the connection meanwhile, which counts as a response.
             with contextlib.suppress(OSError):
                 keep = attack(random.Random(seed), sock)
         finally:

@@ -22,7 +22,7 @@ class JobTopics:
 
     @property
     def options(self) -> dict[str, str]:
-        """Those of `format("kraft")`."""
+        """The options of `format("kraft")`."""
         return {"kafka.bootstrap.servers": self.bootstrap}
 
     def create(self, name: str, partitions: int = 1) -> str:

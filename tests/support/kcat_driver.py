@@ -1,6 +1,6 @@
-"""kcat: what people point at a broker first. It is a program, so records travel through files and pipes.
+"""kcat, a command-line client. Records are passed through files and pipes.
 
-Its command line bounds what can be said: one list of headers for all records, null but not empty fields, no
+Its command line limits the records: one list of headers for all records, null but not empty fields, no
 timestamps. On the way out it prints lengths before the bytes, and headers as text.
 """
 
@@ -60,7 +60,7 @@ class KcatDriver:
     def _run(bootstrap: str, *arguments: list[str]) -> bytes:
         path = kcat_path()
         assert path is not None
-        # Without an empty configuration file of ours it would read the user's.
+        # The empty configuration file replaces the user's.
         line = [path, "-F", "/dev/null", "-b", bootstrap, *(part for some in arguments for part in some)]
         done = subprocess.run(line, capture_output=True, timeout=PASS_TIMEOUT_S, check=False)
         assert done.returncode == 0, f"{line}\n{done.stderr.decode(errors='replace')}"

@@ -83,7 +83,7 @@ def read_on(log: Log, offset: int, *, max_bytes: int = 1 << 30, upper_bound: int
 
 
 def read_all(log: Log) -> list[Record]:
-    """Every record there is, as a consumer from the beginning gets them."""
+    """All committed records, as a consumer from the beginning reads them."""
     records: list[Record] = []
     offset = log.log_start_offset
     while offset < log.readable_end_offset:

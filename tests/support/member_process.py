@@ -60,7 +60,7 @@ class MemberProcess:
         self._end()
 
     def _end(self) -> None:
-        """It owns nothing any more; what it told before is read first."""
+        """Read the events that it has printed, then record that it owns nothing."""
         at = time.monotonic()
         self._reader.join(WITHIN_S)
         assert self.process.stdin is not None
@@ -73,7 +73,7 @@ class MemberProcess:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if not line.endswith("\n"):
-                return  # Killed while it wrote.
+                return  # It was killed while it wrote this line.
             told = json.loads(line)
             if isinstance(told, str):
                 self.errors.append(told)
@@ -83,7 +83,7 @@ class MemberProcess:
 
 
 class _Printed(GroupHistory):
-    """A history that another process keeps."""
+    """A history that prints its events, for the parent process."""
 
     def tell(self, event: Event) -> None:
         _tell(event)

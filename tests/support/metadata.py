@@ -124,14 +124,14 @@ class Cluster:
         self.decide(self.brokers.fence(self.image, broker_id))
 
     def join(self, broker_id: int, **changes: Any) -> int:
-        """A new process of the broker; that of a former one has died, and its connections with it."""
+        """Register a new process of the broker. The former process is dead, and its connections are closed."""
         self.sessions.connection_lost(broker_id, self.now_ms)
         broker_epoch = self.register(broker_id, **changes)
         self.heartbeat(broker_id)
         return broker_epoch
 
     def catch_up(self, broker_id: int) -> None:
-        """The broker gets in sync with everything of which it has a replica, on the word of those that lead it."""
+        """The leaders of all partitions with a replica on this broker add it to their ISRs."""
         for topic, partition_ids in self.image.topics.replicas_on(broker_id):
             for partition_id in partition_ids:
                 partition = topic.partitions[partition_id]

@@ -13,14 +13,14 @@ Anyone: TypeAlias = ClassicConsumer | ConsumerClient
 
 
 def shard_with(**fields: object) -> ConsumerGroups:
-    """A topic of four partitions, and these settings of consumer groups."""
+    """A shard with a topic of four partitions, and these settings of consumer groups."""
     shard = ConsumerGroups(GroupConfig(consumer=ConsumerGroupConfig(**fields), initial_rebalance_delay_ms=100))  # type: ignore[arg-type]
     shard.create_topic("a", 4)
     return shard
 
 
 def classics(shard: ConsumerGroups, count: int, *, is_cooperative: bool = False) -> list[ClassicConsumer]:
-    """Members of a classic group, which have what they are to have."""
+    """Members of a stable classic group, with their assignments."""
     members = [ClassicConsumer(shard, ["a"], is_cooperative=is_cooperative, name=f"c{at}") for at in range(count)]
     settle(shard, members)
     return members
@@ -34,7 +34,7 @@ def act(member: Anyone) -> None:
 
 
 def settle(shard: ConsumerGroups, members: Sequence[Anyone]) -> None:
-    """Have everybody do what it is told, until all partitions are in the hands of one each and nothing changes."""
+    """Let all members follow responses until every partition has one owner and no assignment changes."""
     for _ in range(30):
         before = [member.names() for member in members]
         for member in members:
@@ -62,7 +62,7 @@ def classic_group(shard: ConsumerGroups) -> ClassicGroup:
 
 
 def mixed(shard: ConsumerGroups, *, is_cooperative: bool = False) -> tuple[ClassicConsumer, ConsumerClient]:
-    """One of each in a consumer group, both of which have what they are to have."""
+    """A consumer group with one member of each protocol, both with their assignments."""
     member = ClassicConsumer(shard, ["a"], is_cooperative=is_cooperative, name="old")
     client = ConsumerClient(shard, "new", ["a"])
     client.heartbeat()

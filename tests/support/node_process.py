@@ -1,4 +1,4 @@
-"""A node as its operator meets it: a process on a data directory, to be started, stopped and killed.
+"""A node as an operator runs it: a process on a data directory, which tests start, stop and kill.
 
 `KRAFT_TEST_COMMAND` replaces the command that is started (`kraft` beside this interpreter). Anything that understands
 `start --override key=value ...` and prints the same line will do, so that a test can be tried on another broker.
@@ -64,7 +64,7 @@ class NodeProcess(ServerProcess):
         return time.monotonic() - began
 
     def wait_serving(self, timeout: float = 60) -> None:
-        """Until the node says that it listens."""
+        """Wait until the node has printed that it listens."""
         deadline = time.monotonic() + timeout
         while not self.is_serving:
             code = self.process.poll()
@@ -78,11 +78,11 @@ class NodeProcess(ServerProcess):
         assert code in CLEAN_EXIT_CODES, f"the node ended with {code} when asked to stop:\n{self.output_tail()}"
 
     def kill(self) -> None:
-        """kill -9: the process gets no chance to write or say anything."""
+        """kill -9: the process ends without further writes or output."""
         assert self._end(signal.SIGKILL, 10) == -signal.SIGKILL, f"the node was dead already:\n{self.output_tail()}"
 
     def wait_ended(self, timeout: float = 60) -> int:
-        """The exit code of a node that ends by itself, or that was asked to."""
+        """Wait until the node ends. Returns its exit code."""
         return self._wait("the node was to end", timeout)
 
     def terminate(self) -> None:

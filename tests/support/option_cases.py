@@ -14,7 +14,7 @@ W = TypeVar("W")
 
 
 class OptionCases(Generic[W]):
-    """A case takes a world, whatever the cases need, and the kind of query."""
+    """A case is a function of a context of type W, and of the kind of query."""
 
     def __init__(self) -> None:
         self._cases: list[tuple[tuple[str, ...], str, Callable[[W, str], None]]] = []
@@ -22,7 +22,7 @@ class OptionCases(Generic[W]):
     def shows(
         self, *options: str, queries: tuple[str, ...] = (BATCH, STREAMING)
     ) -> Callable[[Callable[[W, str], None]], Callable[[W, str], None]]:
-        """Makes a function the case of these options."""
+        """Decorator that registers a function as the case of these options."""
 
         def register(case: Callable[[W, str], None]) -> Callable[[W, str], None]:
             self._cases += [(options, query, case) for query in queries]

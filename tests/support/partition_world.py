@@ -1,4 +1,4 @@
-"""One partition and what is around it, in a test's hands: its clock, its followers, the metadata."""
+"""One partition whose clock, followers and metadata are controlled by a test."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ ALL = (LOCAL, A, B)
 
 
 class Waiting:
-    """A producer's request or a fetch."""
+    """A waiting Produce or Fetch request."""
 
     def __init__(self) -> None:
         self.told: list[ErrorCode] = []
@@ -33,7 +33,7 @@ class Waiting:
 
 
 class World:
-    """The surroundings of one partition: the test moves the clock, and sees the proposals and the pending flushes."""
+    """The context of one partition: the test sets the clock, and reads proposals and pending flushes."""
 
     def __init__(self, directory: Path, trace: Callable[..., None] = no_trace) -> None:
         self.now_ms = 0.0

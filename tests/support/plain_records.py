@@ -1,4 +1,4 @@
-"""Records read one by one and byte by byte: slow and plain, to hold the fast readers against."""
+"""Records read one by one and byte by byte: a simple, slow reference for the fast readers."""
 
 from broker.wire.records import InvalidRecord
 from broker.wire.records.varint import read_varint

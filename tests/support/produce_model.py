@@ -1,4 +1,4 @@
-"""A producer's accumulator and two brokers that lose connections, answers and leadership, as a script has it.
+"""A producer's accumulator and two brokers that lose connections, responses and leadership, controlled by a script.
 
 The brokers follow Kafka's rules for sequences (ProducerAppendInfo.java). They share the partitions' logs, so a change
 of the leader loses nothing; `lose_tail` is what an unclean election does. A producer snapshot has only the last batch
@@ -211,7 +211,7 @@ class ProduceModel:
         self.logs[TopicPartition("t", partition)].restart()
 
     def settle(self) -> None:
-        """Let everything go well until every record has its outcome."""
+        """Process all requests without faults until every record has its outcome."""
         for _ in range(2_000):
             if self.accumulator.is_empty:
                 return
@@ -237,7 +237,7 @@ class ProduceModel:
         assert self.memory.used == 0, "all memory is free again"
 
     def check_logs(self) -> None:
-        """Besides, every acknowledged record is in its log, where it was said to be."""
+        """As `check_order`; also, every acknowledged record is in its log at the acknowledged offset."""
         self.check_order()
         for number in self.written:
             outcome = self.outcomes[number]
@@ -267,7 +267,7 @@ class ProduceModel:
             batch.retry_at = self.now + RETRY_S
 
     def _check(self) -> None:
-        """The invariants of what is under way."""
+        """Check the invariants of batches in flight."""
         for partition in self.logs:
             queue = self.accumulator.queue(partition)
             on_wire = [sent for link in self.links.values() for sents in link.requests for sent in sents]

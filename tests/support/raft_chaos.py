@@ -33,7 +33,7 @@ class Chaos:
         self.world.loss = self.rng.choice([0.0, 0.0, 0.05, 0.2])
         faults = [self.crash, self.cut, self.heal, self.snapshot, self.crash_leader, self.reset]
         if not spares and self.world.disks_known:
-            faults.append(self.wipe)  # where voters are removed as well, the disks that are left may be too few
+            faults.append(self.wipe)  # with removed voters as well, the remaining disks may be no majority
         self.wiped = False
         changes = [self.add_voter, self.remove_voter] if spares else []
         self.actions = [*self.rng.sample(faults, self.rng.randrange(len(faults) + 1)), *changes]

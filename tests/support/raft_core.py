@@ -1,4 +1,4 @@
-"""One core of a quorum, told what happens step by step."""
+"""One Raft core, to which a test passes each event."""
 
 from kraft.core import (
     Core,
@@ -67,7 +67,7 @@ class SingleCore:
         return [sent for sent in sends(effects) if isinstance(sent, said.VoteRequest)]
 
     def elected(self) -> "SingleCore":
-        """Won with the votes of node 2."""
+        """Let the node win an election with the vote of node 2."""
         (pre_vote, _) = self.time_out()
         known = CurrentLeader(self.core.epoch)
         effects = self.step(happened.Responded(2, pre_vote, said.VoteResponse(known, granted=True)))

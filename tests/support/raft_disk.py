@@ -1,4 +1,4 @@
-"""One replica's disk in the world of `raft_world`: what was written, and how much of it a crash leaves."""
+"""One replica's disk for `raft_world`: its batches, and which of them survive a crash."""
 
 from random import Random
 
@@ -11,7 +11,7 @@ from kraft.replicated_log import Batch, BatchKind
 
 @attrs.frozen
 class Snapshot:
-    """In place of a state, the batches that made it: so that nothing that matters can hide in it."""
+    """A snapshot that holds all applied batches instead of a state, so that tests can compare them."""
 
     place: OffsetAndEpoch
     voters: VoterSet

@@ -1,4 +1,4 @@
-"""Raft's promises (figure 3 of the paper), looked at after every step of every replica."""
+"""Raft's properties (figure 3 of the paper), checked after every step of every replica."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,11 +9,11 @@ from tests.support.raft_disk import RaftDisk
 
 
 class Violation(AssertionError):
-    """A promise of Raft's is broken."""
+    """A property of Raft is violated."""
 
 
 class Invariants:
-    """Knows all that was ever elected, written and committed, by anyone."""
+    """Records all elections, appended entries and commits of all replicas."""
 
     def __init__(self) -> None:
         self.leaders: dict[int, int] = {}
@@ -38,7 +38,7 @@ class Invariants:
                 raise Violation(f"node {node_id} leads in epoch {epoch} without the committed entry at {offset}")
 
     def appended(self, node_id: int, end: OffsetAndEpoch, batches: Sequence[Batch]) -> None:
-        """Log matching: what has the same offset and epoch is the same, and so is all before it."""
+        """Log matching: entries with the same offset and epoch are equal, and so are all entries before them."""
         for batch in batches:
             written = (batch, end)
             known = self._before.setdefault((batch.base_offset, batch.epoch), written)

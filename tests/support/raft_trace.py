@@ -1,7 +1,7 @@
-"""A world of cores told by a script, and what happened as lines that can be read aloud.
+"""Runs Raft cores by a script, and prints their effects as readable lines.
 
-The script and what came of it are one file: lines that begin with `> ` are commands, lines that begin with `#` and
-empty ones are prose, everything else is what the command above brought about.
+The script and its effects are one file: lines that begin with `> ` are commands, lines that begin with `#` and
+empty ones are prose, all other lines are the effects of the command above.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Cores on hosts with disks that forget, over a network that loses and reorders, on a clock of its own.
+"""Raft cores on hosts with disks that lose unsynced data, a network that loses and reorders messages, and a clock.
 
 Performs effects exactly as a driver has to: in order, stopping at what must be durable first, syncing on the side. Two
 messages between the same hosts may overtake one another unless `latency_ms` is a constant: every request has a
@@ -35,7 +35,7 @@ def one_ms() -> float:
 
 
 class Listener:
-    """Told of what is worth telling; the golden traces are written by one."""
+    """Observes the events of a world. The golden traces are written by a listener."""
 
     def became(self, node_id: int, effect: todo.RoleChanged) -> None: ...
     def sent(self, source: int, destination: int, request: Request) -> None: ...
@@ -154,7 +154,7 @@ class RaftWorld:
                 self._fail(token, self.latency_ms())
 
     def wipe(self, node_id: int, generation: str) -> None:
-        """The disk is lost; the node comes back with an empty one, knowing only whom to ask."""
+        """Replace the disk with an empty one. The node restarts, and knows only the addresses of the voters."""
         former = self.hosts[node_id].disk
         self.invariants.lost_disks[ReplicaKey(node_id, former.directory_id)] = former.synced_end_offset
         self.crash(node_id)
@@ -163,7 +163,7 @@ class RaftWorld:
         self.hosts[node_id] = host
 
     def reset_connections(self, node_id: int) -> None:
-        """Everybody notices that the process is gone."""
+        """Inform all other hosts that the process has ended, as a reset connection does."""
         for host in self.live:
             self.at(self.latency_ms(), self._in_life(host, happened.ConnectionReset(node_id)))
 
@@ -194,7 +194,7 @@ class RaftWorld:
         self.run_until(lambda: False, duration_ms)
 
     def run_until(self, done: Callable[[], bool], duration_ms: float) -> bool:
-        """Let time pass until `done`, at most `duration_ms`; whether it is."""
+        """Let time pass until `done`, for at most `duration_ms`. Returns the last result of `done`."""
         end_ms = self.now_ms + duration_ms
         while not done():
             timers = [(host.live.deadline_ms, host.node_id) for host in self.live]

@@ -1,4 +1,4 @@
-"""Histories made up from a seed: what clients do and what they are told, with anomalies planted."""
+"""Random histories from a seed: operations of clients and their results, with planted anomalies."""
 
 from collections.abc import Callable, Sequence
 from random import Random

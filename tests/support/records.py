@@ -1,4 +1,4 @@
-"""Records as every client can say them, and a stream of awkward ones."""
+"""Records that every client can produce, and a stream of unusual ones."""
 
 import random
 from typing import NamedTuple

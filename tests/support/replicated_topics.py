@@ -1,4 +1,4 @@
-"""A topic called "topic", on the nodes of a running cluster: made, described, written, read, and seen on disk."""
+"""The topic "topic" of a running cluster: functions that create, describe, write and read it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.support.requests import batch, produce, read_values
 from tests.support.running_cluster import WITHIN_S, RunningCluster
 from tests.support.wire_client import connected, only
 
-# Followers of a busy machine have this long to fetch a batch. It is less than a test waits for a response.
+# The time for followers on a busy machine to fetch a batch. It is shorter than the timeout of a response.
 _PRODUCE_TIMEOUT_MS = 8_000
 
 

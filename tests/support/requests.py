@@ -1,4 +1,4 @@
-"""The requests that most tests need, as terse as a test wants them, and how to look at what came back."""
+"""The requests that most tests need, and functions that read their responses."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

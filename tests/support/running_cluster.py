@@ -30,7 +30,7 @@ TIMEOUTS: Mapping[str, str] = {
 
 
 class ClusterNode:
-    """A machine: its disk and its ports outlive the nodes on it. `traced` has the events of all its lives."""
+    """A machine: its disk and its ports outlive the nodes on it. `traced` has the events of all its incarnations."""
 
     def __init__(self, config: KafkaConfig, disk: Disk, port: int, controller_port: int) -> None:
         self.config = config
@@ -117,7 +117,7 @@ class RunningCluster:
 
     @property
     def epoch(self) -> int:
-        """The latest one in which anybody led."""
+        """The latest epoch in which a leader was elected."""
         events = [event for node in self.nodes.values() for event in node.traced.of("leader_elected")]
         return max((int(str(event["epoch"])) for event in events), default=0)
 

@@ -44,7 +44,7 @@ class RunningNode:
         return next(bound.port for bound in self.node.bound if bound.listener.name == "CONTROLLER")
 
     def crash(self) -> None:
-        """End the node as a power cut would, as far as it can tell: nothing more is written."""
+        """End the node without a shutdown: nothing more is written, as after a power cut."""
         self._scope.cancel()
 
 

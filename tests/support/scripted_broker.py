@@ -1,4 +1,4 @@
-"""Brokers that answer consumers as scripts say; what a script leaves to them, they answer from a small log."""
+"""Brokers with scripted responses to consumers. Requests without a script are answered from a small log."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""A broker that is nothing but a registration and fetches: the test decides what it has, and when it says so."""
+"""A broker that only registers and fetches. The test decides when it fetches, and from which offset."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager

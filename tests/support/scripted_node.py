@@ -1,4 +1,4 @@
-"""A node as a client of it sees one: it accepts connections, and answers requests as a script says."""
+"""A node that accepts connections and answers requests according to a script."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -42,13 +42,13 @@ class ScriptedNode:
         return f"127.0.0.1:{self.port}"
 
     async def wait_for(self, requests: int) -> None:
-        """Until so many requests have come."""
+        """Wait until so many requests have arrived."""
         with trio.fail_after(5):
             while len(self.requests) < requests:
                 await self._arrived.wait()
 
     async def wait_for_end(self) -> None:
-        """Until a connection has ended; how is in `ends`."""
+        """Wait until a connection has ended. `ends` records how it ended."""
         with trio.fail_after(5):
             await self._ended.wait()
 

@@ -7,7 +7,7 @@ from tests.support.source_code import ROOT
 
 
 def run_script(script: str, *arguments: str) -> str:
-    """The output of a script in an interpreter of its own, which must end well and without a word on stderr."""
+    """The output of a script in an interpreter of its own, which must exit with 0 and print nothing to stderr."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script, *arguments],
         cwd=ROOT,
