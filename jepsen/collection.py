@@ -1,4 +1,4 @@
-"""The garbage collector, which goes through millions of operations again and again to find nothing."""
+"""Switches the garbage collector off while millions of operations are loaded."""
 
 import gc
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """For what makes many objects and no cycles: it takes a fraction of the time."""
+    """Disable the garbage collector within the block, for code that creates many objects and no cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

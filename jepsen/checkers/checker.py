@@ -1,4 +1,4 @@
-"""The shape of a checker."""
+"""The interface of a checker."""
 
 from collections.abc import Iterator
 from typing import Protocol

@@ -23,7 +23,7 @@ NOTHING: Final = -1
 
 @attrs.frozen
 class Overwritten:
-    """Why a group cannot have been at an offset, and the operations that say so."""
+    """The reason why an offset was not the committed one, and the operations that prove it."""
 
     what: str
     proof: tuple[Operation, ...] = ()
@@ -82,7 +82,7 @@ class CommittedOffset:
 
 
 class CommittedOffsets:
-    """All groups' offsets, as a history tells of them."""
+    """The committed offsets of all groups in a history."""
 
     def __init__(self, history: History) -> None:
         self._commits: dict[tuple[str, TopicPartition], list[tuple[int, Operation]]] = defaultdict(list)
@@ -104,7 +104,7 @@ class CommittedOffsets:
 
 
 def ended(operation: Operation) -> float:
-    """When its client was told how it went; never, where it was not told that it had happened."""
+    """The time at which the client learned that the operation had succeeded; infinity if it never did."""
     is_known = operation.outcome is Outcome.OK and operation.completed_at is not None
     return operation.completed_at if is_known and operation.completed_at is not None else inf
 

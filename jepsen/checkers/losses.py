@@ -99,7 +99,7 @@ def _incarnations_of_acknowledged(history: History) -> dict[str, int]:
 
 
 def _last_told(history: History, partition: TopicPartition, incarnation: int, offset: int) -> Operation:
-    """The last operation that tells what is at an offset, as a proof shows it."""
+    """The last operation that shows the record at an offset, as an excerpt."""
     *_, last = (
         operation
         for where, records, operation in observations(history)

@@ -22,7 +22,7 @@ _AROUND: Final = 3
 
 @attrs.frozen
 class FinalRead:
-    """A partition after the end of all troubles: its records by offset."""
+    """The records of a partition by offset, read after recovery."""
 
     operation: Operation
     records: dict[int, str]
@@ -68,7 +68,7 @@ def lasting(history: History, finals: dict[TopicPartition, FinalRead]) -> Iterat
 
 
 def reads(history: History) -> Iterator[tuple[TopicPartition, Operation]]:
-    """Those that returned something, the final ones too."""
+    """The reads that returned records, including final reads."""
     for operation in history.of("poll", "poll-group", "final-read", outcome=Outcome.OK):
         value = operation.value
         yield value if operation.function == "final-read" else (value.topic, value.partition), operation

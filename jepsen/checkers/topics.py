@@ -88,7 +88,7 @@ class MetadataIsLinearizable:
 
 
 def final_topics(history: History) -> Operation:
-    """The last listing, of after the end of all troubles."""
+    """The last list of topics, read after recovery."""
     return list(history.of("list-topics", outcome=Outcome.OK))[-1]
 
 

@@ -17,7 +17,7 @@ ANOMALIES_MAX: Final = 50
 
 @attrs.frozen
 class Promise:
-    """`name` is the checker's, `meaning` what it promises; `broken` counts all anomalies, of which some are kept."""
+    """`name` and `meaning` are those of the checker. `broken` counts all anomalies, of which only some are kept."""
 
     name: str
     meaning: str
@@ -42,7 +42,7 @@ class Verdict:
 
 
 def judge(history: History, checkers: Iterable[Checker], notes: Mapping[str, str] | None = None) -> Verdict:
-    """Every checker's word on a complete history."""
+    """Apply all checkers to a complete history."""
     with no_collection():
         return Verdict(tuple(_judged(history, each) for each in checkers), history.counts(), notes or {})
 

@@ -1,4 +1,4 @@
-"""Record batches: sound ones, and ones that are wrong in their header, their records or their compressed bytes."""
+"""Valid record batches, and batches with a wrong header, wrong records or wrong compressed bytes."""
 
 from random import Random
 from typing import Final
@@ -48,7 +48,7 @@ def sound_batch(
 
 
 def spoiled_batch(rng: Random) -> bytes:
-    """A batch that something is wrong with; its checksum is most often right, so that the rest is checked."""
+    """An invalid batch. Its checksum is usually right, so that the node checks the rest."""
     batch = bytearray(sound_batch(rng))
     rng.choice((_wrong_header, _wrong_records, _wrong_compression, _wrong_bytes))(rng, batch)
     if rng.random() < 0.8 and len(batch) >= HEADER_SIZE:

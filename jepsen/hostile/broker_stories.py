@@ -1,4 +1,4 @@
-"""A broker that registers with the controller as it should, and then lies about itself, its directories and ISRs."""
+"""A broker that registers with the controller, and then sends false data about itself, its directories and ISRs."""
 
 from typing import Any, Final
 

@@ -22,7 +22,7 @@ _NUMBERS: Final = (
 
 
 def spoil(rng: Random, body: bytes) -> bytes:
-    """The body with one or several things wrong."""
+    """The body with one or several mutations."""
     spoiled = bytearray(body)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         rng.choice(_MUTATIONS)(rng, spoiled)

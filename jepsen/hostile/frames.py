@@ -1,4 +1,4 @@
-"""Frames of Kafka's protocol, with what is known of them before they are sent."""
+"""Frames of Kafka's protocol, with the reaction that is expected of the node."""
 
 from typing import Any, Final, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Members of groups that go wrong after they have joined: what no single spoiled request reaches."""
+"""Members of groups that send wrong requests after they have joined, to reach states that need valid requests first."""
 
 from typing import Any, Final
 
@@ -80,7 +80,7 @@ def consumer_group(tools: StoryTools) -> Story:
 
 
 def _heartbeat(tools: StoryTools, group: str, member: str, epoch: int, owned: list[Any]) -> Frame:
-    """A heartbeat of a member that has joined; most often something of it is wrong."""
+    """A heartbeat of a member that has joined, usually with a wrong field."""
     rng = tools.rng
     request = ConsumerGroupHeartbeatRequest(
         group_id=group,
@@ -93,7 +93,7 @@ def _heartbeat(tools: StoryTools, group: str, member: str, epoch: int, owned: li
 
 
 def _of_member(tools: StoryTools, group: str, member_id: str, generation: int, instance: str | None) -> Frame:
-    """A request of a member that has joined; most often something of it is wrong."""
+    """A request of a member that has joined, usually with a wrong field."""
     rng = tools.rng
     member_id = rng.choice((member_id, member_id, member_id, "", "nobody", rng.choice(STRINGS)))
     generation = rng.choice((generation, generation, generation, generation - 1, generation + 1, *_EPOCHS))

@@ -1,4 +1,4 @@
-"""Requests that are legal and harmful: any client that may send them can destroy a cluster, so they prove nothing."""
+"""Requests that are legal and destroy data, topics or the quorum. They are not sent, because they show no bug."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -19,7 +19,7 @@ _BROKER_RESOURCE: Final = 4
 
 
 def is_harmful(message: Any) -> bool:
-    """Whether a request, or what its envelope carries, would end or change what the healthy client relies on."""
+    """True if a request, or the request in its envelope, would damage what the healthy client relies on."""
     check = _CHECKS.get(type(message).__name__)
     return check is not None and check(message)
 

@@ -1,4 +1,4 @@
-"""Messages of the quorum's protocol as a broken peer might send them: in range, at the ends of it, and beyond.
+"""Messages of the quorum's protocol as a broken peer might send them, with values inside, at and beyond their bounds.
 
 Values follow the declarations of the messages' fields (`kraft.bounds`), so a new message or field is covered as it is
 declared. `Situation` makes them likely to be taken seriously: a Fetch at the real end of the log gets further than one
@@ -63,12 +63,12 @@ class QuorumComposer:
         self.situation = situation
 
     def request(self) -> Request:
-        """Well-formed, and mostly in the peer's own name."""
+        """A well-formed request, usually with the peer's own key."""
         request: Request = self._object(self._rng.choice(list(REQUESTS.values())))
         return self._in_own_name(request) if self._rng.random() < 0.95 else request
 
     def response_to(self, request: Request) -> Response:
-        """Well-formed, and mostly of the right kind."""
+        """A well-formed response, usually of the right kind."""
         numbers = [number for number, cls in REQUESTS.items() if cls is type(request)]
         number = self._rng.choice(list(RESPONSES)) if self._rng.random() < 0.02 else numbers[0]
         response: Response = self._object(RESPONSES[number])
@@ -159,7 +159,7 @@ class QuorumComposer:
         return attrs.evolve(response, diverging=None, snapshot=None, batches=tuple(batches), high_watermark=near)
 
     def _batch(self) -> Batch:
-        """One that may follow on the log, or nearly so."""
+        """A batch that may continue the log, or almost does."""
         rng, end = self._rng, self.situation.log_end
         base_offset = max(0, end.offset + rng.choice(_SMALL_STEPS))
         epoch = max(0, self.situation.epoch + rng.choice((0, 0, 0, 0, -1, 1)))

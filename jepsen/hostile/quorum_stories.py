@@ -45,8 +45,8 @@ class QuorumFrame(NamedTuple):
 QuorumStory: TypeAlias = Generator[Sequence[QuorumFrame], Sequence[Any], None]
 
 
-class QuorumTeller:
-    """`me` is whom the story speaks for: a voter, a broker that has registered, or a stranger."""
+class QuorumStoryTools:
+    """`me` is the replica in whose name the story sends: a voter, a broker that has registered, or a stranger."""
 
     def __init__(self, rng: Random, target: Target) -> None:
         self._rng = rng
@@ -73,7 +73,7 @@ class QuorumTeller:
             self._heed((yield [self._frame() for _ in range(self._rng.randint(2, 12))]))
 
     def _heed(self, responses: Sequence[Any]) -> None:
-        """Go on from the end of the node's log, as it has told, so that what is sent is believable."""
+        """Update the situation from a response, so that later messages use the real end of the node's log."""
         for response in responses:
             if isinstance(response, FetchResponse):
                 epoch = response.current_leader.epoch

@@ -17,7 +17,7 @@ from broker.wire.api.envelope import EnvelopeRequest
 from broker.wire.api.unregister_broker import UnregisterBrokerRequest
 from jepsen.hostile.frames import Frame, request_payload, spoiled_frame
 from jepsen.hostile.harm import is_harmful
-from jepsen.hostile.quorum_stories import QuorumTeller
+from jepsen.hostile.quorum_stories import QuorumStoryTools
 from jepsen.hostile.stories import broker_story, controller_story
 from jepsen.hostile.story import Story
 from jepsen.hostile.target import NODE_ID, Target
@@ -93,8 +93,8 @@ def test_stories_cover_every_api_and_version(
 def test_quorum_stories_cover_every_message() -> None:
     names: Counter[str] = Counter()
     for seed in range(STORIES):
-        teller = QuorumTeller(Random(seed), TARGET)
-        story = teller.story()
+        story_tools = QuorumStoryTools(Random(seed), TARGET)
+        story = story_tools.story()
         window = next(story)
         for _ in range(4):
             names.update(frame.name for frame in window if frame.is_sound)

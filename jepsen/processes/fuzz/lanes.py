@@ -10,7 +10,7 @@ import attrs
 import trio
 
 from jepsen.hostile.frames import BadResponse, Frame
-from jepsen.hostile.quorum_stories import QuorumFrame, QuorumTeller
+from jepsen.hostile.quorum_stories import QuorumFrame, QuorumStoryTools
 from jepsen.hostile.stories import broker_story, controller_story
 from jepsen.hostile.story import Story
 from jepsen.hostile.target import Target
@@ -179,11 +179,11 @@ class _QuorumLane:
         self._lanes = lanes
         self._counts = lanes.counts
         self._story = story
-        self._teller = QuorumTeller(rng, lanes.target)
+        self._story_tools = QuorumStoryTools(rng, lanes.target)
         self._connection: QuorumConnection | None = None
 
     async def tell(self) -> None:
-        story = self._teller.story()
+        story = self._story_tools.story()
         answers: list[Any] | None = None
         try:
             while True:
@@ -223,7 +223,7 @@ class _QuorumLane:
         """Raises Closed where the hello was refused."""
         self._counts.connections += 1
         self._connection = QuorumConnection(await open_stream(self._lanes.port_of[CONTROLLER]))
-        hello = self._teller.hello()
+        hello = self._story_tools.hello()
         self._counts.frames[QUORUM] += 1
         await self._connection.greet(hello.data)
 
