@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 
 from benchmarks import client_loads, processes, report, topics
-from benchmarks.library_loads import LOADS, Done
+from benchmarks.library_loads import LOADS, LoadResult
 from benchmarks.library_reads import READS
 from benchmarks.loadgen import LoadFailed
 from benchmarks.peers import Kraft, Peer, touch_memory
@@ -73,11 +73,11 @@ class Bench:
         output, _ = load.communicate(timeout=_PATIENCE_S)
         if load.returncode:
             raise LoadFailed(f"{library} could not {what}")
-        measured = measure(Done(**json.loads(output)), size_bytes, self.peer.cpu_seconds() - server_cpu_s)
+        measured = measure(LoadResult(**json.loads(output)), size_bytes, self.peer.cpu_seconds() - server_cpu_s)
         self.rounds.setdefault((what, size_bytes, library), []).append(measured)
 
 
-def measure(done: Done, size_bytes: int, server_cpu_s: float) -> Round:
+def measure(done: LoadResult, size_bytes: int, server_cpu_s: float) -> Round:
     rate = done.records / done.seconds
     return Round(
         rate,

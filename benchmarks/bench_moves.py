@@ -160,7 +160,7 @@ def striped(partitions: int, nodes: int, shift: int = 0) -> list[list[int]]:
 
 
 def _until(what: str, condition: Any, seconds: float = TIMEOUT_SECONDS) -> float:
-    """Wait for it; how long it took."""
+    """Wait until a condition holds. Returns the seconds."""
     began = time.monotonic()
     while not condition():
         if time.monotonic() > began + seconds:
@@ -234,7 +234,7 @@ def _controller(cluster: Cluster) -> int:
 
 
 @attrs.frozen
-class Look:
+class MoveProgress:
     """The progress some seconds after the beginning; `received_mb` has the data of new replicas by broker."""
 
     seconds: float
@@ -243,12 +243,12 @@ class Look:
 
 
 @attrs.frozen
-class Moved:
+class MoveResult:
     """The observations of a move. Moments are by `time.monotonic`; CPU time by broker, in seconds."""
 
     began: float
     decided_ms: float
-    looks: Sequence[Look]
+    looks: Sequence[MoveProgress]
     cpu_seconds: Mapping[int, float]
     written: Scattered
 
@@ -290,7 +290,9 @@ def measure_moves(partitions: int, throttle_mb: float, fill_kb: int) -> tuple[di
     return figures, 1 if wrongs else 0
 
 
-def _move(cluster: Cluster, admin: Admin, before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> Moved:
+def _move(
+    cluster: Cluster, admin: Admin, before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]
+) -> MoveResult:
     """Move all partitions while a writer goes on, which begins some time before and ends some time after."""
     work = (cluster.bootstrap, TOPIC, len(before), RECORD_BYTES, RECORDS_PER_SECOND)
     with Worker[Scattered](scattered_records.write, *work) as writer:
@@ -301,7 +303,7 @@ def _move(cluster: Cluster, admin: Admin, before: Sequence[Sequence[int]], after
         looks = _follow(cluster, admin, began, before, after)
         used = {node_id: spent - cpu[node_id] for node_id, spent in _cpu(cluster).items()}
         time.sleep(3)
-        return Moved(began, decided_ms, looks, used, writer.finish())
+        return MoveResult(began, decided_ms, looks, used, writer.finish())
 
 
 def _percentiles(latencies: Sequence[float]) -> dict[str, float]:
@@ -312,7 +314,7 @@ def _percentiles(latencies: Sequence[float]) -> dict[str, float]:
 
 def _follow(
     cluster: Cluster, admin: Admin, began: float, before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]
-) -> list[Look]:
+) -> list[MoveProgress]:
     new = {
         node_id: [
             index
@@ -321,14 +323,14 @@ def _follow(
         ]
         for node_id in range(1, MOVING_NODES + 1)
     }
-    looks: list[Look] = []
+    looks: list[MoveProgress] = []
     while not looks or looks[-1].moving:
         moving = admin.moving()
         sizes = {
             node_id: sum(_size(cluster.by_id(node_id).data / f"{TOPIC}-{index}") for index in indexes) / 1e6
             for node_id, indexes in new.items()
         }
-        looks.append(Look(time.monotonic() - began, moving, sizes))
+        looks.append(MoveProgress(time.monotonic() - began, moving, sizes))
         by_node = " ".join(f"{size:7.1f}" for size in sizes.values())
         print(f"{looks[-1].seconds:6.1f} s: {moving:5d} moving; received, MB: {by_node}")
         if looks[-1].seconds > TIMEOUT_SECONDS:

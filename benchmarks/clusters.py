@@ -14,7 +14,7 @@ from benchmarks.peers import COMMON_OVERRIDES, Kraft, Peer, PeerFailed
 NODES: Final = 3
 
 
-class _Place:
+class _NodePlace:
     """Which of a cluster's nodes this is, and what the others are."""
 
     def __init__(self, node_id: int, overrides: Mapping[str, str]) -> None:
@@ -36,7 +36,7 @@ class _Place:
 
 
 class KraftMember(Kraft):
-    def __init__(self, place: _Place) -> None:
+    def __init__(self, place: _NodePlace) -> None:
         super().__init__()
         self.place = place
 
@@ -62,7 +62,7 @@ class KraftMember(Kraft):
 
 
 class ApacheKafkaMember(ApacheKafka):
-    def __init__(self, place: _Place, jvm_options: Sequence[str]) -> None:
+    def __init__(self, place: _NodePlace, jvm_options: Sequence[str]) -> None:
         super().__init__()
         self.place = place
         self.jvm_options = jvm_options
@@ -113,12 +113,12 @@ class Cluster:
 
 
 def kraft_cluster(overrides: Mapping[str, str] | None = None, nodes: int = NODES) -> Cluster:
-    places = [_Place(node_id, overrides or {}) for node_id in range(1, nodes + 1)]
+    places = [_NodePlace(node_id, overrides or {}) for node_id in range(1, nodes + 1)]
     return Cluster(f"{nodes} x {Kraft.name}", [KraftMember(place) for place in places])
 
 
 def apache_kafka_cluster(
     overrides: Mapping[str, str] | None = None, jvm_options: Sequence[str] = ApacheKafka.jvm_options
 ) -> Cluster:
-    places = [_Place(node_id, overrides or {}) for node_id in range(1, NODES + 1)]
+    places = [_NodePlace(node_id, overrides or {}) for node_id in range(1, NODES + 1)]
     return Cluster(f"{NODES} x {ApacheKafka.name}", [ApacheKafkaMember(place, jvm_options) for place in places])

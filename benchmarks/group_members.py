@@ -69,7 +69,7 @@ class Load:
     first_commits: dict[str, float] = attrs.field(factory=dict)
 
 
-class _Asked(NamedTuple):
+class _SentRequest(NamedTuple):
     since: float
     answered: Answered
 
@@ -87,7 +87,7 @@ class Member:
         self._generation = -1
         self._socket: socket.socket | None = None
         self._received = b""
-        self._asked: deque[_Asked] = deque()
+        self._unanswered: deque[_SentRequest] = deque()
         self._offset = 0
         self._commit = bytearray()
         self._marks: list[int] = []
@@ -112,7 +112,7 @@ class Member:
             self.loop.forget(self._socket)
             self._socket.close()
             self._socket = None
-        self._asked.clear()
+        self._unanswered.clear()
         self._received = b""
 
     def _connected(self) -> None:
@@ -133,7 +133,7 @@ class Member:
     def _send(self, frame: bytes | bytearray, answered: Answered) -> None:
         if self._socket is None:
             return
-        self._asked.append(_Asked(time.perf_counter(), answered))
+        self._unanswered.append(_SentRequest(time.perf_counter(), answered))
         try:
             sent = self._socket.send(frame)
         except OSError:
@@ -159,7 +159,7 @@ class Member:
             if end > len(data):
                 break
             reply, at = data[at + 4 : end], end
-            asked, connection = self._asked.popleft(), self._socket
+            asked, connection = self._unanswered.popleft(), self._socket
             asked.answered(reply, asked.since)
             if self._socket is not connection:
                 return

@@ -51,7 +51,7 @@ class Loading:
 
 
 @attrs.define
-class _Led:
+class _LoadedPartition:
     """The parts of a leader's partition that loading needs."""
 
     log: Log | None
@@ -65,7 +65,7 @@ class _Shard:
     end_offset = 0
 
     def __init__(self, log: Log) -> None:
-        self.partition = _Led(log)
+        self.partition = _LoadedPartition(log)
         nothing: Any = None
         self.state = GroupCoordinatorShard(nothing, GroupConfig())
 
@@ -104,7 +104,7 @@ def _logs(data: Path) -> Iterator[Log]:
 
 
 @attrs.frozen
-class Weight:
+class MemoryUse:
     """The memory of a coordinator for the groups of a data directory."""
 
     groups: int
@@ -113,7 +113,7 @@ class Weight:
     offsets_bytes: int
 
 
-def weigh(data: Path) -> Weight:
+def measure_memory(data: Path) -> MemoryUse:
     logs = list(_logs(data))
     tracemalloc.start()
     try:
@@ -125,7 +125,7 @@ def weigh(data: Path) -> Weight:
         left = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    return Weight(groups, held - left, offsets, left)
+    return MemoryUse(groups, held - left, offsets, left)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -135,7 +135,7 @@ def main(arguments: Sequence[str]) -> int:
         f"{loading.records:,} records in {loading.partitions} partitions, {loading.size_bytes / 1e6:.1f} MB: "
         f"{loading.seconds:.2f} s, {loading.us_per_record:.1f} us each"
     )
-    weight = weigh(data)
+    weight = measure_memory(data)
     print(
         f"{weight.offsets:,} offsets: {weight.offsets_bytes / max(1, weight.offsets):,.0f} bytes each; "
         f"{weight.groups:,} groups: {weight.groups_bytes / max(1, weight.groups):,.0f} bytes each"

@@ -46,7 +46,7 @@ class Load:
 
 
 @attrs.frozen
-class Done:
+class LoadResult:
     """The result of a load: its records, and the elapsed and CPU seconds that it took."""
 
     records: int
@@ -55,7 +55,7 @@ class Done:
 
 
 class Stopwatch:
-    """Measures from when it was made."""
+    """Measures elapsed and CPU time from its creation on."""
 
     def __init__(self) -> None:
         self._wall = time.perf_counter()
@@ -65,12 +65,12 @@ class Stopwatch:
     def seconds(self) -> float:
         return time.perf_counter() - self._wall
 
-    def done(self, records: int) -> Done:
-        return Done(records, self.seconds, time.process_time() - self._cpu)
+    def done(self, records: int) -> LoadResult:
+        return LoadResult(records, self.seconds, time.process_time() - self._cpu)
 
 
-def produce_kraft(load: Load) -> Done:
-    async def run() -> Done:
+def produce_kraft(load: Load) -> LoadResult:
+    async def run() -> LoadResult:
         async with Producer(load.bootstrap, linger_ms=LINGER_MS, batch_size=load.batch_size) as producer:
             await producer.send(load.topic, b"first")
             value = bytes(load.size_bytes)
@@ -88,8 +88,8 @@ def produce_kraft(load: Load) -> Done:
     return trio.run(run)
 
 
-def produce_kraft_arrow(load: Load) -> Done:
-    async def run() -> Done:
+def produce_kraft_arrow(load: Load) -> LoadResult:
+    async def run() -> LoadResult:
         async with Producer(load.bootstrap, linger_ms=LINGER_MS) as producer:
             await producer.send(load.topic, b"first")
             table = pa.table({"value": [bytes(load.size_bytes)] * (_TABLE_BYTES // load.size_bytes)})
@@ -102,7 +102,7 @@ def produce_kraft_arrow(load: Load) -> Done:
     return trio.run(run)
 
 
-def produce_confluent(load: Load) -> Done:
+def produce_confluent(load: Load) -> LoadResult:
     failures: list[KafkaError] = []
 
     def on_delivery(error: KafkaError | None, _message: Message) -> None:
@@ -140,7 +140,7 @@ def _confluent_producer(load: Load, on_delivery: Callable[[KafkaError | None, Me
     return ConfluentProducer(settings)
 
 
-def produce_kafka_python(load: Load) -> Done:
+def produce_kafka_python(load: Load) -> LoadResult:
     producer = KafkaProducer(
         bootstrap_servers=load.bootstrap,
         acks="all",
@@ -162,8 +162,8 @@ def produce_kafka_python(load: Load) -> Done:
     return done
 
 
-def produce_aiokafka(load: Load) -> Done:
-    async def run() -> Done:
+def produce_aiokafka(load: Load) -> LoadResult:
+    async def run() -> LoadResult:
         producer = AIOKafkaProducer(
             bootstrap_servers=load.bootstrap,
             enable_idempotence=True,
@@ -188,7 +188,7 @@ def produce_aiokafka(load: Load) -> Done:
 
 
 # By what is done and with which library.
-LOADS: Final[dict[str, dict[str, Callable[[Load], Done]]]] = {
+LOADS: Final[dict[str, dict[str, Callable[[Load], LoadResult]]]] = {
     "produce": {
         "kraft": produce_kraft,
         "kraft (Arrow)": produce_kraft_arrow,
@@ -200,7 +200,7 @@ LOADS: Final[dict[str, dict[str, Callable[[Load], Done]]]] = {
 
 
 def main(
-    arguments: Sequence[str] | None = None, loads: Mapping[str, Mapping[str, Callable[[Load], Done]]] = LOADS
+    arguments: Sequence[str] | None = None, loads: Mapping[str, Mapping[str, Callable[[Load], LoadResult]]] = LOADS
 ) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=loads)

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer
 
-from benchmarks.library_loads import Done, Load, Stopwatch, main
+from benchmarks.library_loads import Load, LoadResult, Stopwatch, main
 from benchmarks.loadgen import LoadFailed
 from broker.client import Consumer, TopicPartition
 
@@ -47,7 +47,7 @@ class Reading:
     def add(self, count: int) -> None:
         self._read += count
 
-    def done(self) -> Done:
+    def done(self) -> LoadResult:
         return self._watch.done(self._read)
 
 
@@ -55,8 +55,8 @@ async def _assign_all(consumer: Consumer, topic: str) -> None:
     consumer.assign([TopicPartition(topic, each.partition) for each in await consumer.partitions_for(topic)])
 
 
-def consume_kraft(load: Load) -> Done:
-    async def run() -> Done:
+def consume_kraft(load: Load) -> LoadResult:
+    async def run() -> LoadResult:
         async with Consumer(load.bootstrap, auto_offset_reset="earliest") as consumer:
             await _assign_all(consumer, load.topic)
             reading = Reading(load, len(await consumer.fetch(1)))
@@ -67,8 +67,8 @@ def consume_kraft(load: Load) -> Done:
     return trio.run(run)
 
 
-def consume_kraft_arrow(load: Load) -> Done:
-    async def run() -> Done:
+def consume_kraft_arrow(load: Load) -> LoadResult:
+    async def run() -> LoadResult:
         async with Consumer(load.bootstrap, auto_offset_reset="earliest") as consumer:
             await _assign_all(consumer, load.topic)
             reading = Reading(load, len(await consumer.fetch(1)))
@@ -80,8 +80,8 @@ def consume_kraft_arrow(load: Load) -> Done:
     return trio.run(run)
 
 
-def iterate_kraft(load: Load) -> Done:
-    async def run() -> Done:
+def iterate_kraft(load: Load) -> LoadResult:
+    async def run() -> LoadResult:
         async with Consumer(load.bootstrap, auto_offset_reset="earliest") as consumer:
             await _assign_all(consumer, load.topic)
             reading = Reading(load, len(await consumer.fetch(1)))
@@ -116,7 +116,7 @@ def _confluent(load: Load) -> Iterator[ConfluentConsumer]:
         consumer.close()
 
 
-def consume_confluent(load: Load) -> Done:
+def consume_confluent(load: Load) -> LoadResult:
     with _confluent(load) as consumer:
         reading = Reading(load, len(consumer.consume(1, _FIRST_RECORD_TIMEOUT_S)))
         while reading.goes_on:
@@ -127,7 +127,7 @@ def consume_confluent(load: Load) -> Done:
         return reading.done()
 
 
-def iterate_confluent(load: Load) -> Done:
+def iterate_confluent(load: Load) -> LoadResult:
     with _confluent(load) as consumer:
         reading = Reading(load, len(consumer.consume(1, _FIRST_RECORD_TIMEOUT_S)))
         while reading.goes_on:
@@ -140,7 +140,7 @@ def iterate_confluent(load: Load) -> Done:
         return reading.done()
 
 
-def consume_kafka_python(load: Load) -> Done:
+def consume_kafka_python(load: Load) -> LoadResult:
     consumer = _kafka_python(load)
     reading = Reading(load, _first_of_kafka_python(consumer))
     while reading.goes_on:
@@ -151,7 +151,7 @@ def consume_kafka_python(load: Load) -> Done:
     return done
 
 
-def iterate_kafka_python(load: Load) -> Done:
+def iterate_kafka_python(load: Load) -> LoadResult:
     consumer = _kafka_python(load)
     reading = Reading(load, _first_of_kafka_python(consumer))
     while reading.goes_on:
@@ -184,7 +184,7 @@ def _first_of_kafka_python(consumer: Any) -> int:
     return 1
 
 
-def consume_aiokafka(load: Load) -> Done:
+def consume_aiokafka(load: Load) -> LoadResult:
     async def run(consumer: Any, reading: Reading) -> None:
         while reading.goes_on:
             batches = await consumer.getmany(timeout_ms=int(_WAIT_S * 1000), max_records=_BATCH_RECORDS)
@@ -193,7 +193,7 @@ def consume_aiokafka(load: Load) -> Done:
     return _aiokafka(load, run)
 
 
-def iterate_aiokafka(load: Load) -> Done:
+def iterate_aiokafka(load: Load) -> LoadResult:
     async def run(consumer: Any, reading: Reading) -> None:
         while reading.goes_on:
             with contextlib.suppress(TimeoutError):
@@ -210,8 +210,8 @@ def iterate_aiokafka(load: Load) -> Done:
     return _aiokafka(load, run)
 
 
-def _aiokafka(load: Load, read: Callable[[Any, Reading], Any]) -> Done:
-    async def run() -> Done:
+def _aiokafka(load: Load, read: Callable[[Any, Reading], Any]) -> LoadResult:
+    async def run() -> LoadResult:
         consumer = AIOKafkaConsumer(
             load.topic, bootstrap_servers=load.bootstrap, enable_auto_commit=False, auto_offset_reset="earliest"
         )
@@ -227,7 +227,7 @@ def _aiokafka(load: Load, read: Callable[[Any, Reading], Any]) -> Done:
     return asyncio.run(run())
 
 
-READS: Final[dict[str, dict[str, Callable[[Load], Done]]]] = {
+READS: Final[dict[str, dict[str, Callable[[Load], LoadResult]]]] = {
     "consume": {
         "kraft": consume_kraft,
         "kraft (Arrow)": consume_kraft_arrow,

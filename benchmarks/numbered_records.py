@@ -66,7 +66,7 @@ def longest_gap(moments: list[float], begin: float, end: float) -> float:
 
 
 class Worker(Generic[T]):
-    """A process that works until it is told to stop, and then hands over what it found."""
+    """A process that works until it is told to stop, and then returns its result."""
 
     def __init__(self, target: Any, *arguments: object) -> None:
         context: SpawnContext = multiprocessing.get_context("spawn")
@@ -78,7 +78,7 @@ class Worker(Generic[T]):
         return self
 
     def finish(self, last_word: object = None) -> T:
-        """Have it stop, and take its findings."""
+        """Stop the worker and return its result."""
         self._ours.send(last_word)
         found: T = self._ours.recv()
         return found

@@ -86,7 +86,7 @@ class Peer:
         self.wait_serving()
 
     def launch(self) -> None:
-        """Start the process, and wait for nothing."""
+        """Start the process, without waiting until it serves."""
         if not self.data.exists():
             self.prepare()
         with self.log.open("ab") as output:
@@ -94,7 +94,7 @@ class Peer:
             self._process = subprocess.Popen(self.command(), stdout=output, stderr=output, cwd=self.directory)
 
     def wait_serving(self, brokers: int = 1) -> None:
-        """Until the node knows so many brokers, and a controller. Raises PeerFailed."""
+        """Wait until the node knows so many brokers, and a controller. Raises PeerFailed."""
         assert self._process is not None, "the peer has not been started"
         while time.perf_counter() - self._began < _START_TIMEOUT_S:
             with contextlib.suppress(OSError), Connection(self.port) as connection:

@@ -31,7 +31,7 @@ _UNBOUNDED = 0
 
 @attrs.frozen
 class RawLoad:
-    """One row: what is sent, how, and which of the generator's figures it is about."""
+    """One load: its requests, how they are sent, and the figure of the generator that it measures."""
 
     name: str
     unit: str
@@ -121,7 +121,7 @@ ALL = [PRODUCE_SHALLOW, PRODUCE_DEEP, FETCH_SMALL, PRODUCE_BULK, FETCH_BULK]
 
 
 @attrs.frozen
-class Ready:
+class PreparedLoad:
     """A load whose topic exists and whose first request has been served; `run` measures one round."""
 
     load: RawLoad
@@ -152,17 +152,17 @@ class Ready:
 
 
 @contextmanager
-def ready(load: RawLoad, peer: Peer) -> Iterator[Ready]:
+def ready(load: RawLoad, peer: Peer) -> Iterator[PreparedLoad]:
     """Make the topic of a load on a peer, and see that the peer serves every request of it."""
     with topics.topic(peer, load.partitions) as topic:
         if load.fill:
             topics.fill(peer, topic, *load.fill)
         requests, error_offset = load.requests(topic), load.error_offset(topic)
         sizes = {len(topics.ask_until_served(peer, request, error_offset)) for request in requests}
-        yield Ready(load, peer, requests, min(sizes), error_offset)
+        yield PreparedLoad(load, peer, requests, min(sizes), error_offset)
 
 
-def run_reference(like: Ready, port: int, pid: int, seconds: float, warm_up_s: float) -> Result:
+def run_reference(like: PreparedLoad, port: int, pid: int, seconds: float, warm_up_s: float) -> Result:
     """The same requests against a reference server; its replies have the subject's size and say nothing."""
     return loadgen.run(
         port,

@@ -1,4 +1,4 @@
-"""Servers in bare Python that do nothing but move bytes: what one Python process could reach at most.
+"""Reference servers in bare Python that only move bytes, as an upper bound for one Python process.
 
 `echo` reads frames and answers every one with a reply of a fixed size. The other two are told the size of a request,
 so that they need not look at it: `sink` receives large ones into one buffer and forgets them; `source` answers every

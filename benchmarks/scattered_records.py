@@ -109,7 +109,7 @@ def fill(bootstrap: str, topic: str, partitions: int, bytes_each: int, record_by
 
 
 def read_all(bootstrap: str, topic: str, partitions: int) -> Found:
-    """Everything there is at this moment, from offset zero."""
+    """Read all present records, from offset zero."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "scattered", "enable.auto.commit": False, "log_level": 0}
     consumer = Consumer(settings)
     ends = {
