@@ -9,7 +9,7 @@ the replica that it asks, which may be a follower.
 
 from typing import Final
 
-from broker.handlers.fetch.readers import DEBUGGING_REPLICA_ID
+from broker.handlers.fetch.policies import DEBUGGING_REPLICA_ID
 from broker.replication.partition import Partition
 from broker.server.context import RequestContext
 from broker.server.handler import Handler

@@ -5,7 +5,7 @@ from typing import Any
 import attrs
 
 from broker.handlers import list_offsets, offset_for_leader_epoch
-from broker.handlers.fetch import partition_reads
+from broker.handlers.fetch import log_reader
 from broker.replication import follower_role
 from broker.replication.in_sync_replicas import Follower, InSyncReplicas, Proposal
 from broker.replication.partition import NO_EPOCH, Partition
@@ -134,7 +134,7 @@ REPLICATION_BUGS: dict[str, Bug] = {
     "followers truncate to the high watermark": PatchedFunction(
         ReplicaFetcherManager, "_fetcher_for", _truncate_to_high_watermark
     ),
-    "leaders do not detect diverging logs": PatchedFunction(partition_reads, "diverging_epoch", does_nothing),
+    "leaders do not detect diverging logs": PatchedFunction(log_reader, "diverging_epoch", does_nothing),
     "leaders answer with epochs that they never had": PatchedFunction(
         LeaderEpochCache, "end_offset_for", _answer_with_asked_epoch
     ),

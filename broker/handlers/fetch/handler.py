@@ -1,8 +1,8 @@
-"""Fetch (key 1): records from partitions, waiting for them where the client asks (a long poll).
+"""Fetch (key 1): returns records from partitions, and waits for `min_bytes` of them if the client asks for that.
 
-Versions up to 12 name topics, from 13 on they are ids; from 7 on fetch sessions (KIP-227); from 12 on the last fetched
-epoch (KIP-595). Consumers get what is committed. Followers get all there is, and with what they ask for they say what
-they have.
+Requests name topics up to version 12, and carry topic ids from version 13. Version 7 adds fetch sessions (KIP-227),
+version 12 the last fetched epoch (KIP-595). Consumers receive committed records only. Followers receive everything up
+to the log's end; their fetch offset tells the leader how much they have replicated.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -12,8 +12,8 @@ from typing import Final
 import trio
 
 from broker.handlers.current_leader import LEADER_CHANGED, current_leader, leader_endpoints
-from broker.handlers.fetch.partition_reads import Reading
-from broker.handlers.fetch.readers import Reader, reader_of
+from broker.handlers.fetch.log_reader import LogReader
+from broker.handlers.fetch.policies import FetchPolicy, fetch_policy
 from broker.handlers.fetch.throttling import response_bytes_max, throttled_response
 from broker.net.completion import RequestWait
 from broker.net.reply import PendingReply
@@ -38,32 +38,32 @@ from broker.wire.errors import KafkaError
 
 _TOPIC_IDS_FROM: Final = 13
 _CURRENT_LEADER_FROM: Final = 16
-# Partitions that are looked at, and told of, at once. Requests about more are answered in steps.
-FEW: Final = 256
+# A fetch of at most this many partitions is read and answered in one go; a larger one in steps.
+UNSLICED_PARTITIONS_MAX: Final = 256
 
 
 def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | PendingReply:
     if _names_many(request):
         return context.take_turns(_fetch_many(context, request))
     services = context.services
-    services.partitions.commit_staged()  # what this turn appended before is to be seen
-    reader = reader_of(context, request)
+    services.partitions.commit_staged()  # records appended earlier in this turn become readable
+    policy = fetch_policy(context, request)
     named, forgotten = _targets(context, request.topics), _forgotten(context, request.forgotten_topics_data)
     try:
-        asked = _begin(context, request, reader, named, forgotten)
+        session_fetch = _begin(context, request, policy, named, forgotten)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
-    max_bytes = response_bytes_max(context, request, reader)
+    max_bytes = response_bytes_max(context, request, policy)
     min_bytes = min(request.min_bytes, max_bytes)
-    reading = Reading(context, asked, reader, max_bytes)
-    if len(asked.session.due) > FEW:
-        return context.take_turns(_read_many(context, request, reading, min_bytes))
-    reading.read()
-    if request.max_wait_ms <= 0 or reading.is_enough(min_bytes):
-        return _respond(context, reading, request.isolation_level)
-    wait = FetchWait(context, reading, min_bytes, request.isolation_level)
-    for target in asked.targets:
-        reading.watch(target)
+    reader = LogReader(context, session_fetch, policy, max_bytes)
+    if len(session_fetch.session.due) > UNSLICED_PARTITIONS_MAX:
+        return context.take_turns(_read_many(context, request, reader, min_bytes))
+    reader.read()
+    if request.max_wait_ms <= 0 or reader.can_respond(min_bytes):
+        return _respond(context, reader, request.isolation_level)
+    wait = DelayedFetch(context, reader, min_bytes, request.isolation_level)
+    for target in session_fetch.targets:
+        reader.watch(target)
     return wait.answer(request.max_wait_ms / 1000)
 
 
@@ -73,42 +73,46 @@ def _names_many(request: FetchRequest) -> bool:
         named += len(topic.partitions)
     for forgotten in request.forgotten_topics_data:
         named += len(forgotten.partitions)
-    return named > FEW
+    return named > UNSLICED_PARTITIONS_MAX
 
 
 def _begin(
     context: RequestContext,
     request: FetchRequest,
-    reader: Reader,
+    policy: FetchPolicy,
     named: Sequence[FetchTarget],
     forgotten: Sequence[TargetKey],
     named_count: int = 0,
 ) -> Fetch:
-    """Raises KafkaError."""
+    """Start the request in its fetch session, or in a new one. Raises KafkaError.
+
+    All targets become due if the follower is a former incarnation, which is then refused for each of them, or if ACLs
+    or quotas have changed since the session's previous request.
+    """
     services = context.services
     sessions = services.fetch_sessions
-    asked = sessions.begin(
+    session_fetch = sessions.begin(
         request.session_id,
         request.session_epoch,
         named,
         forgotten,
         by_topic_id=context.api_version >= _TOPIC_IDS_FROM,
         now_ms=trio.current_time() * 1000,
-        follower=reader.incarnation,
+        follower=policy.incarnation,
         named_count=named_count,
     )
     while sessions.ended:
         context.finish_later(sessions.ended.pop().leave())
-    if reader.incarnation is not None and services.partitions.is_former_incarnation(*reader.incarnation):
-        asked.session.make_all_due()  # and refuse it
-    if asked.session.access_generation != context.server.access_generation:
-        asked.session.access_generation = context.server.access_generation
-        asked.session.make_all_due()  # it may read less than before, or more
-    return asked
+    if policy.incarnation is not None and services.partitions.is_former_incarnation(*policy.incarnation):
+        session_fetch.session.make_all_due()
+    if session_fetch.session.access_generation != context.server.access_generation:
+        session_fetch.session.access_generation = context.server.access_generation
+        session_fetch.session.make_all_due()
+    return session_fetch
 
 
 def _fetch_many(context: RequestContext, request: FetchRequest) -> Steps[FetchResponse | PendingReply]:
-    """As `fetch`, for a request that names many partitions."""
+    """Like `fetch`, for a request that names many partitions."""
     targets: list[FetchTarget] = []
     step_end = STEP_ITEMS
     for topic in request.topics:
@@ -120,35 +124,35 @@ def _fetch_many(context: RequestContext, request: FetchRequest) -> Steps[FetchRe
                 yield
     yield from emptied(request.topics)
     context.services.partitions.commit_staged()
-    reader = reader_of(context, request)
+    policy = fetch_policy(context, request)
     try:
-        asked = _begin(context, request, reader, targets[:FEW], (), len(targets))
-        for first in range(FEW, len(targets), STEP_ITEMS):
-            asked.session.update(targets[first : first + STEP_ITEMS], ())
+        session_fetch = _begin(context, request, policy, targets[:UNSLICED_PARTITIONS_MAX], (), len(targets))
+        for first in range(UNSLICED_PARTITIONS_MAX, len(targets), STEP_ITEMS):
+            session_fetch.session.update(targets[first : first + STEP_ITEMS], ())
             yield
-            asked.check_is_current()
+            session_fetch.check_is_current()
         targets.clear()
         for forgotten in request.forgotten_topics_data:
-            asked.session.update((), _forgotten(context, [forgotten]))
+            session_fetch.session.update((), _forgotten(context, [forgotten]))
             yield
-            asked.check_is_current()
+            session_fetch.check_is_current()
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
-    max_bytes = response_bytes_max(context, request, reader)
-    reading = Reading(context, asked, reader, max_bytes)
-    response = yield from _read_many(context, request, reading, min(request.min_bytes, max_bytes))
+    max_bytes = response_bytes_max(context, request, policy)
+    reader = LogReader(context, session_fetch, policy, max_bytes)
+    response = yield from _read_many(context, request, reader, min(request.min_bytes, max_bytes))
     return response
 
 
 def _read_many(
-    context: RequestContext, request: FetchRequest, reading: Reading, min_bytes: int
+    context: RequestContext, request: FetchRequest, reader: LogReader, min_bytes: int
 ) -> Steps[FetchResponse | PendingReply]:
-    """Look at many partitions, and answer or wait."""
-    wait = FetchWait(context, reading, min_bytes, request.isolation_level)
+    """Read many partitions; return the response, or a pending reply if the request has to wait."""
+    wait = DelayedFetch(context, reader, min_bytes, request.isolation_level)
     try:
-        is_late = request.max_wait_ms <= 0
-        yield from wait.read_in_steps(is_late=is_late)
-        if not is_late and not reading.is_enough(min_bytes):
+        is_expired = request.max_wait_ms <= 0
+        yield from wait.read_in_steps(is_expired=is_expired)
+        if not is_expired and not reader.can_respond(min_bytes):
             return wait.answer(request.max_wait_ms / 1000)
         response = yield from wait.respond_in_steps()
     except GeneratorExit:
@@ -157,117 +161,117 @@ def _read_many(
     return response
 
 
-class FetchWait(RequestWait[bool]):
-    """The wait of a fetch for `min_bytes`, or for its deadline, if that comes first.
+class DelayedFetch(RequestWait[bool]):
+    """A fetch request that waits until `min_bytes` are readable or its deadline expires.
 
-    Completes with True if everything has to be read again before it is answered. Many partitions are read in steps.
-    Those that move meanwhile are `_late`, and read again.
+    Completes with True if all partitions have to be read again for the response. Many partitions are read in steps;
+    partitions that change between two steps are kept in `_moved` and read again.
     """
 
-    __slots__ = ("_context", "_isolation_level", "_late", "_min_bytes", "_put_off", "_reading")
+    __slots__ = ("_context", "_deferred", "_isolation_level", "_min_bytes", "_moved", "_reader")
 
-    def __init__(self, context: RequestContext, reading: Reading, min_bytes: int, isolation_level: int) -> None:
+    def __init__(self, context: RequestContext, reader: LogReader, min_bytes: int, isolation_level: int) -> None:
         super().__init__()
         self._context = context
-        self._reading = reading
+        self._reader = reader
         self._min_bytes = min_bytes
         self._isolation_level = isolation_level
-        self._put_off: dict[FetchTarget, None] = {}
-        self._late: dict[FetchTarget, None] | None = None
+        self._deferred: dict[FetchTarget, None] = {}
+        self._moved: dict[FetchTarget, None] | None = None
 
     def answer(self, seconds: float) -> FetchResponse | PendingReply:
-        """Wait for this long at most. Returns the response at once if a later request has ended the wait already."""
+        """Wait for at most `seconds`. Returns the response at once if a later request has already ended the wait."""
         if not self.done:
-            self._reading.fetch.session.waiter = self
+            self._reader.fetch.session.waiter = self
             self.expire_in(self._context.services.deadlines, seconds, self.expire)
         reply: FetchResponse | PendingReply = self._context.answer(self, self._respond)
         return reply
 
-    def read_in_steps(self, *, is_late: bool) -> Steps[None]:
-        """Look at everything, and again at what moves meanwhile, unless the answer `is_late` already.
+    def read_in_steps(self, *, is_expired: bool) -> Steps[None]:
+        """Read all targets, and read those again that change meanwhile, unless the wait `is_expired`.
 
-        Ends early if a later request of the session comes.
+        Stops early when a later request of the session arrives.
         """
-        reading = self._reading
-        self._late = late = dict[FetchTarget, None]()
-        reading.fetch.session.waiter = self
-        yield from reading.read_in_steps()
-        while late and not is_late and reading.fetch.is_current and not reading.is_enough(self._min_bytes):
+        reader = self._reader
+        self._moved = late = dict[FetchTarget, None]()
+        reader.fetch.session.waiter = self
+        yield from reader.read_in_steps()
+        while late and not is_expired and reader.fetch.is_current and not reader.can_respond(self._min_bytes):
             for target in list(islice(late, STEP_ITEMS)):
                 del late[target]
-                reading.read_one(target)
-                reading.watch(target)
+                reader.read_one(target)
+                reader.watch(target)
             if late:
                 yield
-        self._late = None
+        self._moved = None
 
     def respond_in_steps(self) -> Steps[FetchResponse]:
-        """The response about many partitions."""
+        """The response for many partitions, built in steps."""
         self.stop_waiting()
-        asked = self._reading.fetch
-        throttled = throttled_response(self._context, self._reading)
+        session_fetch = self._reader.fetch
+        throttled = throttled_response(self._context, self._reader)
         if throttled is not None:
-            yield from asked.end_in_steps()
+            yield from session_fetch.end_in_steps()
             return throttled
-        fetched = list(self._reading.found.values())
-        self._reading.found.clear()
+        fetched = list(self._reader.results.values())
+        self._reader.results.clear()
         fetched.reverse()
-        response = FetchResponse(session_id=asked.session_id)
+        response = FetchResponse(session_id=session_fetch.session_id)
         leader_ids: dict[int, None] = {}
         try:
             while fetched:
                 some = fetched[: -STEP_ITEMS - 1 : -1]
-                _tell(self._context, self._reading, self._isolation_level, some, response.responses, leader_ids)
+                _add_responses(self._context, self._reader, self._isolation_level, some, response.responses, leader_ids)
                 del fetched[-STEP_ITEMS:]
                 yield
         except KafkaError as error:
-            return FetchResponse(error_code=error.code, session_id=asked.session_id)
-        yield from asked.end_in_steps()
+            return FetchResponse(error_code=error.code, session_id=session_fetch.session_id)
+        yield from session_fetch.end_in_steps()
         response.node_endpoints = _endpoints(self._context, leader_ids)
         return response
 
     def moved(self, target: FetchTarget, partition: Partition) -> None:
-        """The target's partition has moved, and has forgotten the target."""
-        reading = self._reading
-        if self._late is not None:
-            self._late[target] = None
+        """See `broker.replication.fetch_sessions.Waiter`. Reads the target again, and responds if that is enough."""
+        reader = self._reader
+        if self._moved is not None:
+            self._moved[target] = None
             return
-        if not reading.reader.heeds(partition, target):
-            self._put_off[target] = None  # it is told with the next answer
-            reading.reader.go_on_waiting(partition, target)
+        if not reader.policy.must_reread(partition, target):
+            self._deferred[target] = None  # its new high watermark goes into the next response
+            reader.policy.add_reread_waiter(partition, target)
             return
-        self._put_off.pop(target, None)
-        reading.read_one(target)
-        if not reading.is_enough(self._min_bytes):
-            reading.watch(target)
+        self._deferred.pop(target, None)
+        reader.read_one(target)
+        if not reader.can_respond(self._min_bytes):
+            reader.watch(target)
         elif self._min_bytes > 1:
-            self.expire()  # where records were found early, and were too few, they may have been deleted since
+            self.expire()  # records that were read earlier, and were too few then, may have been deleted since
         else:
-            for other in self._put_off:
-                reading.read_one(other)
+            for other in self._deferred:
+                reader.read_one(other)
             self.complete(False)
 
     def expire(self) -> None:
-        """Answer with what there is."""
+        """Respond with the records that are readable now."""
         self.complete(True)
 
     def _respond(self, reads_again: bool) -> FetchResponse | Steps[FetchResponse]:
-        reading = self._reading
-        if reads_again and len(reading.found) > FEW:
+        reader = self._reader
+        if reads_again and len(reader.results) > UNSLICED_PARTITIONS_MAX:
             return self._read_again()
         if reads_again:
-            reading.read()
-        if len(reading.found) > FEW:
+            reader.read()
+        if len(reader.results) > UNSLICED_PARTITIONS_MAX:
             return self.respond_in_steps()
-        return _respond(self._context, reading, self._isolation_level)
+        return _respond(self._context, reader, self._isolation_level)
 
     def _read_again(self) -> Steps[FetchResponse]:
-        yield from self.read_in_steps(is_late=True)
+        yield from self.read_in_steps(is_expired=True)
         response = yield from self.respond_in_steps()
         return response
 
     def stop_waiting(self) -> None:
-        session = self._reading.fetch.session
+        session = self._reader.fetch.session
         if session.waiter is self:
             session.waiter = None
 
@@ -275,47 +279,47 @@ class FetchWait(RequestWait[bool]):
         if self.done:
             return
         super().abandon()
-        asked = self._reading.fetch
-        if len(asked.session) > FEW:
-            self._context.finish_later(asked.end_in_steps())
+        session_fetch = self._reader.fetch
+        if len(session_fetch.session) > UNSLICED_PARTITIONS_MAX:
+            self._context.finish_later(session_fetch.end_in_steps())
         else:
-            asked.end()
+            session_fetch.end()
 
 
-def _respond(context: RequestContext, reading: Reading, isolation_level: int) -> FetchResponse:
-    """The response about few partitions."""
-    asked = reading.fetch
-    throttled = throttled_response(context, reading)
+def _respond(context: RequestContext, reader: LogReader, isolation_level: int) -> FetchResponse:
+    """The response for a few partitions, built at once."""
+    session_fetch = reader.fetch
+    throttled = throttled_response(context, reader)
     if throttled is not None:
-        asked.end()
+        session_fetch.end()
         return throttled
     responses: list[FetchableTopicResponse] = []
     leader_ids: dict[int, None] = {}
     try:
-        _tell(context, reading, isolation_level, reading.found.values(), responses, leader_ids)
+        _add_responses(context, reader, isolation_level, reader.results.values(), responses, leader_ids)
     except KafkaError as error:
-        return FetchResponse(error_code=error.code, session_id=asked.session_id)
+        return FetchResponse(error_code=error.code, session_id=session_fetch.session_id)
     finally:
-        asked.end()
+        session_fetch.end()
     return FetchResponse(
-        session_id=asked.session_id, responses=responses, node_endpoints=_endpoints(context, leader_ids)
+        session_id=session_fetch.session_id, responses=responses, node_endpoints=_endpoints(context, leader_ids)
     )
 
 
-def _tell(
+def _add_responses(
     context: RequestContext,
-    reading: Reading,
+    reader: LogReader,
     isolation_level: int,
     fetched: Iterable[FetchedPartition],
     responses: list[FetchableTopicResponse],
     leader_ids: dict[int, None],
 ) -> None:
-    """Add the partitions of which there is something to tell, and the leaders that they name.
+    """Add the results that the client does not know yet to `responses`, and the leaders they name to `leader_ids`.
 
     Raises KafkaError, as `Fetch.select` does.
     """
-    selected = reading.fetch.select(fetched)
-    reading.reader.sent(selected)
+    selected = reader.fetch.select(fetched)
+    reader.policy.record_sent_bytes(selected)
     last: str | bytes | None = None
     if responses:
         last = responses[-1].topic or responses[-1].topic_id
@@ -334,7 +338,7 @@ def _tell(
 
 
 def _endpoints(context: RequestContext, leader_ids: Collection[int]) -> list[NodeEndpoint]:
-    """Where these leaders are."""
+    """The endpoints of these leaders."""
     if not leader_ids:
         return []
     return [

@@ -9,8 +9,8 @@ from struct import Struct
 from typing import Final, Literal, TypeAlias
 
 from broker.handlers.fetch.handler import fetch
-from broker.handlers.fetch.partition_reads import ZSTD_FROM
-from broker.handlers.fetch.readers import CONSUMER_REPLICA_ID, READ_REPLICAS_FROM, reader_of
+from broker.handlers.fetch.log_reader import ZSTD_FROM
+from broker.handlers.fetch.policies import CONSUMER_REPLICA_ID, READ_REPLICAS_FROM, fetch_policy
 from broker.handlers.fetch.throttling import response_bytes_max
 from broker.net.connection import Connection
 from broker.net.reply import FileRange, Part, PendingReply
@@ -188,8 +188,8 @@ class _Entry:
         self.index = partition.partition
         self.current_leader_epoch = partition.current_leader_epoch
         self.isolation_level = request.isolation_level
-        reader = reader_of(context, request)
-        self.max_bytes = min(partition.partition_max_bytes, response_bytes_max(context, request, reader))
+        policy = fetch_policy(context, request)
+        self.max_bytes = min(partition.partition_max_bytes, response_bytes_max(context, request, policy))
         self.min_bytes = min(request.min_bytes, request.max_bytes) if request.max_wait_ms > 0 else 0
         self.frame = _reply_template(context, topic, request.isolation_level, flexible)
 

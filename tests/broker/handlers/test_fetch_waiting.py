@@ -5,7 +5,7 @@ import gc
 import pytest
 import trio
 
-from broker.handlers.fetch.handler import FetchWait
+from broker.handlers.fetch.handler import DelayedFetch
 from broker.wire.api.delete_topics import DeleteTopicsRequest
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from broker.wire.errors import ErrorCode
@@ -149,4 +149,4 @@ async def test_waiting_fetch_is_dropped_with_its_connection(node: RunningNode, c
 def waiting_fetches() -> int:
     """The number of instances in memory, whatever refers to them."""
     gc.collect()
-    return sum(isinstance(thing, FetchWait) for thing in gc.get_objects())
+    return sum(isinstance(thing, DelayedFetch) for thing in gc.get_objects())

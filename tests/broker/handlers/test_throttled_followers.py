@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.handlers.fetch.readers import FollowerReader
+from broker.handlers.fetch.policies import FollowerPolicy
 from broker.replication.in_sync_replicas import Proposal
 from broker.replication.throttles import Throttle
 from broker.wire.api.fetch import ReplicaState
@@ -26,9 +26,11 @@ def world(tmp_path: Path) -> World:
 def allowance(world: World, broker_id: int) -> float:
     throttle = Throttle(11, 1_000, quota=lambda: 1_000, now_ms=lambda: world.now_ms)
     throttle.record(50_000)
-    reader = FollowerReader(ReplicaState(replica_id=broker_id, replica_epoch=7), throttle, hurries=False)
-    reader.begin()
-    return reader.allowance(world.partition)
+    policy = FollowerPolicy(
+        ReplicaState(replica_id=broker_id, replica_epoch=7), throttle, sends_high_watermark_at_once=False
+    )
+    policy.reset_planned_bytes()
+    return policy.throttle_allowance(world.partition)
 
 
 def test_lagging_follower_is_throttled_and_one_in_sync_is_not(world: World) -> None:

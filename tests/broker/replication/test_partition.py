@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from broker.config.effective import TopicConfig
-from broker.handlers.fetch.readers import DebuggingReader, Reader
+from broker.handlers.fetch.policies import DebuggingPolicy, FetchPolicy
 from broker.replication.commit_state import READ_UNCOMMITTED
 from broker.replication.fetch_targets import FetchTarget
 from broker.replication.follower_role import append_fetched
@@ -316,6 +316,6 @@ def test_follower_serves_consumers_after_its_first_fetch_from_the_leader(world: 
 def test_debug_reader_reads_uncommitted_records(world: World) -> None:
     world.become(leader=A)
     target = FetchTarget("topic", 0, 0, 1000, 0, -1)
-    assert DebuggingReader().log(world.partition, target) is world.partition.log
+    assert DebuggingPolicy().log(world.partition, target) is world.partition.log
     with pytest.raises(KafkaError):
-        Reader(READ_UNCOMMITTED, leader_only=False).log(world.partition, target)
+        FetchPolicy(READ_UNCOMMITTED, leader_only=False).log(world.partition, target)
