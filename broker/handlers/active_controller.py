@@ -8,7 +8,7 @@ NO_CONTROLLER: Final = -1
 
 
 def active_controller(context: RequestContext) -> int:
-    """The active controller where clients can reach it, or another broker: any of them forwards what is asked of it.
+    """The active controller if clients can reach it, otherwise any broker, which forwards requests to the controller.
 
     Kafka names a random broker, since its controllers are mostly nodes of their own (KIP-590).
     """

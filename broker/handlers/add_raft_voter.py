@@ -1,7 +1,7 @@
-"""AddRaftVoter (key 80): have a controller that follows the metadata log vote, too (KIP-853).
+"""AddRaftVoter (key 80): make a controller that is an observer of the metadata log a voter (KIP-853).
 
-It has to have caught up, or to do so within the timeout. The answer always comes when the change is committed, also
-where version 1 would be content with less (KIP-1186).
+The controller has to catch up within the timeout. The response is always sent after the change is committed, although
+version 1 can ask for an earlier one (KIP-1186).
 """
 
 from broker.handlers.voters import change_voters, check_cluster, controller_listener, quorum_code_of, replica_key

@@ -26,7 +26,7 @@ async def alter_configs(context: ControllerContext, request: AlterConfigsRequest
 def _wanted(
     resources: list[AlterConfigsResource],
 ) -> Steps[list[tuple[ConfigResource, list[tuple[str, str | None]]]]]:
-    """One resource may have all configs of the request."""
+    """The requested configs by resource, in steps: one resource may have all configs of the request."""
     wanted = []
     for resource in resources:
         configs = yield from each(lambda config: (config.name, config.value), resource.configs)

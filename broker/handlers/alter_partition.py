@@ -1,4 +1,4 @@
-"""AlterPartition (key 56): in-sync replicas, as the leaders of partitions see them (KIP-497, KIP-841, KIP-903).
+"""AlterPartition (key 56): leaders propose the in-sync replicas of their partitions (KIP-497, KIP-841, KIP-903).
 
 Served by controllers only.
 """
@@ -68,7 +68,7 @@ def _altered(outcome: Outcome) -> AlteredPartition:
     )
 
 
-# A broker asks for all the partitions that it leads at once.
+# A broker sends the changes of all partitions that it leads in one request.
 HANDLER = Handler(
     AlterPartitionRequest, alter_partition, request_bytes_max=8 * REQUEST_BYTES_MAX, refused=refused, concurrent=True
 )

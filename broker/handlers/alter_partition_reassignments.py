@@ -1,6 +1,6 @@
-"""AlterPartitionReassignments (key 45): have the replicas of partitions on other brokers (KIP-455).
+"""AlterPartitionReassignments (key 45): move replicas of partitions to other brokers (KIP-455).
 
-Answers once it is decided, not when the replicas are there.
+The response is sent when the reassignment is committed, before the new replicas have caught up.
 """
 
 from broker.handlers.controller_errors import code_of, message_of
@@ -45,7 +45,7 @@ def refused(
 
 
 def _wanted_topics(topics: list[ReassignableTopic]) -> Steps[list[TopicReassignments]]:
-    """One topic may have all partitions of the request."""
+    """The requested reassignments by topic, in steps: one topic may have all partitions of the request."""
     wanted = []
     for topic in topics:
         partitions = yield from each(_wanted, topic.partitions)

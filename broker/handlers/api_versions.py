@@ -1,9 +1,9 @@
-"""ApiVersions (key 18): which APIs and versions this node really serves, and the cluster's features (KIP-35, KIP-584).
+"""ApiVersions (key 18): the APIs and versions that this node serves, and the cluster's features (KIP-35, KIP-584).
 
-The first request of every client, and the one that is answered whatever its version: one we do not know gets
-UNSUPPORTED_VERSION in the oldest body, which lists the versions of ApiVersions itself, so that the client can ask
-again in one of them (KIP-511); see `Dispatcher`. In versions up to 3 a feature whose lowest version is 0 is left out,
-as clients of these take it for an error (KAFKA-17011).
+It is the first request of every client. A version that this node does not know is answered with UNSUPPORTED_VERSION in
+a response of version 0. That lists the supported versions of ApiVersions, so that the client can retry with one of them
+(KIP-511); see `Dispatcher`. Responses up to version 3 leave out features whose lowest version is 0, because clients of
+these versions fail on them (KAFKA-17011).
 """
 
 import re

@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs (key 73): in which log directories a broker has its replicas (KIP-858).
+"""AssignReplicasToDirs (key 73): a broker reports the log directories of its replicas (KIP-858).
 
 Served by controllers only.
 """
@@ -54,7 +54,7 @@ def refused(
     return AssignReplicasToDirsResponse(error_code=code_of(error))
 
 
-# A broker tells of all its replicas at once.
+# A broker reports all its replicas in one request.
 HANDLER = Handler(
     AssignReplicasToDirsRequest,
     assign_replicas,

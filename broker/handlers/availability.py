@@ -1,4 +1,4 @@
-"""Which brokers and replicas clients can reach, as Metadata and DescribeTopicPartitions tell of them."""
+"""The brokers and replicas that clients can reach, for Metadata and DescribeTopicPartitions."""
 
 from collections.abc import Iterable, Mapping
 from itertools import repeat
@@ -19,10 +19,9 @@ class Availability(NamedTuple):
 
 
 class ClusterView:
-    """The cluster as it is seen through one listener.
+    """The cluster as clients of one listener see it.
 
-    `endpoints` has the brokers that are reached through it, by id: a fenced broker counts as gone, as it does for every
-    client, and one without the listener as good as gone.
+    `endpoints` maps broker ids to endpoints of this listener, without fenced brokers and brokers without the listener.
     """
 
     def __init__(self, cluster: ClusterImage, listener: str) -> None:
@@ -37,7 +36,7 @@ class ClusterView:
         return [broker_id for broker_id in broker_ids if broker_id in self.endpoints]
 
     def availability(self, partition: PartitionImage) -> Availability:
-        """LISTENER_NOT_FOUND is for a leader that is there for others, but does not have this listener."""
+        """The partition's leader and offline replicas; LISTENER_NOT_FOUND if an unfenced leader lacks the listener."""
         directories = partition.directories or repeat(UNASSIGNED_DIRECTORY)
         offline = [
             replica

@@ -1,4 +1,4 @@
-"""BrokerRegistration (key 62): let a broker into the cluster, fenced at first (KIP-631). Served by controllers only."""
+"""BrokerRegistration (key 62): register a broker, which is fenced at first (KIP-631). Served by controllers only."""
 
 from broker.controller_client.registrations import from_wire
 from broker.handlers.controller_errors import code_of

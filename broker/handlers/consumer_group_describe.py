@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (key 69): groups of the consumer protocol, with what members have and are to have (KIP-848)."""
+"""ConsumerGroupDescribe (key 69): consumer groups, with current and target assignments of members (KIP-848)."""
 
 from functools import partial
 from typing import Final, TypeAlias

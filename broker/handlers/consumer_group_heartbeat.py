@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (key 68): members of consumer groups join, say that they are there, and leave (KIP-848)."""
+"""ConsumerGroupHeartbeat (key 68): members of consumer groups join, keep their session, and leave (KIP-848)."""
 
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.net.reply import PendingReply

@@ -1,4 +1,4 @@
-"""ControllerRegistration (key 70): a controller makes itself known to the active one (KIP-919)."""
+"""ControllerRegistration (key 70): a controller registers with the active controller (KIP-919)."""
 
 from broker.controller_client.registrations import from_wire
 from broker.handlers.controller_errors import code_of

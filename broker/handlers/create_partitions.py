@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37): let topics grow (KIP-195)."""
+"""CreatePartitions (key 37): add partitions to topics (KIP-195)."""
 
 from broker.handlers.controller_errors import code_of, message_of
 from broker.server.context import ControllerContext

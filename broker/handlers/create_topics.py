@@ -1,4 +1,4 @@
-"""CreateTopics (key 19): create topics, each for itself; version 5 answers with the configs that follow (KIP-525)."""
+"""CreateTopics (key 19): create topics independently of each other; version 5 returns their configs (KIP-525)."""
 
 from functools import partial
 from typing import Final
@@ -17,7 +17,7 @@ from broker.wire.api.create_topics import (
 from metadata.controller import CreatedTopic, NewTopic
 from metadata.errors import ApiError
 
-# Each is answered with all of its configs.
+# The response has all configs of each topic.
 _STEP_TOPICS: Final = 4
 
 

@@ -1,4 +1,4 @@
-"""Where the leader of a partition can be reached, for those who asked the wrong broker (KIP-951)."""
+"""The leader of a partition and its endpoint, for responses to clients that asked another broker (KIP-951)."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
@@ -6,19 +6,19 @@ from typing import Final, NamedTuple
 from broker.server.context import RequestContext
 from broker.wire.errors import ErrorCode
 
-# The errors that come with the leader that the client should have asked, and its epoch.
+# Responses with these errors contain the current leader and its epoch.
 LEADER_CHANGED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class LeaderAndEpoch(NamedTuple):
-    """The leader is -1 while there is none."""
+    """A leader and its epoch. `leader_id` is -1 if the partition has no leader."""
 
     leader_id: int
     leader_epoch: int
 
 
 class Endpoint(NamedTuple):
-    """A broker, as it is reached through the listener that the client uses."""
+    """A broker's endpoint of the listener that the client uses."""
 
     node_id: int
     host: str
@@ -35,7 +35,7 @@ def current_leader(context: RequestContext, topic: str | bytes, index: int) -> L
 
 
 def leader_endpoints(context: RequestContext, leader_ids: Iterable[int]) -> Iterator[Endpoint]:
-    """Each broker once; those that are not to be reached are left out."""
+    """The endpoints of these brokers, each once, without brokers that the client cannot reach."""
     brokers = context.services.loader.image.cluster.brokers
     for leader_id in dict.fromkeys(leader_ids):
         broker = brokers.get(leader_id)

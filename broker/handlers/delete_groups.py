@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42): forget groups without members, with all that they have committed."""
+"""DeleteGroups (key 42): delete groups without members, with their committed offsets."""
 
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.group_portions import FEW_GROUPS, portions
@@ -19,11 +19,11 @@ def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> Dele
 
 
 async def _delete_many(context: RequestContext, group_ids: list[str]) -> DeleteGroupsResponse:
-    """Deletes some groups at a time: each few are a decision of every partition that has some of them."""
+    """Deletes the groups in portions, each with one decision per partition that has groups of the portion."""
     response = DeleteGroupsResponse()
     for some in portions(group_ids):
         begun = await context.finish(each(context.services.groups.delete_groups, portions(some, FEW_GROUPS), 1))
-        context.services.partitions.commit_staged()  # this is no connection's turn
+        context.services.partitions.commit_staged()  # no connection's turn commits it
         for names, completion in begun:
             outcome = await completion.wait()
             response.results += _results(names, outcome)

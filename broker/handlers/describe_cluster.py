@@ -1,6 +1,6 @@
 """DescribeCluster (key 60): the cluster's id and brokers (KIP-700); from version 2 fenced brokers too (KIP-1073).
 
-Controllers describe themselves instead, to those who ask for them (KIP-919).
+On a controller's listener, the response describes the controllers instead (KIP-919).
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32): configs, and where each value comes from (KIP-133, KIP-226, KIP-569)."""
+"""DescribeConfigs (key 32): configs, and the source of each value (KIP-133, KIP-226, KIP-569)."""
 
 from typing import Final
 
@@ -61,7 +61,7 @@ def _describe(
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
         return result
-    wanted = set(resource.configuration_keys or ())  # none means all
+    wanted = set(resource.configuration_keys or ())  # an empty or null list means all keys
     result.configs = [_config(request, entry) for entry in entries if not wanted or entry.name in wanted]
     return result
 

@@ -1,4 +1,4 @@
-"""DescribeGroups (key 15): classic groups. One that is not there is Dead; from version 6 that is an error as well."""
+"""DescribeGroups (key 15): classic groups. An unknown group is Dead, and from version 6 on also an error."""
 
 from functools import partial
 from typing import Final, TypeAlias

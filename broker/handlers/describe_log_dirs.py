@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35): the log directories, what is in them, and how full their volumes are (KIP-113, KIP-827)."""
+"""DescribeLogDirs (key 35): log directories, sizes of partitions, and space on volumes (KIP-113, KIP-827)."""
 
 from typing import Final
 

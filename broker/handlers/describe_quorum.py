@@ -1,7 +1,7 @@
-"""DescribeQuorum (key 55): who leads the metadata log's quorum, and how far its replicas are (KIP-595, KIP-836).
+"""DescribeQuorum (key 55): the leader of the metadata quorum, and the log ends of its replicas (KIP-595, KIP-836).
 
-Only the leader knows, so brokers forward it. A replica that does not lead answers NOT_LEADER_OR_FOLLOWER, as for any
-other partition.
+Only the leader knows the other replicas' log ends, so brokers forward the request. A replica that does not lead
+answers NOT_LEADER_OR_FOLLOWER, as for any other partition.
 """
 
 from typing import Final
@@ -54,7 +54,7 @@ def refused(context: ControllerContext, request: DescribeQuorumRequest, error: A
 
 
 def _failed(request: DescribeQuorumRequest, code: ErrorCode, message: str) -> DescribeQuorumResponse:
-    """The same answer for every partition."""
+    """The response with this error for every partition of the request."""
     return DescribeQuorumResponse(
         error_message=None,
         topics=[

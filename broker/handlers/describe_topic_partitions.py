@@ -1,13 +1,13 @@
 """DescribeTopicPartitions (key 75): topics by name, in pages, with eligible leader replicas (KIP-966).
 
-A partition without a leader is told of without an error, other than in Metadata.
+Unlike in Metadata, a partition without a leader has no error.
 """
 
 from collections.abc import Iterator
 
 from broker.handlers.authorized_operations import TOPIC_OPERATIONS
 from broker.handlers.availability import ClusterView
-from broker.handlers.topic_names import is_internal, why_unknown
+from broker.handlers.topic_names import is_internal, unknown_topic_code
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import STEP_ITEMS, Steps, each
@@ -54,7 +54,7 @@ def describe_topic_partitions(
 
 
 def _is_valid(request: DescribeTopicPartitionsRequest) -> bool:
-    """Whether a cursor, if there is one, can have come from an answer to the same question."""
+    """True without a cursor, or if a response to a request for the same topics can have returned the cursor."""
     cursor = request.cursor
     if cursor is None:
         return True
@@ -109,7 +109,7 @@ def _partition(view: ClusterView, index: int, partition: PartitionImage) -> Desc
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
-        error_code=why_unknown(name),
+        error_code=unknown_topic_code(name),
         name=name,
         is_internal=is_internal(name),
         topic_authorized_operations=TOPIC_OPERATIONS,

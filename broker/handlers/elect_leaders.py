@@ -17,7 +17,7 @@ from metadata.errors import ApiError
 
 
 async def elect_leaders(context: ControllerContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Version 0 knows one type of election, which is the default of the field that it lacks."""
+    """Elects leaders. Version 0 has no election type; its default is the preferred leader."""
     named = request.topic_partitions
     wanted = None if named is None else [(topic.topic, topic.partitions) for topic in named]
     topics = await context.services.controller.elect_leaders(request.election_type, wanted, context=context)
@@ -26,7 +26,7 @@ async def elect_leaders(context: ControllerContext, request: ElectLeadersRequest
 
 
 def refused(context: ControllerContext, request: ElectLeadersRequest, error: ApiError) -> ElectLeadersResponse:
-    """Each partition tells of it too: version 0 has no error for the whole."""
+    """The response with the error for the request and each partition, as version 0 has no error for the request."""
     results = [
         _result(topic.topic, [ElectedPartition(partition_id, error) for partition_id in topic.partitions])
         for topic in request.topic_partitions or ()

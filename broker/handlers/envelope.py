@@ -1,7 +1,7 @@
-"""Envelope (key 58): a client's request that belongs to the controller, by way of a broker (KIP-590).
+"""Envelope (key 58): a client's request that a broker forwards to the controller (KIP-590).
 
-The answer in the envelope is the client's own, under its correlation id. Errors of the envelope itself are for the
-broker: after NOT_CONTROLLER it looks for the active controller again.
+The embedded response has the correlation id of the client's request. Errors of the envelope itself are for the broker:
+after NOT_CONTROLLER it looks for the active controller again.
 """
 
 import ipaddress
@@ -28,9 +28,9 @@ async def envelope(context: ControllerContext, request: EnvelopeRequest) -> Enve
 
 
 def _sender(request: EnvelopeRequest) -> tuple[str, str]:
-    """Principal and address. Raises ValueError."""
+    """The client's principal and address. Raises ValueError."""
     return (request.request_principal or b"").decode(), str(ipaddress.ip_address(request.client_host_address))
 
 
-# The largest request that is forwarded, and what says who sent it.
+# The largest request that is forwarded, with the principal and the address of its client.
 HANDLER = Handler(EnvelopeRequest, envelope, request_bytes_max=3 * REQUEST_BYTES_MAX, concurrent=True)

@@ -49,7 +49,7 @@ def find_coordinator(
 
 
 async def _find_many(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """As `find_coordinator`, in slices."""
+    """Like `find_coordinator`, in slices."""
     keys, runtime = request.coordinator_keys, context.services.coordinators.get(request.key_type)
     if runtime is not None:
         if runtime.settings.topic not in context.services.loader.image.topics.by_name:

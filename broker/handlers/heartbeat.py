@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): a member is alive, and is told whether to join again."""
+"""Heartbeat (key 12): keeps a member's session, and tells the member whether to join again."""
 
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.net.reply import PendingReply
@@ -17,7 +17,7 @@ def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatRe
 def _respond(outcome: ErrorCode | CoordinatorError) -> HeartbeatResponse:
     code = outcome.code if isinstance(outcome, CoordinatorError) else outcome
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-        # The member is at the right place, and its session begins when the group is loaded.
+        # This broker is the coordinator; it starts the member's session when the group is loaded.
         code = ErrorCode.NONE
     return HeartbeatResponse(error_code=code)
 

@@ -26,7 +26,7 @@ async def incremental_alter_configs(
 
 
 def _changes(resources: list[AlterConfigsResource]) -> Steps[list[tuple[ConfigResource, list[ConfigChange]]]]:
-    """One resource may have all configs of the request."""
+    """The requested changes by resource, in steps: one resource may have all configs of the request."""
     changes = []
     for resource in resources:
         ops = yield from each(_change, resource.configs)

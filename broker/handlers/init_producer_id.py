@@ -1,6 +1,6 @@
 """InitProducerId (key 22): a producer id and epoch for each idempotent or transactional producer (KIP-98, KIP-360).
 
-Without a transactional id, every request gets a fresh id: the broker remembers nothing of it. With one, the coordinator
+Without a transactional id, every request gets a new producer id, which is not stored. With one, the coordinator
 of that id bumps the epoch, which fences earlier incarnations of the producer.
 """
 
@@ -28,7 +28,7 @@ async def init_producer_id(context: RequestContext, request: InitProducerIdReque
             return await _init_transactional(context, request, request.transactional_id)
         producer_id = await context.services.producer_ids.allocate()
     except ApiError:
-        # The controller is away for a moment: the one answer that every client retries.
+        # The controller cannot be reached at the moment. All clients retry this error.
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
@@ -36,7 +36,7 @@ async def init_producer_id(context: RequestContext, request: InitProducerIdReque
 async def _init_transactional(
     context: RequestContext, request: InitProducerIdRequest, transactional_id: str
 ) -> InitProducerIdResponse:
-    """Raises ApiError if the controller is asked for a producer id and is away."""
+    """Raises ApiError if the controller has to allocate a producer id and cannot be reached."""
     if not context.allows(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id):
         return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     services, producer_id = context.services, None

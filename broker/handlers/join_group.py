@@ -1,4 +1,4 @@
-"""JoinGroup (key 11): answered when the generation begins that the member is part of."""
+"""JoinGroup (key 11): the response is sent when the generation of the member begins."""
 
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.net.reply import PendingReply
@@ -9,7 +9,7 @@ from broker.wire.errors import ErrorCode
 
 _REBALANCE_TIMEOUT_FROM = 1
 _NULL_PROTOCOL_FROM = 7
-# For these the client is told nothing of an id it may have brought.
+# Responses with these errors have an empty member id.
 _WITHOUT_MEMBER_ID = frozenset({ErrorCode.INCONSISTENT_GROUP_PROTOCOL})
 
 
@@ -31,5 +31,5 @@ def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupR
     return context.answer(context.services.groups.join_group(request, context), respond)
 
 
-# A member of Connect or Streams says what it has with each of its protocols.
+# Members of Connect and Streams send their whole state with each of their protocols.
 HANDLER = Handler(JoinGroupRequest, join_group, request_bytes_max=4 * REQUEST_BYTES_MAX)

@@ -1,4 +1,4 @@
-"""LeaveGroup (key 13): members go, or are sent away. One until version 2, whose error is the answer's."""
+"""LeaveGroup (key 13): members leave, or an administrator removes them. Up to version 2 a request names one member."""
 
 from typing import Final
 

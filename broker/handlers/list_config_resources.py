@@ -1,7 +1,7 @@
-"""ListConfigResources (key 74): what can be described by DescribeConfigs (KIP-1142).
+"""ListConfigResources (key 74): the resources that DescribeConfigs can describe (KIP-1142).
 
-Topics and brokers are all listed, groups where something is set for them. Loggers of brokers and subscriptions to
-clients' metrics may be asked for, and there are none.
+The response lists all topics, all brokers, and the groups for which a config is set. Broker loggers and client metrics
+subscriptions do not exist here, so requests for them return an empty list.
 """
 
 from broker.server.context import RequestContext

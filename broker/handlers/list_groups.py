@@ -1,4 +1,4 @@
-"""ListGroups (key 16): the groups that this broker coordinates. While it loads some of them, it cannot tell."""
+"""ListGroups (key 16): the groups that this broker coordinates. While it loads a partition, it returns an error."""
 
 from functools import partial
 

@@ -2,9 +2,10 @@
 
 Special timestamps: -1 latest, -2 earliest, -3 the record of the largest timestamp (KIP-734, from version 7), and the
 tiered storage ones: -4 earliest local (from 8), -5 latest tiered (from 9) and -6 earliest pending upload (from 11,
-KIP-1023). Without tiered storage all is local: -5 and -6 answer offset -1.
-A follower is told the log's end, a consumer the end of what is committed. A debugging client is told the log's end of
-the replica that it asks, which may be a follower.
+KIP-1023). There is no tiered storage: all records are local, and -5 and -6 return offset -1.
+
+The latest offset is the log's end for followers and debugging clients, and the end of committed records for consumers.
+Debugging clients may ask any replica.
 """
 
 from typing import Final
@@ -63,7 +64,7 @@ def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Steps[
         for number, asked in enumerate(topic.partitions):
             key = (topic.name, asked.partition_index)
             if key in asked_before:
-                asked_before.remove(key)  # one answer for each partition
+                asked_before.remove(key)  # the response has one entry per partition
                 answer.partitions.append(_answer(context, request, topic.name, asked, key in repeated))
             if number % _STEP_PARTITIONS == _STEP_PARTITIONS - 1:
                 yield
@@ -118,9 +119,10 @@ def _list_one(
 
 
 def _check_available(context: RequestContext, partition: Partition) -> None:
-    """A new leader that does not know yet what is committed would say less than was said before it (KIP-207).
+    """Raises KafkaError while a new leader does not know the high watermark yet (KIP-207).
 
-    Raises KafkaError OFFSET_NOT_AVAILABLE then, or what clients took for it before there was that.
+    It could return an earlier offset than its predecessor did. The error is OFFSET_NOT_AVAILABLE, or, for versions that
+    do not know it, another one after which clients retry.
     """
     if not partition.knows_committed:
         is_known = context.api_version >= _OFFSET_NOT_AVAILABLE_FROM

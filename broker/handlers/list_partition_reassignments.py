@@ -1,6 +1,6 @@
-"""ListPartitionReassignments (key 46): which partitions' replicas are being moved (KIP-455).
+"""ListPartitionReassignments (key 46): the reassignments that are in progress (KIP-455).
 
-Asked of the controller, so that who has just begun one finds it listed.
+The controller answers, so that a client finds a reassignment that it has just begun.
 """
 
 from broker.handlers.controller_errors import code_of, message_of

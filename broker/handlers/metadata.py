@@ -1,7 +1,7 @@
-"""Metadata (key 3): brokers, topics and their partitions' leaders; creates topics on the way where that is allowed.
+"""Metadata (key 3): brokers, topics and the leaders of partitions; creates missing topics if that is allowed.
 
-Version 0 asks for all topics with an empty list, later ones with null, and is told only of replicas that can be
-reached. From version 12 topics may be asked for by id.
+In version 0, an empty list of topics means all topics, and responses list only replicas that can be reached. In later
+versions null means all topics. From version 12 on, requests may name topics by id.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from broker.handlers.active_controller import active_controller
 from broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from broker.handlers.availability import ClusterView
 from broker.handlers.topic_creation import create_missing_topics
-from broker.handlers.topic_names import is_internal, why_unknown
+from broker.handlers.topic_names import is_internal, unknown_topic_code
 from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
@@ -75,14 +75,14 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
 
 
 def _is_misplaced(context: RequestContext, topics: list[MetadataRequestTopic]) -> bool:
-    """Whether a version without topic ids asks by topic id, or for a topic without a name."""
+    """True if a version without topic ids names a topic by id, or if a topic has no name."""
     if context.api_version >= _TOPIC_IDS_FROM:
         return False
     return any(topic.name is None or any(topic.topic_id) for topic in topics)
 
 
 async def _answer_many(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    """As `metadata`, in slices."""
+    """Like `metadata`, in slices."""
     topics = await context.finish(_distinct(request.topics or []))
     request.topics = topics
     portions = [topics[first : first + STEP_ITEMS] for first in range(0, len(topics), STEP_ITEMS)]
@@ -105,10 +105,10 @@ def _distinct(topics: list[MetadataRequestTopic]) -> Steps[list[MetadataRequestT
 
 
 async def _answer_after_news(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    """Answers once a new leader is known, if the leader of a topic in question has just died.
+    """Answers once a new leader is known, if the leader of a requested topic has just failed.
 
     A client often asks because its connection to a leader broke, which may be before this broker has processed the
-    same. If it were told the dead leader, it would retry there, and ask again long after the election.
+    same. With the former leader in the response, the client would retry there, and ask again long after the election.
     """
     for _ in range(_TURNS_OF_NEWS):
         await trio.lowlevel.checkpoint()
@@ -134,18 +134,18 @@ def _asked(image: MetadataImage, request: MetadataRequest) -> Iterator[TopicImag
 
 
 async def _create_and_answer(context: RequestContext, request: MetadataRequest, missing: list[str]) -> MetadataResponse:
-    """Create the topics with the broker's defaults (`auto.create.topics.enable`), then answer about all."""
+    """Create missing topics with the broker's defaults (`auto.create.topics.enable`), then respond for all."""
     failures = await create_missing_topics(context, missing[:_CREATED_TOPICS_MAX])
     return await context.finish(_answer(context, request, failures))
 
 
 def _to_create(context: RequestContext, request: MetadataRequest, topics: list[MetadataRequestTopic]) -> list[str]:
-    """Those of `topics`, which are the request's or some of them, that are missing and to be created."""
+    """The names of `topics`, some of the request's, that do not exist and may be created."""
     services = context.services
     if not topics or not request.allow_auto_topic_creation or not services.config.auto_create_topics_enable:
         return []
     if any(topic.topic_id != _NO_TOPIC_ID for topic in topics):
-        return []  # a request asks for ids or for names, never both
+        return []  # a request has topic ids or names, never both
     known = services.loader.image.topics.by_name
     # Internal topics are left to their coordinators, which know how they have to be configured.
     return [name for name in _names(topics) if name not in known and not is_internal(name)]
@@ -157,7 +157,7 @@ def _names(topics: list[MetadataRequestTopic]) -> list[str]:
 
 
 def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
-    """A version without topic ids asks by topic id, or for a topic without a name."""
+    """The response to a request for which `_is_misplaced` is true."""
     return MetadataResponse(
         topics=[
             MetadataResponseTopic(
@@ -226,7 +226,10 @@ def _by_name(
     if topic is not None:
         return topic
     missing = MetadataResponseTopic(
-        error_code=failures.get(name) or why_unknown(name), name=name, is_internal=is_internal(name), partitions=[]
+        error_code=failures.get(name) or unknown_topic_code(name),
+        name=name,
+        is_internal=is_internal(name),
+        partitions=[],
     )
     if with_operations:  # also of a topic that does not exist, as in Kafka
         missing.topic_authorized_operations = TOPIC_OPERATIONS

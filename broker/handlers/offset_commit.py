@@ -1,6 +1,6 @@
-"""OffsetCommit (key 8): a group's offsets are kept by its coordinator.
+"""OffsetCommit (key 8): the group's coordinator stores the offsets.
 
-Anybody may commit for a group that has no members, under generation -1; members only in the generation of now.
+A group without members accepts commits of any client with generation -1. Members commit with their current generation.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,12 +47,12 @@ def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Offs
 
 
 async def _commit_many(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    """Some at a time, each portion a decision of its own: one partition's offset does not depend on another's."""
+    """Commits portions of the offsets by one decision each; offsets of partitions do not depend on each other."""
     response = OffsetCommitResponse()
     for portion in _portions(context, request):
         async with context.slice():
             completion = _begin(context, request, portion) if portion.offsets else None
-            context.services.partitions.commit_staged()  # this is no connection's turn
+            context.services.partitions.commit_staged()  # no connection's turn commits it
         if completion is not None:
             outcome = await completion.wait()
             portion.settle(outcome)
@@ -79,7 +79,7 @@ def _portions(context: RequestContext, request: OffsetCommitRequest) -> Iterator
 
 
 class _Commit:
-    """The offsets of one decision, with the answers for all topics, and those answers that wait for its outcome."""
+    """The offsets of one decision, the responses of all their topics, and the responses that wait for its outcome."""
 
     def __init__(self) -> None:
         self.offsets: list[OffsetToCommit] = []
@@ -110,7 +110,7 @@ def _take(
     partitions: Sequence[OffsetCommitRequestPartition],
     commit: _Commit,
 ) -> None:
-    """Take some partitions of a topic into a commit; refuse those that there are not."""
+    """Add some partitions of a topic to a commit; refuse partitions that do not exist."""
     image = _topic(context, topic)
     answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
     commit.topics.append(answer)

@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): forget what a group has committed for partitions that it does not consume (KIP-496)."""
+"""OffsetDelete (key 47): delete a group's offsets of topics to which it is not subscribed (KIP-496)."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -28,7 +28,7 @@ def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Offs
 
 
 async def _delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    """Some at a time, each portion a decision of its own."""
+    """Deletes portions of the offsets by one decision each."""
     response = OffsetDeleteResponse()
     for topic in request.topics:
         answer = OffsetDeleteResponseTopic(name=topic.name)
@@ -38,7 +38,7 @@ async def _delete(context: RequestContext, request: OffsetDeleteRequest) -> Offs
             async with context.slice():
                 portion = _Portion(context, topic.name, indexes)
                 completion = portion.begin(context, request.group_id)
-                context.services.partitions.commit_staged()  # this is no connection's turn
+                context.services.partitions.commit_staged()  # no connection's turn commits it
             if completion is not None:
                 outcome = await completion.wait()
                 if isinstance(outcome, CoordinatorError):
@@ -50,7 +50,7 @@ async def _delete(context: RequestContext, request: OffsetDeleteRequest) -> Offs
 
 
 class _Portion:
-    """Partitions of one topic, and their answers: those that there are wait for a decision."""
+    """Partitions of one topic and their responses; existing partitions wait for a decision."""
 
     def __init__(self, context: RequestContext, topic: str, indexes: Sequence[int]) -> None:
         image = context.services.loader.image.topics.by_name.get(topic)
@@ -66,7 +66,7 @@ class _Portion:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def begin(self, context: RequestContext, group_id: str) -> Completion[list[ErrorCode]] | None:
-        """Ask for the decision, if there is anything to decide."""
+        """Start the decision; None if no partition exists."""
         if not self._waiting:
             return None
         partitions = [(self._topic, answer.partition_index) for answer in self._waiting]

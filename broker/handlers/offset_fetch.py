@@ -1,6 +1,6 @@
-"""OffsetFetch (key 9): what groups have committed, each told by the coordinator of all of them.
+"""OffsetFetch (key 9): the committed offsets of groups that this broker coordinates.
 
-A group that is not there has committed nothing, and that is no error.
+An unknown group has no committed offsets, which is not an error.
 """
 
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Offset
 
 
 def _is_large(groups: Sequence[OffsetFetchRequestGroup | OffsetFetchRequest]) -> bool:
-    """Also a group of which all is asked for: its size is not known before."""
+    """True for many partitions, or if all offsets of a group are requested, whose number is not known."""
     if len(groups) > FEW_GROUPS or any(group.topics is None for group in groups):
         return True
     return any(
@@ -74,7 +74,7 @@ def _is_large(groups: Sequence[OffsetFetchRequestGroup | OffsetFetchRequest]) ->
 
 
 async def _fetch_many(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """As `offset_fetch`, some partitions at a time, each portion as of another moment."""
+    """Like `offset_fetch`, in portions, each of which reads the state at another time."""
     version = context.api_version
     groups = await context.finish(_groups(request, version))
     image = context.services.loader.image.topics
@@ -120,14 +120,14 @@ async def _fetch_group(
 
 
 def _drop_deleted(answer: OffsetFetchResponseGroup) -> None:
-    """Leave out offsets that were deleted after they were found to be there."""
+    """Leave out offsets that were deleted after their partitions were listed."""
     for topic in answer.topics:
         topic.partitions = [each for each in topic.partitions if each.error_code or each.committed_offset != NO_OFFSET]
     answer.topics = [topic for topic in answer.topics if topic.partitions]
 
 
 def _portions(group: OffsetFetchRequestGroup) -> Steps[list[OffsetFetchRequestGroup]]:
-    """The group with some of the topics and partitions that are asked for at a time."""
+    """The group's request, split into requests for some of its topics and partitions each."""
     portions: list[list[OffsetFetchRequestTopics]] = []
     size = _FEW
     for topic in group.topics or ():
@@ -159,7 +159,7 @@ def _add(answer: OffsetFetchResponseGroup, topics: list[OffsetFetchResponseTopic
 
 
 def _groups(request: OffsetFetchRequest, version: int) -> Steps[list[OffsetFetchRequestGroup]]:
-    """The groups that are asked about; before version 8 there is one, in a shape of its own."""
+    """The requested groups. Before version 8 there is one, whose fields are in the request itself."""
     if version >= _MANY_FROM:
         return request.groups
     topics = None if request.topics is None else (yield from each(_topic_in_new_shape, request.topics))
@@ -171,7 +171,7 @@ def _topic_in_new_shape(topic: OffsetFetchRequestTopic) -> OffsetFetchRequestTop
 
 
 def _name_topics(group: OffsetFetchRequestGroup, topics: TopicsImage) -> list[OffsetFetchRequestTopics]:
-    """Say the names of topics that are asked for by id. Those that are not known are taken out, and returned."""
+    """Set the names of topics that are requested by id. Unknown topics are removed from the group and returned."""
     unknown = []
     for topic in group.topics or ():
         image = topics.by_id.get(topic.topic_id)
@@ -196,7 +196,7 @@ def _answer(
 
 
 def _identify_topics(answer: OffsetFetchResponseGroup, topics: TopicsImage) -> None:
-    """Say the ids of topics that were found by name, where all are told; leave out those that are gone."""
+    """Set the ids of topics in a response with all offsets; leave out topics that do not exist any more."""
     identified = []
     for topic in answer.topics:
         image = topics.by_name.get(topic.name)

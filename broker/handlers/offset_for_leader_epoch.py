@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch ended, to find where a log diverged (KIP-101, KIP-320)."""
+"""OffsetForLeaderEpoch (key 23): the end offset of a leader epoch, to find where a log diverged (KIP-101, KIP-320)."""
 
 from broker.replication.partition import Partition
 from broker.server.context import RequestContext

@@ -1,4 +1,4 @@
-"""Which APIs are served, and on which listeners."""
+"""The handlers of the APIs that each kind of listener serves."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""RemoveRaftVoter (key 81): take the vote from a controller, which may be gone or stay as an observer (KIP-853)."""
+"""RemoveRaftVoter (key 81): remove a voter from the quorum; a live one stays as an observer (KIP-853)."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from broker.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaft
 from kraft.core.messages import RemoveVoterRequest
 from metadata.errors import ApiError
 
-# The request names none. Long enough for an election, less than clients wait for an answer.
+# The request has no timeout. This one is long enough for an election, and shorter than a client's request timeout.
 _TIMEOUT_MS: Final = 10_000
 
 

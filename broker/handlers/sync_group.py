@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): answered when the leader has assigned, and that is written down."""
+"""SyncGroup (key 14): the response is sent when the leader's assignment is committed."""
 
 from typing import Final
 
@@ -24,5 +24,5 @@ def _respond(outcome: SyncGroupResponse | CoordinatorError) -> SyncGroupResponse
     return SyncGroupResponse(error_code=outcome.code) if isinstance(outcome, CoordinatorError) else outcome
 
 
-# The leader brings the assignments of all members.
+# The leader's request has the assignments of all members.
 HANDLER = Handler(SyncGroupRequest, sync_group, request_bytes_max=16 * REQUEST_BYTES_MAX)

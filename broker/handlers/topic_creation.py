@@ -1,4 +1,4 @@
-"""Topics that come about because a client asked for them (`auto.create.topics.enable`)."""
+"""Creates topics that a client requests and that do not exist (`auto.create.topics.enable`)."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,16 +12,16 @@ from metadata.errors import ApiError
 
 _VERSION: Final = 7
 _DEFAULT: Final = -1
-# A client asks again when this was too short, and until then would wait for the other topics of its request as well.
+# The client retries after this time. A longer one would delay the response for the other topics of its request.
 _PATIENCE_MS: Final = 2_000
 _THERE_NOW: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
 async def create_missing_topics(context: RequestContext, names: Sequence[str]) -> dict[str, ErrorCode]:
-    """Have the controller create topics, in the name of the client; what failed, and why.
+    """Have the controller create topics for the client's principal; returns the errors by name.
 
-    Internal topics are created as their coordinators want them, all others with the controller's defaults.
-    Where the controller is out of reach the topics stay unknown for now, and clients ask again.
+    Internal topics are created with their coordinators' configs, all others with the controller's defaults. If the
+    controller cannot be reached, the topics stay unknown, and clients retry.
     """
     request = CreateTopicsRequest(
         topics=[

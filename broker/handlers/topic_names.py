@@ -11,12 +11,12 @@ INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state",
 
 
 def is_internal(name: str) -> bool:
-    """Whether the topic belongs to the cluster itself."""
+    """True if the topic is internal to the cluster."""
     return name in INTERNAL_TOPICS
 
 
 def topic_name(context: RequestContext, topic: str | bytes) -> str | None:
-    """The name of a topic that a request names or gives the id of; None if there is no topic of that id."""
+    """The name of a topic that a request identifies by name or id; None if there is no topic of that id."""
     if isinstance(topic, str):
         return topic
     known = context.services.loader.image.topics.by_id.get(topic)
@@ -24,7 +24,7 @@ def topic_name(context: RequestContext, topic: str | bytes) -> str | None:
 
 
 def unknown_topic(name: str) -> KafkaError:
-    """The error for a topic that does not exist: it may be because it cannot."""
+    """The error for a topic that does not exist, or whose name is invalid."""
     try:
         validate_topic_name(name)
     except InvalidTopic as error:
@@ -32,6 +32,6 @@ def unknown_topic(name: str) -> KafkaError:
     return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 
 
-def why_unknown(name: str) -> ErrorCode:
-    """As `unknown_topic`, for answers that have no message."""
+def unknown_topic_code(name: str) -> ErrorCode:
+    """The error code of `unknown_topic`, for responses without a message."""
     return unknown_topic(name).code

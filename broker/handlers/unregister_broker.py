@@ -1,4 +1,4 @@
-"""UnregisterBroker (key 64): forget a broker that will not come back (KIP-631)."""
+"""UnregisterBroker (key 64): remove the registration of a broker (KIP-631)."""
 
 from broker.handlers.controller_errors import code_of
 from broker.server.context import ControllerContext

@@ -1,4 +1,4 @@
-"""UpdateFeatures (key 57): raise or lower the cluster's feature levels, all that are named or none (KIP-584)."""
+"""UpdateFeatures (key 57): raise or lower the cluster's feature levels, all of the request or none (KIP-584)."""
 
 from typing import Final
 

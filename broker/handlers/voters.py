@@ -1,4 +1,4 @@
-"""The quorum's voters, as DescribeQuorum tells of them and AddRaftVoter and RemoveRaftVoter change them (KIP-853)."""
+"""The quorum's voters, for DescribeQuorum, AddRaftVoter and RemoveRaftVoter (KIP-853)."""
 
 from typing import Final, NamedTuple
 
@@ -32,31 +32,31 @@ def endpoint_of(voter: Voter) -> Endpoint | None:
 
 
 def directory_bytes(key: ReplicaKey) -> bytes:
-    """The directory id, zero where it is not known."""
+    """The directory id; zero if it is unknown."""
     return decode_uuid(key.directory_id) if key.directory_id else ZERO_UUID
 
 
 def replica_key(node_id: int, directory_id: bytes) -> ReplicaKey:
-    """Raises InvalidRequest for what names no replica."""
+    """The key of these ids. Raises InvalidRequest if they cannot belong to a replica."""
     if node_id < 0 or directory_id == ZERO_UUID:
         raise InvalidRequest("A voter is named by its node id and its directory id.")
     return ReplicaKey(node_id, encode_uuid(directory_id))
 
 
 def controller_listener(context: ControllerContext) -> str:
-    """The name of the listener through which controllers reach each other."""
+    """The name of the listener on which controllers connect to each other."""
     return context.services.config.endpoints.advertised_controller_listeners[0].name
 
 
 def check_cluster(context: ControllerContext, cluster_id: str | None) -> None:
-    """Raises InconsistentClusterId. None is any cluster."""
+    """Raises InconsistentClusterId for another cluster's id; None matches every cluster."""
     expected = context.services.cluster_id
     if cluster_id is not None and cluster_id != expected:
         raise InconsistentClusterId(f"Expected cluster ID {expected}, but got cluster ID {cluster_id}")
 
 
 async def change_voters(context: ControllerContext, request: VoterChangeRequest) -> Outcome:
-    """Have the quorum do it; returns once it is committed, or cannot be. Raises NotController."""
+    """Have the quorum change its voters; returns when that is committed or has failed. Raises NotController."""
     response = await context.services.quorum.change_voters(request)
     if response.error is Error.NONE:
         return Outcome(ErrorCode.NONE, None)
@@ -66,5 +66,5 @@ async def change_voters(context: ControllerContext, request: VoterChangeRequest)
 
 
 def quorum_code_of(error: ApiError) -> ErrorCode:
-    """The quorum's APIs call by another name what the controller's call NOT_CONTROLLER."""
+    """The error code for the quorum's APIs, which have another one in place of NOT_CONTROLLER."""
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if isinstance(error, NotController) else code_of(error)

@@ -1,4 +1,4 @@
-"""The wait of a request that has deleted records here, until the followers have deleted them too."""
+"""Waits until the followers have deleted the records that a request has deleted on the leader."""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -13,7 +13,7 @@ from broker.wire.api.delete_records import DeleteRecordsPartitionResult
 from broker.wire.errors import ErrorCode, KafkaError
 
 INVALID_LOW_WATERMARK: Final = -1
-# Finds the partition that is here now. Raises KafkaError if there is none.
+# Finds this broker's current replica of the partition. Raises KafkaError if there is none.
 FindPartition: TypeAlias = Callable[[str, int], Partition]
 
 
@@ -56,7 +56,7 @@ class DeletionWait(RequestWait[None]):
         deletion.partition.waiters.for_deletions[self] = None
 
     def begin(self, deadlines: Deadlines, timeout_ms: int) -> None:
-        """Wait for what was added, for `timeout_ms` at most."""
+        """Wait for the added deletions, for at most `timeout_ms`."""
         self._has_begun = True
         if self._open:
             self.expire_in(deadlines, timeout_ms / 1000, self._expire)

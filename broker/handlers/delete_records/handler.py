@@ -1,4 +1,4 @@
-"""DeleteRecords (key 21): forget records below an offset by moving the log start offset (KIP-107)."""
+"""DeleteRecords (key 21): delete records below an offset by advancing the log start offset (KIP-107)."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ from broker.wire.api.delete_records import (
 )
 from broker.wire.errors import ErrorCode, KafkaError
 
-# "Everything that is committed."
+# Stands for the high watermark: delete all committed records.
 HIGH_WATERMARK: Final = -1
 # Partitions whose records are deleted in one step.
 _STEP_PARTITIONS: Final = 16
@@ -56,7 +56,7 @@ def _delete_all(context: RequestContext, request: DeleteRecordsRequest) -> Steps
 def _delete(
     context: RequestContext, topic_name: str, asked: DeleteRecordsPartition, wait: DeletionWait
 ) -> DeleteRecordsPartitionResult:
-    """Delete them here. `wait` is for what followers have yet to delete."""
+    """Delete records on this broker, and add the deletions that followers have yet to make to `wait`."""
     result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=INVALID_LOW_WATERMARK)
     try:
         partition = context.services.partitions.get(topic_name, asked.partition_index)
@@ -71,7 +71,7 @@ def _delete(
 
 
 def _delete_here(context: RequestContext, partition: Partition, offset: int) -> int:
-    """The offset from which on records remain."""
+    """Delete the records on this broker; returns the new log start offset."""
     log = partition.leader_log()
     if not log.config.delete_enabled:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{partition} is only compacted, its records cannot be deleted")

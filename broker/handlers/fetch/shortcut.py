@@ -1,7 +1,7 @@
-"""A shorter way for the Fetch requests of a consumer that reads one partition, outside of a fetch session.
+"""The shortcut for Fetch requests of a consumer that reads one partition without a fetch session.
 
-Such requests are the same bytes apart from the correlation id and the fetch offset. As with Produce, both ways of
-coding are learned from the codec, and whatever is unusual (an error, data to wait for) goes the general way.
+Such requests are the same bytes apart from the correlation id and the fetch offset. As for Produce, the shortcut learns
+the bytes of requests and replies from the codec. Requests that fail or have to wait are left to the handler.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from broker.wire.errors import ErrorCode, KafkaError, WireError
 from broker.wire.header import parse_request_header
 from broker.wire.varint import encode_varint
 
-# After the correlation id; before it are the key and version, by which the route was found.
+# The position after the correlation id. The API key and version before it have selected the shortcut.
 _PREFIX_START: Final = 8
 # Records up to this size are read at once: one buffer and one send for the whole reply.
 _READ_NOW_MAX: Final = 16 * 1024
@@ -64,7 +64,7 @@ class FetchShortcut:
         self._entries: dict[bytes, _Entry] = {}
 
     def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> Reply:
-        """The reply, or False: it has to go the general way."""
+        """The reply, or False if the handler has to serve the request."""
         view = connection.buffer.view
         prefix_length: int = connection.session.prefix_length
         position = start + prefix_length
@@ -72,7 +72,7 @@ class FetchShortcut:
             return False
         entry = self._entries.get(bytes(view[start + _PREFIX_START : position]) + view[position + 8 : end])
         if entry is None or entry.prefix_length != prefix_length:
-            return False  # the offset of another request was taken out of this one, and what is left looks alike
+            return False  # the session's prefix length is of another request; the remaining bytes are equal by chance
         self._commit_staged()
         topic = self._topics.get(entry.topic)
         partition = None if topic is None else topic.partitions.get(entry.index)
@@ -103,7 +103,7 @@ class FetchShortcut:
             parts: list[Part] = [head, FileRange(records.file, records.position, size)]
             return [*parts, tail] if tail else parts
         except (KafkaError, OSError):
-            return False  # the general way finds the same error, and tells of it
+            return False  # the handler finds the same error and reports it
 
     def _charge(
         self,
@@ -165,7 +165,7 @@ def _succeeded(response: FetchResponse | PendingReply) -> bool:
 
 
 class _Entry:
-    """The fields of a request apart from its offset, and how to answer it."""
+    """The fields of a request apart from its offset, and the template of its replies."""
 
     __slots__ = (
         "client_id",
@@ -200,7 +200,7 @@ def _has_aborted(entry: _Entry, log: Log, found: LogSlice, offset: int, end_offs
 
 
 def _offset_position(context: RequestContext, frame: bytes, request: FetchRequest) -> int | None:
-    """Where in the frame the fetch offset is: another value there decodes to another offset, and to nothing else."""
+    """The position of the fetch offset in the frame: a change of these bytes changes only the decoded offset."""
     offset = request.topics[0].partitions[0].fetch_offset
     encoded = _OFFSET.pack(offset)
     body = parse_request_header(frame)[4]
@@ -214,7 +214,7 @@ def _offset_position(context: RequestContext, frame: bytes, request: FetchReques
 
 
 def _decodes_to(context: RequestContext, frame: bytes, body: int, request: FetchRequest, fetch_offset: int) -> bool:
-    """Whether the frame says what `request` says, but for the fetch offset, and ends where it ends."""
+    """True if the frame decodes to `request` with this fetch offset, up to the end of the frame."""
     try:
         decoded, end = context.codec.decode(frame, body, len(frame))
     except WireError:
@@ -279,7 +279,7 @@ def _encode_length(size: int, flexible: bool) -> bytes:
 
 
 class _NoFile:
-    """Stands in a sample reply, and is never read."""
+    """The file of a sample reply, which is never read."""
 
     def read(self, offset: int, count: int) -> bytes:
         raise AssertionError("a sample is not sent")

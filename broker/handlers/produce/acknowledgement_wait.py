@@ -1,4 +1,4 @@
-"""The wait of a produce request until what it has appended is committed, or flushed."""
+"""Waits until the records of a produce request are committed or flushed."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,7 +12,7 @@ _NONE: Final = ErrorCode.NONE
 
 
 class PartitionWait(RequestWait[ErrorCode]):
-    """The wait at one partition. Completes with NONE if everything below `end_offset` is safe."""
+    """The wait for one partition. Completes with NONE when all records below `end_offset` are committed or flushed."""
 
     __slots__ = ("_acknowledgements",)
 
@@ -26,7 +26,7 @@ class PartitionWait(RequestWait[ErrorCode]):
         self.complete(code)
 
     def expire(self) -> None:
-        """The request waits no longer."""
+        """Fail with REQUEST_TIMED_OUT."""
         self.complete(ErrorCode.REQUEST_TIMED_OUT)
 
     def stop_waiting(self) -> None:
@@ -47,11 +47,11 @@ class AcknowledgementWait(RequestWait[Mapping[int, ErrorCode]]):
         self._left = 0
 
     def add(self, acknowledgements: Acknowledgements, end_offset: int) -> None:
-        """Wait for this offset of a partition, too."""
+        """Wait for `end_offset` of a further partition."""
         self._waits.append(PartitionWait(acknowledgements, end_offset))
 
     def begin(self, deadlines: Deadlines, timeout_ms: int) -> None:
-        """Wait for what was added, for `timeout_ms` at most. Partitions that are not safe by then fail."""
+        """Wait for the added partitions, for at most `timeout_ms`; the unacknowledged ones fail then."""
         self._left = len(self._waits)
         self.expire_in(deadlines, timeout_ms / 1000, self._expire)
         for wait in self._waits:

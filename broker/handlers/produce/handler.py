@@ -1,7 +1,7 @@
 """Produce (key 0): append batches to the partitions this broker leads.
 
-Versions 0 to 2 carry message formats no longer written; they are listed, because librdkafka deduces broker features
-from the lowest version (KAFKA-18659), and refused. Version 13 names topics by id.
+Versions 0 to 2 carry old message formats, and are refused. ApiVersions lists them nevertheless, because librdkafka
+derives broker features from the lowest version (KAFKA-18659). Version 13 names topics by id.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ from broker.wire.records import HEADER_SIZE, LOG_OVERHEAD, Compression, read_hea
 from broker.wire.records.batch import COMPRESSION_MASK, MAGIC, TRANSACTIONAL_FLAG
 
 _LENGTH_MAGIC_ATTRIBUTES: Final = Struct(">8xi4xb4xh")
-# Partitions appended to in one step. A batch counts for one more with each so many of its bytes.
+# Partitions that one step appends to. A batch counts once more for every `_BYTES_PER_PARTITION` bytes.
 _STEP_MAX: Final = 16
 _BYTES_PER_PARTITION: Final = 64 * 1024
 # Responses about more partitions than this are encoded in slices.
@@ -50,7 +50,7 @@ _TOPIC_IDS_FROM: Final = 13
 _CURRENT_LEADER_FROM: Final = 10
 # The client id of Kafka's own AdminClient when it writes for the cluster. Others may not write to internal topics.
 _ADMIN_CLIENT_ID: Final = "__admin_client"
-# The refusals that Kafka answers without saying where the log starts.
+# Errors for which Kafka's response has no log start offset.
 _WITHOUT_LOG_START: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -78,7 +78,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse
 def _append_all(
     context: RequestContext, request: ProduceRequest, transaction: TransactionalProduce | None
 ) -> Steps[ProduceResponse | PendingReply | None]:
-    """Append to each partition, with a step after so many of them or so many bytes.
+    """Append to each partition, with a step after some partitions or bytes.
 
     A turn commits what was appended in it, so waits for acknowledgements begin in the turn of their append.
     """
@@ -100,7 +100,7 @@ def _append_all(
                 if step >= _STEP_MAX:
                     step = 0
                     yield
-                    # It may be gone by now, or be no longer allowed.
+                    # The topic may have been deleted, or the client's rights may have changed.
                     topic = partitions.topic(key) if _may_write(context, key) else None
                 partition = None if topic is None else topic.partitions.get(data.index)
                 try:
@@ -121,9 +121,9 @@ def _append_all(
 def _concluded(
     context: RequestContext, request: ProduceRequest, response: ProduceResponse, waits: "_Waits", *, failed: bool
 ) -> ProduceResponse | PendingReply | None:
-    """The reply, once everything was appended that can be.
+    """The reply after all partitions were tried.
 
-    The request is charged at once: if it waits for acknowledgements, the client's next request might come before.
+    The request is charged now, because the client's next request may arrive before the acknowledgements.
     """
     context.charge()
     if request.acks == 0:
@@ -148,16 +148,16 @@ def _may_write(context: RequestContext, topic: str | bytes) -> bool:
 
 
 def _absent(context: RequestContext, topic: str | bytes, index: int) -> KafkaError:
-    """The reason why nothing can be appended to a partition."""
+    """The error for a partition that does not exist here, or to which the client may not write."""
     if not _may_write(context, topic):
         return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return context.services.partitions.absent(topic, index)
 
 
 class _Waits:
-    """The wait of a request for what it has appended and may not acknowledge yet, and the answers it is about.
+    """The wait for acknowledgements of one request, and the partitions' responses that depend on it.
 
-    `transaction` is what a transactional request has verified.
+    `transaction` holds the verifications of a transactional request.
     """
 
     __slots__ = ("_answers", "_context", "_response", "_wait", "transaction")
@@ -189,7 +189,7 @@ class _Waits:
         self._wait.abandon()
 
     def answer(self, timeout_ms: int) -> ProduceResponse | PendingReply:
-        """The response, or a pending reply until all partitions are safe or `timeout_ms` is over."""
+        """The response, or a pending reply until all partitions are acknowledged or `timeout_ms` is over."""
         self._wait.begin(self._context.services.deadlines, timeout_ms)
         reply: ProduceResponse | PendingReply = self._context.answer(self._wait, self._respond)
         return reply
@@ -235,7 +235,7 @@ def _append(
 
 
 def appended(index: int, info: AppendInfo) -> PartitionProduceResponse:
-    """The answer for a partition whose records may be acknowledged."""
+    """The response for a partition whose records are acknowledged."""
     return PartitionProduceResponse(
         index=index,
         base_offset=info.first_offset,
@@ -249,7 +249,7 @@ def refuse(
     response: ProduceResponse,
     late: Sequence[tuple[str | bytes, PartitionProduceResponse, ErrorCode]],
 ) -> None:
-    """Turn answers for what was appended, each with its topic's name or id, to what they came to in the end."""
+    """Set the errors of partitions whose acknowledgement failed; `late` has them with their topic's name or id."""
     for topic, answer, code in late:
         answer.error_code = code
         _name_leader(context, answer, topic)
@@ -311,7 +311,7 @@ def _failure(
 def _remember(
     session: Session, topic: str | bytes, index: int, records: memoryview | None, error: KafkaError, now_ms: int
 ) -> None:
-    """Remember a refused batch if its producer is going to send it again, perhaps with more success."""
+    """Remember a refused batch if its error is one after which the producer retries."""
     if records is None or error.code not in RETRIED:
         return
     try:
@@ -325,7 +325,7 @@ def _remember(
 
 
 def _check_order(session: Session, topic: str | bytes, partition: Partition, records: memoryview, now_ms: int) -> None:
-    """Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that comes before a refused one has come again."""
+    """Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that arrives before the retry of a refused one."""
     refused = session.refused_batches
     if refused is not None:
         refused.check(topic, partition, read_header(records), now_ms)
@@ -351,7 +351,7 @@ def _endpoints(context: RequestContext, answers: Sequence[PartitionProduceRespon
 
 
 def _refused(request: ProduceRequest, code: ErrorCode, message: str) -> ProduceResponse | None:
-    """The same answer for every partition."""
+    """The response with this error for every partition."""
     if request.acks == 0:
         raise ProtocolError(message)
     return ProduceResponse(

@@ -1,9 +1,9 @@
-"""A shorter way for the Produce requests that a client sends again and again: one batch to one partition.
+"""The shortcut for Produce requests with one batch for one partition, which most producers repeat.
 
-Up to the length of the batch, such requests are the same bytes apart from the correlation id. These bytes are looked up
-instead of decoded, and the reply is packed by a template instead of encoded: half of what a small request costs. Both
-are learned from the general way, which stays the oracle: whatever is unusual, as any error, is left to it, and nothing
-has changed by then.
+Up to the length of the batch, such requests of a client are the same bytes apart from the correlation id. The shortcut
+looks these bytes up instead of decoding them, and fills a template of the reply instead of encoding it, which halves
+the cost of a small request. It learns both from requests that the handler has served. Unusual requests, such as those
+that end in an error, are left to the handler before anything has changed.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ from broker.wire.records import HEADER_SIZE, Compression
 from broker.wire.records.batch import ATTRIBUTES_POSITION, COMPRESSION_MASK, TRANSACTIONAL_FLAG
 from broker.wire.varint import encode_varint, read_varint
 
-# After the correlation id; before it are the key and version, by which the route was found.
+# The position after the correlation id. The API key and version before it have selected the shortcut.
 _PREFIX_START: Final = 8
 # No tagged fields of the partition, the topic and the request.
 _FLEXIBLE_TAIL: Final = b"\0\0\0"
@@ -73,7 +73,7 @@ class ProduceShortcut:
         self._entries: dict[bytes, _Entry] = {}
 
     def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> Reply:
-        """The reply, None where none is wanted, or False: it has to go the general way."""
+        """The reply; None with acks=0; False if the handler has to serve the request."""
         session: Session = connection.session
         buffer = connection.buffer
         position = start + session.prefix_length
@@ -106,7 +106,7 @@ class ProduceShortcut:
         try:
             info = partition.append(buffer.view[position:batch_end], entry.acks, self._now_ms())
         except KafkaError:
-            return False  # nothing was appended; the general way finds the same error, and tells of it
+            return False  # nothing was appended; the handler finds the same error and reports it
         if not info.duplicate:
             self._stage(partition)
         throttle_time_ms = 0 if self._charging is None else self._charge(self._charging, session, entry, end - start)
@@ -160,7 +160,7 @@ def _appended(response: ProduceResponse | PendingReply | None) -> bool:
 
 
 class _Entry:
-    """The request that a prefix stands for, and how to answer it."""
+    """The fields of the requests with one prefix, and the template of their replies."""
 
     __slots__ = ("_pack", "_timeout_ms", "acks", "client_id", "index", "reply", "topic")
 
@@ -182,7 +182,7 @@ class _Entry:
         partition: Partition,
         throttle_time_ms: int,
     ) -> bytes | list[Part] | PendingReply | None:
-        """The reply, once what was appended may be acknowledged; None where none is wanted."""
+        """The reply, which is pending until the records are acknowledged; None with acks=0."""
         if self.acks == 0:
             return None
         end_offset = info.last_offset + 1
@@ -280,7 +280,7 @@ def _reply_template(
 
 
 def _is_unusual(flags: int, version: int) -> bool:
-    """Whether a batch whose attributes end in this byte is one that `check_single_batch` may refuse."""
+    """True if `check_single_batch` may refuse a batch whose attributes end in this byte."""
     return bool(flags & TRANSACTIONAL_FLAG) or (flags & COMPRESSION_MASK == Compression.ZSTD and version < ZSTD_FROM)
 
 

@@ -21,7 +21,7 @@ _ABORTABLE_FROM: Final = 11
 
 
 class TransactionalProduce:
-    """The verifications of one request, and what came of them. `is_verified` is false where a config says so."""
+    """The verifications of one request and their outcomes. `is_verified` is false if a config disables them."""
 
     def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
         self._context = context
@@ -68,7 +68,7 @@ class TransactionalProduce:
                 self._begun[partition.topic, partition.index] = verification
 
     async def verify(self) -> None:
-        """Asks the coordinator about all partitions in which a transaction is to begin."""
+        """Have the coordinator verify all partitions in which a transaction may begin."""
         assert self._producer is not None, "there is something to verify"
         self._verdicts = await self._context.services.transaction_verifier.verify(
             self._transactional_id, self._producer, tuple(self._begun), self._support
@@ -93,7 +93,7 @@ class TransactionalProduce:
 
 
 def _transactional_header(records: memoryview | None) -> BatchHeader | None:
-    """The header of a transactional batch; None for any other, or for what is no batch."""
+    """The header of a transactional batch; None for other batches and for invalid ones."""
     if records is None or len(records) < HEADER_SIZE:
         return None
     try:
