@@ -1,7 +1,7 @@
-"""BrokerHeartbeat (key 63): a broker is alive, and hears whether it is fenced (KIP-631). Served by controllers only.
+"""BrokerHeartbeat (key 63): keeps a broker's session, and tells it whether it is fenced (KIP-631).
 
-Heartbeats come through one connection, which from then on stands for the broker: when it closes, the controller does
-not wait for the session's end to suspect that the broker is gone.
+Served by controllers only. A broker sends its heartbeats over one connection. When that closes, the controller suspects
+that the broker has stopped, before its session expires.
 
 Version 2 names cordoned log directories (KIP-1066). They are ignored: no broker of this project cordons a directory.
 """
@@ -17,7 +17,9 @@ from metadata.errors import ApiError
 async def heartbeat(context: ControllerContext, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
     if context.connection is not None:
         # Before the answer, since the connection may close until then. A refused epoch belongs to no broker.
-        context.services.heartbeat_connections.heard(request.broker_id, request.broker_epoch, context.connection)
+        context.services.heartbeat_connections.record_heartbeat(
+            request.broker_id, request.broker_epoch, context.connection
+        )
     reply = await context.services.controller.broker_heartbeat(
         BrokerHeartbeat(
             broker_id=request.broker_id,

@@ -1,5 +1,5 @@
-"""Listeners, connections, framing: bytes in, replies out, in request order. Knows frames, not what is in them.
+"""Listeners, connections and framing: bytes in, replies out, in request order. Knows frames, not their contents.
 
 A `Connection` is a sans-I/O pump; `EpollReactor` drives plain TCP ones, `serve_stream` those over any Trio stream;
-`Turns` runs them one at a time: handle what arrived, commit what was staged, send.
+`Turns` runs them together: serve the requests that arrived, commit the staged records, send the replies.
 """

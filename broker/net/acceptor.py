@@ -1,8 +1,8 @@
-"""Accepting connections, within limits, and handing each to the driver that suits it.
+"""Accepts connections within limits, and passes each to the driver for its kind of stream.
 
-The kernel gives a new connection the lowest descriptor that is free. A high one therefore says that the process has
-nearly all open that it may, whether connections or files, and the connection is closed: what is left is for the node's
-own files and links, without which it could not go on. Those of peers may take more of it than those of clients.
+The kernel gives a new connection the lowest free descriptor. A high descriptor means that the process has nearly
+reached its limit of open connections and files. Such a connection is closed, because the node needs the remaining
+descriptors for its own files and connections. The bound is higher for connections of peers than for those of clients.
 """
 
 import errno
@@ -62,11 +62,11 @@ class ConnectionLimits:
 
 
 class Acceptor:
-    """Accepts on any number of listeners and keeps count of what it accepted.
+    """Accepts connections on any number of listeners, and counts them.
 
     `commit` ends every turn (see `Turns`). `kernel_socket` gives the kernel's socket beneath a stream, or None for a
-    stream that has none and is served through Trio. `on_close` hears of every connection that ended, with its reason,
-    and `on_refused` of those that were not served at all: the listener, the peer's address and the reason.
+    stream that has none and is served through Trio. `on_close` is called with every closed connection, which has the
+    reason, and `on_refused` for refused ones, with the listener, the peer's address and the reason.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Acceptor:
         self._times_closed: Counter[str] = Counter()
 
     def limit(self, limits: ConnectionLimits) -> None:
-        """Obey other limits from now on; connections that are open stay so."""
+        """Apply other limits to new connections; open ones stay."""
         self._limits = limits
 
     @property
@@ -108,13 +108,13 @@ class Acceptor:
     ) -> None:
         """Accept on the sockets of the listener called `name`, for `service`, until cancelled.
 
-        `is_for_peers` says that brokers connect to it and clients do not.
+        `is_for_peers` is true if only brokers connect to it, and no clients.
         """
         if is_for_peers:
             self._peer_listeners.add(name)
 
         async def handle(stream: trio.SocketStream) -> None:
-            host = self._admitted(stream, name)
+            host = self._admit(stream, name)
             if host is None:
                 return
             connection = self._connection(host, name, service, self._limits.request_size_max)
@@ -125,7 +125,7 @@ class Acceptor:
                     return
             except OSError as error:
                 del self._activity[connection]
-                self._gone(host, name)
+                self._uncount(host, name)
                 self._on_refused(name, host, str(error))
                 return
             await serve_stream(stream, connection, self._turns)
@@ -135,37 +135,37 @@ class Acceptor:
     async def serve_controllers(
         self, name: str, listeners: Sequence[trio.SocketListener], service: Service, replicas: ServeStream
     ) -> None:
-        """As `serve`, where other replicas of the quorum connect too: `replicas` serves those until they are gone.
+        """Like `serve`, for listeners to which other quorum replicas connect too; `replicas` serves their streams.
 
-        A frame of theirs takes what a frame of Kafka's protocol does, so the first bytes tell them apart. Brokers may
-        send what is the largest request within an envelope.
+        The first bytes of a stream tell the two protocols apart. Brokers may send a request of the largest size within
+        an envelope.
         """
         self._peer_listeners.add(name)
         request_size_max = self._limits.request_size_max + ENVELOPE_BYTES_MAX
 
         async def handle(stream: trio.SocketStream) -> None:
-            host = self._admitted(stream, name)
+            host = self._admit(stream, name)
             if host is None:
                 return
             times_closed = self._times_closed[name]
-            begun = b""
+            prefix = b""
             with suppress(trio.BrokenResourceError), trio.move_on_after(_FIRST_BYTES_TIMEOUT_S):
-                begun, peeked = await peek(stream, _PEEKED_BYTES)
-            is_whole = len(begun) == _PEEKED_BYTES
-            if is_whole and begun[-1] != _HELLO_BEGINS and times_closed == self._times_closed[name]:
+                prefix, peeked = await peek(stream, _PEEKED_BYTES)
+            is_whole = len(prefix) == _PEEKED_BYTES
+            if is_whole and prefix[-1] != _HELLO_BEGINS and times_closed == self._times_closed[name]:
                 connection = self._connection(host, name, service, request_size_max)
                 await serve_stream(peeked, connection, self._turns)
                 return
             try:
-                if is_whole and begun[-1] == _HELLO_BEGINS:
+                if is_whole and prefix[-1] == _HELLO_BEGINS:
                     await replicas(peeked)
             finally:
-                self._gone(host, name)
+                self._uncount(host, name)
 
         await self._accept(name, handle, listeners)
 
     def close_all(self, listener: str, reason: str | None) -> None:
-        """Close the connections of clients and brokers to a listener, also those that said nothing yet.
+        """Close all connections of clients and brokers to a listener, also those that have sent nothing yet.
 
         `reason` is traced for each of them; None traces nothing.
         """
@@ -174,15 +174,15 @@ class Acceptor:
             connection.close(reason)
 
     def finish_all(self, listener: str, reason: str | None) -> None:
-        """As `close_all`; but what was carried out already is answered before its connection is closed."""
+        """Like `close_all`, but each connection first sends the replies to requests that were served."""
         self._times_closed[listener] += 1
         for connection in [each for each in self._activity if each.listener == listener]:
             connection.finish(reason)
 
-    def _admitted(self, stream: trio.SocketStream, listener: str) -> str | None:
-        """The address of who connected; None where it is gone already, or is one too many.
+    def _admit(self, stream: trio.SocketStream, listener: str) -> str | None:
+        """Count the connection and return the peer's address; None if it is closed already, or refused.
 
-        Those are closed without a word; Kafka does so per address, and lets others wait.
+        A refused connection is closed at once. Kafka does so for the limit per address, and lets other clients wait.
         """
         try:
             host: str = stream.socket.getpeername()[0]
@@ -211,7 +211,7 @@ class Acceptor:
             )
         return None
 
-    def _gone(self, host: str, listener: str) -> None:
+    def _uncount(self, host: str, listener: str) -> None:
         self._counts[listener] -= 1
         self._per_host[host] -= 1
         if not self._per_host[host]:
@@ -231,18 +231,18 @@ class Acceptor:
 
     def _closed(self, connection: Connection) -> None:
         if self._activity.pop(connection, None) is not None:
-            self._gone(connection.peer_host, connection.listener)
+            self._uncount(connection.peer_host, connection.listener)
         self._on_close(connection)
 
     async def _close_idle(self) -> None:
-        """Close connections that said nothing for one to two idle periods, and trim the buffers of quiet ones."""
+        """Close connections that have sent nothing for one to two idle periods."""
         while True:
             await trio.sleep(self._limits.idle_ms_max / 1000)
             for connection, before in list(self._activity.items()):
                 if connection.activity != before:
                     self._activity[connection] = connection.activity
                 elif connection.is_idle:
-                    connection.close(None)  # clients expect it, and connect again when they need to: no news
+                    connection.close(None)  # clients expect this, so it is not traced
 
     async def _accept(
         self,
@@ -250,12 +250,12 @@ class Acceptor:
         handle: Callable[[trio.SocketStream], Awaitable[None]],
         listeners: Sequence[trio.SocketListener],
     ) -> None:
-        patient = [_PatientListener(listener, partial(self._on_refused, name, "a client")) for listener in listeners]
-        await trio.serve_listeners(handle, patient)
+        retrying = [_RetryingListener(listener, partial(self._on_refused, name, "a client")) for listener in listeners]
+        await trio.serve_listeners(handle, retrying)
 
 
-class _PatientListener(trio.abc.Listener[trio.SocketStream]):
-    """Waits and tries again where the kernel has no descriptor or memory for another connection."""
+class _RetryingListener(trio.abc.Listener[trio.SocketStream]):
+    """A listener that waits and retries when the kernel has no descriptor or memory for a connection."""
 
     def __init__(self, listener: trio.SocketListener, on_failure: Callable[[str], None]) -> None:
         self._listener = listener

@@ -1,4 +1,4 @@
-"""The one way to say "later": a result that is set once, and a request's wait for it, which has a deadline."""
+"""Completions: results that are set once and later, and a request's wait for one, which has a deadline."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -27,7 +27,7 @@ class Completion(Generic[T]):
         self._callback: Callable[[T], None] | None = None
 
     def complete(self, outcome: T) -> None:
-        """Set the outcome, and call back."""
+        """Set the outcome, and call the callbacks with it."""
         if not self.done:
             self.done = True
             self.outcome = outcome
@@ -36,7 +36,7 @@ class Completion(Generic[T]):
                 callback(outcome)
 
     def then(self, callback: Callable[[T], None]) -> None:
-        """Call `callback` with the outcome: at once if there is one. It must not raise. Most completions have one."""
+        """Call `callback` with the outcome, at once if it is set. The callback must not raise."""
         first = self._callback
         if self.done:
             callback(self.outcome)
@@ -54,13 +54,13 @@ class Completion(Generic[T]):
         return self.outcome
 
     def abandon(self) -> None:
-        """The client that asked for the outcome is gone. The work goes on, as others may need what it does."""
+        """Called when the request's connection is closed. By default the work continues, for its effects."""
 
 
 class RequestWait(Completion[T]):
     """A wait that serves one request only: for its deadline, and for events at the places where a subclass waits.
 
-    It ends when it is completed, or when it is abandoned, after which nothing is called back. It costs an object and an
+    It ends when it is completed or abandoned; after that no callback is called. It costs an object and an
     entry in a heap; a task per parked Produce or Fetch would cost more than the request itself.
     """
 
@@ -88,7 +88,7 @@ class RequestWait(Completion[T]):
             self._callback = None
 
     def stop_waiting(self) -> None:
-        """Leave the places where this waits. Called once, when the wait ends."""
+        """Deregister from the events that this waits for. Called once, when the wait ends."""
 
     def _end(self) -> None:
         self.done = True

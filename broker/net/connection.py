@@ -1,10 +1,11 @@
 """One client connection as a synchronous, sans-I/O pump: whole frames in, replies out in request order.
 
-A driver receives into `receive_space()`, says how much with `received()`, lets `Turns` run the connection, and sends
-what is in `outgoing`. There is no task, channel or cancel scope per request: that alone would cost a factor of three.
+A driver receives into `receive_space()`, reports the number of bytes with `received()`, has `Turns` run the connection,
+and sends `outgoing`. There is no task, channel or cancel scope per request, which would make requests three times as
+expensive.
 
 Kafka stops reading a connection while one of its requests is being processed. Here requests are pipelined: a parked
-Fetch does not hold up the Produce after it, and only the replies wait for each other. An exclusive reply
+Fetch does not delay a later Produce, and only the replies wait for each other. An exclusive reply
 restores Kafka's behaviour where a later request could see the difference.
 """
 
@@ -46,8 +47,8 @@ class Transport(Protocol):
 class ClosedTransport:
     """The transport of a closed connection.
 
-    The two refer to each other; letting go of one frees both at once, with what had been received, and not only when
-    the garbage collector comes by.
+    A connection and its transport refer to each other. Replacing the transport breaks the cycle, so that both and the
+    receive buffer are freed at once, and not only by the garbage collector.
     """
 
     def flush(self) -> bool:
@@ -80,7 +81,7 @@ _CLOSED: Final = ClosedTransport()
 
 
 class ProtocolError(Exception):
-    """The peer sent what no client of Kafka's protocol sends; the only answer is to close the connection."""
+    """The peer violated Kafka's protocol, or a request cannot be answered; the connection has to be closed."""
 
 
 class Connection:
@@ -145,7 +146,7 @@ class Connection:
         self.session: Any = service.open_session(self)
 
     def receive_space(self) -> memoryview:
-        """Where to receive into; empty when the connection takes no more until it has been run."""
+        """The memory to receive into; empty if the connection takes no more bytes until it has been run."""
         buffer = self.buffer
         held = buffer.end - buffer.start
         if not held:
@@ -162,7 +163,7 @@ class Connection:
         self.activity += 1
 
     def pump(self) -> bool:
-        """Run complete frames. True when it stopped early to have replies sent first, and wants to be run again."""
+        """Serve complete frames. True if it stopped early to have replies sent first, and has to be run again."""
         buffer = self.buffer
         serve = self._service.serve
         try:
@@ -201,7 +202,7 @@ class Connection:
     def resume(self, exclusive: PendingReply, answer: Callable[[], Reply]) -> None:
         """Call `answer` in the connection's next turn; what it returns takes the place of the reply `exclusive`.
 
-        For a request that was prepared outside of turns, and has to be carried out within one.
+        For a request that was prepared outside of turns, and has to be served within one.
         """
         if exclusive is self._exclusive:
             self._resumed = answer
@@ -213,19 +214,19 @@ class Connection:
             self._run(self)
 
     def throttle(self) -> None:
-        """Run no further request, and read nothing, until `end_throttle`. Replies are sent as ever (KIP-219)."""
+        """Run no further request, and read nothing, until `end_throttle`. Replies are still sent (KIP-219)."""
         self.throttled = True
 
     def end_throttle(self) -> None:
-        """Go on with the requests that have arrived meanwhile."""
+        """Serve the requests that have arrived meanwhile."""
         if self.throttled and not self.closed:
             self.throttled = False
             self._run(self)
 
     def finish(self, reason: str | None) -> None:
-        """Close as soon as the requests that were carried out are answered, and the answers are sent.
+        """Close once the replies to all requests that were served are sent.
 
-        No other request is carried out: neither one that has arrived, nor one that waits for its turn in `resume`.
+        No other request is served: neither one that has arrived, nor one that waits for its turn in `resume`.
         """
         if self.closed or self._is_finishing:
             return
@@ -254,19 +255,19 @@ class Connection:
         self.session = None  # it refers to the connection, see ClosedTransport
 
     def _close_if_answered(self) -> bool:
-        """Whether something has yet to be sent; closes the connection where nothing has, and no answer is to come."""
+        """Close the connection if no reply is pending or unsent. True if bytes have yet to be sent."""
         if not self.awaits_reply:
             self.close(self.close_reason)
         return bool(self.outgoing)
 
     @property
     def awaits_reply(self) -> bool:
-        """Something is being answered or sent."""
+        """True if replies are pending or unsent."""
         return bool(self._pending or self.outgoing)
 
     @property
     def is_idle(self) -> bool:
-        """True if the connection waits for the client: it neither answers it, nor keeps it from sending more."""
+        """True if the connection waits for the client: no reply is pending or unsent, and it is not throttled."""
         return not self.awaits_reply and not self.throttled
 
     def _check_size(self, size: int, start: int, held: int) -> None:

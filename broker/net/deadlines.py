@@ -7,8 +7,8 @@ from typing import Final
 
 import trio
 
-# Cancelled entries are swept out once they are this many and the majority, so that waiting for years and hanging up
-# does not fill the heap.
+# Cancelled entries are removed once there are more than this many and they are the majority. Otherwise clients that
+# send requests with long timeouts and disconnect would fill the heap.
 _SWEEP_MIN: Final = 1024
 
 
@@ -48,7 +48,7 @@ class Deadlines:
 
     async def run(self) -> None:
         while True:
-            self._fire()
+            self._call_due()
             self._sleep_scope = trio.CancelScope(deadline=self._heap[0][0] if self._heap else inf)
             await self._sleep(self._sleep_scope)
             self._sleep_scope = None
@@ -64,7 +64,7 @@ class Deadlines:
             heapq.heapify(self._heap)
             self._cancelled = 0
 
-    def _fire(self) -> None:
+    def _call_due(self) -> None:
         now = trio.current_time()
         while self._heap and (self._heap[0][2].callback is None or self._heap[0][0] <= now):
             deadline = heapq.heappop(self._heap)[2]

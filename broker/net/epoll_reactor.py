@@ -17,15 +17,15 @@ from broker.net.turns import Turns
 
 _READ: Final = select.EPOLLIN
 _WRITE: Final = select.EPOLLOUT
-# Rounds served before the other tasks of the node get their turn: while there is more to do at once, this saves the
-# way through Trio's scheduler. At 64 a heartbeat starved; these few are enough to spread the cost.
+# Polls per wake-up, before other tasks of the node run. While connections stay ready, this saves passes of Trio's
+# scheduler. With 64, heartbeats were delayed too long; 16 are enough to spread the cost.
 POLLS_PER_WAKE_UP: Final = 16
 # Muted: neither read nor written; the kernel still reports errors and hang-ups.
 _MUTED: Final = 0
 
 
 class EpollReactor:
-    """Serves kernel sockets until cancelled. `send_buffer_bytes` is each one's SO_SNDBUF; -1: as the system has it."""
+    """Serves kernel sockets until cancelled. `send_buffer_bytes` is their SO_SNDBUF; -1 keeps the system's default."""
 
     def __init__(self, turns: Turns, send_buffer_bytes: int) -> None:
         self._send_buffer_bytes = send_buffer_bytes
@@ -36,10 +36,10 @@ class EpollReactor:
     def adopt(self, sock: socket.socket, connection: Connection) -> "EpollTransport":
         """Serve a connected, non-blocking socket from now on; the reactor closes it.
 
-        Raises OSError where the kernel refuses, and where the reactor has ended, with the socket closed.
+        Closes the socket and raises OSError if the kernel refuses it, or if the reactor has stopped.
         """
         try:
-            if self._epoll.closed:  # the connection was accepted in the moment in which the node stopped
+            if self._epoll.closed:  # the connection was accepted while the node stopped
                 raise OSError("the node stops")
             if self._send_buffer_bytes > 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
@@ -83,7 +83,7 @@ class EpollReactor:
         self._epoll.modify(transport.descriptor, events)
 
     def _on_event(self, transport: "EpollTransport", events: int) -> None:
-        """Everything but the mere arrival of bytes."""
+        """Handle any event other than readable alone."""
         if events & _WRITE:
             if transport.flush():
                 self.turns.add(transport.connection)
@@ -108,12 +108,12 @@ class EpollTransport:
         self.descriptor = sock.fileno()
 
     def receive(self) -> None:
-        """Take what has arrived; called when the socket is readable."""
+        """Receive bytes; called when the socket is readable."""
         connection = self.connection
         space = connection.receive_space()
         if not space or connection.throttled:
             connection.muted = True
-            self._watch(_MUTED)  # it has more requests waiting than it may, or is throttled; `flush` listens again
+            self._watch(_MUTED)  # too many requests wait, or it is throttled; `flush` reads again
             return
         try:
             count = self._sock.recv_into(space)
@@ -129,7 +129,7 @@ class EpollTransport:
         self._add_turn(connection)
 
     def flush(self) -> bool:
-        """See `Transport.flush`. A socket that is full is watched for room, and meanwhile not read from."""
+        """See `Transport.flush`. A full socket is watched for writability, and not read from meanwhile."""
         connection = self.connection
         queue = connection.outgoing
         try:

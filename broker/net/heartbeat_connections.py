@@ -1,21 +1,22 @@
-"""Over which connection each broker sends its heartbeats: when that one ends, its process may be gone."""
+"""The connection over which each broker sends its heartbeats; when it closes, the broker may have stopped."""
 
 from broker.net.connection import Connection
 
 
 class HeartbeatConnections:
-    """A broker has one connection. It gave up the one before when it made the next, whatever may have become of that.
+    """Keeps one connection per broker incarnation: the one of its latest heartbeat.
 
-    Requests that still arrive on an older one were sent again since, or given up: they must not be carried out late.
+    A broker that opens another connection has given up the former one, and has retried or dropped its requests there.
+    The former connection is closed, so that these requests are not served late.
     """
 
     def __init__(self) -> None:
         self._latest: dict[tuple[int, int], Connection] = {}
 
-    def heard(self, broker_id: int, broker_epoch: int, connection: Connection) -> None:
-        """A heartbeat came. Closes the connection over which they came before, if that was another."""
+    def record_heartbeat(self, broker_id: int, broker_epoch: int, connection: Connection) -> None:
+        """Record a heartbeat. Closes the former connection if the heartbeat came over another one."""
         if connection.closed:
-            return  # it was superseded itself, or is gone already
+            return  # it was replaced by a later one, or the peer has closed it
         broker = broker_id, broker_epoch
         before = self._latest.get(broker)
         if before is not connection:
@@ -24,7 +25,7 @@ class HeartbeatConnections:
                 before.close("its broker has connected again")
 
     def closed(self, connection: Connection) -> list[tuple[int, int]]:
-        """The brokers, each with its epoch, that were heard over this connection last."""
+        """Forget the connection. Returns the brokers, with their epochs, whose latest heartbeat came over it."""
         brokers = [broker for broker, latest in self._latest.items() if latest is connection]
         for broker in brokers:
             del self._latest[broker]

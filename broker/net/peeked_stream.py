@@ -1,21 +1,21 @@
-"""A stream whose first bytes were read to see what it carries."""
+"""A stream whose first bytes were read to detect its protocol."""
 
 import trio
 
 
 class PeekedStream(trio.abc.Stream):
-    """Gives what was read of `stream` once more, and then the rest."""
+    """Returns the bytes that were read of `stream` again, and then the rest of it."""
 
-    def __init__(self, stream: trio.abc.Stream, begun: bytes) -> None:
+    def __init__(self, stream: trio.abc.Stream, prefix: bytes) -> None:
         self._stream = stream
-        self._begun = begun
+        self._prefix = prefix
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        if not self._begun:
+        if not self._prefix:
             return bytes(await self._stream.receive_some(max_bytes))
         await trio.lowlevel.checkpoint()
-        taken = self._begun[:max_bytes]
-        self._begun = self._begun[len(taken) :]
+        taken = self._prefix[:max_bytes]
+        self._prefix = self._prefix[len(taken) :]
         return taken
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
@@ -29,14 +29,14 @@ class PeekedStream(trio.abc.Stream):
 
 
 async def peek(stream: trio.abc.Stream, count: int) -> tuple[bytes, PeekedStream]:
-    """The first `count` bytes, or fewer where the stream ends before, and the stream with them.
+    """The first `count` bytes, fewer if the stream ends before, and a stream that returns them again.
 
     Raises BrokenResourceError.
     """
-    begun = b""
-    while len(begun) < count:
-        data = await stream.receive_some(count - len(begun))
+    prefix = b""
+    while len(prefix) < count:
+        data = await stream.receive_some(count - len(prefix))
         if not data:
             break
-        begun += data
-    return begun, PeekedStream(stream, begun)
+        prefix += data
+    return prefix, PeekedStream(stream, prefix)

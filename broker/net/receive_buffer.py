@@ -1,4 +1,4 @@
-"""Where a connection's bytes arrive, are parsed, patched and written from."""
+"""The buffer into which a connection's bytes are received, and in which they are parsed and patched."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ INITIAL_SIZE: Final = 16 * 1024
 STEADY_SIZE: Final = 128 * 1024
 # Receiving into less than this would cut pipelined requests into many small reads.
 SMALLEST_READ: Final = 4 * 1024
-# A buffer that a larger frame made grow beyond this is given back once the frame is gone. Clients send requests of
+# A buffer that has grown beyond this for a large frame is freed once the frame is consumed. Clients send requests of
 # 1 MiB by default, and those should not pay for a new buffer each.
 KEPT_SIZE: Final = 2 * 1024 * 1024
 
@@ -16,8 +16,8 @@ KEPT_SIZE: Final = 2 * 1024 * 1024
 class ReceiveBuffer:
     """A growing window `data[start:end]` of bytes that were received and not yet consumed.
 
-    It grows with the bytes that arrive, never with the length a frame claims, so that a lie about a length costs the
-    liar's traffic and not our memory. Views handed out before stay valid until the next `writable`.
+    It grows with the bytes that arrive, not with the length that a frame claims, so a peer that claims a large frame
+    has to send it before memory is taken. Views handed out before stay valid until the next `writable`.
     """
 
     __slots__ = ("data", "end", "start", "view")
@@ -53,7 +53,7 @@ class ReceiveBuffer:
         return self.view[self.end :]
 
     def detach(self) -> None:
-        """Leave the memory to the views handed out so far, and go on in other memory: they stay valid for good."""
+        """Continue in other memory, so that views returned before stay valid for good."""
         self._replace(max(self.end - self.start + SMALLEST_READ, STEADY_SIZE))
 
     def _replace(self, capacity: int) -> None:

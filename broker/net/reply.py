@@ -58,7 +58,7 @@ def frame_response(correlation_id: int, flexible_header: bool, body: list[Part])
 
 
 def _joined(parts: list[Part]) -> list[Part]:
-    """The same bytes in fewer parts: what the encoder emits between two ranges of files is a handful of small ones."""
+    """Join the small parts that the encoder emits between file ranges, so that there are fewer parts."""
     joined: list[Part] = []
     small: list[Buffer] = []
     size = 0
@@ -94,12 +94,12 @@ class RepliesInOrder(Protocol):
 
 
 class PendingReply(Completion["bytes | list[Part] | None"]):
-    """A place among a connection's replies. Its outcome is a whole frame; None sends nothing.
+    """A reply that takes its place in a connection's order before it is complete. Its outcome is a frame, or None.
 
-    `on_abandon` is called if the connection closes before, to end the work that the reply waits for.
+    `on_abandon` is called if the connection closes first, to end the work that the reply waits for.
 
-    The connection runs no further request while a reply `is_exclusive`. That is for slow APIs that change what later
-    requests of the same client see: Kafka promises that the requests of one connection are processed in order.
+    The connection serves no further request while a reply `is_exclusive`, for slow APIs whose effects later requests of
+    the same client must see: Kafka promises that the requests of one connection are processed in order.
     """
 
     __slots__ = ("_connection", "is_exclusive", "on_abandon")
@@ -111,7 +111,7 @@ class PendingReply(Completion["bytes | list[Part] | None"]):
         self.on_abandon: Callable[[], None] | None = None
 
     def complete(self, outcome: bytes | list[Part] | None) -> None:
-        """Answer with this frame."""
+        """Set the frame of the reply."""
         if not self.done:
             self.done = True
             self.outcome = outcome
@@ -119,7 +119,7 @@ class PendingReply(Completion["bytes | list[Part] | None"]):
             self._connection.reply_completed()
 
     def abandon(self) -> None:
-        """The connection is closed: the reply is not sent."""
+        """Drop the reply, as the connection is closed."""
         if not self.done:
             self.done = True
             on_abandon, self.on_abandon = self.on_abandon, None

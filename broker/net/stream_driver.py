@@ -50,7 +50,7 @@ class StreamTransport:
             space = connection.receive_space()
             connection.muted = not space or connection.throttled
             if connection.outgoing or connection.muted:
-                await self._changed.park()  # back-pressure: its replies first, or the end of its throttle time
+                await self._changed.park()  # back-pressure: until its replies are sent, or its throttle time is over
                 continue
             try:
                 data = await stream.receive_some(len(space))

@@ -8,7 +8,7 @@ from broker.net.connection import Connection
 class Turns:
     """Runs connections together, in the one order that is safe: pump all, commit once, then send to all.
 
-    An acknowledgement may be in a connection's outgoing list before the record it speaks of is written; `commit`
+    An acknowledgement may be in a connection's outgoing list before its record is written; `commit`
     writes everything staged in this turn with one gathered write per partition, and only then anything is sent. Where
     the commit fails, the turn's connections are closed instead: their clients retry, and nothing was acknowledged.
 
@@ -30,12 +30,12 @@ class Turns:
             self._queue.append(connection)
 
     def run(self, connection: Connection) -> None:
-        """Give the connection a turn: now, or after the one that is under way."""
+        """Run the connection in a turn now, or after the current one."""
         self.add(connection)
         self.run_all()
 
     def run_all(self) -> None:
-        """Take turns until no connection is queued."""
+        """Run turns until no connection is queued."""
         if self._running:
             return
         self._running = True
@@ -58,6 +58,6 @@ class Turns:
             return
         for connection in connections:
             if (connection.outgoing or connection.muted) and not connection.transport.flush():
-                continue  # the transport runs it again when the rest has gone
+                continue  # the transport runs it again after it has sent the rest
             if connection in unfinished:
                 self.add(connection)

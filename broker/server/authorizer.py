@@ -38,8 +38,8 @@ class AclResourceType(IntEnum):
 class Authorizer(Protocol):
     """Decides what clients may do. A server without an authorizer allows everything, and never asks.
 
-    An answer may depend on the session's principal, address and listener. Requests that are repeated rely on an answer
-    given before: when answers change, `Dispatcher.access_changed` has to be called at once.
+    A decision may depend on the session's principal, address and listener. Shortcuts for repeated requests rely on
+    earlier decisions, so `Dispatcher.access_changed` has to be called as soon as decisions change.
     """
 
     def allows(

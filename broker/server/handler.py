@@ -14,7 +14,7 @@ from metadata.errors import ApiError
 
 # The largest request of an API that does not say otherwise: 10,000 topics or groups with names of 100 bytes.
 REQUEST_BYTES_MAX: Final = 1024 * 1024
-# For APIs that name one thing, or a few.
+# For APIs whose requests name one resource, or a few.
 SMALL_REQUEST_BYTES_MAX: Final = 64 * 1024
 
 Immediate: TypeAlias = Callable[[Context[Any], Message], Message | PendingReply | None]
@@ -27,25 +27,24 @@ MakeShortcut: TypeAlias = Callable[[Server[Any], MessageCodec], Shortcut]
 class Handler:
     """How the requests of one API are carried out: `Handler(FetchRequest, fetch)`.
 
-    `request` is the class of the requests, which says the API's key. All versions are served that can be coded, or
-    those of them in `versions`, as in "4-18". A function `handle` answers at once or parks a reply (`immediate`). A
-    generator function takes steps to the response, at once where they are few, and otherwise as if it were async
-    (`sliced`). An async function is awaited, one at a time per connection (`deferred`).
+    `request` is the class of the requests, which has the API's key. All versions with a schema are served, or those in
+    `versions`, such as "4-18". A function `handle` returns a response or a pending reply (`immediate`). A generator
+    function takes steps to the response; if there are many, they run in slices, as for an async function (`sliced`). An
+    async function is awaited, one at a time per connection (`deferred`).
 
     `request_bytes_max` bounds the whole request; None: the listener's bound is the only one. A larger one closes its
-    connection as soon as its size is known. `keeps_views` says that requests hold views of the receive buffer, and so
-    have to be carried out where they arrive.
+    connection as soon as its size is known. `keeps_views` is true if requests hold views of the receive buffer,
+    and so have to be served before it is reused.
 
-    `refused` answers a request which the controller refused as a whole, or could not be asked, at once or in steps:
-    an async function lets such an error through. An API that is `forwarded` belongs to the controller, and brokers
-    pass its requests on as they are.
+    `refused` builds the response, at once or in steps, if the controller refused the whole request or cannot be
+    reached. Brokers send requests of a `forwarded` API unchanged to the controller.
 
-    `concurrent` lets the connection go on with its next request before an async function has answered: for what one
-    broker asks on behalf of many. Replies keep their order.
+    `concurrent` lets the connection serve its next request before an async function has returned, for requests of
+    brokers on behalf of many clients. Replies keep their order.
 
     `shortcut` makes the shortcut of one version, for clients of one kind.
 
-    `advertised_from` lists versions that exist and are refused, where clients need to see them listed.
+    `advertised_from` is the lowest version that ApiVersions lists, if clients need to see versions that are refused.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""How the messages of one API are coded in one version."""
+"""Encodes and decodes the messages of one API in one version."""
 
 import attrs
 
@@ -27,7 +27,7 @@ class MessageCodec:
         return sliced_decoder(APIS[self.api_key].request, self.version)(payload, position)
 
     def decode_response(self, payload: bytes) -> Message:
-        """A response with its header, as another node has sent it. Raises WireError."""
+        """Decode a response with its header, which another node has sent. Raises WireError."""
         _, position = parse_response_header(payload, self.flexible_response_header)
         response, _ = decode(APIS[self.api_key].response, self.version, payload, position)
         return response
@@ -37,7 +37,7 @@ class MessageCodec:
 
 
 def message_codec(api_key: int, version: int) -> MessageCodec:
-    """The codec of a version that can be coded."""
+    """The codec of a version that has a schema."""
     api = APIS[api_key]
     return MessageCodec(
         api_key,

@@ -1,13 +1,13 @@
-"""Replies that are made later: each is a `PendingReply`, and here is all that completes one.
+"""Creates and completes `PendingReply` objects, for handlers that cannot respond at once.
 
-A handler that cannot answer at once has one of these to wait for, and the reply is made of it:
+Such a handler waits for one of these:
 
-- a completion, for what another request or the passing of time brings about (`answer`),
-- a coroutine, for what has to wait several times (`defer`),
+- a completion, for an event that another request or a timer causes (`answer`),
+- a coroutine, for a response that has to wait several times (`defer`),
 - steps, for work that is too long for one turn. They are taken in slices between turns (`answer_in_steps`), or each
-  slice in a turn of the connection (`take_turns`), because what appends or reads staged batches belongs in a turn.
+  slice in a turn of the connection (`take_turns`), because only a turn may append or read staged batches.
 
-The four remain apart because they differ in what they cost and in when they may run. A completion has no task; on
+The four ways differ in their cost and in the time when they may run. A completion has no task; on
 Produce and Fetch a task per request would cost more than the request itself.
 """
 
@@ -30,7 +30,7 @@ Message: TypeAlias = Any
 
 
 class Request(Protocol):
-    """The request that is answered later, `broker.server.Context`."""
+    """The request of a pending reply, `broker.server.Context`."""
 
     @property
     def session(self) -> Session: ...
@@ -49,9 +49,9 @@ class Request(Protocol):
 
 
 class PendingReplies:
-    """Makes pending replies, and completes them. Tasks run in `nursery`.
+    """Creates pending replies, and completes them. Tasks run in `nursery`.
 
-    A request whose reply cannot be made closes its connection, and no other. `failed` traces an error of a handler, and
+    An error in building a reply closes the connection of its request, and no other. `failed` traces the error, and
     returns the reason for closing.
     """
 
@@ -81,7 +81,7 @@ class PendingReplies:
         respond: Callable[[T], Message | Steps[Message]],
         outcome: T,
     ) -> None:
-        """Called by a timer, by a task, or by the request of another client, which must not notice an error."""
+        """Called by a timer, a task or another client's request. Errors must not reach the caller."""
         if pending.done:
             return
         try:
@@ -109,7 +109,7 @@ class PendingReplies:
     def start(
         self, request: Request, reply: Awaitable[bytes | list[Part]], *, concurrent: bool = False
     ) -> PendingReply:
-        """Answer with a whole frame. Unless it is `concurrent`, the connection's next request waits for it."""
+        """Reply with a whole frame. Unless it is `concurrent`, the connection's next request waits for it."""
         pending = PendingReply(request.own_connection, is_exclusive=not concurrent)
         self._nursery.start_soon(self._complete_with, request, reply, pending)
         return pending
@@ -177,7 +177,7 @@ class PendingReplies:
         """See `Context.finish_later`."""
         try:
             self._nursery.start_soon(self._slices.finish, steps)
-        except RuntimeError:  # the node stops, and its nursery is closed
+        except RuntimeError:  # the node is stopping, and its nursery is closed
             steps.close()
 
 

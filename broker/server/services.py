@@ -49,11 +49,10 @@ class NodeServices(Protocol):
 
 @attrs.frozen
 class Services:
-    """On the listeners for clients and brokers. `loader` follows the log, and may lag the controller's state.
+    """The services on listeners for clients and brokers. `loader` replays the metadata log, and may lag the controller.
 
-    `coordinators` has the runtimes of all coordinators by `CoordinatorKeyType`.
-
-    Without a `replica_selector` consumers are never sent to another replica than the leader.
+    `coordinators` has the runtimes of all coordinators by `CoordinatorKeyType`. Without a `replica_selector`, consumers
+    read from leaders only.
     """
 
     env: Env
@@ -90,7 +89,7 @@ class Services:
 
 @attrs.frozen
 class ControllerServices:
-    """On the controllers' listeners. The controller answers NOT_CONTROLLER unless it is the active one."""
+    """The services on controllers' listeners. The controller raises NotController unless it is the active one."""
 
     env: Env
     cluster_id: str

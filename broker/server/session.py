@@ -12,14 +12,14 @@ UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
 
 
 class Session:
-    """One client's session. Handlers keep no state of their own: what they remember of a client is kept here.
+    """One client's session, with the state that handlers keep of a client.
 
     `client_host` is the client's address, and `listener` the name of the listener it connected to, empty for a request
     that another node forwarded. `client_id` is from the last request that was decoded, and `client_software` is the
     name and the version from ApiVersions (KIP-511). `refused_batches` are those that the client's producers have to
-    send again before later ones are accepted. `prefix_length` says how many bytes of the last request may be the same
-    in the next one, `shortcuts` is where these are looked up. The connection is muted until `throttled_until`, of
-    Trio's clock.
+    send again before later ones are accepted. `prefix_length` is the number of bytes that the next request may have in
+    common with the last one; `shortcuts` looks requests up by these bytes. The connection is muted until
+    `throttled_until`, of Trio's clock.
     """
 
     __slots__ = (
@@ -59,6 +59,6 @@ class Session:
             self.authenticate(principal)
 
     def authenticate(self, principal: str) -> None:
-        """The client has proved to be this principal: what others were allowed no longer counts for it."""
+        """Set the authenticated principal, and use the shortcuts that were learned for clients of that principal."""
         self.principal = principal
         self.shortcuts = self._tables.table(ClientKind(principal, self.client_host, self.listener))

@@ -1,9 +1,8 @@
-"""Shortcuts for requests that clients repeat, kept apart for each kind of client.
+"""Tables of shortcuts for requests that clients repeat, one table per kind of client.
 
-A shortcut answers a request whose bytes it knows without decoding it. It learns from requests that succeeded, so its
-knowledge holds for clients like the one that sent them, and as long as that client's rights and quotas stay as they
-were. Each kind of client therefore has a table of its own, and all tables are emptied when rights or quotas
-change: a session points to its table, so that a request pays nothing for it.
+A shortcut serves a request whose bytes it knows without decoding them. It learns from requests that succeeded, so it is
+valid only for clients with the same rights and quotas. Each kind of client therefore has a table of its own, and all
+tables are emptied when rights or quotas change. A session refers to its table, so a request need not look it up.
 """
 
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
@@ -13,7 +12,7 @@ from broker.net.connection import Connection
 from broker.net.reply import Part, PendingReply
 
 # Entries in all tables together: one per client id and partition, of about 2 KB each. When there are more, all are
-# forgotten: the requests in use teach theirs again, at the price of one request that goes the general way.
+# removed. Each one that is still in use is learned again from the next such request, which its handler serves.
 ENTRIES_MAX: Final = 16_384
 
 ShortcutReply: TypeAlias = bytes | list[Part] | PendingReply | Literal[False] | None
@@ -33,12 +32,12 @@ class Shortcut(Protocol):
     def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> ShortcutReply:
         """Return the reply, which may be completed later, or None if there is none to send.
 
-        Returns False if the request has to go the general way; nothing was done then.
+        Returns False, with no effect, if the handler has to serve the request.
         """
         ...
 
     def learn(self, context: Any, request: Any, response: Any, start: int, end: int) -> bool:
-        """Learn from a request that went the general way, if it succeeded. True if there is one entry more."""
+        """Learn from a request that the handler served, if it succeeded. True if that added an entry."""
         ...
 
 
@@ -57,27 +56,27 @@ def table_key(api_key: int, version: int) -> TableKey:
 
 
 class ShortcutTables:
-    """The tables of all kinds of clients that are connected. A table goes when its last session does."""
+    """The tables of all kinds of clients that are connected. A table is dropped with its last session."""
 
     def __init__(self) -> None:
         self._tables: WeakValueDictionary[ClientKind, ShortcutTable] = WeakValueDictionary()
         self._entries = 0
 
     def table(self, kind: ClientKind) -> ShortcutTable:
-        """The table of clients of this kind; its sessions keep it."""
+        """The table of clients of this kind; the caller's session keeps it alive."""
         table = self._tables.get(kind)
         if table is None:
             table = self._tables[kind] = ShortcutTable()
         return table
 
     def count_entry(self) -> None:
-        """Count one entry more. Forgets all if there are too many; entries of tables that are gone are counted too."""
+        """Count an added entry. Removes all entries if there are too many; those of dropped tables are counted too."""
         self._entries += 1
         if self._entries > ENTRIES_MAX:
             self.forget()
 
     def forget(self) -> None:
-        """Forget everything that was learned: the next request of each kind goes the general way."""
+        """Remove all entries; handlers serve the next requests, from which shortcuts learn again."""
         for table in list(self._tables.values()):
             table.clear()
         self._entries = 0

@@ -1,7 +1,7 @@
-"""Work that takes more than a few milliseconds, done in slices between which everything else runs.
+"""Runs work of more than a few milliseconds in slices, between which other tasks run.
 
-One slice at a time: however many clients ask for much, one pass of Trio's scheduler spends one slice on all of them
-together, and then serves the others. Such clients wait for each other only.
+One slice runs at a time: in one pass of Trio's scheduler, all clients with large requests share one slice, so they
+delay each other but no other client.
 """
 
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
@@ -15,20 +15,20 @@ T = TypeVar("T")
 A = TypeVar("A")
 B = TypeVar("B")
 
-# Work that yields between steps of about 100 us, and returns its result. It sees the state as of its beginning: it
-# holds an image, or a copy, and nothing that changes between two steps.
+# Work that yields between steps of about 100 us, and returns its result. It reads the state as of its beginning, from
+# an image or a copy, and holds no object that may change between two steps.
 Steps: TypeAlias = Generator[None, None, T]
 
 SLICE_S: Final = 0.002
-# The end of a slice where no time passes, as in the simulator.
+# Ends a slice in the simulator, where no time passes.
 SLICE_STEPS: Final = 256
-# Steps taken at once, before the work is found to be long: most requests end within these.
+# Steps taken before work counts as long. Most requests take fewer.
 FIRST_STEPS: Final = 4
-# Works that are under way at a time, each with a request and a response that may take 100 MB; others wait in a queue.
+# The number of works in progress, each with a request and a response that may take 100 MB; others wait in a queue.
 WORKS_MAX: Final = 4
-# How many small things make a step.
+# The number of small items in one step.
 STEP_ITEMS: Final = 32
-# So many structs are freed at a time.
+# The number of structs that are freed in one step.
 _FREED_AT_ONCE: Final = 256
 
 
@@ -37,14 +37,14 @@ class Unfinished(Exception):
 
 
 class Slices:
-    """Shares the event loop among long works."""
+    """Shares the event loop between long works."""
 
     def __init__(self) -> None:
         self._slice = trio.Lock()
         self._works = trio.Semaphore(WORKS_MAX)
 
     async def finish(self, steps: Steps[T]) -> T:
-        """Take all steps, and return their result; a few of them without waiting for a slice."""
+        """Take all steps, the first few without waiting for a slice, and return their result."""
         try:
             return begin(steps)
         except Unfinished:
@@ -67,7 +67,7 @@ class Slices:
 def begin(steps: Steps[T]) -> T:
     """The result of work that ends within a few steps; raises Unfinished, after which `Slices.finish` may go on."""
     try:
-        next(steps)  # most work ends here, before the time needs to be looked at
+        next(steps)  # most work ends here, before the clock is read
     except StopIteration as stopped:
         result: T = stopped.value
         return result
@@ -100,23 +100,23 @@ def each(make: Callable[[A], B], items: Iterable[A], step_items: int = STEP_ITEM
 
 
 def consumed(items: list[A]) -> Iterator[A]:
-    """The items in their order, each of which leaves the list: freed one by one, not all at the end in one go."""
+    """Yields the items in order and removes each from the list, so that they are freed one by one."""
     items.reverse()
     while items:
         yield items.pop()
 
 
 def freed(message: Any) -> Steps[None]:
-    """Empty a message's long lists of structs, some structs at a time, with all that these hold.
+    """Empty a message's long lists of structs, and the lists within them, some structs at a time.
 
-    To free 100,000 structs at once takes 20 ms. The lists must belong to the message alone.
+    Freeing 100,000 structs at once takes 20 ms. Nothing else may refer to the lists.
     """
     for elements in _lists_of_structs(message):
         yield from emptied(elements)
 
 
 def emptied(elements: list[Any]) -> Steps[None]:
-    """Empty a list of structs as `freed` does; up to `_FREED_AT_ONCE` may stay, to go with the list."""
+    """Empty a list of structs as `freed` does; up to `_FREED_AT_ONCE` may stay, and are freed with the list."""
     if not elements or not _list_fields(elements[0].__class__):
         while len(elements) > _FREED_AT_ONCE:
             del elements[-_FREED_AT_ONCE:]
@@ -147,7 +147,7 @@ def _lists_of_structs(struct: Any) -> list[list[Any]]:
 
 
 def _count(struct: Any) -> int:
-    """The struct and all structs in it; no more are counted than are freed at once."""
+    """The number of structs in this one, itself included; counting stops above `_FREED_AT_ONCE`."""
     count = 1
     for elements in _lists_of_structs(struct):
         if not elements or not _list_fields(elements[0].__class__):

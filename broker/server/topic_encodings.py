@@ -1,8 +1,8 @@
-"""The topics of the whole cluster as Metadata tells them, encoded once for all who ask.
+"""The topics of the whole cluster in Metadata responses, encoded once for all clients.
 
-Every classic consumer with a regular expression asks for all topics again and again. Encoding one partition takes some
-6 us, so a cluster of 50,000 would cost 300 ms for each. Images share with their predecessors what did not change, in
-buckets of some 32 topics, and so do these encodings: a change costs the bucket that it is in.
+Every classic consumer with a regular expression requests all topics repeatedly. Encoding one partition takes some 6 us,
+so one response for 50,000 partitions would cost 300 ms. An image shares unchanged buckets of some 32 topics with its
+predecessor. Encodings are kept by bucket too, so only changed buckets are encoded again.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,15 +14,15 @@ from broker.wire.codec import element_encoder
 from broker.wire.schema import EncodedArray
 from metadata.image import ClusterImage, MetadataImage, TopicImage, TopicsImage
 
-# Listeners, versions and flags for which encodings are kept. Clients of one cluster are seldom of more versions; with
-# 50,000 partitions each takes 7 MB.
+# The number of variants whose encodings are kept. Clients of one cluster seldom use more versions; with 50,000
+# partitions, each variant takes 7 MB.
 VARIANTS_MAX: Final = 6
 # Buckets that are sent as one part, of some 100 KB in a large cluster.
 _BLOCK_BUCKETS: Final = 16
 
 
 class Variant(NamedTuple):
-    """The parts of a request that a response depends on, besides the image."""
+    """The properties of a request that the encoding depends on, besides the image."""
 
     listener: str
     version: int
@@ -42,7 +42,7 @@ class _Block(NamedTuple):
 class TopicEncodings:
     """Encodes all topics of an image, and keeps what it has encoded.
 
-    Requests that come while the first one encodes share what it has done so far.
+    Requests that arrive while the first one encodes share its results so far.
     """
 
     def __init__(self) -> None:
@@ -51,18 +51,18 @@ class TopicEncodings:
     def encode(
         self, variant: Variant, image: MetadataImage, describe: Callable[[TopicImage], Steps[MetadataResponseTopic]]
     ) -> Steps[EncodedArray]:
-        """All topics of the image, as `describe` has them for this variant."""
+        """All topics of the image, as `describe` returns them for this variant."""
         encodings = self._variants.pop(variant, None)
         if encodings is None or encodings.cluster is not image.cluster:
             encodings = _VariantEncodings(variant, image.cluster)
-        self._variants[variant] = encodings  # the last one used is the last one to go
+        self._variants[variant] = encodings  # the least recently used variant is dropped first
         while len(self._variants) > VARIANTS_MAX:
             del self._variants[next(iter(self._variants))]
         return encodings.encode(image.topics, describe)
 
 
 class _VariantEncodings:
-    """The encodings of one variant. They hold while the brokers stay as they are, which decide what is offline."""
+    """The encodings of one variant. They are valid until brokers change, since these determine offline replicas."""
 
     def __init__(self, variant: Variant, cluster: ClusterImage) -> None:
         self.cluster = cluster
@@ -109,7 +109,7 @@ class _VariantEncodings:
         return known.encoded
 
     def _forget_beyond(self, count: int) -> None:
-        """Where an image has fewer buckets than the one before, as after a snapshot was loaded."""
+        """Drop buckets from `count` on: an image from a snapshot may have fewer than its predecessor."""
         for kept in (self._buckets, self._blocks):
             for index in [index for index in kept if index >= count]:
                 del kept[index]

@@ -44,9 +44,9 @@ class Served(Service):
 def test_the_end_of_a_connection_tells_whose_heartbeats_came_over_it() -> None:
     served = Served()
     first, second = served.connect(), served.connect()
-    served.heartbeats.heard(1, 10, first)
-    served.heartbeats.heard(1, 10, first)
-    served.heartbeats.heard(2, 11, second)
+    served.heartbeats.record_heartbeat(1, 10, first)
+    served.heartbeats.record_heartbeat(1, 10, first)
+    served.heartbeats.record_heartbeat(2, 11, second)
     served.connect().close(None)
     assert served.lost == []
     first.close(None)
@@ -56,8 +56,8 @@ def test_the_end_of_a_connection_tells_whose_heartbeats_came_over_it() -> None:
 def test_a_broker_that_registered_again_was_heard_in_both_of_its_lives() -> None:
     served = Served()
     connection = served.connect()
-    served.heartbeats.heard(1, 10, connection)
-    served.heartbeats.heard(1, 12, connection)
+    served.heartbeats.record_heartbeat(1, 10, connection)
+    served.heartbeats.record_heartbeat(1, 12, connection)
     connection.close(None)
     assert served.lost == [(1, 10), (1, 12)]
 
@@ -65,11 +65,11 @@ def test_a_broker_that_registered_again_was_heard_in_both_of_its_lives() -> None
 def test_the_end_of_an_older_connection_means_nothing_and_comes_with_the_next_ones_first_heartbeat() -> None:
     served = Served()
     older, newer = served.connect(), served.connect()
-    served.heartbeats.heard(1, 10, older)
-    served.heartbeats.heard(1, 10, newer)
+    served.heartbeats.record_heartbeat(1, 10, older)
+    served.heartbeats.record_heartbeat(1, 10, newer)
     assert older.closed
     assert served.lost == []
-    served.heartbeats.heard(1, 10, older)  # this one was under way when its connection was closed
+    served.heartbeats.record_heartbeat(1, 10, older)  # this one was under way when its connection was closed
     assert not newer.closed
     newer.close(None)
     assert served.lost == [(1, 10)]
