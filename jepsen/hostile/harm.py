@@ -58,7 +58,7 @@ def _moves_internal(message: Any) -> bool:
     return any(each.name == _INTERNAL for each in message.topics or ())
 
 
-def _updates_features(message: Any) -> bool:
+def _is_carried_out(message: Any) -> bool:
     return not message.validate_only
 
 
@@ -90,6 +90,7 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "AlterPartitionReassignmentsRequest": _moves_internal,
     "AlterConfigsRequest": _changes_brokers,
     "IncrementalAlterConfigsRequest": _changes_brokers,
-    "UpdateFeaturesRequest": _updates_features,
+    "UpdateFeaturesRequest": _is_carried_out,
+    "AlterClientQuotasRequest": _is_carried_out,
     "EnvelopeRequest": _carries_harm,
 }

@@ -42,6 +42,7 @@ def test_new_clusters_start_at_kafka_4_3_with_the_served_features() -> None:
         "kraft.version": 1,
         "group.version": 1,
         "eligible.leader.replicas.version": 1,
+        "transaction.version": 2,
     }
 
 

@@ -14,6 +14,7 @@ from broker.storage.cleaner import cleaned_segment
 from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
 from broker.storage.log_manager_config import LogManagerConfig
+from broker.storage.transaction_index import AbortedTransaction
 from broker.wire.records import Record
 from jepsen.simulation import Host, Simulation
 from kraft.env import Buffer, Disk, Env, File, sync_one_by_one
@@ -174,7 +175,7 @@ def test_a_cleaning_may_end_at_any_step(crash: Callable[[Host], None], seed: int
 
 
 def test_without_a_sync_before_the_swap_records_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def finish(cleaned: cleaned_segment.CleanedSegment) -> None:
+    async def finish(cleaned: cleaned_segment.CleanedSegment, aborted: list[AbortedTransaction]) -> None:
         cleaned.write()
         cleaned._offset_index.save()
         cleaned._time_index.save()

@@ -39,7 +39,7 @@ HUNTS = {
     # Rolled segments are flushed at once: only where that takes long can a power cut leave a gap.
     "recovery keeps segments after a gap": Hunt(
         ["LogsHaveNoGaps", "LossesAreOfTheEnd", "SessionsAreInOrder"],
-        3,
+        10,
         ["power", "storm", "aimed-power", "disk-slow", "disk-stalled"],
     ),
     "a new log directory is not made durable": Hunt(

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from broker.wire.api.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from broker.wire.api.create_acls import AclCreation, CreateAclsRequest
 from broker.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from broker.wire.api.describe_acls import DescribeAclsRequest
@@ -20,11 +21,17 @@ def security_messages(topic: str) -> Messages:
     deleted = DeleteAclsFilter(resource_type_filter=2, resource_name_filter=topic, operation=1, permission_type=1)
     described = DescribeAclsRequest(resource_type_filter=2, resource_name_filter=topic, operation=1, permission_type=1)
     users = [UserName(name="hostile"), UserName(name="alice")]
+    # A mutation that sets a quota in place of removing one is refused, because the value has to be above 0.
+    removed = EntryData(
+        entity=[EntityData(entity_type="user", entity_name="hostile")],
+        ops=[OpData(key="producer_byte_rate", value=0.0, remove=True)],
+    )
     return [
         (described, (1, 2, 3)),
         (CreateAclsRequest(creations=[created]), (1, 3)),
         (DeleteAclsRequest(filters=[deleted]), (1, 3)),
         (DescribeUserScramCredentialsRequest(users=users), (0,)),
+        (AlterClientQuotasRequest(entries=[removed]), (0, 1)),
     ]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import trio
+from trio.testing import MockClock
 
 from broker.client import (
     ClosedError,
@@ -298,7 +299,7 @@ async def test_records_after_an_abortable_error_are_refused() -> None:
         await producer.begin_transaction()
 
 
-async def test_record_for_an_unknown_topic_aborts_the_transaction() -> None:
+async def test_record_for_an_unknown_topic_aborts_the_transaction(jumping_clock: MockClock) -> None:
     async with scripted_coordinator(version=2) as coordinator, producer_of(coordinator, max_block_ms=200) as producer:
         await producer.begin_transaction()
         with pytest.raises(TimedOut, match="nowhere"):
@@ -355,8 +356,9 @@ async def test_refused_initialization_can_be_repeated() -> None:
 # Time
 
 
-async def test_unanswered_commit_can_be_waited_for_again() -> None:
-    async with scripted_coordinator(version=2) as coordinator, producer_of(coordinator, max_block_ms=300) as producer:
+async def test_unanswered_commit_can_be_waited_for_again(jumping_clock: MockClock) -> None:
+    settings = {"max_block_ms": 3_000, "retry_backoff_max_ms": 1_000}
+    async with scripted_coordinator(version=2) as coordinator, producer_of(coordinator, **settings) as producer:
         await producer.begin_transaction()
         await send(producer)
         coordinator.fail_next("EndTxn", *[ErrorCode.COORDINATOR_NOT_AVAILABLE] * 1_000)
@@ -383,8 +385,9 @@ async def test_cancelled_commit_goes_on() -> None:
         assert coordinator.take()[-1] == "EndTxn(commit@1)"
 
 
-async def test_unanswered_initialization_times_out() -> None:
-    async with scripted_coordinator(version=2) as coordinator, producer_of(coordinator, max_block_ms=100) as producer:
+async def test_unanswered_initialization_times_out(jumping_clock: MockClock) -> None:
+    settings = {"max_block_ms": 3_000, "retry_backoff_max_ms": 1_000}
+    async with scripted_coordinator(version=2) as coordinator, producer_of(coordinator, **settings) as producer:
         coordinator.fail_next("InitProducerId", *[ErrorCode.CONCURRENT_TRANSACTIONS] * 1_000)
         with pytest.raises(TimedOut):
             await producer.begin_transaction()
