@@ -5,7 +5,7 @@ import sys
 from importlib import import_module
 from typing import Final
 
-# Imported when it is asked for: what drives real clients needs packages that the simulator does without.
+# Each command is imported on demand: those that drive real clients need packages that the simulator does not.
 COMMANDS: Final = {
     "sim": ("jepsen.simulation.command", "nodes in virtual time, with faults as a seed says"),
     "run": ("jepsen.processes.run.command", "real nodes under clients of librdkafka, a nemesis, and a verdict"),

@@ -9,7 +9,9 @@ import attrs
 
 
 class Outcome(Enum):
-    """`OK` and `FAIL` are certain. `INFO`: the operation may have happened, may not have, or may happen yet."""
+    """`OK` and `FAIL` are certain. `INFO` is unknown: the operation may have taken effect, may still do so, or never
+    will.
+    """
 
     INFO = "info"
     OK = "ok"
@@ -18,10 +20,10 @@ class Outcome(Enum):
 
 @attrs.define(eq=False)
 class Operation:
-    """An operation of `client`, between two times in seconds. Its outcome is `INFO` while it is unknown.
+    """An operation of `client`, from its invocation to its completion, in seconds. Its outcome is `INFO` while unknown.
 
-    `serial` counts the client's operations from zero. `incarnation` counts the losses of unsynced storage (power cuts)
-    of the server before the connection was made over which the result came.
+    `serial` counts the client's operations from zero. `incarnation` is the number of times that the server had lost
+    unsynced storage (in a power cut) when the connection was made that carried the response.
     """
 
     client: str
@@ -43,10 +45,10 @@ class Operation:
 
 
 class History:
-    """Operations in the order in which they were begun.
+    """Operations in the order of their invocation.
 
-    `note` is told of each twice, when it is begun and when it is completed. Clients in several threads may share a
-    history, as long as each client stays in one thread.
+    `note` is called twice for each operation: when it is invoked, and when it completes. Clients in several threads may
+    share a history, if each client stays in one thread.
     """
 
     def __init__(self, now: Callable[[], float], note: Callable[[Operation], None] = lambda operation: None) -> None:
@@ -56,7 +58,7 @@ class History:
         self.operations: list[Operation] = []
 
     def invoke(self, client: str, function: str, value: Any, *, at: float | None = None) -> Operation:
-        """Begin an operation. `at` is its begin, if the client decides only later to record it."""
+        """Begin an operation. `at` is the time of its invocation, for a client that decides afterwards to record it."""
         began = self._now() if at is None else at
         operation = Operation(client, function, value, began, serial=self._serials[client])
         self._serials[client] += 1
@@ -79,7 +81,7 @@ class History:
                 yield operation
 
     def counts(self) -> dict[str, int]:
-        """How many operations of each kind had each outcome."""
+        """The number of operations by function and outcome."""
         return dict(Counter(f"{each.function} {each.outcome.value}" for each in self.operations))
 
     def _complete(self, operation: Operation, outcome: Outcome, result: Any, incarnation: int) -> None:

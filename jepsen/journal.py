@@ -1,11 +1,11 @@
-"""Histories as files: one line of JSON when an operation begins, and one when its client knows the outcome.
+"""Histories as files: one line of JSON when an operation is invoked, and one when its client knows the outcome.
 
     {"time": 1200000000, "process": "p0", "id": 7, "type": "invoke", "f": "send", "value": {"topic": "queue", ...}}
     {"time": 1203100000, "process": "p0", "id": 7, "type": "ok", "f": "send", "value": 42}
 
-`time` is in nanoseconds since the run began. `id` counts the operations of its process, so that several files make one
-history: their lines, in any order. `value` is the argument, then the result or the reason why there is none. The
-incarnation is left out if it is 0 (see `jepsen.history.Operation`).
+`time` is in nanoseconds since the run began. `id` counts the operations of its process, so the lines of several files
+can be read as one history, in any order. `value` is first the argument, then the result or the reason why there is
+none. An incarnation of 0 is left out (see `jepsen.history.Operation`).
 """
 
 import json
@@ -19,7 +19,7 @@ from jepsen.collection import no_collection
 from jepsen.history import History, Operation, Outcome
 
 _NANOSECONDS: Final = 1_000_000_000
-# The classes of values and of successful results, by function. All others are what JSON makes of them.
+# The classes of arguments and of successful results, by function. All others are plain JSON values.
 VALUES: Final[dict[str, type[Any]]] = {
     "create-topic": values.WantedTopic,
     "share-topic": values.Change,
@@ -41,13 +41,13 @@ RESULTS: Final[dict[str, type[Any]]] = {"read-replica": values.ReplicaLog}
 
 
 class Lines(Protocol):
-    """A binary file. Several threads may share it: a line is one write."""
+    """A binary file. Several threads may share it, because each line is written by one call."""
 
     def write(self, data: bytes, /) -> Any: ...
 
 
 class Journal:
-    """Writes a history down as it happens: its `note` is what `History` wants."""
+    """Writes each operation of a history to a file as it happens. Pass `note` to `History`."""
 
     def __init__(self, file: Lines) -> None:
         self._file = file
@@ -58,13 +58,13 @@ class Journal:
 
 
 class BadJournal(Exception):
-    """The file is no history."""
+    """The file is not a valid history."""
 
 
 def read_history(lines: Iterable[bytes]) -> History:
-    """The history that files have, in the order in which operations were begun. Raises BadJournal.
+    """Read a history from the lines of its files, ordered by invocation. Raises BadJournal.
 
-    A torn last line, of a process that was killed, is left out.
+    An incomplete last line is skipped: its process was killed while it wrote.
     """
     history = History(lambda: 0.0)
     with no_collection():
@@ -73,7 +73,7 @@ def read_history(lines: Iterable[bytes]) -> History:
 
 
 def operations_of(events: Iterable[Mapping[str, Any]]) -> list[Operation]:
-    """In the order in which they were begun, and of those that were begun at once, by client. Raises BadJournal."""
+    """The operations, ordered by the time of invocation and then by client. Raises BadJournal."""
     operations: dict[tuple[str, int], Operation] = {}
     completions = []
     for event in events:
@@ -91,7 +91,7 @@ def operations_of(events: Iterable[Mapping[str, Any]]) -> list[Operation]:
 
 
 def write_history(history: History, file: Lines) -> None:
-    """All at once, in order of time."""
+    """Write a complete history, in order of time."""
     begun = [(each.invoked_at, _begun(each)) for each in history.operations]
     completed = [(each.completed_at, _completed(each)) for each in history.operations if each.completed_at is not None]
     for _, event in sorted(begun + completed, key=lambda timed: timed[0]):
@@ -99,7 +99,7 @@ def write_history(history: History, file: Lines) -> None:
 
 
 def events_of(operation: Operation) -> list[dict[str, Any]]:
-    """Its one or two lines, before they are JSON."""
+    """The one or two events of an operation, as dicts for JSON."""
     begun = _begun(operation)
     return [begun] if operation.completed_at is None else [begun, _completed(operation)]
 
@@ -126,7 +126,7 @@ def _event(operation: Operation, seconds: float, kind: str, value: object) -> di
 
 
 def plain(value: Any) -> Any:
-    """A value or a result as what JSON has: dicts in place of objects."""
+    """Convert an argument or a result to JSON types: objects become dicts."""
     if isinstance(value, dict):
         return {name: plain(each) for name, each in value.items()}
     if attrs.has(type(value)):
@@ -148,12 +148,12 @@ def _parsed(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
 
 
 def value_of(function: str, content: Any) -> Any:
-    """The value of an operation, from its JSON."""
+    """Restore the argument of an operation from its JSON."""
     return _made(VALUES.get(function), content)
 
 
 def result_of(function: str, outcome: Outcome, content: Any) -> Any:
-    """The result of an operation, from its JSON."""
+    """Restore the result of an operation from its JSON."""
     if outcome is not Outcome.OK:
         return content
     if function == "list-topics":
@@ -162,7 +162,7 @@ def result_of(function: str, outcome: Outcome, content: Any) -> Any:
 
 
 def seconds_of(time: int) -> float:
-    """The time of an operation, from that of its event."""
+    """Convert the time of an event, in nanoseconds, to the time of an operation, in seconds."""
     return time / _NANOSECONDS
 
 
@@ -186,7 +186,7 @@ def _made(cls: type[Any] | None, content: Any) -> Any:
 
 
 def _tuples(content: Any) -> Any:
-    """JSON knows lists only; values are never changed, and some are keys."""
+    """Convert lists to tuples: values are immutable, and some are used as keys."""
     if type(content) is not list:
         return content
     return tuple([_tuples(each) if type(each) is list else each for each in content])

@@ -29,14 +29,14 @@ MEMBERS: Final = "members.jsonl"
 VERDICT: Final = "verdict.json"
 REPORT: Final = "report.html"
 
-# The suffixes of files with the output of nodes and clients.
+# The suffixes of the files that the nodes' and clients' output is in.
 _READABLE: Final = (".json", ".jsonl", ".log", ".out", ".properties", ".txt")
 _NANOSECONDS: Final = 1_000_000_000
 
 
 @attrs.frozen
 class RunPlan:
-    """The plan of a run. `started_at` is its begin in ISO 8601; `command` repeats it."""
+    """The plan of a run. `started_at` is its start in ISO 8601; `command` is the command line that repeats it."""
 
     workload: str
     nemesis: tuple[str, ...]
@@ -51,9 +51,9 @@ class RunPlan:
 
 @attrs.frozen
 class Fault:
-    """`kind` is the nemesis's name for it; `targets` are nodes, clients, or links as "a>b". Times in seconds.
+    """An injected fault. `kind` is the nemesis's name for it; `targets` are nodes, clients, or links as "a>b".
 
-    `ended_at` None: it was not undone before the run was over.
+    Times are in seconds. `ended_at` is None if the fault was still active when the run ended.
     """
 
     kind: str
@@ -65,9 +65,9 @@ class Fault:
 
 @attrs.frozen
 class Uptime:
-    """One process of a node, or of a member of a group.
+    """The time during which one process of a node, or of a group member, ran, in seconds.
 
-    `serving_at` is when a node first answered clients; `end` tells how it ended. Seconds.
+    `serving_at` is when a node first answered clients; `end` tells how the process ended.
     """
 
     node: str
@@ -78,7 +78,7 @@ class Uptime:
 
 
 class Store:
-    """The directory of a run. Files may be missing after a run that did not end; they then count as empty."""
+    """The directory of a run. An interrupted run leaves some files out; they are read as empty."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -99,7 +99,7 @@ class Store:
         self._write(VERDICT, [json.dumps(_verdict_content(verdict), indent=1)])
 
     def plan(self) -> RunPlan:
-        """Raises FileNotFoundError."""
+        """Read the plan. Raises FileNotFoundError if the directory has no run."""
         content = json.loads((self.directory / RUN).read_text())
         return RunPlan(**content | {name: tuple(content[name]) for name in ("nemesis", "nodes")})
 
@@ -122,7 +122,7 @@ class Store:
         return _verdict(json.loads(path.read_text())) if path.exists() else None
 
     def files(self) -> list[str]:
-        """The files to read, by their paths within the directory, without the data of nodes."""
+        """The readable files, as paths relative to the directory, without the nodes' data."""
         found = [*self.directory.glob("*"), *self.directory.glob("*/*")]
         return sorted(each.relative_to(self.directory).as_posix() for each in found if each.suffix in _READABLE)
 

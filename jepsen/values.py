@@ -1,6 +1,6 @@
-"""The values and results of operations. The docstring of each class names its functions.
+"""The values and results of operations. The docstring of each class names the functions that use it.
 
-The classes do not depend on any client, so that checkers and reports can read the history of every client.
+The classes do not depend on any client, so checkers and reports can read the history of every client.
 """
 
 from typing import Final
@@ -13,10 +13,10 @@ SHARED_NAMES: Final = "shared-"
 
 @attrs.frozen
 class WantedTopic:
-    """`create-topic`: a topic that is to be there; the result is its id, as Kafka writes ids.
+    """`create-topic`: a topic to create. The result is its topic id, as Kafka prints ids.
 
-    `is_flushed`: with flush.messages=1, so that an acknowledged record is on the disk. `replication_factor` -1 means
-    the cluster's default.
+    `is_flushed` sets flush.messages=1, so that an acknowledged record is on the disk. `replication_factor` -1 means the
+    cluster's default.
     """
 
     name: str
@@ -28,7 +28,7 @@ class WantedTopic:
 
 @attrs.frozen
 class SeenTopic:
-    """`list-topics`: the result has one by each topic's name, as Metadata tells of it."""
+    """`list-topics`: one topic of the result, which maps names to the topics that Metadata returned."""
 
     topic_id: str
     partitions: int
@@ -36,9 +36,9 @@ class SeenTopic:
 
 @attrs.frozen
 class Change:
-    """`share-topic`, `grow-topic`, `drop-topic`: what is done to a name that several clients use.
+    """`share-topic`, `grow-topic`, `drop-topic`: a change of a topic whose name several clients use.
 
-    `partitions` is how many to create, or to have. The result is the name of Kafka's error.
+    `partitions` is the number to create or to grow to. The result is the name of Kafka's error.
     """
 
     name: str
@@ -47,11 +47,11 @@ class Change:
 
 @attrs.frozen
 class Sending:
-    """`send`: one batch; the result is the offset of its first record.
+    """`send`: one batch. The result is the offset of its first record.
 
-    `session` and `sequence` are the producer's, for its order: what is sent later in a session has a higher sequence,
-    and the values are "<session>/<anything>/<sequence>". An empty session promises no order. With `goes_on`, the
-    producer continues its session after a partition has lost records of it (KIP-360).
+    `session` and `sequence` define the producer's order: within a session, later records have higher sequences, and
+    values are "<session>/<anything>/<sequence>". An empty session promises no order. With `goes_on`, the producer
+    continues its session after the partition has lost records of the session (KIP-360).
     """
 
     topic: str
@@ -64,7 +64,7 @@ class Sending:
 
 @attrs.frozen
 class Polling:
-    """`poll`: a read from an offset on; the result has (offset, value) of each record."""
+    """`poll`: a read from an offset on. The result has (offset, value) for each record."""
 
     topic: str
     partition: int
@@ -73,13 +73,13 @@ class Polling:
 
 @attrs.frozen
 class Ownership:
-    """`assign`, `revoke`, `lose`: what a member of a group may consume, as (topic, index) pairs.
+    """`assign`, `revoke`, `lose`: partitions that a member of a group gets or gives up, as (topic, index) pairs.
 
-    `assign` is called when it asks, and done when it is told. From then on it owns them, besides what it has; what it
-    has already it keeps, in another generation. From the call of `revoke` on (it was asked to give them up) or of
-    `lose` (they were taken away) it owns them no more. `generation` is that of the group, or the member's epoch
-    where it has one (KIP-848); -1 where it is not known. `instance` names a static member, under whatever member id
-    (KIP-345).
+    `assign` is invoked when the member asks for its assignment, and completes when the assignment arrives. From then on
+    the member owns these partitions and those that it owned before; for the latter only the generation changes.
+    Ownership ends with the invocation of `revoke` (the member was asked to give up) or `lose` (the partitions were
+    taken away). `generation` is the group's, or the member's epoch if it has one (KIP-848); -1 if unknown. `instance`
+    names a static member, whatever its member id is (KIP-345).
     """
 
     group: str
@@ -91,7 +91,7 @@ class Ownership:
 
 @attrs.frozen
 class GroupPoll:
-    """`poll-group`: what a member got of a partition that it owns; the result has (offset, value) of each record."""
+    """`poll-group`: a member's read of a partition that it owns. The result has (offset, value) for each record."""
 
     group: str
     member: str
@@ -101,7 +101,7 @@ class GroupPoll:
 
 @attrs.frozen
 class Commit:
-    """`commit`: (topic, index, offset) of where a group is to go on."""
+    """`commit`: (topic, index, offset) for each partition, from which the group will continue."""
 
     group: str
     member: str
@@ -111,9 +111,9 @@ class Commit:
 
 @attrs.frozen
 class CommittedRead:
-    """`fetch-committed`: the result has (topic, index, offset) of each that was asked for, -1 where there is none.
+    """`fetch-committed`: the result has (topic, index, offset) for each requested partition; -1 if none is committed.
 
-    An administrator who asks is no member.
+    `member` is empty if an administrator asks.
     """
 
     group: str
@@ -123,7 +123,9 @@ class CommittedRead:
 
 @attrs.frozen
 class ReplicaRead:
-    """`read-replica`: what a node's disk has of a partition, once all is over; the result is a `ReplicaLog`."""
+    """`read-replica`: the contents of a partition on a node's disk at the end of a run. The result is a
+    `ReplicaLog`.
+    """
 
     topic: str
     partition: int
@@ -143,7 +145,9 @@ class ReplicaLog:
 
 @attrs.frozen
 class Healing:
-    """`heal`: from the end of the last fault until `what` is as it should be; it has to be so `within_seconds`."""
+    """`heal`: lasts from the end of the last fault until `what` is restored, which must take at most
+    `within_seconds`.
+    """
 
     what: str
     within_seconds: float

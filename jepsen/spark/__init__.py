@@ -1,7 +1,7 @@
-"""The checkers over a stored history, with Spark: each judges the operations on one key, and many keys at a time.
+"""Runs the checkers over a stored history with Spark: each judges the operations on one key, many keys in parallel.
 
-The checkers are those of `jepsen.checkers`, unchanged. A projection says which part of an operation belongs to which
-key; a checker that is given the projected operations of a key finds there what it finds about this key in the whole
+The checkers are those of `jepsen.checkers`, unchanged. A projection tells which part of an operation belongs to which
+key. Given the projected operations of one key, a checker finds the same anomalies about this key as in the whole
 history.
 """
 

@@ -11,13 +11,13 @@ from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
 _LIMIT: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
-# An event may be everything that a partition has, and Spark sends 10,000 of them to a worker at once.
+# A single event may contain a whole partition, and by default Spark sends a worker 10,000 rows at once.
 _LIMIT_BYTES: Final = 32 << 20
 
 
 @contextmanager
 def limited_batches(spark: SparkSession) -> Iterator[None]:
-    """Jobs that are started in the block send batches of so few bytes that a worker has room for some."""
+    """Limit the bytes of each Arrow batch for jobs started within the block, so that a batch fits a worker's memory."""
     before = spark.conf.get(_LIMIT)
     spark.conf.set(_LIMIT, str(_LIMIT_BYTES))
     try:
@@ -29,7 +29,7 @@ def limited_batches(spark: SparkSession) -> Iterator[None]:
 def map_batches(
     frame: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: str
 ) -> DataFrame:
-    """`DataFrame.mapInArrow`, which refuses to run where pandas is not installed, though Arrow batches need none."""
+    """Like `DataFrame.mapInArrow`, which refuses to run without pandas although Arrow batches do not need it."""
     kind = PythonEvalType.SQL_MAP_ARROW_ITER_UDF
     of_batches = UserDefinedFunction(function, StructType.fromDDL(schema), evalType=kind)
     column = of_batches(*(frame[name] for name in frame.columns))

@@ -1,8 +1,8 @@
 """Judges a stored history with Spark.
 
-Each task matches the events that it reads to operations, and says which part of an operation belongs to which key. The
-parts are exchanged, and judged key by key: a worker holds a portion of the events, or the operations of one key. So a
-history has to fit the disks of the cluster, and each of its keys the memory of one worker.
+Each task pairs the events that it reads into operations, and splits the operations into parts by key. The parts are
+shuffled and judged key by key. A worker holds either a portion of the events or the operations of one key. So a history
+has to fit the disks of the cluster, and each of its keys the memory of one worker.
 """
 
 import json
@@ -30,10 +30,10 @@ Findings: TypeAlias = Mapping[str, tuple[int, list[Anomaly]]]
 
 
 def check(spark: SparkSession, paths: Sequence[str], checkers: Sequence[Checker]) -> Verdict:
-    """The verdict of `jepsen.checkers.judge` on the history in these files (see `jepsen.spark.events`).
+    """Judge the history in these files (see `jepsen.spark.events`), with the verdict of `jepsen.checkers.judge`.
 
-    Proofs show what belongs to the key: of a batch of records, for example, the record that is there twice. Where a
-    promise is broken very often, other anomalies may be kept than `judge` keeps. Raises BadJournal.
+    A proof shows only what belongs to the key: of a batch of records, for example, the duplicated record. If a promise
+    is broken very often, the anomalies kept may differ from those that `judge` keeps. Raises BadJournal.
     """
     of_projection = by_projection(checkers)
     read = map_batches(read_events(spark, paths), reading(tuple(of_projection)), ROWS)
@@ -49,7 +49,7 @@ def check(spark: SparkSession, paths: Sequence[str], checkers: Sequence[Checker]
 
 @contextmanager
 def _on_disk(frame: DataFrame) -> Iterator[None]:
-    """The rows are computed once, and kept on the disks of the workers while the block runs."""
+    """Compute the rows once, and keep them on the workers' disks within the block."""
     frame.persist(StorageLevel.DISK_ONLY)
     try:
         yield
@@ -58,7 +58,7 @@ def _on_disk(frame: DataFrame) -> Iterator[None]:
 
 
 def _summaries(rows: DataFrame) -> tuple[Mapping[str, int], Mapping[str, bytes]]:
-    """How many operations there are of each function and outcome; the packed contexts of each topic."""
+    """The number of operations by function and outcome, and the packed contexts of each topic."""
     counts: Counter[str] = Counter()
     contexts: dict[str, dict[str, Operation]] = defaultdict(dict)
     packing = Packing()
@@ -76,9 +76,9 @@ def _summaries(rows: DataFrame) -> tuple[Mapping[str, int], Mapping[str, bytes]]
 def _findings(
     rows: DataFrame, of_projection: Mapping[Projection, tuple[Checker, ...]], contexts: Mapping[str, bytes]
 ) -> Findings:
-    """How often each promise is broken, and some of the anomalies."""
+    """The number of anomalies of each promise, and some of them."""
     parts = rows.where(f"kind not in ('{COUNT}', '{CONTEXT}', '{EVENTS}')")
-    # A key is in one partition, and its rows follow each other there.
+    # All rows of a key are in one partition, next to each other.
     keyed = parts.repartition("kind", "key").sortWithinPartitions("kind", "key")
     found: dict[str, tuple[int, list[Anomaly]]] = defaultdict(lambda: (0, []))
     for row in map_batches(keyed, judging(of_projection, contexts), FINDINGS).collect():

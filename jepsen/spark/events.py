@@ -29,7 +29,7 @@ COLUMNS: Final = pa.schema(
         pa.field("life", pa.int32()),
     ]
 )
-# The columns as Spark names their types.
+# The columns with Spark's names for their types.
 _TYPES: Final = {
     "time": "bigint",
     "process": "string",
@@ -46,10 +46,10 @@ _ROWS: Final = 65_536
 
 
 def read_events(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """The events in these files.
+    """Read the events in these files.
 
-    Paths that end in .jsonl are lines, all others Parquet. Raises BadJournal if a file is no history. The torn last
-    line of a file, of a process that was killed, is left out.
+    Paths that end in .jsonl have lines of JSON, all others are Parquet. Raises BadJournal if a file is not a history.
+    An incomplete last line of a file is skipped: its process was killed while it wrote.
     """
     lines = [path for path in paths if path.endswith(_LINES)]
     tables = [path for path in paths if not path.endswith(_LINES)]
@@ -60,7 +60,7 @@ def read_events(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 
 def write_parquet(history: History, path: Path) -> None:
-    """Store a history as columns."""
+    """Store a history as Parquet."""
     events = (event for operation in history.operations for event in events_of(operation))
     with pq.ParquetWriter(path, COLUMNS) as writer:
         for rows in _portions(events):
@@ -95,7 +95,7 @@ def _row(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check(unknown: DataFrame) -> None:
-    """Raises BadJournal if a file has more lines that are no events than its last one."""
+    """Raises BadJournal if any line of a file, except the last one, is not an event."""
     of_file = unknown.groupBy(F.input_file_name().alias("file"))
     bad = of_file.agg(F.count("*").alias("count"), F.first("value").alias("line")).where("count > 1").head(1)
     for row in bad:

@@ -18,14 +18,16 @@ from jepsen.spark.packing import Packing, rows_of
 from jepsen.spark.projections import Projection, topic_of
 from jepsen.spark.reading import MapBatches
 
-# A promise, how often it is broken, and one of its anomalies as JSON.
+# A promise, the number of times it is broken, and one of its anomalies as JSON.
 FINDINGS: Final = "promise string, broken bigint, anomaly string"
 
 _SCHEMA: Final = pa.schema([("promise", pa.string()), ("broken", pa.int64()), ("anomaly", pa.string())])
 
 
 def judging(of_projection: Mapping[Projection, tuple[Checker, ...]], contexts: Mapping[str, bytes]) -> MapBatches:
-    """Judges rows of parts, sorted by kind and key. `contexts` are packed operations by topic."""
+    """Build the function that judges rows of parts, sorted by kind and key. `contexts` are packed
+    operations by topic.
+    """
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         packing, broken = Packing(), Counter[str]()
@@ -46,14 +48,14 @@ def judging(of_projection: Mapping[Projection, tuple[Checker, ...]], contexts: M
 
 def _anomalies(parts: list[Operation], checkers: Iterable[Checker]) -> Iterator[tuple[str, Anomaly]]:
     history = History(lambda: 0.0)
-    # As `operations_of` sorts a whole history.
+    # The same order as `operations_of` gives a whole history.
     history.operations = sorted(parts, key=attrgetter("invoked_at", "client", "serial"))
     for checker in checkers:
         yield from ((type(checker).__name__, anomaly) for anomaly in checker.check(history))
 
 
 def _told(found: Iterable[tuple[str, Anomaly]], broken: Counter[str]) -> Iterator[dict[str, str | int]]:
-    """Counts the anomalies, and tells of the first ones of each promise."""
+    """Count the anomalies, and yield the first ones of each promise."""
     for promise, anomaly in found:
         broken[promise] += 1
         if broken[promise] <= ANOMALIES_MAX:

@@ -1,6 +1,6 @@
 """The rows that workers exchange, with packed parts of operations.
 
-Operations are packed as tuples: pickling objects takes ten times as long.
+Operations are packed as tuples, because pickling objects takes ten times as long.
 """
 
 import pickle
@@ -15,13 +15,13 @@ import zstandard
 from jepsen.history import Operation, Outcome
 from jepsen.journal import VALUES
 
-# `kind` is a projection, or one of those below; what belongs to a key is in any number of rows.
+# `kind` is a projection or one of the kinds below. A key may have any number of rows.
 ROWS: Final = "kind string, key string, content binary"
-# How many operations there are: `key` is their function and outcome.
+# Numbers of operations. `key` is the function and the outcome.
 COUNT: Final = "count"
 # Facts that all partitions of a topic need, with the topic as the key.
 CONTEXT: Final = "context"
-# Events whose operation is not complete, with a key that those of a process share.
+# Events of incomplete operations. All events of a process have the same key.
 EVENTS: Final = "events"
 
 PackedRow: TypeAlias = tuple[str, str, bytes]
@@ -31,12 +31,12 @@ _FIELDS: Final[Mapping[str, Callable[[Any], tuple[Any, ...]]]] = {
     function: attrgetter(*(field.name for field in attrs.fields(cls))) for function, cls in VALUES.items()
 }
 _OUTCOMES: Final = {each.value: each for each in Outcome}
-# The fastest; half as much is left as with LZ4.
+# The fastest level. The result is half the size of LZ4's.
 _LEVEL: Final = 1
 
 
 class Packing:
-    """Packs and unpacks. One of them serves a task: to make one takes longer than to use it."""
+    """Packs and unpacks rows. Creating an instance is slower than using it, so a task creates only one."""
 
     def __init__(self) -> None:
         self._compressor = zstandard.ZstdCompressor(_LEVEL)

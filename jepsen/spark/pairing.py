@@ -1,7 +1,7 @@
-"""Operations out of events: those that a task reads are matched by their process and id, wherever they are.
+"""Pairs events into operations: a task matches the events that it reads by process and id.
 
-A client's events lie close to each other in the files of a history. So nearly all of them find each other in the task
-that reads them, and only the rest is exchanged between tasks.
+A client's events are close to each other in the files of a history. So nearly all of them are paired in the task that
+reads them, and only the rest is shuffled.
 """
 
 import json
@@ -17,26 +17,27 @@ from jepsen.history import Operation, Outcome
 from jepsen.journal import BadJournal, result_of, seconds_of, value_of
 from jepsen.spark.events import COLUMNS
 
-# Events that are matched at a time, and their bytes: what a worker holds of what it reads.
+# The number of events to match at a time, and the limit of their bytes, which bounds a worker's memory.
 _EVENTS: Final = 100_000
 _BYTES: Final = 32 << 20
-# Events that wait for the other one of their operation. Clients wait for each answer, and these are many clients.
+# The number of unpaired events that a task keeps. A client has few operations in flight, so this suffices for many
+# clients.
 _WAITING_MAX: Final = 200_000
 
 
 @attrs.define
 class Pairing:
-    """Matches events batch by batch. `waiting` are those whose other one has not been seen."""
+    """Pairs events batch by batch. `waiting` are the events whose counterpart has not been read yet."""
 
     waiting: pa.Table = attrs.field(factory=COLUMNS.empty_table)
 
     def operations(self, events: pa.Table) -> list[Operation]:
-        """The operations of which both events are there now."""
+        """The operations that these events complete."""
         begun, completed, self.waiting = _matched(pa.concat_tables([self.waiting, events]).combine_chunks())
         return operations_of(begun, completed)
 
     def take_waiting(self) -> pa.Table:
-        """The events that wait, which wait no more."""
+        """Remove and return the unpaired events."""
         waiting, self.waiting = self.waiting, COLUMNS.empty_table()
         return waiting
 
@@ -46,7 +47,7 @@ class Pairing:
 
 
 def portions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The events of some batches together."""
+    """Group the batches into tables of limited size."""
     rows, size, some = 0, 0, []
     for batch in batches:
         some.append(batch)
@@ -58,7 +59,7 @@ def portions(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def operations_of(begun: pa.Table, completed: pa.Table) -> list[Operation]:
-    """Operations whose events are in the same rows of both tables."""
+    """Build operations from two tables, which have an operation's two events in the same row."""
     functions, outcomes = _list(begun, "f"), [Outcome(each) for each in _list(completed, "type")]
     contents, results = _json(begun), _json(completed)
     return [
@@ -89,7 +90,7 @@ def operations_of(begun: pa.Table, completed: pa.Table) -> list[Operation]:
 
 
 def unfinished_of(begun: pa.Table) -> list[Operation]:
-    """Operations whose clients heard nothing."""
+    """Build operations that have no completion event."""
     columns = zip(*(_list(begun, name) for name in ("process", "f", "time", "id")), _json(begun), strict=True)
     return [
         Operation(client, function, value_of(function, content), seconds_of(time), serial=serial)
@@ -98,7 +99,7 @@ def unfinished_of(begun: pa.Table) -> list[Operation]:
 
 
 def _matched(events: pa.Table) -> tuple[pa.Table, pa.Table, pa.Table]:
-    """The first events of operations, their second ones in the same order, and all that have no other."""
+    """Split events into first events, their completions in the same order, and events without a counterpart."""
     processes = events["process"].combine_chunks().dictionary_encode().indices.to_numpy()
     ids, is_completed = events["id"].to_numpy(), pc.not_equal(events["type"], "invoke").to_numpy()
     order = np.lexsort((is_completed, ids, processes))
@@ -116,7 +117,7 @@ def _list(table: pa.Table, name: str) -> list[Any]:
 
 
 def _json(table: pa.Table) -> Sequence[Any]:
-    """The values of events. All texts are parsed at once, which takes half the time."""
+    """The values of events. Parsing all texts as one JSON array takes half the time."""
     (text,) = pc.binary_join(pa.ListArray.from_arrays([0, len(table)], table["value"].combine_chunks()), ",")
     contents: list[Any] = json.loads(f"[{text}]")
     if len(contents) != len(table):

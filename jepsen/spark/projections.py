@@ -1,4 +1,4 @@
-"""Which part of an operation belongs to which key, for each way in which checkers look at a history."""
+"""Splits operations into parts by key, for each kind of key that checkers use."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,42 +12,42 @@ import attrs
 from jepsen.history import Operation, Outcome
 from jepsen.values import Ownership
 
-# A key in a text, and what of the operation belongs to it.
+# A key as text, and the part of the operation that belongs to it.
 Projected: TypeAlias = tuple[str, Operation]
 Projector: TypeAlias = Callable[[Operation], Iterable[Projected]]
 
 # The functions whose operations have contexts.
 CONTEXTUAL: Final = ("create-topic", "assign")
-# Values are spread over so many keys. A key has to fit into the memory of a worker.
+# The number of keys that values are hashed to. The values of one key have to fit a worker's memory.
 _VALUE_KEYS: Final = 1_024
 _READS: Final = ("poll", "poll-group", "final-read")
 
 
 class Projection(Enum):
-    """The key by which a checker compares: only operations of the same key matter to each other."""
+    """The kind of key that a checker needs: only operations with the same key can affect each other."""
 
     PARTITION = "partition"
     VALUE = "value"
     GROUP = "group"
     NAME = "name"
     REGISTER = "register"
-    # Few operations, of whatever is not about one key.
+    # The few operations that belong to no single key.
     WHOLE = "whole"
 
 
 def projectors(function: str, projections: Iterable[Projection]) -> Sequence[tuple[Projection, Projector]]:
-    """How operations of this function are projected, for each projection whose checkers look at them.
+    """The projectors for operations of this function, for each projection whose checkers use them.
 
-    A projector makes the parts of an operation, each with its key.
+    A projector splits an operation into parts, each with its key.
     """
     return [(each, _PROJECTORS[each][function]) for each in projections if function in _PROJECTORS[each]]
 
 
 def contexts_of(operation: Operation) -> Iterator[tuple[str, Operation]]:
-    """Facts that all partitions of a topic need, with the topic's name.
+    """Facts that the checkers of all partitions of a topic need, with the topic's name.
 
-    These are: which topics are flushed, and which groups consume a topic. A group with one partition of a topic has to
-    get all others too; an assignment without an outcome, which assigns nothing, carries that.
+    These are: which topics are flushed, and which groups consume a topic. A group that owns one partition of a topic
+    has to read all others too. This is expressed by an assignment without an outcome, which assigns nothing.
     """
     if operation.function == "create-topic":
         yield operation.value.name, operation
@@ -58,7 +58,7 @@ def contexts_of(operation: Operation) -> Iterator[tuple[str, Operation]]:
 
 
 def topic_of(key: str) -> str:
-    """The topic of a key of PARTITION."""
+    """The topic in a key of PARTITION."""
     return key.partition("/")[2]
 
 
@@ -76,7 +76,7 @@ def _polled_of_partition(operation: Operation) -> Iterable[Projected]:
 
 
 def _named_partition(operation: Operation) -> Iterable[Projected]:
-    """The key of operations whose value begins with a topic and a partition."""
+    """The key of an operation whose value begins with a topic and a partition."""
     topic, partition, *_ = operation.value
     return ((_key(topic, partition), operation),)
 
@@ -102,7 +102,7 @@ def _committed_reads(operation: Operation) -> Iterator[Projected]:
 
 
 def _by_place(items: Iterable[tuple[Any, ...]]) -> Mapping[str, tuple[tuple[Any, ...], ...]]:
-    """Tuples that begin with a topic and a partition, by the key of these."""
+    """Group tuples that begin with a topic and a partition by the key of these."""
     found: dict[str, tuple[tuple[Any, ...], ...]] = {}
     for item in items:
         key = _key(item[0], item[1])
@@ -116,7 +116,7 @@ def _sent_values(operation: Operation) -> Iterable[Projected]:
 
 
 def _single_sends(operation: Operation) -> Iterator[Operation]:
-    """A send of several values as one of each value."""
+    """Split a send of several values into one send for each value."""
     offset = operation.result if operation.outcome is Outcome.OK else None
     for at, value in enumerate(operation.value.values):
         result = operation.result if offset is None else offset + at
@@ -135,8 +135,8 @@ def _read_values(operation: Operation) -> Iterator[Projected]:
 def _value_key(value: str) -> str:
     """The key of a value.
 
-    Values are "<session>/<partition>@<ms>/<sequence>", or without the time. All of a session that differ in the last
-    three digits only have the same key, so that an operation on several of them stays in one piece.
+    Values are "<session>/<partition>@<ms>/<sequence>", or without the time. Values of a session that differ only in the
+    last three digits have the same key, so an operation on several of them is rarely split.
     """
     session, _, timed = value.partition("@")
     run = session + timed[timed.rfind("/") : -3] if timed else session[:-3]
@@ -159,7 +159,7 @@ def _of_all(operation: Operation) -> Iterable[Projected]:
     return (("", operation),)
 
 
-# By the functions whose operations the checkers of a projection look at.
+# For each projection, the functions whose operations its checkers use.
 _PROJECTORS: Final[Mapping[Projection, Mapping[str, Projector]]] = MappingProxyType(
     {
         Projection.PARTITION: {

@@ -1,4 +1,4 @@
-"""Which promises a history is held to, by name, and how the checker of each looks at it."""
+"""Names the sets of promises that a history is checked for, and the projection of each checker."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -43,7 +43,7 @@ from jepsen.checkers.topics import (
 from jepsen.processes.run.workloads import WORKLOADS
 from jepsen.spark.projections import Projection
 
-# Those of the workloads of `python -m jepsen run`, and of the simulator's.
+# The promises of the workloads of `python -m jepsen run`, and of the simulator's.
 PROMISES: Final[Mapping[str, tuple[Checker, ...]]] = MappingProxyType(
     {
         **{name: workload.checkers for name, workload in WORKLOADS.items()},
@@ -95,7 +95,7 @@ _PROJECTIONS: Final[Mapping[type[Checker], Projection]] = MappingProxyType(
 
 
 def by_projection(checkers: Iterable[Checker]) -> dict[Projection, tuple[Checker, ...]]:
-    """The checkers that judge the keys of each projection. Raises KeyError for one without a projection."""
+    """Group the checkers by their projection. Raises KeyError for a checker without one."""
     found: dict[Projection, tuple[Checker, ...]] = {}
     for checker in checkers:
         projection = _PROJECTIONS[type(checker)]

@@ -1,4 +1,4 @@
-"""From events to the parts of operations that belong to keys, in one pass over the files of a history."""
+"""Converts events to parts of operations by key, in one pass over the files of a history."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,14 +19,14 @@ from jepsen.spark.projections import CONTEXTUAL, Projection, contexts_of, projec
 
 MapBatches: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-# How many events are completed that were never begun: the key of a count.
+# The key that counts completion events without an invocation.
 UNBEGUN: Final = "unbegun"
-# Events that are left over are exchanged in so many keys.
+# The number of keys that unpaired events are hashed to.
 _EVENT_KEYS: Final = 1_024
 
 
 def reading(projections: Sequence[Projection]) -> MapBatches:
-    """Reads events. Those whose operation is not complete are rows of EVENTS."""
+    """Build the function that reads events. Unpaired events become rows of EVENTS."""
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer, pairing = _PartsWriter(projections), Pairing()
@@ -42,7 +42,9 @@ def reading(projections: Sequence[Projection]) -> MapBatches:
 
 
 def completing(projections: Sequence[Projection]) -> MapBatches:
-    """Reads rows of EVENTS, sorted by key: an operation with one event only has no more."""
+    """Build the function that reads rows of EVENTS, sorted by key. An event without a counterpart here has
+    none at all.
+    """
 
     def complete(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer, packing = _PartsWriter(projections), Packing()
@@ -62,7 +64,7 @@ def completing(projections: Sequence[Projection]) -> MapBatches:
 
 
 class _PartsWriter:
-    """Makes rows of operations: what belongs to which key, and what is to be known of all of them together."""
+    """Converts operations to rows: parts by key, counts, and contexts."""
 
     def __init__(self, projections: Sequence[Projection]) -> None:
         self.counts: Counter[str] = Counter()
@@ -93,14 +95,14 @@ class _PartsWriter:
                 self._keep(topic, context)
 
     def events(self, events: pa.Table) -> pa.RecordBatch:
-        """Events that wait for the other one of their operation."""
+        """Pack unpaired events into rows."""
         keys: dict[str, list[tuple[object, ...]]] = defaultdict(list)
         for event in zip(*(column.to_pylist() for column in events.columns), strict=True):
             keys[str(crc32(event[1].encode()) % _EVENT_KEYS)].append(event)
         return batch_of((EVENTS, key, self._packing.pack(its)) for key, its in keys.items())
 
     def summary(self) -> pa.RecordBatch:
-        """The counts and contexts of all operations."""
+        """The counts and contexts of all operations, as rows."""
         counts = ((COUNT, key, self._packing.pack(count)) for key, count in self.counts.items() if count)
         return batch_of((*counts, *self._contexts.values()))
 
@@ -111,5 +113,5 @@ class _PartsWriter:
 
 
 def context_name(context: Operation) -> str:
-    """Distinguishes the contexts of a topic: members are assigned its partitions several times."""
+    """A name that identifies a context, so that the repeated assignments of a topic are kept once."""
     return str(context.value.group) if context.function == "assign" else f"creation at {context.invoked_at}"

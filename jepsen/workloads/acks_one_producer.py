@@ -36,7 +36,7 @@ async def produce_with_acks_one(client: Client, topic: str, partition: int, per_
 
 
 async def _send(client: Client, connection: Connection, sending: Sending) -> ErrorCode:
-    """The error code of the response; recorded as `send`. Raises ConnectionLost."""
+    """Send one record and record it as `send`. Returns the error code of the response. Raises ConnectionLost."""
     operation = client.history.invoke(client.name, "send", sending)
     now_ms = int(client.wall() * 1000)
     records = [Record(timestamp=now_ms, key=None, value=f"{value}/".encode()) for value in sending.values]

@@ -1,4 +1,4 @@
-"""Administrative calls about topics, made by the client library. Their effects show in the metadata."""
+"""Administrative requests about topics, made with the client library. Their effects show in the metadata."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -14,7 +14,7 @@ from broker.client import (
 )
 from jepsen.workloads.client import Client
 
-# How long a call is repeated, and how long one request waits for its response.
+# The timeout of a call with all its retries, and of a single request.
 _TIMEOUT_MS: Final = 3_000
 _REQUEST_TIMEOUT_MS: Final = 2_000
 

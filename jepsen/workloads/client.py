@@ -19,7 +19,7 @@ METADATA_VERSION = 12
 _FIND_COORDINATOR_VERSION = 4
 # The longest wait after a failed attempt.
 BACK_OFF_SECONDS = 0.3
-# The outcome of a response that was sent around the time of a loss of storage.
+# The reason for an unknown outcome when the server lost storage around the time of its response.
 AMBIGUOUS = "the response may be from before or after a loss of storage"
 
 
@@ -46,17 +46,17 @@ class Client:
 
     @property
     def bootstrap_servers(self) -> list[str]:
-        """The servers, for the client library."""
+        """The servers, in the form that the client library takes."""
         return [f"{host}:{port}" for host, port in self.servers]
 
     @property
     def environment(self) -> Environment:
-        """The clock and the random numbers, for the client library."""
+        """The clock and the random numbers, in the form that the client library takes."""
         return Environment(now_ms=lambda: int(self.wall() * 1000), rng=self.rng)
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Connection]:
-        """The client's connection to one of the servers, which is opened if there is none, and kept.
+        """The client's open connection to one of the servers; opens one if necessary, and keeps it.
 
         The connection is closed if the block fails, because it is unknown which responses will still arrive. Over a
         kept connection, a request may arrive although its response does not. Raises ConnectionLost.
@@ -75,11 +75,11 @@ class Client:
 
     @property
     def address(self) -> Address | None:
-        """The address of the server of the connection, or of the next one."""
+        """The address of the connected server, or of the one to connect to next."""
         return self._target if self._connection is None else self._connection.address
 
     def incarnation(self, connection: Connection, topic: str, partition: int) -> int:
-        """The incarnation of a partition for the responses that arrive over a connection now."""
+        """The incarnation of a partition that applies to responses arriving over this connection now."""
         incarnation = self.partition_incarnation(connection.address[0], topic, partition)
         return connection.incarnation if incarnation is None else incarnation
 
@@ -89,10 +89,10 @@ class Client:
             await connection.aclose()
 
     async def seek_leader(self, topic: str, partition: int) -> int:
-        """Connect to the leader of a partition, according to any server, and return the leader epoch.
+        """Connect to the leader of a partition, as reported by any server, and return the leader epoch.
 
-        The server may know an earlier leader than the client does. Raises ConnectionLost, also if the server knows no
-        leader; the next connection then goes to any server.
+        That server's metadata may be older than what the client knows. Raises ConnectionLost, also if the server knows
+        no leader; the next connection then goes to any server.
         """
         await self.aclose()
         self._target = None
@@ -111,7 +111,7 @@ class Client:
         return leader_epoch
 
     async def seek_coordinator(self, group: str) -> None:
-        """Connect to the coordinator of a group, according to any server. Raises ConnectionLost."""
+        """Connect to the coordinator of a group, as reported by any server. Raises ConnectionLost."""
         await self.aclose()
         self._target = None
         async with self.connected() as connection:

@@ -1,7 +1,7 @@
 """A connection that speaks Kafka's protocol, independent of the client library.
 
-Its user knows which server sends each response, over which connection, and chooses each retry. The checkers need that,
-and the client library hides it.
+The caller knows which server sent each response over which connection, and decides about each retry. The checkers need
+that information, and the client library hides it.
 """
 
 from collections import deque
@@ -66,7 +66,7 @@ class Connection:
         raise ConnectionLost("the request does not get through")
 
     async def receive(self, timeout_seconds: float = TIMEOUT_SECONDS) -> Any:
-        """The response to the oldest request without one. Raises ConnectionLost."""
+        """Wait for the response to the oldest unanswered request. Raises ConnectionLost."""
         expected, response_class, version = self._awaited.popleft()
         with trio.move_on_after(timeout_seconds):
             payload = await self._take(int.from_bytes(await self._take(4), "big"))

@@ -1,4 +1,4 @@
-"""A consumer that reads a partition from offset zero, and from there again whenever its connection breaks."""
+"""A consumer that reads a partition from offset zero, and starts again at zero whenever its connection breaks."""
 
 from contextlib import suppress
 
@@ -15,7 +15,7 @@ _WAIT_MS = 500
 
 
 class FetchRefused(Exception):
-    """The node answered with an error."""
+    """The node returned an error code."""
 
 
 class Corrupt(Exception):
@@ -39,7 +39,9 @@ async def consume(client: Client, topic: str, partition: int) -> None:
 
 
 async def read_all(client: Client, topic: str, partition: int) -> list[tuple[int, str]]:
-    """Everything from offset zero to the leader's high watermark, however often it takes; recorded as `final-read`."""
+    """Read everything from offset zero to the leader's high watermark, retrying until done; recorded as
+    `final-read`.
+    """
     operation = client.history.invoke(client.name, "final-read", (topic, partition))
     while True:
         try:
@@ -64,7 +66,9 @@ async def read_all(client: Client, topic: str, partition: int) -> list[tuple[int
 
 
 async def poll(client: Client, connection: Connection, polling: Polling) -> tuple[int, Operation]:
-    """One poll, recorded; the offset to go on from. Raises ConnectionLost, FetchRefused, Corrupt."""
+    """Poll once and record it. Returns the next offset and the operation. Raises ConnectionLost,
+    FetchRefused, Corrupt.
+    """
     operation = client.history.invoke(client.name, "poll", polling)
     incarnation = client.incarnation(connection, polling.topic, polling.partition)
     try:
@@ -107,7 +111,7 @@ async def fetch(connection: Connection, polling: Polling, *, wait_ms: int, leade
 
 
 def records_of(data: PartitionData, offset: int) -> list[tuple[int, str]]:
-    """(offset, value) of what was asked for: batches come whole, and may begin below. Raises Corrupt."""
+    """Decode (offset, value) pairs from `offset` on; the first batch may begin at a lower offset. Raises Corrupt."""
     content = data.records
     if not content:
         return []
@@ -123,7 +127,7 @@ def records_of(data: PartitionData, offset: int) -> list[tuple[int, str]]:
 
 
 def _value(content: bytes) -> str:
-    """A value without what it was padded with; see `producer`."""
+    """The value without its padding; see `producer`."""
     return content.rpartition(b"/")[0].decode()
 
 

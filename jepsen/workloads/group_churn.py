@@ -1,4 +1,4 @@
-"""Members that join and leave: each place in a group is taken by one member after another."""
+"""Members that join and leave: each place in a group is taken by a sequence of members."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -25,7 +25,7 @@ PROTOCOLS: Final[Mapping[str, Callable[..., GroupMember]]] = {
     ),
     "library-consumer": partial(LibraryMember, settings={"group_protocol": "consumer"}),
 }
-# A member leaves, crashes, or (a static one) goes on while another member takes its place.
+# The ways in which a member is replaced. With "overlap" (static members only) it keeps running meanwhile.
 _ENDS: Final = ("leave", "crash", "crash", "overlap")
 _OVERLAP_SECONDS: Final = 8.0
 _LEAVE_SECONDS: Final = 5.0
@@ -33,7 +33,10 @@ _LEAVE_SECONDS: Final = 5.0
 
 @attrs.frozen
 class Place:
-    """`protocols` are those that its members draw from. With an `instance` all of them are that static member."""
+    """A place in a group. `protocols` are the ones to choose from for each member.
+
+    With an `instance`, every member of this place has that group.instance.id.
+    """
 
     group: Group
     protocols: tuple[str, ...]
@@ -53,7 +56,7 @@ def a_place(group: Group, protocols: tuple[str, ...], name: str, rng: Random) ->
 
 
 async def churn_members(client: Client, place: Place) -> None:
-    """Until cancelled, which is a crash."""
+    """Run one member after another until cancelled. Cancellation crashes the current member."""
     rng, serial = client.rng, 0
     async with trio.open_nursery() as overlapping:
         while True:
@@ -72,12 +75,12 @@ async def churn_members(client: Client, place: Place) -> None:
 
 
 async def audit(client: Client, group: Group) -> None:
-    """Ask how far a group has come, until cancelled."""
+    """Fetch the group's committed offsets repeatedly, until cancelled."""
     await Auditor(client, group).run()
 
 
 async def stay(client: Client, place: Place) -> None:
-    """One member that is well and commits what it reads, until cancelled; another one if it is replaced."""
+    """Run one member without faults, which commits what it reads, until cancelled. Replace it if it is fenced."""
     serial, place = 0, attrs.evolve(place, commits=1.0)
     while True:
         serial += 1

@@ -1,4 +1,4 @@
-"""Members of classic groups: they join, the leader assigns ranges, all of them sync and send heartbeats.
+"""Members of classic groups: they join, the leader assigns ranges, and all of them sync and send heartbeats.
 
 A member revokes all partitions before it joins again (the eager protocol).
 """
@@ -35,7 +35,7 @@ _HEARTBEAT_VERSION: Final = 4
 _LEAVE_VERSION: Final = 5
 _PROTOCOL_TYPE: Final = "consumer"
 _PROTOCOL: Final = "range"
-# A join waits for all members that were there before.
+# A join waits until all previous members have joined again.
 _JOIN_SECONDS: Final = REBALANCE_MS / 1000 + 3
 _HEARTBEAT_SECONDS: Final = 1.5
 _SUBSCRIPTION_VERSION: Final = 1
@@ -84,7 +84,7 @@ class ClassicMember(GroupMember):
         response, _ = await self.ask(request, _HEARTBEAT_VERSION)
         code = ErrorCode(response.error_code)
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
-            await self.commit()  # still in the generation that ends
+            await self.commit()  # still in the old generation
         if code is not ErrorCode.NONE:
             await self.handle_error(code)
 

@@ -1,4 +1,4 @@
-"""Members of consumer groups (KIP-848): the coordinator assigns, and heartbeats report the progress of revocations."""
+"""Members of consumer groups (KIP-848): the coordinator assigns, and heartbeats acknowledge revocations."""
 
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from jepsen.workloads.group_member import REBALANCE_MS, Group, GroupMember, Topi
 
 _VERSION: Final = 1
 _LEAVING: Final = -1
-_LEAVING_FOR_A_WHILE: Final = -2  # a static member, which will be back
+_LEAVING_FOR_A_WHILE: Final = -2  # a static member that will return
 
 
 class ConsumerMember(GroupMember):
@@ -32,7 +32,7 @@ class ConsumerMember(GroupMember):
     async def take_part(self) -> None:
         if trio.current_time() < self._heartbeat_at:
             return
-        says_all, self._says_all = self._says_all, True  # again, where this gets lost
+        says_all, self._says_all = self._says_all, True  # sent in full again if this request fails
         asked_at = trio.current_time()
         response, incarnation = await self.ask(self._request(says_all=says_all), _VERSION)
         code = ErrorCode(response.error_code)
@@ -65,20 +65,20 @@ class ConsumerMember(GroupMember):
         return self.member_id, self.generation
 
     async def _obey(self, response: ConsumerGroupHeartbeatResponse, incarnation: int, asked_at: float) -> None:
-        """Take note of the epoch, and of what it is to own. Raises ConnectionLost."""
+        """Apply the epoch and the assignment of a heartbeat response. Raises ConnectionLost."""
         is_new, self.generation = response.member_epoch != self.generation, response.member_epoch
         wanted = dict(self.positions) if response.assignment is None else self._named(response.assignment)
         gone = [partition for partition in self.positions if partition not in wanted]
         added = [partition for partition in wanted if partition not in self.positions]
         if gone or added:
-            self._heartbeat_at = 0.0  # the coordinator waits to hear of it
+            self._heartbeat_at = 0.0  # the coordinator waits for the acknowledgement
         else:
             self._says_all = False
         if gone:
             try:
                 await self.commit()
             finally:
-                # Whatever came of the commit, it may have been refused, and everything be lost.
+                # Revoke even if the commit was refused. The refusal may already have given up all partitions.
                 self.give_up("revoke", [partition for partition in gone if partition in self.positions])
         if added or (is_new and wanted):
             self.assigned(wanted if is_new else added, incarnation, asked_at)

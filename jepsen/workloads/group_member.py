@@ -30,15 +30,15 @@ _FETCH_VERSION: Final = 9
 _POLL_MS: Final = 800
 _IDLE_SECONDS: Final = 0.8
 _AUDITS_PER_SECOND: Final = 0.7
-# Longer than a session lasts, now and then.
+# Sometimes longer than a session timeout.
 _STALL_SECONDS_MAX: Final = 10.0
-# Errors of brokers that do not, or not yet, coordinate the group. Another broker may, and a commit may have been made.
+# The broker does not coordinate the group, or not yet. Another one may, and the commit may have succeeded.
 _ELSEWHERE: Final = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 )
-# Errors that exclude that the commit was made.
+# With these errors, the commit has certainly not happened.
 _REFUSALS: Final = (
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
@@ -54,10 +54,10 @@ _REFUSALS: Final = (
 class Group:
     """A group that consumes all partitions of `topics`, which maps names to numbers of partitions.
 
-    `index` is its partition of the offsets topic. `leads` returns True if a server, by its host, leads a partition
-    according to the latest metadata. With `may_restart_generations`, members speak both protocols: an empty group may
-    change its protocol and count its generations from one again, so generations are not recorded. `reached` has the
-    highest offsets that members know to be committed.
+    `index` is the group's partition of the offsets topic. `leads` returns True if a server, by its host, leads a
+    partition according to the latest metadata. With `may_restart_generations`, members use both protocols: an empty
+    group may change its protocol and count its generations from one again, so generations are not recorded. `reached`
+    has the highest offsets that members know to be committed.
     """
 
     name: str
@@ -70,12 +70,12 @@ class Group:
 
 
 class GroupMember(ABC):
-    """`positions` has each owned partition, with None until its start position is known.
+    """A member of a group. `positions` maps each owned partition to the next offset, or None until that is known.
 
-    A member reads from the leader of the latest epoch that it knows, also from committed offsets (KIP-320): only that
-    leader's answer that there are no records at a position counts. `instance` makes it a static member (KIP-345).
-    `commits` and `stalls` are the probabilities of a commit after a poll, and of a long pause before one. `is_over` is
-    True after another member has taken its place.
+    A member reads from the leader with the highest epoch that it knows, also when it starts from committed offsets
+    (KIP-320). Only that leader can say that there are no records at a position. `instance` makes it a static member
+    (KIP-345). `commits` and `stalls` are the probabilities of a commit after a poll, and of a long pause before one.
+    `is_over` is True after another member has taken its place.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class GroupMember(ABC):
         self.group = group
         self.instance = instance
         self.member_id = ""
-        self.generation = -1  # the group's, or its own epoch
+        self.generation = -1  # the group's generation, or the member's epoch
         self.positions: dict[TopicPartition, int | None] = {}
         self.is_over = False
         self._commits = commits
@@ -112,12 +112,12 @@ class GroupMember(ABC):
 
     @abstractmethod
     def fetch_identity(self) -> tuple[str | None, int]:
-        """The member id and epoch to ask for offsets with."""
+        """The member id and epoch to send with an OffsetFetch."""
 
     # Running
 
     async def run(self) -> None:
-        """Take part and consume, until cancelled or over."""
+        """Take part in the protocol and consume, until cancelled or replaced."""
         try:
             while not self.is_over:
                 try:
@@ -135,7 +135,9 @@ class GroupMember(ABC):
             await reader.aclose()
 
     async def ask(self, request: Any, version: int, timeout_seconds: float = TIMEOUT_SECONDS) -> tuple[Any, int]:
-        """The coordinator's response, and the incarnation of the committed offsets. Raises ConnectionLost."""
+        """Ask the coordinator. Returns its response and the incarnation of the committed offsets. Raises
+        ConnectionLost.
+        """
         if not self._coordinator.is_connected:
             await self._coordinator.seek_coordinator(self.group.name)
         async with self._coordinator.connected() as connection:
@@ -155,20 +157,20 @@ class GroupMember(ABC):
 
     @property
     def _told_generation(self) -> int:
-        """The generation for the history; -1 if it is not recorded."""
+        """The generation to record in the history; -1 if generations are not recorded."""
         return -1 if self.group.may_restart_generations else self.generation
 
     # Owned partitions
 
     def assigned(self, partitions: Iterable[TopicPartition], incarnation: int, asked_at: float) -> None:
-        """Own these partitions from now on, or also in this generation."""
+        """Own these partitions from now on; those that are owned already move to the current generation."""
         own = tuple(sorted(partitions))
         self._told("assign", own, incarnation, asked_at)
         for partition in own:
             self.positions.setdefault(partition, None)
 
     def give_up(self, function: str, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Give up partitions, by default all; `function` is `revoke` or `lose`."""
+        """Give up the given partitions, or all. `function` is `revoke` or `lose`."""
         own = tuple(sorted(self.positions if partitions is None else partitions))
         if own:
             self._told(function, own)
@@ -186,7 +188,7 @@ class GroupMember(ABC):
     # Consuming
 
     async def _consume(self) -> None:
-        """Raises ConnectionLost."""
+        """Poll one partition of those whose position is known. Raises ConnectionLost."""
         unknown = tuple(sorted(partition for partition, position in self.positions.items() if position is None))
         if unknown:
             await self._find_positions(unknown)
@@ -217,7 +219,7 @@ class GroupMember(ABC):
         except FetchRefused as error:
             await self.client.back_off()
             if str(error) == ErrorCode.OFFSET_OUT_OF_RANGE.name and incarnation:
-                self.positions[partition] = 0  # the log has lost its end, below the position
+                self.positions[partition] = 0  # the log was truncated below the position
         except ConnectionLost:
             await self.client.back_off()
         except Corrupt as error:
@@ -245,7 +247,7 @@ class GroupMember(ABC):
     # Offsets
 
     async def commit(self) -> None:
-        """Commit the positions, in one attempt. Raises ConnectionLost."""
+        """Commit the positions with one request. Raises ConnectionLost."""
         news = {
             partition: position
             for partition, position in sorted(self.positions.items())
@@ -294,12 +296,12 @@ class GroupMember(ABC):
         )
 
     async def _find_positions(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Start at the committed offsets, or at zero where none is committed. Raises ConnectionLost."""
+        """Set positions to the committed offsets, or to zero if none is committed. Raises ConnectionLost."""
         told = await self.fetch_committed(partitions)
         self.positions |= {partition: max(0, offset) for partition, offset in told.items()}
 
     async def fetch_committed(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
-        """The committed offsets, -1 if there is none; empty if the request is refused. Raises ConnectionLost."""
+        """Fetch the committed offsets: -1 if there is none, empty if the request is refused. Raises ConnectionLost."""
         history = self.client.history
         read = CommittedRead(self.group.name, self.member_id, partitions)
         operation = history.invoke(self.client.name, "fetch-committed", read)
@@ -307,7 +309,7 @@ class GroupMember(ABC):
             led = self._is_led()
             response, incarnation = await self.ask(self._fetch_request(partitions), _FETCH_VERSION)
             if not led or not self._is_led():
-                # A deposed coordinator that does not know it answers from its old state.
+                # A deposed coordinator that does not know of its successor answers from stale state.
                 raise ConnectionLost("another one coordinates by now")
         except ConnectionLost as error:
             history.info(operation, str(error))
@@ -353,10 +355,10 @@ class GroupMember(ABC):
 
 
 class Auditor(GroupMember):
-    """Not a member: fetches the group's committed offsets from time to time."""
+    """Fetches the group's committed offsets from time to time. It never joins the group."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Fetch until cancelled."""
         partitions = tuple(
             (topic, index) for topic, count in sorted(self.group.topics.items()) for index in range(count)
         )
@@ -368,13 +370,13 @@ class Auditor(GroupMember):
                 await self._coordinator.aclose()
 
     async def take_part(self) -> None:
-        """Not a member."""
+        """Do nothing: an auditor does not join."""
 
     async def leave(self) -> None:
-        """Not a member."""
+        """Do nothing: an auditor has nothing to leave."""
 
     def refused(self, code: ErrorCode) -> None:
-        """The next audit asks again."""
+        """Ignore the error; the next audit asks again."""
 
     def fetch_identity(self) -> tuple[str | None, int]:
         return None, -1

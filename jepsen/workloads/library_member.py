@@ -1,7 +1,7 @@
-"""A consumer of the client library as a member of a group, as an application uses it.
+"""A consumer of the client library as a member of a group, used as an application would.
 
-It records the calls of its listener and the records of its polls. The library does not tell which server sent a
-response, so the member stops when any server has lost storage since it began.
+It records its listener's calls and the records of its polls. The library does not tell which server sent a response, so
+the member stops as soon as any server has lost storage since the member started.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ _POLL_SECONDS: Final = 0.8
 _HEARTBEAT_MS: Final = 1_500
 _REQUEST_TIMEOUT_MS: Final = 3_000
 _COMMIT_TIMEOUT_MS: Final = 4_000
-# The chance per poll that it leaves and lets another one take its place.
+# The probability, per poll, that the member leaves and another one takes its place.
 _LEAVES: Final = 0.01
 
 
@@ -32,7 +32,7 @@ class StorageLost(Exception):
 
 
 class LibraryMember(GroupMember):
-    """See the module's docstring. `settings` are the consumer's own: the protocol, and an assignor."""
+    """A member that uses the library's `Consumer`. `settings` select the group protocol and the assignor."""
 
     def __init__(
         self, client: Client, group: Group, instance: str | None = None, *, settings: dict[str, Any], **chances: float
@@ -43,7 +43,7 @@ class LibraryMember(GroupMember):
         self._began = trio.current_time()
 
     async def run(self) -> None:
-        """Consume until cancelled, over, or unable to judge itself any longer."""
+        """Consume until cancelled, replaced, or unable to record reliable results."""
         try:
             async with self._consumer() as self._library:
                 self._library.subscribe(sorted(self.group.topics), listener=_Listener(self))
@@ -56,22 +56,22 @@ class LibraryMember(GroupMember):
             await self.aclose()
 
     async def take_part(self) -> None:
-        """The library does."""
+        """Do nothing: the library runs the protocol."""
 
     async def leave(self) -> None:
-        """It has left when its consumer was closed."""
+        """Do nothing: closing the consumer leaves the group."""
 
     def refused(self, code: ErrorCode) -> None:
-        """The library finds out by itself; what was asked here failed."""
+        """Fail the current request. The library handles such errors of its own requests."""
         raise ConnectionLost(code.name)
 
     def fetch_identity(self) -> tuple[str | None, int]:
-        """Without an identity: the epoch may move on meanwhile."""
+        """Ask without an identity, because the library may have changed the epoch meanwhile."""
         return None, -1
 
     @property
     def _told_generation(self) -> int:
-        """It moves on while the application does not look."""
+        """Unknown: the library changes the generation in the background."""
         return -1
 
     def _consumer(self) -> Consumer:
@@ -115,7 +115,7 @@ class LibraryMember(GroupMember):
         self.positions[partition] = got[-1][0] + 1
 
     async def commit(self) -> None:
-        """Commit how far it has come. An error leaves open whether it has."""
+        """Commit the positions. After an error, the outcome is recorded as unknown."""
         news = {
             partition: position
             for partition, position in sorted(self.positions.items())
@@ -142,8 +142,8 @@ class LibraryMember(GroupMember):
     # Calls of the listener
 
     async def on_assigned(self, partitions: Iterable[Partition]) -> None:
-        """Start at the committed offsets, from a broker that certainly coordinates the group (a deposed one may know
-        less).
+        """Start at the committed offsets, fetched from the current coordinator: a deposed one may have
+        older offsets.
         """
         self.check_storage()
         self.member_id = self._library.group_metadata().member_id
@@ -160,7 +160,7 @@ class LibraryMember(GroupMember):
             self._library.seek(Partition(*partition), self.positions[partition] or 0)
 
     def check_storage(self) -> None:
-        """Raises StorageLost."""
+        """Raises StorageLost if a server has lost storage since the member started."""
         if self._all_incarnations() != self._incarnations or None in self._incarnations.values():
             raise StorageLost
 
@@ -181,7 +181,7 @@ class LibraryMember(GroupMember):
 
 
 class _Listener(RebalanceListener):
-    """One that commits what it is about to lose."""
+    """Commits the offsets of partitions that are about to be revoked."""
 
     def __init__(self, member: LibraryMember) -> None:
         self._member = member

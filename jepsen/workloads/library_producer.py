@@ -12,15 +12,15 @@ from jepsen.history import Operation
 from jepsen.values import Sending
 from jepsen.workloads.client import AMBIGUOUS, Client
 
-# Longer than any simulation: a record that is given up would leave a gap in its session.
+# Longer than any simulation: a record that expires would leave a gap in its session.
 _DELIVERY_TIMEOUT_MS: Final = 3_600_000
 _REQUEST_TIMEOUT_MS: Final = 3_000
 
 
 async def produce_with_library(client: Client, partitions: Sequence[tuple[str, int]], per_second: float) -> None:
-    """Sends unique values to all of the partitions until cancelled, `per_second` to each of them.
+    """Send unique values to all of the partitions until cancelled, `per_second` to each of them.
 
-    A producer whose record fails is replaced by a new one, with a session of its own.
+    After a failed record, a new producer with its own session takes over.
     """
     sessions = 0
     while True:
@@ -29,7 +29,7 @@ async def produce_with_library(client: Client, partitions: Sequence[tuple[str, i
 
 
 class _Session:
-    """One producer and what it sends."""
+    """One producer and the records that it sends."""
 
     def __init__(
         self, client: Client, name: str, partitions: Sequence[tuple[str, int]], records_per_second: float
@@ -71,7 +71,7 @@ class _Session:
         producer.send_soon(topic, f"{value}/".encode(), partition=index, on_delivery=sent.delivered)
 
     def _incarnations(self, topic: str, partition: int) -> set[int]:
-        """The servers' incarnations of the partition; the record may go to any of them."""
+        """The incarnations of the partition at all servers; any of them may receive the record."""
         hosts = [host for host, _ in self._client.servers]
         told = [self._client.partition_incarnation(host, topic, partition) for host in hosts]
         return {
@@ -88,7 +88,7 @@ class _Session:
 
 @attrs.frozen
 class _Sent:
-    """A record on its way. `incarnations` are those of the servers when it was handed to the producer."""
+    """A record in flight. `incarnations` are those of the servers when the record was passed to the producer."""
 
     client: Client
     operation: Operation
@@ -102,7 +102,8 @@ class _Sent:
             self.session.failed()
         elif len(self.incarnations) == 1 and self.session.incarnations_of(self.operation) == self.incarnations:
             (incarnation,) = self.incarnations
-            # A duplicate of a batch that the leader has forgotten is known to be in the log, but not where.
+            # For a duplicate batch that the leader no longer remembers, the response has no offset: it is in the log
+            # somewhere.
             history.ok(
                 self.operation, None if metadata.offset == NO_OFFSET else metadata.offset, incarnation=incarnation
             )

@@ -1,4 +1,4 @@
-"""An idempotent producer: unique values, sequence numbers, the same batch again until it is acknowledged."""
+"""An idempotent producer: unique values, sequence numbers, and retries of the same batch until it is acknowledged."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,17 +17,17 @@ from jepsen.workloads.connection import Connection, ConnectionLost
 
 _PRODUCE_VERSION = 12
 _INIT_VERSION = 5
-# Batches of a partition that are on their way together. A broker remembers the last five of each producer.
+# The batches of a partition that may be in flight at once. A broker remembers the last five of each producer.
 IN_FLIGHT_MAX = 3
 RECORDS_MAX = 3
-# After these nothing sent under the same producer id would be accepted any more.
+# After these errors, the broker accepts nothing more from this producer id.
 _SESSION_ENDS = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
 )
-# Another server may know more.
+# With these errors, another server may be the leader.
 _ELSEWHERE = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -49,17 +49,17 @@ class _Batch:
 
 
 class WrongServer(Exception):
-    """Another one leads the partition, or none that this one knows of."""
+    """This server does not lead the partition."""
 
 
 class SessionOver(Exception):
-    """The broker accepts nothing more under this producer id."""
+    """The broker accepts nothing more from this producer id."""
 
 
 class Producer:
-    """One partition's producer, which begins a new session (producer id) whenever the broker ends the last.
+    """A producer for one partition. It begins a new session (producer id) whenever the broker ends the current one.
 
-    `acknowledged` is set once a batch has been.
+    `acknowledged` is set after the first acknowledged batch.
     """
 
     def __init__(self, client: Client, topic: str, partition: int, per_second: float) -> None:
@@ -103,14 +103,14 @@ class Producer:
         count = self._client.rng.randint(1, RECORDS_MAX)
         values = tuple(f"{session}/{self._topic}-{self._partition}/{sequence + at}" for at in range(count))
         sending = Sending(self._topic, self._partition, session, sequence, values)
-        # Without a timestamp, a producer would count as idle since 1970, and be forgotten.
+        # Without a timestamp, the producer would count as idle since 1970 and expire.
         now_ms = int(self._client.wall() * 1000)
         records = [Record(timestamp=now_ms, key=None, value=f"{value}/{self._padding}".encode()) for value in values]
         data = encode_batch(records, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=sequence)
         return _Batch(self._client.history.invoke(self._client.name, "send", sending), sending, data)
 
     async def _send_until_acknowledged(self, batches: list[_Batch]) -> None:
-        """Take out of the list what is acknowledged, until it is empty. Raises SessionOver."""
+        """Send batches until all are acknowledged, removing them from the list as they are. Raises SessionOver."""
         while batches:
             try:
                 async with self._client.connected() as connection:
@@ -125,7 +125,7 @@ class Producer:
                 await self._client.back_off()
 
     async def _attempt(self, connection: Connection, batches: list[_Batch]) -> bool:
-        """Send all of them once; whether the first was acknowledged.
+        """Send all batches once. Returns True if the first one was acknowledged.
 
         Raises ConnectionLost, SessionOver, WrongServer.
         """

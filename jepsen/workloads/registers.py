@@ -1,6 +1,6 @@
-"""Clients of a replicated dictionary: they read, write and compare-and-set keys, several at the same few keys.
+"""Clients of a replicated dictionary: they read, write and compare-and-set keys, several clients on the same few keys.
 
-Keys are given up after some operations, so that judging what happened to one stays cheap.
+Keys are abandoned after some operations, which keeps the linearizability check of each key fast.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,18 +18,18 @@ Address: TypeAlias = tuple[str, int]
 
 TIMEOUT_SECONDS: Final = 3.0
 BACK_OFF_SECONDS: Final = 0.2
-# Operations that all clients together do with the keys of one generation, and how many keys that is.
+# The number of operations, by all clients together, on the keys of one generation, and the number of those keys.
 OPERATIONS_PER_GENERATION: Final = 40
 KEYS_PER_GENERATION: Final = 2
 
 OK: Final = "ok"
-REFUSED: Final = "refused"  # nothing was done
+REFUSED: Final = "refused"  # the operation had no effect
 UNKNOWN: Final = "unknown"
 
 
 @attrs.define
 class Keys:
-    """Which keys are in use; all clients share one."""
+    """Chooses the keys in use. All clients share one instance."""
 
     operations: int = 0
 
@@ -48,7 +48,7 @@ class RegisterClient:
     _serial: int = attrs.field(default=0, init=False)
 
     async def run(self, per_second: float) -> None:
-        """Work until cancelled: at one server while it answers, at another when it does not or knows nothing."""
+        """Send operations until cancelled. Changes the server after a lost connection or an answer without a result."""
         while True:
             try:
                 async with await self._connect() as stream:
@@ -60,7 +60,7 @@ class RegisterClient:
             await trio.sleep(self.rng.random() * BACK_OFF_SECONDS)
 
     async def until_done(self, function: str, key: str, *args: object) -> Any:
-        """Ask until it is done once for certain; what came out."""
+        """Repeat an operation until it has certainly been done. Returns its result."""
         while True:
             try:
                 async with await self._connect() as stream:
@@ -72,7 +72,7 @@ class RegisterClient:
             await trio.sleep(self.rng.random() * BACK_OFF_SECONDS)
 
     async def _operate(self, frames: Frames) -> bool:
-        """One operation, recorded; whether this server is worth asking again. Raises ConnectionLost."""
+        """Perform and record one operation. Returns True to stay with this server. Raises ConnectionLost."""
         key, function = self.keys.pick(self.rng), self.rng.choice(("read", "read", "write", "write", "cas"))
         self._serial += 1
         value = f"{self.name}/{self._serial}"

@@ -1,7 +1,7 @@
-"""Clients that create, grow and delete the same few topics, by requests to the active controller itself.
+"""Clients that create, grow and delete the same few topics, with requests to the active controller itself.
 
-A broker that forwards a request may do so twice, and drops the first response (KIP-590). These clients therefore speak
-to controllers, whose every response is exact.
+A broker that forwards a request may send it twice and drop the first response (KIP-590). These clients therefore
+connect to controllers, whose responses are exact.
 """
 
 from typing import Final
@@ -17,10 +17,10 @@ from jepsen.workloads.client import Client
 from jepsen.workloads.connection import ConnectionLost
 
 _TIMEOUT_MS: Final = 2_000
-# Operations of all clients on the names of one generation, and how many names that is: see `workloads.registers`.
+# The number of operations on the names of one generation, and the number of those names; see `workloads.registers`.
 _OPERATIONS_PER_GENERATION: Final = 30
 _NAMES_PER_GENERATION: Final = 2
-# Answers that say how the topic was found.
+# Errors that tell in which state the topic was.
 TOLD: Final = (
     ErrorCode.NONE,
     ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -31,13 +31,13 @@ TOLD: Final = (
 
 @attrs.define
 class Generations:
-    """How much has been done; all clients share one."""
+    """Counts the operations of all clients, which share one instance."""
 
     operations: int = 0
 
 
 async def contend(client: Client, generations: Generations, per_second: float) -> None:
-    """Work until cancelled."""
+    """Send changes until cancelled."""
     while True:
         await client.pause(per_second)
         generations.operations += 1
@@ -48,7 +48,7 @@ async def contend(client: Client, generations: Generations, per_second: float) -
 
 
 async def _attempt(client: Client, function: str, change: Change) -> None:
-    """The result of what is certain is the error's name."""
+    """Send one change and record it. A result that is certain is recorded as the name of the error."""
     operation = client.history.invoke(client.name, function, change)
     try:
         async with client.connected() as connection:
@@ -60,7 +60,7 @@ async def _attempt(client: Client, function: str, change: Change) -> None:
         client.history.ok(operation, code.name, incarnation=connection.incarnation)
         return
     client.history.info(operation, code.name)
-    await client.aclose()  # for another one, which may be the active controller
+    await client.aclose()  # the next connection may reach the active controller
 
 
 async def _ask(call: object, function: str, change: Change) -> ErrorCode:

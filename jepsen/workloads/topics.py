@@ -1,4 +1,4 @@
-"""Creating and deleting topics. Names are used once, so that it is known what each name may stand for."""
+"""Clients that create and delete topics. A name is used only once, so it is known which topic a name stands for."""
 
 import trio
 
@@ -17,7 +17,7 @@ _DELETE_VERSION = 6
 
 
 async def create_topic(client: Client, wanted: WantedTopic) -> bool:
-    """One attempt, recorded; whether it succeeded. Its result is the topic id."""
+    """Try once to create a topic, and record it with the topic id as its result. Returns True if it succeeded."""
     operation = client.history.invoke(client.name, "create-topic", wanted)
     try:
         async with client.connected() as connection:
@@ -34,7 +34,7 @@ async def create_topic(client: Client, wanted: WantedTopic) -> bool:
 
 
 async def delete_topic(client: Client, name: str) -> None:
-    """One attempt, recorded."""
+    """Try once to delete a topic, and record it."""
     operation = client.history.invoke(client.name, "delete-topic", name)
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=10_000)
     try:
@@ -51,7 +51,7 @@ async def delete_topic(client: Client, name: str) -> None:
 
 
 async def seen_topics(client: Client) -> dict[str, SeenTopic]:
-    """All topics, according to the first node that answers; recorded as `list-topics`."""
+    """All topics, as reported by the first node that answers; recorded as `list-topics`."""
     operation = client.history.invoke(client.name, "list-topics", None)
     response, incarnation = await client.call_until_answered(MetadataRequest(topics=None), METADATA_VERSION)
     seen = {topic.name: SeenTopic(encode_uuid(topic.topic_id), len(topic.partitions)) for topic in response.topics}
@@ -60,7 +60,7 @@ async def seen_topics(client: Client) -> dict[str, SeenTopic]:
 
 
 async def churn_topics(client: Client, per_second: float, partitions_max: int, deleted: float) -> None:
-    """Create topics without other users, and delete the share `deleted` of them, until cancelled."""
+    """Create topics that no other client uses, and delete the share `deleted` of them, until cancelled."""
     serial = 0
     while True:
         await client.pause(per_second)
@@ -85,7 +85,7 @@ def _creation(wanted: WantedTopic) -> CreateTopicsRequest:
 
 
 def _refused(client: Client, operation: Operation, code: int) -> None:
-    # The names are ours alone, so these say for certain that nothing was changed by this attempt.
+    # No other client uses this name, so with these errors the attempt has certainly changed nothing.
     certain = (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_PARTITIONS, ErrorCode.INVALID_REPLICATION_FACTOR)
     record = client.history.fail if code in certain else client.history.info
     record(operation, ErrorCode(code).name)
