@@ -10,7 +10,7 @@ from jepsen.history import History, Operation
 
 @attrs.frozen
 class Anomaly:
-    """A promise that was broken, and the operations that prove it."""
+    """A broken promise, and the operations that prove it."""
 
     promise: str
     what: str
@@ -21,6 +21,6 @@ class Anomaly:
 
 
 class Checker(Protocol):
-    """A promise. It is judged once the history is complete, final reads included."""
+    """Checks one promise, after the history is complete with its final reads."""
 
     def check(self, history: History) -> Iterator[Anomaly]: ...

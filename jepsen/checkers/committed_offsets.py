@@ -31,7 +31,7 @@ class Overwritten:
 
 @attrs.frozen
 class _Telling:
-    """From `told_at` on it is known that an offset was committed, and that since `since` at the earliest."""
+    """Evidence that an offset was committed: known at `told_at`, and true since `since` or later."""
 
     told_at: float
     since: float
@@ -61,7 +61,7 @@ class CommittedOffset:
             tellings += [_Telling(ended(read), min(begun), offset, read)] if begun else []
         tellings.sort(key=lambda telling: telling.told_at)
         self._times = [telling.told_at for telling in tellings]
-        # The two different offsets that were certainly committed latest, of all responses until then.
+        # For each time: of all evidence until then, the latest for two different offsets.
         self._latest: list[tuple[_Telling, ...]] = []
         latest: tuple[_Telling, ...] = ()
         for telling in tellings:
@@ -110,7 +110,7 @@ def ended(operation: Operation) -> float:
 
 
 def _two_latest(tellings: Iterable[_Telling]) -> tuple[_Telling, ...]:
-    """The latest commits of two different offsets. A caller that asks about one of them gets the other."""
+    """The latest evidence for two different offsets, so that one remains for a caller that excludes the other."""
     by_offset: dict[int, _Telling] = {}
     for telling in tellings:
         if telling.offset not in by_offset or telling.since > by_offset[telling.offset].since:

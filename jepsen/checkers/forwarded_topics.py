@@ -1,8 +1,8 @@
 """Promises about topics that are changed through brokers.
 
 A broker forwards requests to the controller, and forwards them again if no response arrives (KIP-590). A change may
-therefore be made twice for one request, and the response describes the second time: the response that a topic exists
-already may mean that this request has created it.
+therefore be made twice for one request, and the response describes the second time. For example, the response that a
+topic exists already may mean that this same request has created it.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -15,12 +15,16 @@ from jepsen.checkers.linearizability import contradiction
 from jepsen.checkers.topics import SharedTopic
 from jepsen.history import History, Operation, Outcome
 
-# The result of the first of two attempts, which no client received.
+# The result of the first of two attempts, whose response the broker did not receive.
 _UNHEARD: Final = "unheard"
 
 
 class ForwardedTopic:
-    """One name. A state is the set of what there may be; an answer leaves what it fits, and one unheard adds to it."""
+    """Model of one topic whose requests may be executed twice.
+
+    A state is the set of possible topics. A response keeps the possibilities that match it, and an unheard attempt adds
+    its possible outcomes.
+    """
 
     initial: Hashable = frozenset([SharedTopic.initial])
 
@@ -41,8 +45,8 @@ class ForwardedTopic:
 
 
 class ForwardedChangesAreLinearizable:
-    """Changes of a topic through brokers, and refusals of such, seem to happen one after the other, each while it was
-    waited for, and each twice at most; what there is at last is what they have made.
+    """Changes of a topic through brokers, and their refusals, can be explained by an order in which each takes effect
+    once or twice between its request and its response. The final topics are the result of this order.
     """
 
     def check(self, history: History) -> Iterator[Anomaly]:
@@ -58,7 +62,7 @@ class ForwardedChangesAreLinearizable:
 
 
 def _with_the_unheard(operations: Sequence[Operation]) -> list[Operation]:
-    """Each operation, and the one before it of which its client heard nothing."""
+    """The operations, with an additional unheard attempt for each change that succeeded."""
     changes = (each for each in operations if each.function != "see-topic" and each.outcome is Outcome.OK)
     return [*operations, *(attrs.evolve(each, result=_UNHEARD) for each in changes)]
 

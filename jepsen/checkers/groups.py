@@ -1,4 +1,4 @@
-"""Promises to the members of groups, and to groups as a whole."""
+"""Promises to members of groups, and to groups as a whole."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -31,7 +31,7 @@ class CommittedOffsetsNeverRegress:
 
 
 class OneOwnerPerGeneration:
-    """In a generation, a partition has one owner. A static member is one, however often it was restarted."""
+    """In a generation, a partition has one owner. A static member counts as one member across its restarts."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         owners: dict[tuple[str, int, TopicPartition, int], Operation] = {}
@@ -59,8 +59,8 @@ class OldGenerationsCommitNothing:
 
 
 class ReplacedMembersCommitNothing:
-    """After a static member was assigned partitions under a new member id, no commit under its former id succeeds.
-    Unless the end of the group's log was lost, and the new member id with it.
+    """After a static member was assigned partitions under a new member id, no commit under its former id succeeds. This
+    does not hold if the end of the group's log was lost, and the new member id with it.
     """
 
     def check(self, history: History) -> Iterator[Anomaly]:
@@ -75,7 +75,7 @@ class ReplacedMembersCommitNothing:
             group, member = operation.value.group, operation.value.member
             known = assignments.get((group, instances.get((group, member), "")), [])
             before = [each for each in known if ended(each) < operation.invoked_at]
-            # It may have come back under the same member id.
+            # It may have returned with the same member id.
             own_at = max((ended(each) for each in before if each.value.member == member), default=inf)
             others = [
                 each for each in before if each.value.member != member and each.incarnation == operation.incarnation
@@ -87,7 +87,7 @@ class ReplacedMembersCommitNothing:
 
 
 class NoPollSkips:
-    """From poll to poll, a member that owns a partition misses nothing of it."""
+    """From poll to poll, a member that owns a partition skips no records of it."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         known = known_offsets(history)
@@ -102,7 +102,7 @@ class NoPollSkips:
 
 
 class NoNonmonotonicPolls:
-    """From poll to poll, a member that owns a partition gets nothing again."""
+    """From poll to poll, a member that owns a partition receives no record a second time."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         for owned in ownerships(history):
@@ -127,16 +127,16 @@ class OnlyOwnersPoll:
 
 
 class ResumesWhereCommitted:
-    """A member begins at the committed offset of a newly assigned partition, not at one that was overwritten before."""
+    """A member starts a newly assigned partition at the committed offset, not at one that was overwritten before."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         known, committed = known_offsets(history), CommittedOffsets(history)
         for owned in ownerships(history):
             first = owned.first_poll
             if first is None or first.incarnation:
-                continue  # of a log that lost its end nothing is promised: it may have lost what was committed, too
+                continue  # nothing is promised about a truncated log, which may have lost committed offsets too
             start = first.result[0][0]
-            # Nothing was committed where it begins with the first record that there is.
+            # No offset need be committed if the member begins with the first existing record.
             is_first = _first_between(known[owned.partition, first.incarnation], 0, start) is None
             told = committed.at(owned.group, owned.partition, owned.incarnation)
             wrong = [told.overwriting(each, owned.began_at, ended(first)) for each in (start, *[NOTHING] * is_first)]
@@ -148,7 +148,7 @@ class ResumesWhereCommitted:
 
 
 class EverythingIsPolled:
-    """Every acknowledged record of a topic that a group consumes comes to one of its members, once all is healed."""
+    """Every acknowledged record of a topic that a group consumes is received by a member after recovery."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         finals = final_reads(history)
@@ -162,7 +162,7 @@ class EverythingIsPolled:
         for operation in history.of("send", outcome=Outcome.OK):
             partition = operation.value.topic, operation.value.partition
             if partition in finals and finals[partition].incarnation > 0:
-                continue  # a group that was ahead of a log which lost its end does not know of it
+                continue  # a group that was ahead of a truncated log does not know about the truncation
             for group in (group for group, its_topics in topics.items() if partition[0] in its_topics):
                 missing = next((value for value in operation.value.values if value not in got[group]), None)
                 if missing is not None:
@@ -171,7 +171,7 @@ class EverythingIsPolled:
 
 
 def _first_between(offsets: Sequence[int], first: int, end: int) -> int | None:
-    """The lowest of the offsets from `first` to below `end`."""
+    """The lowest of the offsets from `first` to below `end`; None if there is none."""
     at = bisect_left(offsets, first)
     return offsets[at] if at < len(offsets) and offsets[at] < end else None
 
@@ -182,7 +182,7 @@ def _identity(assignment: Operation) -> str:
 
 
 def _overtaken(commits: Sequence[Operation]) -> Iterator[tuple[Operation, Operation]]:
-    """Pairs of a commit and the acknowledged commit of a later generation that precedes it."""
+    """Pairs of a commit and an earlier acknowledged commit of a later generation."""
     acknowledged = sorted(commits, key=ended)
     at = 0
     highest: Operation | None = None

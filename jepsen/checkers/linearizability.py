@@ -13,18 +13,21 @@ import attrs
 
 from jepsen.history import Operation, Outcome
 
-# The search is exponential in the number of operations with an unknown outcome; this many take seconds.
+# The search is exponential in the number of operations with an unknown outcome. This limit is reached in seconds.
 CONFIGURATIONS_MAX: Final = 500_000
 
 
 class Model(Protocol):
-    """One thing, without anything that happens at the same time. States are immutable."""
+    """The sequential specification of one object. States are immutable."""
 
     @property
     def initial(self) -> Hashable: ...
 
     def step(self, state: Hashable, operation: Operation) -> tuple[bool, Hashable]:
-        """Whether the operation may have its result in `state`, and the state after it; one without result always."""
+        """Apply an operation. Returns whether its result is possible in `state`, and the next state.
+
+        An operation without a result is always possible.
+        """
         ...
 
 
@@ -55,8 +58,9 @@ class _Entry:
 def contradiction(operations: Sequence[Operation], model: Model) -> Operation | None:
     """Return an operation that no order explains; None if all operations are linearizable.
 
-    The caller leaves out operations that certainly failed. The returned one is the first to return among those that the
-    longest partial order could not place. Returns None, too, if CONFIGURATIONS_MAX configurations do not decide.
+    The caller leaves out operations that certainly failed. The returned operation is the first to return among those
+    that the longest partial order could not place. The result is None, too, if CONFIGURATIONS_MAX configurations were
+    searched without a decision.
     """
     search = _Search(operations, model)
     while not search.is_done:
@@ -69,7 +73,9 @@ def contradiction(operations: Sequence[Operation], model: Model) -> Operation | 
 
 
 class _Search:
-    """An attempt at an order: `chosen` are the calls in it, each with the state before; `at` is where to go on."""
+    """A partial order under construction: `chosen` are its calls, each with the state before. `at` is the next entry to
+    try.
+    """
 
     def __init__(self, operations: Sequence[Operation], model: Model) -> None:
         self.culprit: Operation | None = None
@@ -87,7 +93,7 @@ class _Search:
         return self._placed == self._to_place or len(self._seen) >= CONFIGURATIONS_MAX
 
     def try_call(self, call: _Entry, operation: Operation) -> None:
-        """Take the call as the next in the order, or continue with the one after it."""
+        """Append the call to the order if possible, or else continue with the next entry."""
         fits, following = self._model.step(self._state, operation)
         configuration = (self._mask | 1 << call.index, following)
         if not fits or configuration in self._seen:
@@ -101,7 +107,7 @@ class _Search:
         self.at = self._head.after
 
     def back_from(self, returned: _Entry) -> bool:
-        """An operation has returned that has no place so far: give the last choice up, if there is one."""
+        """Backtrack: an operation returned before it was placed. Returns False if there is no choice to undo."""
         assert returned.match is not None, "every return has its call"
         if self._placed > self._furthest:
             self._furthest, self.culprit = self._placed, returned.match.operation
@@ -122,7 +128,7 @@ def _linked(operations: Sequence[Operation]) -> _Entry:
         certain = operation.outcome is Outcome.OK and operation.completed_at is not None
         call.match = _Entry(index, None, operation.completed_at if certain and operation.completed_at else inf, call)
         entries += [call, call.match]
-    # A call at the exact time of a return may have preceded it.
+    # At equal times calls come first: a call at the exact time of a return may have preceded it.
     entries.sort(key=lambda entry: (entry.time, entry.operation is None))
     head = last = _Entry(-1, None, -inf)
     for entry in entries:

@@ -13,7 +13,7 @@ from jepsen.history import History, Operation, Outcome
 class AcknowledgedRecordsStay:
     """No write is lost: an acknowledged record is at its offset if later records were read. ("lost-write")
 
-    This holds for ever in a flushed topic, and until the next power cut in others.
+    This holds without limit in a flushed topic, and until the next power cut in others.
     """
 
     def check(self, history: History) -> Iterator[Anomaly]:
@@ -51,7 +51,7 @@ class AcknowledgedRecordsAreRead:
 
 
 class LossesAreOfTheEnd:
-    """The records that remain of an incarnation are a prefix of it: a lost record takes all later ones with it.
+    """The remaining records of an incarnation are a prefix of it: a lost record takes all later ones with it.
 
     A record that was not acknowledged in that incarnation may have been sent again, and stored at the same offset.
     """
@@ -90,7 +90,7 @@ def _records_by_incarnation(history: History) -> dict[tuple[TopicPartition, int]
 
 
 def _incarnations_of_acknowledged(history: History) -> dict[str, int]:
-    """The incarnation in which each acknowledged value was acknowledged."""
+    """Map each acknowledged value to the incarnation of its acknowledgement."""
     return {
         value: operation.incarnation
         for operation in history.of("send", outcome=Outcome.OK)
@@ -110,7 +110,7 @@ def _last_told(history: History, partition: TopicPartition, incarnation: int, of
 
 @attrs.frozen
 class Losses:
-    """How much of what was acknowledged is not there at last: allowed with acks=1, and to be told."""
+    """The number of acknowledged records that are missing at the end, for runs in which losses are allowed (acks=1)."""
 
     acknowledged: int
     lost: int
@@ -121,7 +121,7 @@ class Losses:
 
 
 def count_losses(history: History) -> Losses:
-    """The final reads, by partition."""
+    """Count the acknowledged records that the final reads do not have."""
     finals = final_reads(history)
     seen = {partition: frozenset(final.records.values()) for partition, final in finals.items()}
     total = lost = 0

@@ -19,7 +19,7 @@ class EpochsGrowWithOffsets:
             runs[operation.value] += [(first, last, epoch, operation) for first, last, epoch in operation.result]
         for partition, its_runs in runs.items():
             its_runs.sort(key=lambda run: run[:3])
-            # The offset range with the highest epoch, of all runs that begin earlier.
+            # The range of offsets with the highest epoch, among all ranges that begin earlier.
             highest: tuple[int, int, int, Operation] | None = None
             for run in its_runs:
                 first, last, epoch, operation = run
@@ -58,7 +58,7 @@ class EndsNeverGoBack:
 
 
 class TimesFindTheFirst:
-    """The offset found for a time is that of the first record that is not older."""
+    """The offset returned for a timestamp is that of the first record with this timestamp or a later one."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         times = {partition: _times(final.records) for partition, final in final_reads(history).items()}
@@ -75,12 +75,16 @@ class TimesFindTheFirst:
 
 
 def time_of(value: str) -> int:
-    """When a value of `jepsen.processes.clients.producing` was made: "<session>/<partition>@<ms>/<sequence>"."""
+    """The time of creation in a value of `jepsen.processes.clients.producing`:
+    "<session>/<partition>@<ms>/<sequence>".
+    """
     return int(value.rpartition("/")[0].rpartition("@")[2])
 
 
 def _times(records: dict[int, str]) -> list[tuple[int, int]]:
-    """Offsets and times of the records that are later than all before them: no other is the first for any time."""
+    """Offsets and times of the records that are newer than all before them. Only these can be the first for
+    any time.
+    """
     latest, times = -1, []
     for offset, value in sorted(records.items()):
         if time_of(value) > latest:

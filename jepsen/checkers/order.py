@@ -1,4 +1,4 @@
-"""Promises that records are stored once, in the order in which they were sent."""
+"""Promises that records are stored exactly once and in the order of sending."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,9 +19,10 @@ from jepsen.history import History, Operation
 
 
 class NothingTwice:
-    """A value is at one offset of one partition at most: retries of an idempotent producer do not show. ("duplicate")
+    """A value is at one offset of one partition at most: retries of an idempotent producer have no effect.
+    ("duplicate")
 
-    After a power cut that took a record, it may come to another offset.
+    After a power cut that lost a record, a retry may store it at another offset.
     """
 
     def check(self, history: History) -> Iterator[Anomaly]:
@@ -64,11 +65,11 @@ class SendsAreInOrder:
 
 
 class SessionsAreInOrder:
-    """The records of an idempotent session are in a partition in its order, and without a gap from its first.
+    """The records of an idempotent session are in a partition in their order, and without a gap from the first one on.
 
-    A partition that has lost all of a producer's records to a power cut knows nothing of the producer, and takes any
-    sequence number from it, as Kafka does. If it has lost the latest ones, a producer with `Sending.goes_on` continues
-    under a new epoch.
+    A partition that has lost all records of a producer in a power cut does not know the producer, and accepts any
+    sequence number from it, as Kafka does. If it has lost only the latest ones, a producer with `Sending.goes_on`
+    continues with a new epoch.
     """
 
     def check(self, history: History) -> Iterator[Anomaly]:

@@ -1,4 +1,4 @@
-"""The owner of each partition of a group over time, and the records that it got meanwhile."""
+"""The owner of each partition of a group over time, and the records that it received."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,9 +10,10 @@ from jepsen.history import History, Operation, Outcome
 
 @attrs.define(eq=False)
 class Owned:
-    """One partition, from when a member was assigned it until it has it no more. `ended_at` None: never, or unknown.
+    """The ownership of one partition by a member, from assignment to revocation.
 
-    `read` is the last answer about the committed offset before anything was polled, where its member has told of it.
+    `ended_at` is None if the end is unknown or never came. `read` is the last response with the committed offset before
+    the first poll, if the member recorded it.
     """
 
     group: str
@@ -22,7 +23,7 @@ class Owned:
     assignment: Operation
     read: Operation | None = None
     polls: list[Operation] = attrs.field(factory=list)
-    # (generation, since when): the first, and those in which the partition was kept.
+    # Pairs of generation and time of assignment: the first one, and later ones in which the member kept the partition.
     generations: list[tuple[int, float]] = attrs.field(factory=list)
     ended_at: float | None = None
 
@@ -41,14 +42,14 @@ class Owned:
         return (self.read or self.assignment).incarnation
 
     def successive_polls(self) -> Iterator[tuple[Operation, Operation]]:
-        """Pairs of ownerships of one incarnation that got records."""
+        """Pairs of successive polls that returned records in the same incarnation."""
         for before, after in zip(self.polls, self.polls[1:], strict=False):
             if before.incarnation == after.incarnation:
                 yield before, after
 
 
 def ownerships(history: History) -> Sequence[Owned]:
-    """In the order in which they began. A poll belongs to what its member owned when it told of the poll."""
+    """All ownerships, ordered by their begin. A poll belongs to the ownership at the time when it was recorded."""
     found: list[Owned] = []
     current: dict[tuple[str, str, TopicPartition], Owned] = {}
     functions = "assign", "revoke", "lose", "poll-group", "fetch-committed"

@@ -7,7 +7,7 @@ from jepsen.history import History, Outcome
 
 
 class NodesRunUntilStopped:
-    """A node ends only when it is told to or when its disk fails it, and nothing fails in it meanwhile."""
+    """A node ends only when it is stopped or when its disk fails, and nothing in it fails before."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         for operation in history.of("run-node", outcome=Outcome.FAIL):

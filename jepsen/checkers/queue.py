@@ -1,4 +1,4 @@
-"""The promises about records, by the way in which they are produced."""
+"""The sets of promises about records, by the kind of producer."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ from jepsen.checkers.reads import (
 from jepsen.checkers.recovery import RecoveryIsBounded
 from jepsen.checkers.replicas import ReplicasAreIdentical
 
-# For all producers, with any acks.
+# For every producer, with any acks.
 _ALWAYS: Final[tuple[Checker, ...]] = (
     NothingFromNowhere(),
     NothingRefusedIsRead(),
@@ -29,7 +29,7 @@ _ALWAYS: Final[tuple[Checker, ...]] = (
     ReplicasAreIdentical(),
     RecoveryIsBounded(),
 )
-# For idempotent producers with acks=all, which may give a record up and still write later ones.
+# For idempotent producers with acks=all, which may give up a record and still write later ones.
 IDEMPOTENT_CHECKERS: Final[tuple[Checker, ...]] = (
     AcknowledgedRecordsStay(),
     AcknowledgedRecordsAreRead(),
@@ -41,6 +41,6 @@ IDEMPOTENT_CHECKERS: Final[tuple[Checker, ...]] = (
 )
 # For the producers of `workloads.producer`, which repeat a batch until it is acknowledged before they send later ones.
 QUEUE_CHECKERS: Final[tuple[Checker, ...]] = (*IDEMPOTENT_CHECKERS, LossesAreOfTheEnd(), SessionsAreInOrder())
-# acks=1, without idempotence: what a leader has acknowledged may be lost, and what is sent again be there twice. For
-# how much is lost see `losses.count_losses`.
+# For acks=1 without idempotence: acknowledged records may be lost, and retried ones duplicated. The number of lost
+# records is reported by `losses.count_losses`.
 ACKS_ONE_CHECKERS: Final[tuple[Checker, ...]] = (OffsetsReadNeverChange(), *_ALWAYS)

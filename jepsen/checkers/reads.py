@@ -1,4 +1,4 @@
-"""Promises that reads return the records that were sent, equally and completely for all readers."""
+"""Promises that reads return the records that were sent, the same for all readers and without gaps."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -98,7 +98,7 @@ class PollsSkipNothing:
 
 
 class PollsGoForward:
-    """Offsets grow within a poll, and none is below what was asked for. ("nonmonotonic-poll")"""
+    """Within a poll, offsets increase and are not below the requested one. ("nonmonotonic-poll")"""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         for partition, operation in reads(history):
@@ -114,18 +114,18 @@ class PollsGoForward:
 
 
 def _first_offset(operation: Operation) -> int:
-    """From where on a read that returned something was to return all there is."""
+    """The offset from which on a read must return all records."""
     match operation.function:
         case "poll":
             return int(operation.value.offset)
         case "poll-group":
-            return int(operation.result[0][0])  # where a member goes on is for `groups` to judge
+            return int(operation.result[0][0])  # `groups` checks where a member continues
         case _:
             return 0
 
 
 class LogsHaveNoGaps:
-    """The offsets of a partition are those from its first record to its last."""
+    """The offsets of a partition have no gaps from its first record to its last."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         for operation in history.of("final-read", outcome=Outcome.OK):
@@ -136,7 +136,7 @@ class LogsHaveNoGaps:
 
 
 class NothingIsCorrupt:
-    """Whatever a node serves, or has on its disk at last, are whole batches with the right checksums."""
+    """All responses of a node, and its files at the end, contain only whole batches with correct checksums."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         for operation in history.of("poll", "poll-group", "final-read", "read-replica", outcome=Outcome.FAIL):

@@ -1,4 +1,4 @@
-"""The records of a history, as several checkers need them.
+"""Views of the records in a history, for several checkers.
 
 Values are unique. An incarnation of a log lies between two power cuts. A log without flush.messages may lose its last
 records at the end of an incarnation. Without losses of storage, there is only one incarnation.
@@ -13,7 +13,7 @@ import attrs
 from jepsen.history import History, Operation, Outcome
 
 TopicPartition: TypeAlias = tuple[str, int]
-# The records of a partition in an operation: their offsets and values.
+# The records of one partition in an operation, as pairs of offset and value.
 Told: TypeAlias = tuple[TopicPartition, Sequence[tuple[int, str]], Operation]
 
 # The records of a long read that a proof shows on each side of the offset in question.
@@ -49,7 +49,7 @@ def final_reads(history: History) -> dict[TopicPartition, FinalRead]:
 
 
 def named(partition: TopicPartition) -> str:
-    """As people, and the names of directories, write it."""
+    """The name of a partition as in a log directory: topic-index."""
     return f"{partition[0]}-{partition[1]}"
 
 
@@ -59,7 +59,7 @@ def acknowledged(history: History) -> Iterator[tuple[TopicPartition, Operation]]
 
 
 def lasting(history: History, finals: dict[TopicPartition, FinalRead]) -> Iterator[tuple[TopicPartition, Operation]]:
-    """The records that were acknowledged for good: in a flushed topic, or in the incarnation of the final read."""
+    """The acknowledged sends that must last: in a flushed topic, or in the incarnation of the final read."""
     flushed = flushed_topics(history)
     for partition, operation in acknowledged(history):
         final = finals.get(partition)
@@ -83,7 +83,8 @@ def records_read(history: History) -> Iterator[Told]:
 def observations(history: History) -> Iterator[Told]:
     """The records of every acknowledged send, then those of every read.
 
-    A producer that repeats what had arrived the first time may be told that all is well, and not where.
+    A send is left out if its offset is unknown: a retry of a batch that had already arrived may be acknowledged without
+    one.
     """
     for partition, operation in acknowledged(history):
         if operation.result is not None:
@@ -95,7 +96,7 @@ def known_offsets(history: History) -> Mapping[tuple[TopicPartition, int], Seque
     """The offsets at which any client has seen a record, by partition and incarnation."""
     known: dict[tuple[TopicPartition, int], set[int]] = defaultdict(set)
     for partition, records, operation in observations(history):
-        # A dict's keys are its offsets: faster than a loop over the records.
+        # The keys of a dict are the offsets; this is faster than a loop over the records.
         known[partition, operation.incarnation].update(dict(records))
     return defaultdict(list, {place: sorted(offsets) for place, offsets in known.items()})
 
@@ -105,7 +106,7 @@ def flushed_topics(history: History) -> set[str]:
 
 
 def excerpt(operation: Operation, offset: int) -> Operation:
-    """The operation as a proof shows it: of a read, only what lies around an offset."""
+    """The operation as shown in a proof: of a read, only the records around an offset."""
     if operation.function == "send" or operation.outcome is not Outcome.OK:
         return operation
     near = tuple(record for record in operation.result if abs(record[0] - offset) <= _AROUND)

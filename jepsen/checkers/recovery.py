@@ -1,4 +1,4 @@
-"""How soon all is well again."""
+"""A promise about the duration of recovery."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from jepsen.history import History, Outcome
 
 
 class RecoveryIsBounded:
-    """Once nothing is broken any more, everything is as it should be within the time that is given for it."""
+    """After the last fault has ended, everything recovers within the time limit."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         for operation in history.of("heal"):

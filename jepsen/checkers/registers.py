@@ -1,4 +1,4 @@
-"""Promises about keys that several clients read and write at the same time."""
+"""Promises about keys that several clients read and write concurrently."""
 
 from collections.abc import Hashable, Iterator, Sequence
 
@@ -8,9 +8,9 @@ from jepsen.history import History, Operation, Outcome
 
 
 class Register:
-    """One key: `read` returns its value, `write` sets it, `cas` sets it where it is what was expected.
+    """One key: `read` returns its value, `write` sets it, `cas` sets it if the current value is the expected one.
 
-    The result of a `cas` is the value that it found.
+    The result of a `cas` is the value before.
     """
 
     initial: Hashable = None
@@ -40,7 +40,7 @@ class RegistersAreLinearizable:
 
 
 def _telling(operations: Sequence[Operation]) -> list[Operation]:
-    """The operations, without those of unknown outcome whose effect no read shows: they explain nothing."""
+    """The operations, without those of unknown outcome whose effect no read shows: no order needs them."""
     seen = {operation.result for operation in operations if operation.outcome is Outcome.OK}
     return [
         each for each in operations if each.outcome is Outcome.OK or (each.function != "read" and each.value[2] in seen)

@@ -11,10 +11,10 @@ from jepsen.history import History, Operation, Outcome
 
 
 class ReplicasAreIdentical:
-    """All replicas of a partition have the same bytes below its high watermark, and all of them.
+    """All replicas of a partition have all records below its high watermark, with the same bytes.
 
-    The high watermark is the highest that any of them knows. They may begin at different offsets, where retention or a
-    DeleteRecords has cut one before another.
+    The high watermark is the highest that any replica knows. Replicas may start at different offsets if retention or
+    DeleteRecords has deleted records on one replica before another.
     """
 
     def check(self, history: History) -> Iterator[Anomaly]:
@@ -33,7 +33,7 @@ class ReplicasAreIdentical:
 
 
 def _difference(first: Operation, other: Operation, committed: int) -> tuple[int, str] | None:
-    """The first offset at which two replicas differ, and how."""
+    """The first offset at which two replicas differ, and a description of the difference."""
     start = max(each.result.batches[0][0] if each.result.batches else 0 for each in (first, other))
     ours, theirs = (
         [batch for batch in each.result.batches if start <= batch[0] < committed] for each in (first, other)
@@ -53,7 +53,7 @@ def _told(batch: tuple[int, int, str]) -> str:
 
 
 def _around(operation: Operation, offset: int) -> Operation:
-    """The operation with the few batches around an offset: logs are long."""
+    """The operation with only the batches around an offset."""
     batches = operation.result.batches
     at = next((index for index, batch in enumerate(batches) if batch[1] > offset), len(batches))
     return attrs.evolve(operation, result=attrs.evolve(operation.result, batches=batches[max(0, at - 1) : at + 2]))

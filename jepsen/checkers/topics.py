@@ -9,7 +9,7 @@ from jepsen.values import SHARED_NAMES
 
 
 class AcknowledgedTopicsStay:
-    """A topic whose creation was acknowledged is there, with its id and all its partitions, unless it was deleted."""
+    """A topic whose creation was acknowledged exists, with its id and all its partitions, unless it was deleted."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         final = final_topics(history)
@@ -25,7 +25,7 @@ class AcknowledgedTopicsStay:
 
 
 class DeletedTopicsStayAway:
-    """A topic whose deletion was acknowledged never comes back."""
+    """A topic whose deletion was acknowledged does not exist again."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         final = final_topics(history)
@@ -35,7 +35,7 @@ class DeletedTopicsStayAway:
 
 
 class SeenTopicsAreReal:
-    """A topic that anybody has seen is there for good, unless it was deleted; it has the partitions asked for."""
+    """A topic that any client has seen continues to exist unless it was deleted; it has the requested partitions."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
         final = final_topics(history)
@@ -45,7 +45,7 @@ class SeenTopicsAreReal:
             for name, seen in listing.result.items():
                 creation = wanted.get(name)
                 if name.startswith(SHARED_NAMES):
-                    continue  # these come and go
+                    continue  # several clients create and delete these
                 if creation is None:
                     yield Anomaly(type(self).__name__, f"nobody created {name}")
                 elif seen.partitions != creation.value.partitions:
@@ -55,7 +55,9 @@ class SeenTopicsAreReal:
 
 
 class SharedTopic:
-    """One name that is created, grown and deleted: how many partitions it has, None while there is no such topic."""
+    """Model of one topic that is created, grown and deleted: its number of partitions, or None while it
+    does not exist.
+    """
 
     initial: Hashable = None
 
@@ -75,7 +77,9 @@ class SharedTopic:
 
 
 class MetadataIsLinearizable:
-    """Changes of a topic, and refusals of such, seem to happen one after the other, each while it was waited for."""
+    """Changes of a topic, and their refusals, take effect one after the other, each between its request and its
+    response.
+    """
 
     def check(self, history: History) -> Iterator[Anomaly]:
         by_name: dict[str, list[Operation]] = {}

@@ -11,7 +11,7 @@ from jepsen.checkers.checker import Anomaly, Checker
 from jepsen.collection import no_collection
 from jepsen.history import History
 
-# Anomalies of one promise that a verdict keeps: one that is broken is often broken for every record.
+# The number of anomalies that a verdict keeps for each promise. A broken promise is often broken for every record.
 ANOMALIES_MAX: Final = 50
 
 

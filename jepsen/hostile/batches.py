@@ -9,7 +9,7 @@ from broker.wire.records.compression import compress
 
 _BASE_TIMESTAMP: Final = 1_700_000_000_000
 _COMPRESSIONS: Final = tuple(Compression)
-# Names of the header's fields by their place in `HEADER`, with what each may be replaced by.
+# The fields of the header in the order of `HEADER`, with replacement values for each.
 _INT16: Final = (-1, 0, 1, 8, 15, 16, 32, 48, 64, 2**15 - 1, -(2**15))
 _INT32: Final = (-1, 0, 1, 2, 100, 2**31 - 1, -(2**31), 2**31 - 2)
 _INT64: Final = (-1, 0, 1, 1000, 2**63 - 1, -(2**63), 2**63 - 2, 2**31)
@@ -48,7 +48,7 @@ def sound_batch(
 
 
 def spoiled_batch(rng: Random) -> bytes:
-    """An invalid batch. Its checksum is usually right, so that the node checks the rest."""
+    """An invalid batch. Its checksum is usually correct, so that the node checks the other fields."""
     batch = bytearray(sound_batch(rng))
     rng.choice((_wrong_header, _wrong_records, _wrong_compression, _wrong_bytes))(rng, batch)
     if rng.random() < 0.8 and len(batch) >= HEADER_SIZE:
@@ -66,7 +66,7 @@ def _wrong_header(rng: Random, batch: bytearray) -> None:
 
 
 def _wrong_records(rng: Random, batch: bytearray) -> None:
-    """Varints and bytes of the records are overwritten, cut off, or repeated."""
+    """Overwrite, cut off or repeat some bytes of the records."""
     if len(batch) <= HEADER_SIZE:
         return
     place = rng.randrange(HEADER_SIZE, len(batch))
@@ -84,7 +84,7 @@ def _wrong_records(rng: Random, batch: bytearray) -> None:
 
 
 def _wrong_compression(rng: Random, batch: bytearray) -> None:
-    """Junk that claims to be compressed, or compressed junk."""
+    """Replace the records with random bytes marked as compressed, or with compressed random bytes."""
     compression = rng.choice(_COMPRESSIONS)
     junk = rng.randbytes(rng.randrange(100))
     if compression is not Compression.NONE and rng.random() < 0.6:

@@ -22,7 +22,7 @@ _NUMBERS: Final = (
 
 
 def spoil(rng: Random, body: bytes) -> bytes:
-    """The body with one or several mutations."""
+    """Return the body with one or more mutations."""
     spoiled = bytearray(body)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         rng.choice(_MUTATIONS)(rng, spoiled)
@@ -54,7 +54,7 @@ def _insert(rng: Random, body: bytearray) -> None:
 
 
 def _number(rng: Random, body: bytearray) -> None:
-    """A length, count or varint that no message has, over what was there."""
+    """Overwrite some bytes with an invalid length, count or varint."""
     number = rng.choice(_NUMBERS)
     start = rng.randrange(len(body) + 1)
     body[start : start + len(number)] = number
@@ -67,7 +67,7 @@ def _repeat(rng: Random, body: bytearray) -> None:
 
 
 def _tagged_fields(rng: Random, body: bytearray) -> None:
-    """Tagged fields at the end, where the outermost struct of a flexible version has its own."""
+    """Append tagged fields at the end, where the outermost struct of a flexible version has its own."""
     tags = [
         (rng.choice((0, 0, 1, 2, 3, 9, 2**31 - 1)), rng.randbytes(rng.randrange(12))) for _ in range(rng.randrange(4))
     ]

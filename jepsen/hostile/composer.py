@@ -1,7 +1,7 @@
-"""Messages of any API by the walk of their schema: fields get plausible values by their names, or hostile ones by type.
+"""Composes messages of any API from their schema: plausible values by field name, or hostile values by type.
 
-A plausible message names topics, groups and members that exist, so that a request gets past the first check of its
-handler. `hostility` is the chance of each field to get a value that only its type allows.
+A plausible message names existing topics, groups and members, so that a request passes the first checks of its handler.
+`hostility` is the probability, for each field, of a value that is only valid for its type.
 """
 
 from collections.abc import Callable
@@ -85,7 +85,7 @@ _TOPIC: Final = _one_of(*TOPICS, *TOPICS, *PASSING_TOPICS[:2], "hostile-none")
 _EPOCH: Final = _one_of(-1, -1, 0, 0, 1, 2, 3)
 _NODE: Final = _one_of(NODE_ID, NODE_ID, FAKE_BROKER_ID, -1, 99)
 _PORT: Final = _one_of(9, 9093, 0, 65_535)
-# By the name of a field, or by the names of its class and of itself, which come first.
+# Generators by the name of a field, or by the names of its class and the field, which take precedence.
 _PLAUSIBLE: Final[dict[str, Choose]] = {
     "topic": _TOPIC,
     "topic_name": _TOPIC,
@@ -205,7 +205,7 @@ def _records(rng: Random) -> bytes:
 
 
 class Composer:
-    """Makes messages out of `rng`. `enveloped` makes the request that an Envelope carries."""
+    """Composes messages from the random numbers of `rng`. `enveloped` makes the request that an Envelope carries."""
 
     rng: Random
     target: Target
@@ -218,7 +218,7 @@ class Composer:
         self._hostility = hostility
 
     def compose(self, cls: type[Any], version: int) -> Any:
-        """A message of `cls` with the fields that `version` has; it may hold a null that cannot be encoded."""
+        """Compose a message of `cls` with the fields of `version`. It may contain a null that cannot be encoded."""
         rng, hostility = self.rng, self._hostility
         values = {}
         for spec in cls.__fields__:
@@ -262,7 +262,7 @@ class Composer:
         if isinstance(type_, list):
             element = type_[0]
             count = rng.choice((0, 0, 1, 2, 5, 130 if isinstance(element, str) else 30))
-            if count and rng.random() < 0.3:  # the same again and again
+            if count and rng.random() < 0.3:  # repeat the same element
                 return [self._any_element(element, version)] * count
             return [self._any_element(element, version) for _ in range(count)]
         return self._any(type_)

@@ -1,4 +1,4 @@
-"""Frames of Kafka's protocol, with the reaction that is expected of the node."""
+"""Frames of Kafka's protocol, with the expected reaction of the node."""
 
 from typing import Any, Final, NamedTuple
 
@@ -20,13 +20,13 @@ _LENGTH_BYTES: Final = 4
 
 
 class BadResponse(Exception):
-    """A node has answered with bytes that are no response to the request."""
+    """The node sent bytes that are not a response to the request."""
 
 
 class Frame(NamedTuple):
-    """`data` goes over the connection as it is. `is_decodable`: the node has no reason to close the connection.
+    """A frame to send. With `is_decodable`, the node has no reason to close the connection.
 
-    `is_answered` is False where no response comes. `is_harmful`: it must not be sent.
+    `is_answered` is False if the node sends no response. A frame with `is_harmful` must not be sent.
     """
 
     data: bytes
@@ -43,7 +43,7 @@ class Frame(NamedTuple):
         return f"{self.key}" if api is None else f"{api.name} v{self.version}"
 
     def read_response(self, payload: bytes) -> Any:
-        """The response in a frame without its length. Raises BadResponse."""
+        """Decode a response from a frame without its length. Raises BadResponse."""
         api = APIS.get(self.key)
         if api is None:
             raise BadResponse(f"an answer to API {self.key}, which does not exist")
@@ -66,13 +66,13 @@ def framed(payload: bytes) -> bytes:
 
 
 def request_payload(message: Any, version: int, correlation_id: int) -> bytes:
-    """Header and body. Raises WireError for values that the version cannot carry."""
+    """Encode header and body of a request. Raises WireError for values that the version cannot carry."""
     header = encode_request_header(type(message).__message__.key, version, correlation_id, CLIENT_ID)
     return header + b"".join(map(bytes, encode(message, version)))
 
 
 def frame(message: Any, version: int, correlation_id: int) -> Frame:
-    """Raises WireError for values that the version cannot carry."""
+    """Encode a request as a frame. Raises WireError for values that the version cannot carry."""
     key = type(message).__message__.key
     data = framed(request_payload(message, version, correlation_id))
     is_answered = key != _PRODUCE or message.acks != 0
@@ -80,7 +80,7 @@ def frame(message: Any, version: int, correlation_id: int) -> Frame:
 
 
 def spoiled_frame(payload: bytes) -> Frame:
-    """The frame of a request with wrong bytes in it; what a node will make of it is found by decoding it here."""
+    """The frame of a malformed request. The expected reaction is found by decoding it here."""
     data = framed(payload)
     try:
         key, version, correlation_id, _, start = parse_request_header(payload)
@@ -98,6 +98,6 @@ def spoiled_frame(payload: bytes) -> Frame:
 
 
 def _is_unknown_api_versions(sent: Frame) -> bool:
-    """An unknown version of ApiVersions is answered in version 0 (KIP-511)."""
+    """True for an unknown version of ApiVersions, which is answered in version 0 (KIP-511)."""
     api = APIS[_API_VERSIONS]
     return sent.key == _API_VERSIONS and not api.min_version <= sent.version <= api.max_version

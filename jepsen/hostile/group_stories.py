@@ -1,4 +1,4 @@
-"""Members of groups that send wrong requests after they have joined, to reach states that need valid requests first."""
+"""Members of groups that join and then send invalid requests, to reach states that need valid requests first."""
 
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ _EPOCHS: Final = (-1, -2, 0, 1, 2, 2**31 - 1, -(2**31), -3)
 
 
 def classic_group(tools: StoryTools) -> Story:
-    """A member joins, and is given its id and generation; then it heartbeats, commits and syncs wrongly."""
+    """A classic member joins and gets its id and generation; then it sends invalid heartbeats, commits and syncs."""
     rng = tools.rng
     group, instance = rng.choice(CLASSIC_GROUPS), rng.choice((None, None, *INSTANCES))
     metadata = rng.choice((SUBSCRIPTION, SUBSCRIPTION, b"", SUBSCRIPTION[:9], b"\xff" * 12))
@@ -49,7 +49,7 @@ def classic_group(tools: StoryTools) -> Story:
 
 
 def consumer_group(tools: StoryTools) -> Story:
-    """A member of the consumer protocol (KIP-848) joins; then its epochs and partitions are wrong."""
+    """A consumer group member (KIP-848) joins, and then sends invalid epochs and partitions."""
     rng = tools.rng
     group, member = rng.choice(CONSUMER_GROUPS), rng.choice(MEMBERS)
     instance = rng.choice((None, None, *INSTANCES))
@@ -80,7 +80,7 @@ def consumer_group(tools: StoryTools) -> Story:
 
 
 def _heartbeat(tools: StoryTools, group: str, member: str, epoch: int, owned: list[Any]) -> Frame:
-    """A heartbeat of a member that has joined, usually with a wrong field."""
+    """A heartbeat of a joined member, usually with an invalid field."""
     rng = tools.rng
     request = ConsumerGroupHeartbeatRequest(
         group_id=group,
@@ -93,7 +93,7 @@ def _heartbeat(tools: StoryTools, group: str, member: str, epoch: int, owned: li
 
 
 def _of_member(tools: StoryTools, group: str, member_id: str, generation: int, instance: str | None) -> Frame:
-    """A request of a member that has joined, usually with a wrong field."""
+    """A request of a joined member, usually with an invalid field."""
     rng = tools.rng
     member_id = rng.choice((member_id, member_id, member_id, "", "nobody", rng.choice(STRINGS)))
     generation = rng.choice((generation, generation, generation, generation - 1, generation + 1, *_EPOCHS))
@@ -156,5 +156,5 @@ def _owned(tools: StoryTools) -> list[TopicPartitions]:
 
 
 def _same(owned: list[Any]) -> list[TopicPartitions]:
-    """The assignment of a response, in the form of a request."""
+    """Convert the assignment of a response to the form of a request."""
     return [TopicPartitions(topic_id=each.topic_id, partitions=list(each.partitions)) for each in owned]

@@ -1,4 +1,4 @@
-"""Requests that are legal and destroy data, topics or the quorum. They are not sent, because they show no bug."""
+"""Valid requests that destroy data, topics or the quorum. They are not sent, because their effect would be no bug."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -9,7 +9,7 @@ from broker.wire.errors import WireError
 from broker.wire.header import parse_request_header
 from jepsen.hostile.target import NODE_ID
 
-# The voter that stories may ask for: no story fetches under its id, so it is never added.
+# The voter that stories may add: no story fetches with its id, so the quorum never completes the addition.
 ABSENT_VOTER_ID: Final = 99
 _PARTITIONS_MAX: Final = 16
 _PARTITIONS_MANY: Final = range(_PARTITIONS_MAX + 1, 10_000_000)
@@ -37,7 +37,7 @@ def _changes_brokers(message: Any) -> bool:
 
 
 def _creates_many(message: Any) -> bool:
-    """More partitions than a test has files for; numbers that no node can have are refused, and may be sent."""
+    """True for more partitions than a test has files for. Numbers that every node rejects may be sent."""
     topics = message.topics
     return not message.validate_only and (
         len(topics) > _TOPICS_MAX

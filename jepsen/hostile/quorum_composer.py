@@ -1,8 +1,8 @@
-"""Messages of the quorum's protocol as a broken peer might send them, with values inside, at and beyond their bounds.
+"""Messages of the quorum's protocol as a broken peer might send them, with values within, at and beyond their bounds.
 
-Values follow the declarations of the messages' fields (`kraft.bounds`), so a new message or field is covered as it is
-declared. `Situation` makes them likely to be taken seriously: a Fetch at the real end of the log gets further than one
-at a random offset.
+Values follow the declarations of the messages' fields (`kraft.bounds`), so a new message or field is covered as soon as
+it is declared. `Situation` makes a message more effective: a Fetch at the real end of the log gets further than one at
+a random offset.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from kraft.handshake import Hello
 from kraft.message_codec import REQUESTS, RESPONSES, encode
 from kraft.replicated_log import Batch, BatchKind
 
-# A value of any type, for a field of any type.
+# Replacement values of any type.
 _ODD: Final[Sequence[object]] = (
     *(None, True, False, 0, 1, -1, 0.5, float("nan"), float("inf"), "", "x", b"", b"x", [], [[]], {}, {1: 2}),
     *(2**31 - 1, 2**31, -(2**31), 2**32, 2**40, 2**62, 2**62 + 1, 2**63 - 1, 2**63, 2**64 - 1, -(2**63)),
@@ -39,14 +39,14 @@ _ODD: Final[Sequence[object]] = (
     ),
     *(list(range(101)), [b"x"] * 300, msgpack.ExtType(3, b"x"), msgpack.Timestamp(1)),
 )
-# An array and an extension type that announce more than there is, nested arrays, and the one byte that is no msgpack.
+# Invalid msgpack: an array and an extension type with a length beyond the end, deep nesting, and the unused byte.
 _ODD_BYTES: Final = (b"\xdd\x7f\xff\xff\xff", b"\xc9\0\0\0\xff\3", b"\x91" * 300, b"\xc1")
 _SMALL_STEPS: Final = (-2, -1, 0, 0, 0, 0, 1, 2)
 
 
 @attrs.frozen
 class Situation:
-    """The peer's knowledge of the node that it talks to. `me` is the peer."""
+    """The peer's knowledge of the target node. `me` is the peer."""
 
     me: ReplicaKey
     voters: VoterSet
@@ -56,7 +56,7 @@ class Situation:
 
 
 class QuorumComposer:
-    """All choices come from `rng`. `situation` may be replaced at any time."""
+    """Makes messages with random numbers from `rng`. `situation` may be replaced at any time."""
 
     def __init__(self, rng: Random, situation: Situation) -> None:
         self._rng = rng
@@ -81,18 +81,18 @@ class QuorumComposer:
         return attrs.evolve(response, current_leader=current_leader, error=error)
 
     def request_body(self, correlation_id: int) -> bytes:
-        """A frame's body: a request, most often with something wrong in it."""
+        """A frame's body: a request, usually malformed."""
         return self.body(correlation_id, self.request())
 
     def body(self, correlation_id: int, message: Request | Response, intact: float = 0.4) -> bytes:
-        """A frame's body: `message`, with something wrong in it unless chance leaves it `intact`."""
+        """A frame's body: `message`, which is left unchanged with the probability `intact` and malformed otherwise."""
         classes = REQUESTS if isinstance(message, Request) else RESPONSES
         number = next(number for number, cls in classes.items() if cls is type(message))
         plain = msgpack.unpackb(encode((correlation_id, number, message)))
         return self._damaged(plain, intact)
 
     def hello_body(self, hello: Hello) -> bytes:
-        """A frame's body: `hello` with something wrong in it."""
+        """A frame's body: `hello`, malformed."""
         return self._damaged(msgpack.unpackb(encode(hello)), 0.0)
 
     # Well-formed messages
@@ -145,7 +145,7 @@ class QuorumComposer:
         raise TypeError(f"nothing draws values for {bound}")
 
     def _misled(self, response: FetchResponse) -> FetchResponse:
-        """Batches that do follow on the log, with a wrong high watermark, or a divergence somewhere near its end."""
+        """Batches that do continue the log, with a wrong high watermark, or with a divergence near its end."""
         rng, end = self._rng, self.situation.log_end
         near = max(0, end.offset + rng.randrange(-6, 6))
         if rng.random() < 0.3:
@@ -159,7 +159,7 @@ class QuorumComposer:
         return attrs.evolve(response, diverging=None, snapshot=None, batches=tuple(batches), high_watermark=near)
 
     def _batch(self) -> Batch:
-        """A batch that may continue the log, or almost does."""
+        """A batch that may continue the log, or nearly does."""
         rng, end = self._rng, self.situation.log_end
         base_offset = max(0, end.offset + rng.choice(_SMALL_STEPS))
         epoch = max(0, self.situation.epoch + rng.choice((0, 0, 0, 0, -1, 1)))
@@ -184,7 +184,9 @@ class QuorumComposer:
     # Malformed messages
 
     def _damaged(self, plain: list[Any], intact: float) -> bytes:
-        """`plain` as msgpack: with the chance `intact` as it is, otherwise changed in its structure or its bytes."""
+        """Encode `plain` as msgpack: unchanged with the probability `intact`, otherwise with changed structure or
+        bytes.
+        """
         rng = self._rng
         if rng.random() < intact:
             return _packed(plain)
@@ -208,7 +210,7 @@ class QuorumComposer:
         return bytes(body)
 
     def _change(self, plain: list[Any]) -> None:
-        """Put something odd, nothing, or the same again in one place of a list, or of one in it."""
+        """Insert, replace, wrap or delete an element of a list, which may be nested."""
         rng, within = self._rng, plain
         while inner := [each for each in within if isinstance(each, list)]:
             if rng.random() < 0.3:
@@ -227,7 +229,7 @@ class QuorumComposer:
 
 
 def _odd(rng: Random) -> object:
-    """A value of its own: lists are changed later."""
+    """A random replacement value, copied because lists are changed later."""
     return deepcopy(rng.choice(_ODD))
 
 

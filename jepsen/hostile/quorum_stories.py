@@ -1,4 +1,6 @@
-"""Conversations in the quorum's protocol: of a peer with a bug, or of a stranger, with every message in every field."""
+"""Conversations in the quorum's protocol: a peer with a bug or an unknown replica sends every message, with
+any field.
+"""
 
 from collections.abc import Generator, Sequence
 from random import Random
@@ -19,7 +21,7 @@ from kraft.rpc import REQUEST_BYTES_MAX
 
 _STRANGER_ID: Final = 98
 _WRONG_HELLOS: Final = 0.2
-# Extension types within each other, arrays without an end, and lengths that announce far more than there is.
+# Invalid msgpack: nested extension types, arrays without an end, and lengths far beyond the end.
 _JUNK: Final = (
     b"\x93\x01" + b"\xc7\x06\x03" * 250,
     b"\x91" * 4_000,
@@ -33,7 +35,7 @@ _JUNK: Final = (
 
 
 class QuorumFrame(NamedTuple):
-    """`is_sound`: the node has no reason to close the connection. `name` is that of the message."""
+    """A frame to send. With `is_sound`, the node has no reason to close the connection. `name` is the message's."""
 
     data: bytes
     name: str
@@ -41,12 +43,12 @@ class QuorumFrame(NamedTuple):
     is_sound: bool
 
 
-# Yields frames for one connection, the hello first; gets the responses that came.
+# Yields frames for one connection, beginning with the hello, and receives the responses.
 QuorumStory: TypeAlias = Generator[Sequence[QuorumFrame], Sequence[Any], None]
 
 
 class QuorumStoryTools:
-    """`me` is the replica in whose name the story sends: a voter, a broker that has registered, or a stranger."""
+    """Tells stories in the name of the replica `me`: a voter, a registered broker, or an unknown replica."""
 
     def __init__(self, rng: Random, target: Target) -> None:
         self._rng = rng
@@ -73,7 +75,7 @@ class QuorumStoryTools:
             self._heed((yield [self._frame() for _ in range(self._rng.randint(2, 12))]))
 
     def _heed(self, responses: Sequence[Any]) -> None:
-        """Update the situation from a response, so that later messages use the real end of the node's log."""
+        """Update the situation from responses, so that later messages use the real end of the node's log."""
         for response in responses:
             if isinstance(response, FetchResponse):
                 epoch = response.current_leader.epoch
@@ -103,7 +105,9 @@ class QuorumStoryTools:
         return self._judged(encode_request(self._next(), request), name)
 
     def _judged(self, body: bytes, name: str) -> QuorumFrame:
-        """The frame with what the node will make of it: who speaks for another replica is not heard either."""
+        """The frame with the expected reaction of the node. A request in another replica's name is rejected like a
+        malformed one.
+        """
         try:
             correlation_id, request = decode_request(body)
         except MalformedMessage:

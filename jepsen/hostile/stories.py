@@ -1,4 +1,4 @@
-"""The stories of the listeners that speak Kafka's protocol, and how often each is told."""
+"""The stories for listeners of Kafka's protocol, and how often each is told."""
 
 from collections.abc import Callable
 from random import Random
@@ -26,20 +26,20 @@ _FETCH_NAMES: Final = 12
 
 
 def any_requests(tools: StoryTools) -> Story:
-    """Requests of all APIs, with nothing in common."""
+    """Requests of all APIs, independent of each other."""
     for _ in range(5):
         yield [tools.any_frame() for _ in range(tools.rng.randint(4, 20))]
 
 
 def spoiled_records(tools: StoryTools) -> Story:
-    """Produce with batches that are wrong in every way, and a Fetch of what was taken."""
+    """Produce requests with batches that are invalid in every way, and a Fetch of the accepted ones."""
     for _ in range(4):
         yield [_produce(tools, spoiled_batch(tools.rng)) for _ in range(tools.rng.randint(4, 12))]
         yield [tools.plausible(_FETCH), tools.plausible(_FETCH, 0.1)]
 
 
 def idempotent_producer(tools: StoryTools) -> Story:
-    """An idempotent producer whose epochs and sequences go wrong (KIP-98, KIP-360)."""
+    """An idempotent producer with invalid epochs and sequences (KIP-98, KIP-360)."""
     rng = tools.rng
     (response,) = yield [tools.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000))]
     producer_id = getattr(response, "producer_id", -1)
@@ -59,7 +59,7 @@ def idempotent_producer(tools: StoryTools) -> Story:
 
 
 def fetch_session(tools: StoryTools) -> Story:
-    """An incremental fetch session with epochs out of order, partitions that it never had, and forgotten ones."""
+    """An incremental fetch session with epochs out of order, partitions not in the session, and forgotten ones."""
     rng = tools.rng
     (response,) = yield [tools.request(_fetch(tools, 0, 0, TOPICS), rng.randint(7, _FETCH_NAMES))]
     session_id, epoch = getattr(response, "session_id", 0), 1
@@ -76,7 +76,7 @@ def fetch_session(tools: StoryTools) -> Story:
 
 
 def topic_incarnation(tools: StoryTools) -> Story:
-    """A topic is created, written to, grown, deleted, and asked for in between and afterwards."""
+    """Create a topic, write to it, grow it, delete it, and send requests about it in between and afterwards."""
     rng = tools.rng
     name = rng.choice(PASSING_TOPICS)
     created = CreatableTopic(name=name, num_partitions=rng.choice((1, 2)), replication_factor=1)
@@ -91,7 +91,7 @@ def topic_incarnation(tools: StoryTools) -> Story:
 
 
 def wrong_bytes(tools: StoryTools) -> Story:
-    """Frames whose length lies, frames of junk, and requests that end in the middle; each ends its connection."""
+    """Frames with a wrong length, random bytes, and truncated requests; each ends its connection."""
     rng = tools.rng
     for _ in range(3):
         yield [tools.ping()]
@@ -148,7 +148,7 @@ def _fetch(
     )
 
 
-# With how often each is told.
+# Pairs of a story and its weight.
 _OF_BROKERS: Final[tuple[tuple[StoryTeller, int], ...]] = (
     (any_requests, 10),
     (spoiled_records, 3),
@@ -167,12 +167,12 @@ _OF_CONTROLLERS: Final[tuple[tuple[StoryTeller, int], ...]] = (
 
 
 def broker_story(rng: Random, target: Target) -> Story:
-    """A story for a listener of clients."""
+    """A random story for a broker's listener."""
     return _told(_OF_BROKERS, rng, target, target.broker_apis)
 
 
 def controller_story(rng: Random, target: Target) -> Story:
-    """A story for a controllers' listener, in Kafka's protocol."""
+    """A random story for a controllers' listener."""
     return _told(_OF_CONTROLLERS, rng, target, target.controller_apis)
 
 

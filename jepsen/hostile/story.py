@@ -1,4 +1,4 @@
-"""The base of all stories: frames of valid and of mutated requests, numbered within the story."""
+"""The base of all stories: numbered frames of valid and of mutated requests."""
 
 from collections.abc import Callable, Generator, Sequence
 from random import Random
@@ -12,9 +12,9 @@ from jepsen.hostile.composer import Composer
 from jepsen.hostile.frames import Frame, frame, request_payload, spoiled_frame
 from jepsen.hostile.target import Target
 
-# Yields frames to send in one go, and gets their responses in order: None for each that has none.
+# Yields frames to send in one write, and receives their responses in order: None for each frame without one.
 Story: TypeAlias = Generator[Sequence[Frame], Sequence[Any], None]
-# Key, first and last version.
+# API key, first and last version.
 ApiVersions: TypeAlias = tuple[int, int, int]
 
 _HOSTILITIES: Final = (0.0, 0.0, 0.02, 0.05, 0.15, 0.4)
@@ -23,7 +23,7 @@ _API_VERSIONS: Final = 18
 
 
 class StoryTools:
-    """`apis` are those that the listener serves."""
+    """Makes the frames of a story. `apis` are those that the listener serves."""
 
     def __init__(self, rng: Random, target: Target, apis: Sequence[ApiVersions]) -> None:
         self.rng = rng
@@ -33,23 +33,23 @@ class StoryTools:
         self._correlation_id = 0
 
     def request(self, message: Any, version: int | None = None) -> Frame:
-        """The frame of a request that this story has made itself; in a random version where none is given."""
+        """The frame of a given request; in a random version by default."""
         key = type(message).__message__.key
         versions = self._versions.get(key, (0, 0))
         return self._harmless(lambda: frame(message, self._any(versions) if version is None else version, self._next()))
 
     def plausible(self, key: int, hostility: float = 0.0) -> Frame:
-        """A request of an API with what exists in it, and some fields with any value."""
+        """A request of an API with existing names, in which some fields have random values."""
         return self._harmless(lambda: frame(*self._composed(key, hostility), self._next()))
 
     def changed(self, message: Any, version: int | None = None) -> Frame:
-        """As `request`, with wrong bytes."""
+        """Like `request`, with mutated bytes."""
         key = type(message).__message__.key
         version = self._any(self._versions[key]) if version is None else version
         return self._harmless(lambda: spoiled_frame(self._spoiled(request_payload(message, version, self._next()))))
 
     def any_frame(self) -> Frame:
-        """A request of any API that the listener serves: structurally sound or spoiled."""
+        """A request of any API that the listener serves: well-formed or mutated."""
         key, _, _ = self.rng.choice(self._apis)
         if self.rng.random() < 0.12:
             return self._harmless(lambda: spoiled_frame(self._spoiled(self._payload(key, 0.0))))
@@ -77,7 +77,7 @@ class StoryTools:
         return request_payload(*self._composed(key, hostility), self._next())
 
     def _spoiled(self, payload: bytes) -> bytes:
-        """Most often what is wrong lies in the body, at times in the header."""
+        """Mutate the body, or sometimes the header."""
         header = 14 + len("hostile") if self.rng.random() < 0.95 else self.rng.choice((0, 2, 4, 8))
         return payload[:header] + spoil(self.rng, payload[header:])
 
@@ -90,7 +90,7 @@ class StoryTools:
         return self._spoiled(payload) if composer.rng.random() < 0.2 else payload
 
     def _harmless(self, make: Callable[[], Frame]) -> Frame:
-        """The request's frame; that of a ping if the request cannot be encoded, or must not be sent."""
+        """The frame that `make` returns; a ping if the request cannot be encoded or must not be sent."""
         try:
             made = make()
         except WireError:

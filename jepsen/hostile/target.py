@@ -1,7 +1,7 @@
-"""The names and ids that exist on the target node, from which hostile input is made, and how to avoid harm.
+"""The names and ids that exist on the target node, used to make hostile input without doing harm.
 
-All names come from small pools. Otherwise hostile input could make a node hold ever more state by legal means, and the
-growth of its memory would show nothing.
+All names come from small pools. Otherwise hostile input could legitimately make a node store more and more, and its
+growing memory would prove nothing.
 """
 
 from typing import Final
@@ -9,13 +9,13 @@ from typing import Final
 import attrs
 
 NODE_ID: Final = 1
-# The broker that stories register with the controller. Nothing listens at its address.
+# The id of the broker that stories register with the controller. Nothing listens at its address.
 FAKE_BROKER_ID: Final = 7
-# The voter that stories speak for, where the quorum has one besides those that run.
+# The id of the voter that stories claim to be, if the quorum has one besides the running ones.
 PEER_VOTER_ID: Final = 3
 TOPICS: Final = tuple(f"hostile-{index}" for index in range(6))
 PARTITIONS: Final = 3
-# Stories create and delete these.
+# Topics that stories create and delete.
 PASSING_TOPICS: Final = tuple(f"hostile-passing-{index}" for index in range(8))
 CLASSIC_GROUPS: Final = tuple(f"hostile-classic-{index}" for index in range(6))
 CONSUMER_GROUPS: Final = tuple(f"hostile-consumer-{index}" for index in range(6))
@@ -29,9 +29,9 @@ UNKNOWN_ID: Final = b"\x7f" * 16
 
 @attrs.frozen
 class Target:
-    """`topic_ids` are those of TOPICS, in order; `directory_id` is that of the node's metadata log.
+    """The target node. `topic_ids` are those of TOPICS, in order; `directory_id` is that of the node's metadata log.
 
-    `peer_id` is the node for which stories speak in the quorum's protocol: a voter, or the fake broker. `epoch` and
+    `peer_id` is the node in whose name stories use the quorum's protocol: a voter, or the fake broker. `epoch` and
     `log_end_offset` are those of the quorum before the first story.
     """
 
@@ -41,6 +41,6 @@ class Target:
     log_end_offset: int
     directory_id: bytes
     topic_ids: tuple[bytes, ...]
-    # Versions per API key, as each listener advertises them.
+    # The key, first and last version of each API that the listener advertises.
     broker_apis: tuple[tuple[int, int, int], ...]
     controller_apis: tuple[tuple[int, int, int], ...]

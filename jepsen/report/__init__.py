@@ -1,1 +1,1 @@
-"""A run to look at: `report.html`, one file that needs no other, made from what a run has left (`jepsen.store`)."""
+"""Renders the report of a run from its files (`jepsen.store`): `report.html`, which is self-contained."""

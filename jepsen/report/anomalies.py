@@ -1,4 +1,4 @@
-"""Promises that were kept, and those that were not, with the operations that prove it."""
+"""The section about promises: which were kept, and the anomalies of the others with the operations that prove them."""
 
 import re
 from typing import Any, Final
@@ -10,13 +10,13 @@ from jepsen.history import Operation
 from jepsen.report.findings import Findings
 from jepsen.report.markup import Markup, element
 
-# The anomalies of each promise that are shown at once and on demand; the verdict's file has more.
+# The number of anomalies of each promise that are shown at once, and on demand; the verdict's file has more.
 _SHOWN_MAX, _FOLDED_MAX = 3, 20
 _TEXT_MAX: Final = 320
 
 
 def anomalies(found: Findings) -> Markup:
-    """The faults of the run; empty if there were none."""
+    """The section about broken promises; empty if there are none."""
     broken = [] if found.verdict is None else [each for each in found.verdict.promises if each.broken]
     if not broken:
         return Markup("")
@@ -39,7 +39,7 @@ def promises(found: Findings) -> Markup:
 
 
 def readable(name: str) -> str:
-    """A checker's name as words."""
+    """Convert a checker's class name to words."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
     return words[:1].upper() + words[1:]
 
@@ -94,13 +94,13 @@ def _operation(operation: Operation) -> Markup:
 
 
 def _text(value: Any) -> str:
-    """In few characters."""
+    """Render a value as a short text."""
     if value is None:
         return ""
     if attrs.has(type(value)):
         text = ", ".join(f"{field.name} {_text(getattr(value, field.name))}" for field in attrs.fields(type(value)))
     elif isinstance(value, tuple):
-        # Records are pairs of an offset and what is there: a line each.
+        # Show each record, a pair of offset and value, on a line of its own.
         lines = [" ".join(map(_text, each)) for each in value if isinstance(each, tuple)]
         text = "\n".join(lines) if lines else ", ".join(map(_text, value))
     else:

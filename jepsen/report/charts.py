@@ -1,4 +1,4 @@
-"""Quantities as drawings: rates and latencies over time, and how latencies are spread."""
+"""Charts of rates and latencies over time, and of the distribution of latencies."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -11,7 +11,7 @@ from jepsen.report.findings import Findings
 from jepsen.report.markup import Markup, element
 from jepsen.report.scales import Linear, Logarithmic, brief, decades_around, duration, quantity
 
-# Nothing that is drawn as a latency is below.
+# The lower end of latency axes.
 _LATENCY_MIN: Final = 1e-4
 _SPREAD_STEPS: Final = 72
 _CHARACTER_WIDTH: Final = 5.8
@@ -19,7 +19,9 @@ _CHARACTER_WIDTH: Final = 5.8
 
 @attrs.frozen
 class Frame:
-    """Where a chart lies: times by `x`, and between `top` and `bottom`; `left` is where its marks end."""
+    """The area of a chart: times are mapped by `x`, and values lie between `top` and `bottom`. `left` is where labels
+    end.
+    """
 
     x: Linear
     top: float
@@ -35,7 +37,7 @@ class Frame:
         return self.x.end
 
     def mark(self, y: float, text: str) -> Markup:
-        """A horizontal line, and what it stands for."""
+        """A horizontal grid line with its label."""
         return element(
             "g",
             element("line", class_="grid", x1=self.left, x2=self.right, y1=y, y2=y),
@@ -43,7 +45,7 @@ class Frame:
         )
 
     def keys(self, *names: tuple[str, str]) -> Markup:
-        """The legend at the right above the chart: (class, words)."""
+        """The legend above the chart on the right, from pairs of CSS class and text."""
         parts, x = [], self.right
         for class_, words in reversed(names):
             x -= _CHARACTER_WIDTH * len(words) + 26
@@ -53,10 +55,10 @@ class Frame:
 
 
 def rate_chart(found: Findings, frame: Frame) -> Markup:
-    """Operations by outcome, stacked, and reads as a line."""
+    """Operations per second by outcome, stacked, with reads as a line."""
     rates, bins = found.rates, found.bins
     totals = [sum(each) for each in zip(rates.ok, rates.info, rates.fail, strict=True)]
-    # A reader from the beginning reads many records at once: such peaks are cut off, to keep the rest visible.
+    # A consumer that starts at offset zero reads many records at once. Such peaks are cut off to keep the scale useful.
     y = Linear(0.0, max(*totals, 1.0) * 1.05, frame.bottom, frame.top)
     parts = [frame.mark(y(each), quantity(each)) for each in y.ticks(5)]
     base = bins.zeros()
@@ -75,7 +77,7 @@ def rate_chart(found: Findings, frame: Frame) -> Markup:
 
 
 def latency_chart(found: Findings, frame: Frame) -> Markup:
-    """Median, 99th percentile and longest of what was asked for at each time, over powers of ten."""
+    """Median, 99th percentile and maximum latency, by the time of the request, on a logarithmic axis."""
     measured, bins = found.latencies, found.bins
     if not measured.all:
         return Markup("")
@@ -97,7 +99,7 @@ def latency_chart(found: Findings, frame: Frame) -> Markup:
 
 
 def spread_chart(latencies: Sequence[float], width: float, height: float) -> Markup:
-    """How many operations took how long: both axes logarithmic, or the rare long ones would not be seen."""
+    """A histogram of latencies. Both axes are logarithmic, so that the few long latencies are visible."""
     x = Logarithmic(*_latency_range(latencies), 8.0, width - 8.0)
     counts = _counts(latencies, x)
     highest = log10(max(counts) + 1)
@@ -134,14 +136,14 @@ def _counts(ordered: Sequence[float], x: Logarithmic) -> list[int]:
 
 
 def _area(class_: str, base: Sequence[float], top: Sequence[float], x: Callable[[int], float], y: Linear) -> Markup:
-    """Steps between what is below and the tops."""
+    """A stepped area between the values of `base` and those of `top`."""
     forward = [f"{x(index):.1f},{y(value):.1f} {x(index + 1):.1f},{y(value):.1f}" for index, value in enumerate(top)]
     back = [f"{x(index + 1):.1f},{y(value):.1f} {x(index):.1f},{y(value):.1f}" for index, value in enumerate(base)]
     return element("polygon", class_=f"area {class_}", points=" ".join([*forward, *reversed(back)]))
 
 
 def _line(class_: str, xs: Sequence[float], values: Sequence[float | None], y: Callable[[float], float]) -> Markup:
-    """A line that is interrupted where there is no value; a value alone is a dot."""
+    """A line with gaps where values are missing; a single value between two gaps is drawn as a dot."""
     path = ""
     for run in _runs(values):
         points = [f"{xs[index]:.1f},{y(values[index] or 0):.1f}" for index in run]
@@ -150,7 +152,7 @@ def _line(class_: str, xs: Sequence[float], values: Sequence[float | None], y: C
 
 
 def _runs(values: Sequence[float | None]) -> Iterator[range]:
-    """The indexes of values that follow each other."""
+    """The index ranges of consecutive values that are not None."""
     breaks = [-1, *(index for index, value in enumerate(values) if value is None), len(values)]
     for before, after in pairwise(breaks):
         if after > before + 1:

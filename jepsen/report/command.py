@@ -1,4 +1,4 @@
-"""`python -m jepsen report <directory>`: make `report.html` from what a run has left, and say where it is."""
+"""`python -m jepsen report <directory>`: render `report.html` from the files of a run, and print its path."""
 
 import argparse
 from pathlib import Path
@@ -9,7 +9,7 @@ from jepsen.store import REPORT, Store
 
 
 def write_report(store: Store) -> Path:
-    """The file. Raises FileNotFoundError where there was no run."""
+    """Write the report and return its path. Raises FileNotFoundError if the directory has no run."""
     path = store.directory / REPORT
     path.write_text(page(findings(store)))
     return path

@@ -1,4 +1,4 @@
-"""All that a report is made of."""
+"""The data from which a report is rendered."""
 
 import attrs
 
@@ -23,7 +23,9 @@ from jepsen.store import Fault, RunPlan, Store, Uptime
 
 @attrs.frozen
 class Findings:
-    """`end` is where the drawings end, in seconds since the run began; `work_end` where clients had no more to do."""
+    """The data of a report. Charts end at `end`, in seconds since the run began; clients finished their work at
+    `work_end`.
+    """
 
     plan: RunPlan
     history: History
@@ -47,7 +49,7 @@ class Findings:
 
 
 def findings(store: Store) -> Findings:
-    """Raises FileNotFoundError where there was no run."""
+    """Load and compute the data of a report. Raises FileNotFoundError if the directory has no run."""
     plan, history = store.plan(), store.history()
     faults = sorted(store.faults(), key=lambda fault: fault.began_at)
     last_work = work_end(history, plan.seconds)

@@ -1,4 +1,4 @@
-"""The figures of each group."""
+"""The table with the figures of each group."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ _HEADS: Final = (
 
 
 def group_table(found: Findings) -> Markup:
-    """Nothing where there are no groups."""
+    """Render the table; empty if there are no groups."""
     if not found.groups:
         return Markup("")
     heads = [element("th", head, class_="number") for head in _HEADS]

@@ -1,4 +1,4 @@
-"""The course of each group, computed from a run: its members' uptimes, the owners, and the group's lag."""
+"""The history of each group in a run: its members' uptimes, the owners of its partitions, and its lag."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,10 @@ from jepsen.store import Uptime
 
 @attrs.frozen
 class Claim:
-    """From when to when a member took a partition for its own; `place` is the member's, over all its uptimes."""
+    """The time during which a member considered itself the owner of a partition.
+
+    `place` is the member's place in the group, which is the same for all its uptimes.
+    """
 
     place: str
     begin: float
@@ -47,7 +50,7 @@ class GroupStory:
         return list(self.uptimes)
 
     def nobodys(self) -> float:
-        """The longest time for which a partition that had an owner had none, in seconds."""
+        """The longest time, in seconds, for which a partition had no owner after its first one."""
         longest = 0.0
         for claims in self.claims.values():
             until = claims[0].begin
@@ -57,7 +60,7 @@ class GroupStory:
 
 
 def stories(history: History, uptimes: Iterable[Uptime], bins: Bins, end: float) -> list[GroupStory]:
-    """In the order in which groups were first heard of."""
+    """The history of each group, ordered by the first ownership."""
     by_group: dict[str, list[Owned]] = defaultdict(list)
     for owned in ownerships(history):
         by_group[owned.group].append(owned)
@@ -97,7 +100,7 @@ def _story(
 
 
 def _polled(group: str, history: History) -> tuple[int, int]:
-    """How many records came to members, and how many of them again."""
+    """The number of records that members received, and how many of them were received before."""
     values = [
         value
         for operation in history.of("poll-group", outcome=Outcome.OK)
@@ -108,12 +111,14 @@ def _polled(group: str, history: History) -> tuple[int, int]:
 
 
 def _death(uptimes: Sequence[Uptime], since: float) -> float | None:
-    """When the process was over that lived at a time: one that stands still goes on afterwards."""
+    """The end of the process that ran at time `since`. A paused process does not count as ended."""
     return next((each.ended_at for each in uptimes if (each.ended_at or 0) > since and each.end != "paused"), None)
 
 
 def _behind(group: str, history: History, bins: Bins) -> list[float]:
-    """Records that were acknowledged, without those that came to a member: by the ends of both in each partition."""
+    """The lag in each bin: acknowledged records minus records received by a member, by the end offsets of each
+    partition.
+    """
     gained = bins.zeros()
     ends: dict[tuple[str, TopicPartition], int] = defaultdict(int)
     for operation in sorted(history.of("send", "poll-group", outcome=Outcome.OK), key=ended):

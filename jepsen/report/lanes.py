@@ -1,4 +1,4 @@
-"""A block for each group: its members' uptimes, the owners of partitions, and the group's lag."""
+"""Draws each group: its members' uptimes, the owners of partitions, and the group's lag."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,19 +12,19 @@ from jepsen.report.sheet import LEFT, Sheet
 
 _MEMBER_HEIGHT, _MEMBER_STEP = 7.0, 12.0
 _LANE_HEIGHT, _LANE_GAP = 13.0, 2.0
-# The height of the lane of a member that does not know yet that the partition has another owner.
+# The height of the bar of a member that does not know yet that the partition has another owner.
 _ZOMBIE_HEIGHT: Final = 4.0
 _BEHIND_HEIGHT: Final = 26.0
-# Members that have a color of their own.
+# The number of members with a distinct color.
 _COLORS: Final = 6
-# Numbers of generations need so much room.
+# The space that the number of a generation needs.
 _NUMBER_WIDTH: Final = 15.0
 _TITLE_CHARACTER_WIDTH: Final = 6.6
 _SPACE: Final = 5.0
 
 
 def groups(page: Sheet, found: Findings) -> None:
-    """Nothing where there are none."""
+    """Draw all groups; nothing if there are none."""
     for story in found.groups:
         what = found.plan.parameters.get(story.name)
         title = f"group {story.name}" + (f": {what}" if what else "")
@@ -66,7 +66,7 @@ def _cross(x: float, y: float) -> Markup:
 
 
 def _generations(page: Sheet, story: GroupStory, top: float, free: float) -> None:
-    """Where each was first heard of, with its number where there is room, from `free` on."""
+    """Draw a line at the first event of each generation, and its number if there is space right of `free`."""
     bottom = page.y + len(story.claims) * (_LANE_HEIGHT + _LANE_GAP) - _LANE_GAP
     for since, number in story.generations:
         x = page.x(since)
@@ -103,7 +103,7 @@ def _span(claim: Claim) -> str:
 
 
 def _behind(page: Sheet, story: GroupStory, found: Findings) -> None:
-    """How many records there were that had come to no member, by time."""
+    """Draw the group's lag over time."""
     page.y += _SPACE
     most, bins = max(story.lag, default=0.0), found.bins
     bottom = page.y + _BEHIND_HEIGHT

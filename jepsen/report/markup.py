@@ -1,15 +1,15 @@
-"""HTML and SVG as text that is escaped exactly once."""
+"""HTML and SVG markup, in which every text is escaped exactly once."""
 
 from collections.abc import Iterable
 from html import escape
 from typing import Final, TypeAlias
 
-# Elements of HTML that have no content and no end.
+# HTML elements without content and end tag.
 _VOID: Final = ("meta", "br", "link")
 
 
 class Markup(str):
-    """Text that is markup already."""
+    """Text that is already escaped."""
 
     __slots__ = ()
 
@@ -18,7 +18,10 @@ Content: TypeAlias = "str | Markup | Iterable[Content] | None"
 
 
 def element(tag: str, /, *content: Content, **attributes: str | float | None) -> Markup:
-    """`class_` is class, and other underscores are hyphens. Attributes that are None are left out."""
+    """Render an element. `class_` becomes class, and other underscores become hyphens.
+
+    Attributes that are None are left out.
+    """
     written = "".join(f' {_name(name)}="{_value(value)}"' for name, value in attributes.items() if value is not None)
     if tag in _VOID:
         return Markup(f"<{tag}{written}>")
@@ -40,7 +43,7 @@ def _name(name: str) -> str:
 
 
 def _value(value: str | float) -> str:
-    """Numbers as coordinates are written: a hundredth of a pixel is enough."""
+    """Format an attribute. Coordinates are rounded to a hundredth of a pixel."""
     if isinstance(value, str):
         return escape(value)
     return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -1,6 +1,7 @@
 """The measurements of a report: rates and latencies over time, and the duration of each fault's effect.
 
-Work is operations that change something. Reads wait for records, so they do not show how fast nodes answer.
+Only operations that change something ("work") are measured. The latency of a read shows nothing about the nodes,
+because a read waits for new records.
 """
 
 from bisect import bisect_right
@@ -17,19 +18,19 @@ from jepsen.store import Fault
 
 Key: TypeAlias = str
 
-# The operations that count as work; see above.
+# The operations that count as work; see the module's docstring.
 _WORK: Final = frozenset({"send", "commit", "create-topic", "delete-topic", "share-topic", "grow-topic", "drop-topic"})
 _BIN_SECONDS: Final = (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _BINS_MAX: Final = 260
-# Waits from here on are drawn, and counted: shorter ones are what clients are used to.
+# The shortest wait that is drawn and counted. Shorter waits are normal.
 STALL_SECONDS: Final = 0.1
-# How long after a fault its consequences are still counted as its own.
+# The time after a fault in which waits are still attributed to it.
 _AFTERMATH_SECONDS: Final = 10.0
 
 
 @attrs.frozen
 class Bins:
-    """Time from zero to `end`, in equal parts."""
+    """The time from zero to `end`, divided into equal parts."""
 
     width: float
     count: int
@@ -52,7 +53,7 @@ class Bins:
 
 @attrs.frozen
 class Rates:
-    """Records a second in each bin: acknowledged, unknown, refused, and read by consumers."""
+    """Records per second in each bin: acknowledged, unknown, refused, and read by consumers."""
 
     ok: Sequence[float]
     info: Sequence[float]
@@ -62,7 +63,7 @@ class Rates:
 
 @attrs.frozen
 class Latencies:
-    """Latencies of acknowledged operations in seconds, by the bin of their begin; None without any."""
+    """Latencies of acknowledged operations in seconds, by the bin of their invocation; None for an empty bin."""
 
     median: Sequence[float | None]
     p99: Sequence[float | None]
@@ -72,7 +73,10 @@ class Latencies:
 
 @attrs.frozen
 class Wait:
-    """The time from one acknowledgement to the next, or from the next request, if that came later."""
+    """The time without an acknowledgement while a request was pending.
+
+    It begins at the previous acknowledgement, or at the next request if that is later.
+    """
 
     begin: float
     end: float
@@ -84,7 +88,7 @@ class Wait:
 
 @attrs.frozen
 class Outage:
-    """How long a fault kept clients waiting: the longest wait of each partition, from the fault on."""
+    """The effect of a fault on clients: the longest wait for each partition, counted from the start of the fault."""
 
     fault: Fault
     by_partition: Mapping[Key, float]
@@ -99,7 +103,7 @@ class Outage:
 
     @property
     def stalled(self) -> int:
-        """How many partitions had anybody wait for longer than usual."""
+        """The number of partitions with an unusually long wait."""
         return sum(seconds >= STALL_SECONDS for seconds in self.by_partition.values())
 
 
@@ -108,7 +112,7 @@ def is_work(operation: Operation) -> bool:
 
 
 def key_of(operation: Operation) -> Key:
-    """The object of the operation, which has its own leader: a partition, a group, or the metadata."""
+    """What the operation changes: a partition, a group, or the metadata. Each of these has one leader."""
     value = operation.value
     if operation.function == "commit":
         return f"group {value.group}"
@@ -116,14 +120,17 @@ def key_of(operation: Operation) -> Key:
 
 
 def weight(operation: Operation) -> int:
-    """How many records it is about; 1 where it is about none. Those of a commit were counted when they were sent."""
+    """The number of records in the operation; 1 if it is not about records.
+
+    A commit counts as 0, because its records were counted when they were sent.
+    """
     if operation.function == "commit":
         return 0
     return len(operation.value.values) if operation.function == "send" else 1
 
 
 def work_end(history: History, seconds: float) -> float:
-    """When the last work was done that anybody was told of."""
+    """The time of the last completion of work."""
     return max((each.completed_at or each.invoked_at for each in history.operations if is_work(each)), default=seconds)
 
 
@@ -155,14 +162,14 @@ def latencies(history: History, bins: Bins) -> Latencies:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float | None:
-    """The value that this share of all does not exceed; None of nothing."""
+    """The smallest value that is not exceeded by this share of the values; None if there are no values."""
     return ordered[max(ceil(share * len(ordered)) - 1, 0)] if ordered else None
 
 
 def waits(history: History, end: float) -> dict[Key, list[Wait]]:
-    """The waits of each key, in order; the last one lasts until `end` if a request is unanswered. Keys are sorted.
+    """The waits for each key, in order; the last one ends at `end` if a request is unanswered. Keys are sorted.
 
-    Waits count from a request, so that rates do not matter: without requests, there are no waits.
+    A wait requires a pending request, so idle clients do not count as waiting.
     """
     by_key: dict[Key, list[tuple[float, float, bool]]] = defaultdict(list)
     for operation in history.operations:
@@ -173,8 +180,8 @@ def waits(history: History, end: float) -> dict[Key, list[Wait]]:
 
 
 def _waits(completions: Sequence[tuple[float, float, bool]], end: float) -> Iterator[Wait]:
-    """Completions are (when, since when, whether it was acknowledged)."""
-    waiting_since = [end] * (len(completions) + 1)  # of those that complete from each one on
+    """The waits, from tuples of completion time, invocation time, and whether the operation was acknowledged."""
+    waiting_since = [end] * (len(completions) + 1)  # the earliest invocation among this completion and all later ones
     for index in range(len(completions) - 1, -1, -1):
         waiting_since[index] = min(waiting_since[index + 1], completions[index][1])
     before, since = 0.0, waiting_since[0]
@@ -187,12 +194,12 @@ def _waits(completions: Sequence[tuple[float, float, bool]], end: float) -> Iter
 
 
 def stalls(every: Iterable[Wait]) -> list[Wait]:
-    """The waits that are worth a look."""
+    """The waits that are longer than usual."""
     return [wait for wait in every if wait.seconds >= STALL_SECONDS]
 
 
 def outages(every: Mapping[Key, Sequence[Wait]], faults: Sequence[Fault], end: float) -> list[Outage]:
-    """The cost of each fault: waits that begin while it lasts, or until the next one, or until the end of healing."""
+    """The effect of each fault: waits that begin during it, or after it but before the next fault, within a limit."""
     found = []
     for index, fault in enumerate(faults):
         following = min((each.began_at for each in faults[index + 1 :] if each.began_at > fault.began_at), default=end)
@@ -203,7 +210,7 @@ def outages(every: Mapping[Key, Sequence[Wait]], faults: Sequence[Fault], end: f
 
 
 def _longest(every: Sequence[Wait], begin: float, until: float) -> float:
-    """The longest wait that ends after `begin` and begins before `until`; counted from `begin`."""
+    """The longest wait that ends after `begin` and begins before `until`, counted from `begin`."""
     longest = 0.0
     for index in range(bisect_right(every, begin, key=attrgetter("end")), len(every)):
         if every[index].begin >= until:
@@ -213,7 +220,7 @@ def _longest(every: Sequence[Wait], begin: float, until: float) -> float:
 
 
 def by_kind(found: Iterable[Outage]) -> dict[str, list[Outage]]:
-    """In the order in which kinds first occur."""
+    """Group by the kind of fault, in the order of first occurrence."""
     kinds: dict[str, list[Outage]] = defaultdict(list)
     for outage in found:
         kinds[outage.fault.kind].append(outage)

@@ -1,4 +1,4 @@
-"""The waits of clients that each fault caused."""
+"""Charts and tables of the waits that each fault caused."""
 
 from statistics import median
 from typing import Final
@@ -17,7 +17,7 @@ _BAR_WIDTH: Final = 120.0
 
 
 def outage_chart(found: Findings, width: float) -> Markup:
-    """A row for each kind of fault, over powers of ten."""
+    """A chart of the longest waits, with a row for each kind of fault and a logarithmic axis."""
     kinds = by_kind(found.outages)
     longest = max(outage.worst for outage in found.outages)
     x = Logarithmic(*decades_around(_WAIT_MIN, max(longest, _WAIT_MAX)), _LEFT, width - _RIGHT)

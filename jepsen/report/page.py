@@ -1,4 +1,4 @@
-"""The page as a whole: a verdict to read at a glance, and below it what it rests on."""
+"""Renders the whole page: the verdict at the top, and the evidence below."""
 
 from importlib.resources import files
 from statistics import median
@@ -17,7 +17,7 @@ from jepsen.report.timeline import legend, timeline
 
 _CARD_WIDTH: Final = 540.0
 _SPREAD_HEIGHT: Final = 190.0
-# Kinds of faults that are named at the top.
+# The number of kinds of faults that the summary names.
 _KINDS_MAX: Final = 6
 _SEALS: Final = {"kept": "M14,25.5 l7,7 l14,-15", "broken": "M16,16 l16,16 M32,16 l-16,16", "unjudged": "M15,24 h18"}
 

@@ -1,4 +1,4 @@
-"""The common state of the panels of the timeline: one axis of time, and the height so far."""
+"""The state that the panels of the timeline share: the axis of time, and the height so far."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ GAP: Final = 30.0
 
 @attrs.define
 class Sheet:
-    """The elements drawn so far, and the height that they need."""
+    """The elements that were drawn so far, and their total height."""
 
     x: Linear
     y: float = 0.0
@@ -30,7 +30,7 @@ class Sheet:
         self.parts.append(element("text", text, class_="row-label", x=LEFT - 10, y=y))
 
     def bar(self, begin: float, end: float, y: float, height: float, title: str, **attributes: str | float) -> None:
-        """A rectangle from one time to another, wide enough to be seen."""
+        """Draw a rectangle from one time to another, with a minimum width."""
         start = self.x(begin)
         width = max(self.x(end) - start, 1.5)
         self.parts.append(

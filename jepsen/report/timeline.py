@@ -1,4 +1,4 @@
-"""The drawing that a report is about: what was broken, and what clients saw of it, one above the other."""
+"""The main drawing of a report: faults, nodes, groups, waits, throughput and latency on one axis of time."""
 
 from collections.abc import Iterator, Sequence
 from math import log10
@@ -15,11 +15,11 @@ from jepsen.store import Fault, Uptime
 
 _FAULT_HEIGHT, _FAULT_STEP = 17.0, 21.0
 _NODE_HEIGHT, _NODE_STEP = 20.0, 27.0
-# The height of a partition's row and the space below, where there are few and where there are many.
+# The height of a partition's row and the space below it, with few partitions and with many.
 _ROW_LARGE: Final = (12.0, 3.0)
 _ROW_SMALL: Final = (4.0, 1.5)
 _ROWS_PER_LABEL: Final = 8
-# How strong the shortest stall is drawn; one that is ten times as long is drawn in full.
+# The opacity of the shortest stall. Stalls ten times as long are opaque.
 _FAINT: Final = 0.3
 _ROWS_LARGE_MAX: Final = 16
 _ROWS_MAX: Final = 64
@@ -76,7 +76,7 @@ def _faults(page: Sheet, found: Findings) -> None:
 
 
 def _packed(faults: Sequence[Fault], end: float) -> list[int]:
-    """A row for each, so that none overlaps another."""
+    """Assign a row to each fault, so that faults in the same row do not overlap."""
     free_from: list[float] = []
     rows = []
     for fault in faults:
@@ -96,7 +96,8 @@ def _nodes(page: Sheet, found: Findings) -> None:
         for fault in found.faults:
             if node in fault.targets:
                 end = found.end if fault.ended_at is None else fault.ended_at
-                # A paused process exists but does nothing; other faults are marked below.
+                # A pause covers the node's bar, because a paused process does nothing. Other faults are drawn below the
+                # bar.
                 y, height = (page.y, _NODE_HEIGHT) if fault.kind == "pause" else (page.y + _NODE_HEIGHT - 5, 5.0)
                 page.bar(fault.began_at, end, y, height, told(fault), class_=f"mark {kind_class(fault)}", rx=1.5)
         page.y += _NODE_STEP
@@ -115,7 +116,7 @@ def _draw_uptime(page: Sheet, uptime: Uptime, until: float) -> None:
 
 
 def _partitions(page: Sheet, found: Findings) -> None:
-    """The waits of each object: the longer, the darker."""
+    """Draw the waits of each partition, group and metadata: the longer, the darker."""
     waited = {key: stalls(every) for key, every in found.waits.items()}
     longest = sorted(waited, key=lambda key: -sum(wait.seconds for wait in waited[key]))[:_ROWS_MAX]
     rows = [(key, waited[key]) for key in waited if key in longest]
@@ -134,7 +135,7 @@ def _partitions(page: Sheet, found: Findings) -> None:
 
 
 def _bands(page: Sheet, found: Findings, top: float) -> Iterator[Markup]:
-    """Faults and the healing, in the background."""
+    """Faults and the healing, as bands in the background."""
     for fault in found.faults:
         start, end = page.x(fault.began_at), page.x(found.end if fault.ended_at is None else fault.ended_at)
         yield element(
@@ -166,7 +167,7 @@ def _time_axis(page: Sheet, found: Findings, top: float) -> Iterator[Markup]:
 
 
 def _anomalies(page: Sheet, found: Findings, top: float) -> Iterator[Markup]:
-    """Where the operations lie that prove one."""
+    """Mark the times of the operations that prove an anomaly."""
     if found.verdict is None:
         return
     for anomaly in found.verdict.anomalies():
@@ -191,21 +192,21 @@ def kind_class(fault: Fault) -> str:
 
 
 def shortly(targets: Sequence[str]) -> str:
-    """Machines by their names, links by how many there are."""
+    """A short description of a fault's targets: the names of nodes, or the number of links."""
     links = [target for target in targets if ">" in target]
     names = [target for target in targets if ">" not in target]
     return ", ".join([*names, *([f"{len(links)} links"] if links else [])])
 
 
 def told(fault: Fault) -> str:
-    """All of it, in a line."""
+    """The description of a fault in one line."""
     end = "never undone" if fault.ended_at is None else f"{fault.ended_at - fault.began_at:.1f} s"
     parts = [f"{fault.kind} {shortly(fault.targets)}", fault.detail, f"from {fault.began_at:.1f} s, {end}"]
     return " · ".join(part for part in parts if part)
 
 
 def legend(found: Findings) -> Markup:
-    """The kinds of faults, with how many of each."""
+    """The legend: the kinds of faults, with the number of each."""
     kinds: dict[str, int] = {}
     for fault in found.faults:
         kinds[fault.kind] = kinds.get(fault.kind, 0) + 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import trio
 
-# Trio has one round without anything to do while it shuts down; more of them in a row mean that nothing ever happens.
+# Trio has one idle round while it shuts down. More of them in a row mean that no event will ever happen.
 _IDLE_ROUNDS_MAX = 3
 
 
@@ -23,16 +23,16 @@ def _nothing() -> None:
 
 
 class VirtualClock(trio.abc.Clock):
-    """Seconds since the simulation began, moved only while every task waits.
+    """Seconds since the simulation began, which advance only while every task waits.
 
-    Trio asks for the time to sleep when nothing is runnable. Only then may time move, so this is
-    where events of network and disks happen, up to the next deadline of a task.
+    Trio asks for the time to sleep when no task is runnable. Only then may time advance. So this is where events of the
+    network and the disks happen, up to the next deadline of a task.
     """
 
     def __init__(self, is_runnable: Callable[[], bool]) -> None:
         self.now = 0.0
         self.events_fired = 0
-        self.on_stuck: Callable[[], None] | None = None  # asked once for a way out
+        self.on_stuck: Callable[[], None] | None = None  # called once before Stuck is raised; may make a task runnable
         self.before_it_moves: Callable[[], None] = _nothing
         self._is_runnable = is_runnable
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -78,5 +78,5 @@ class VirtualClock(trio.abc.Clock):
         if self._idle_rounds > _IDLE_ROUNDS_MAX:
             way_out, self.on_stuck = self.on_stuck, None
             if way_out is None:
-                raise Stuck(STUCK)  # Trio does not survive that
+                raise Stuck(STUCK)  # Trio does not survive this exception
             way_out()

@@ -44,7 +44,7 @@ class Cluster:
         return all(host.is_serving for host in self.nodes.values())
 
     def has_log_dir_offline(self, host: Host) -> bool:
-        """True if a node has lost a log directory that it gets back only with a restart."""
+        """True if a node has a log directory that is offline until the next restart."""
         return self._offline.get(host.name) == host.incarnation
 
     async def run(self) -> None:
@@ -78,7 +78,7 @@ class Cluster:
         self.simulation.trace.event(host.name, "disk_lost", lost)
 
     def lose_logs(self, host: Host, path: str) -> None:
-        """Restart a machine without the logs at `path`."""
+        """Restart a machine without the log directory at `path`."""
         self.crash(host, power=True, down_seconds=0)
         host.volume.lose(path)
         self.simulation.trace.event(host.name, "logs_lost", {})

@@ -18,7 +18,7 @@ SECONDS = 60.0
 ALL_FAULTS = "all"
 NO_FAULTS = "none"
 ANY_SHAPE = "any"
-# A process that has run many seeds holds on to memory.
+# The number of runs after which a process is replaced, because its memory grows with each run.
 RUNS_PER_PROCESS = 100
 
 
@@ -91,7 +91,7 @@ def _run_all(plan: Plan, seeds: Sequence[int], jobs: int) -> Iterator[tuple[Verd
 
 
 def parse_faults(text: str) -> Sequence[str]:
-    """Raises SystemExit for a name that no fault has."""
+    """Parse the names of faults. Raises SystemExit for an unknown name."""
     if text == ALL_FAULTS:
         return tuple(FAULTS)
     names = [] if text == NO_FAULTS else text.split(",")
@@ -102,7 +102,7 @@ def parse_faults(text: str) -> Sequence[str]:
 
 
 def parse_shape(text: str) -> Shape:
-    """Raises SystemExit for a name that no shape has."""
+    """Parse the names of shapes. Raises SystemExit for an unknown name."""
     if text == ANY_SHAPE:
         return ANY
     names = text.split(",")

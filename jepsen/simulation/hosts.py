@@ -1,7 +1,7 @@
 """Machines, each of which may run one process. Processes are started, killed and paused; machines lose power.
 
-A crash happens within one instruction. The host's incarnation goes up, and from then on everything the old process
-still does (Trio unwinds its tasks, `finally` blocks run) reaches neither disk nor network nor trace.
+A crash takes no virtual time. The host's incarnation increases, and from then on the old process, whose tasks Trio
+still unwinds and whose `finally` blocks still run, can affect neither disk nor network nor trace.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from jepsen.simulation.disk import SimulatedDisk, Volume
 from jepsen.simulation.trace import Trace
 from kraft.env import Env
 
-# Where a task runs. A process's first task sets it, and child tasks inherit it.
+# The host of the current task. A process's first task sets it, and child tasks inherit it.
 HOST: Final[ContextVar["Host | None"]] = ContextVar("simulated_host", default=None)
 
 # The wall clocks' time when a simulation begins, in seconds since 1970.
@@ -165,7 +165,7 @@ class Host:
 
     def _died(self, incarnation: int, error: Exception | None) -> None:
         if not self.is_current(incarnation):
-            return  # a killed process fails because of the crash
+            return  # the error is a consequence of the kill
         self.cause = error
         errors = [] if error is None else list(leaves(error))
         self._crash(

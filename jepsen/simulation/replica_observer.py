@@ -25,7 +25,9 @@ _READ_BYTES = 1 << 20
 
 @attrs.define(eq=False)
 class _ObservedReplica:
-    """A partition's state at the last observation. `cut_to` is the lowest offset that its log was cut to since."""
+    """A partition's state at the last observation. `cut_to` is the lowest offset to which the log was
+    truncated since.
+    """
 
     partition: Partition
     topic_id: str
@@ -56,7 +58,7 @@ class _ObservedReplica:
 
 @attrs.define(eq=False)
 class _ObservedNode:
-    """A node's process. `replicas` are its replicas of watched topics."""
+    """A node's process, with its replicas of the watched topics."""
 
     node: Node
     image: MetadataImage | None = None

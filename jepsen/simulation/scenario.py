@@ -1,8 +1,8 @@
-"""A run of the whole: nodes, those who use them, and a nemesis for a while, then peace, and the judgement.
+"""A complete run: nodes and clients with a nemesis for some time, then recovery without faults, then the verdict.
 
-    verdict = Scenario(seed=7, seconds=60).run()
+verdict = Scenario(seed=7, seconds=60).run()
 
-After the troubles everything is healed, and within bounded time everything has to work again.
+After the faults, everything is healed, and within bounded time everything has to work again.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,14 +17,14 @@ from jepsen.simulation.scheduling import Livelock
 from jepsen.simulation.shapes import ANY, Shape, subject_of
 from jepsen.simulation.simulation import Simulation
 
-# Until a cluster serves that nothing troubles; and until it does all it should, after the troubles.
+# The time limits for a cluster to start without faults, and to recover fully after the faults.
 START_SECONDS = 30.0
 HEALING_SECONDS = 60.0
 
 
 @attrs.frozen
 class Verdict:
-    """How a run went. `digest` is the same for every run of the same seed and options."""
+    """The result of a run. `digest` is the same for every run of the same seed and options."""
 
     seed: int
     shape: str
@@ -39,7 +39,7 @@ class Verdict:
 
 
 class Scenario:
-    """One run of one seed. `faults` are those that may occur; the seed chooses among them, and what `shape` leaves."""
+    """One run of one seed. `faults` and `shape` are what the seed chooses from."""
 
     def __init__(
         self, seed: int, seconds: float = 60.0, faults: Sequence[str] = tuple(FAULTS), shape: Shape = ANY
@@ -57,7 +57,9 @@ class Scenario:
         Watch(self.simulation.trace, self.subject.invariants(), self._fail)
 
     def run(self) -> Verdict:
-        """Raises what is a fault of the simulator or of a workload: everything else is in the verdict."""
+        """Run the scenario. Exceptions mean bugs in the simulator or a workload; all other failures are in
+        the verdict.
+        """
         try:
             self.simulation.run(self._main)
         except (Stuck, Livelock) as error:
@@ -108,6 +110,6 @@ class Scenario:
             return
 
     def _fail(self, violation: str) -> None:
-        """End the run. The first violation counts, what follows may follow from it."""
+        """End the run. Only the first violation is kept, because later ones may be consequences of it."""
         self._violation = self._violation or violation
         self._scope.cancel()

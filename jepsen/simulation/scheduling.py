@@ -18,23 +18,28 @@ T = TypeVar("T")
 _private: Any = _run
 _TheIOManager: Any = _private.TheIOManager
 
-# A simulation takes a few dozen steps at one time, seldom thousands. After twice as many at most it is noticed.
+# A simulation runs a few dozen steps at one instant, seldom thousands. A livelock is detected after twice this number
+# of steps at most.
 STEPS_AT_ONCE_MAX = 200_000
 
 
 class ThreadStarted(RuntimeError):
-    """Something asked for a thread: what threads do is in no order, and takes no virtual time."""
+    """The code under simulation started a thread. The order of threads is not deterministic, and they take no virtual
+    time.
+    """
 
 
 class Livelock(RuntimeError):
-    """Tasks run on and on, and no time passes: in real time they would spin until the clock has moved."""
+    """Tasks keep running while virtual time stands still. In real time they would busy-wait until the clock
+    advances.
+    """
 
 
 class WithholdingQueue(deque[Task]):
-    """Trio's queue of runnable tasks, which keeps back those that `is_withheld` names, until `release`.
+    """Trio's queue of runnable tasks, which withholds the tasks for which `is_withheld` is true, until `release`.
 
-    `note_batch` is told the tasks of every batch before any of it runs, and before Trio shuffles it as the seed has it.
-    `on_livelock` is told one once there have been STEPS_AT_ONCE_MAX steps at one time of `now`.
+    `note_batch` is called with the tasks of every batch before the batch runs, and before Trio shuffles it by the seed.
+    `on_livelock` is called with a task's name after STEPS_AT_ONCE_MAX steps during which `now` has not changed.
     """
 
     def __init__(
@@ -53,7 +58,7 @@ class WithholdingQueue(deque[Task]):
         self._on_livelock = on_livelock
         self._steps = 0
         self._time_before = -1.0
-        self.is_watching = False  # asking about every task costs time, and hardly ever is one withheld
+        self.is_watching = False  # checking every task costs time, and tasks are rarely withheld
 
     def append(self, task: Task) -> None:
         if self.is_watching and self._is_withheld(task):
@@ -62,9 +67,10 @@ class WithholdingQueue(deque[Task]):
             super().append(task)
 
     def clear(self) -> None:
-        """Called by Trio with a batch of tasks that it is about to run.
+        """Note the batch of tasks that Trio is about to run; Trio calls this method at that time.
 
-        The tasks are in any order, because Trio wakes the members of sets; Trio sorts them before it shuffles them.
+        The order of the tasks is arbitrary, because Trio wakes the members of sets. Trio sorts them before it shuffles
+        them.
         """
         tasks = sorted(self, key=_serial) if len(self) > 1 else list(self)
         super().clear()
@@ -79,7 +85,7 @@ class WithholdingQueue(deque[Task]):
             self._on_livelock(task_name)
 
     def release(self) -> None:
-        """Look at what was kept back again; who is still withheld stays."""
+        """Check the withheld tasks again, and queue those that are no longer withheld."""
         tasks, self._withheld = self._withheld, []
         for task in tasks:
             self.append(task)
@@ -90,9 +96,10 @@ def _serial(task: Task) -> int:
 
 
 class QuietIOManager(_TheIOManager):  # type: ignore[misc]
-    """Trio's own, which asks the kernel for news only where there are some: of what comes from outside, as Ctrl-C does.
+    """Trio's I/O manager without needless system calls: it polls the kernel only after a call from outside, such as
+    Ctrl-C.
 
-    Nothing else of the kernel's can concern a simulation, and a system call in each round costs time.
+    A simulation has no other events of the kernel, and a system call in each round costs time.
     """
 
     def get_events(self, timeout: float) -> Any:
@@ -100,7 +107,7 @@ class QuietIOManager(_TheIOManager):  # type: ignore[misc]
 
 
 def is_runnable() -> bool:
-    """Whether a task can run, or a callback waits in the queue for calls from outside."""
+    """True if a task is runnable, or a call from outside is queued."""
     return bool(GLOBAL_RUN_CONTEXT.runner.runq) or _is_called_from_outside()
 
 
@@ -115,7 +122,7 @@ def withhold_tasks(
     note_batch: Callable[[list[Task]], None],
     on_livelock: Callable[[str], None],
 ) -> WithholdingQueue:
-    """Put a queue that can withhold tasks in the place of the running Trio's own."""
+    """Replace the running Trio's task queue by one that can withhold tasks."""
     runner = GLOBAL_RUN_CONTEXT.runner
     queue = WithholdingQueue(runner.runq, is_withheld, now, note_batch, on_livelock)
     runner.runq = queue
@@ -123,9 +130,9 @@ def withhold_tasks(
 
 
 def run_deterministically(main: Callable[[], Awaitable[T]], *, seed: str, clock: trio.abc.Clock) -> T:
-    """`trio.run(main)` with tasks in an order that follows from `seed`, without threads and without a collector.
+    """`trio.run(main)` with an order of tasks determined by `seed`, without threads and without garbage collection.
 
-    The garbage collector would run finalisers whenever it likes. Raises what `main` raises, and ThreadStarted.
+    The garbage collector would run finalizers at arbitrary times. Raises what `main` raises, and ThreadStarted.
     """
     with _deterministic_order(seed), _no_threads(), _no_collector(), _no_polling():
         return trio.run(main, clock=clock, strict_exception_groups=True)
@@ -135,7 +142,7 @@ def run_deterministically(main: Callable[[], Awaitable[T]], *, seed: str, clock:
 def _deterministic_order(seed: str) -> Iterator[None]:
     before = _private._ALLOW_DETERMINISTIC_SCHEDULING, _private._r.getstate()
     _private._ALLOW_DETERMINISTIC_SCHEDULING = True
-    _private._r.seed(seed)  # a str is seeded by its SHA-512, whatever PYTHONHASHSEED is
+    _private._r.seed(seed)  # a str is seeded by its SHA-512, which does not depend on PYTHONHASHSEED
     try:
         yield
     finally:

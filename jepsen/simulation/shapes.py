@@ -1,4 +1,4 @@
-"""Which subject a run has: how many nodes of which kind, given or drawn by the seed."""
+"""The shape of a run, given or drawn by the seed: the number of nodes and their kind."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -12,7 +12,7 @@ from jepsen.simulation.subjects import NodesSubject, QuorumSubject, Subject
 
 @attrs.frozen
 class Shape:
-    """The names of what a seed draws from; a name twice is drawn twice as often."""
+    """The shapes to draw from, by name. A name that occurs twice is drawn twice as often."""
 
     names: Sequence[str]
 
@@ -33,6 +33,6 @@ ANY: Final = Shape(tuple(SHAPES))
 
 
 def subject_of(simulation: Simulation, shape: Shape) -> tuple[str, Subject]:
-    """The nodes of a run, and their name."""
+    """Draw a shape. Returns its name and its subject."""
     name = simulation.rng("shape").choice(shape.names)
     return name, SHAPES[name](simulation)

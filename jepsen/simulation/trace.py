@@ -1,4 +1,4 @@
-"""The events of a run in order. They are hashed, passed to observers, and the last ones are kept for reports of
+"""The events of a run in order. They are hashed and passed to listeners, and the last ones are kept for reports of
 failures.
 """
 
@@ -10,13 +10,15 @@ import attrs
 
 from jepsen.history import Operation
 
-# Events shown with a failure: what led to it is close to the end.
+# The number of events shown with a failure. Its cause is usually among the last ones.
 TAIL_EVENTS = 60
 
 
 @attrs.frozen
 class Event:
-    """Something that a node traced (see `kraft.env.Env`), or that befell one. `time` is in virtual seconds."""
+    """An event that a node traced (see `kraft.env.Env`), or a fault that affected a node. `time` is in
+    virtual seconds.
+    """
 
     time: float
     host: str
@@ -29,10 +31,10 @@ class Event:
 
 
 class Trace:
-    """Two runs are the same run if and only if their hashes are equal.
+    """The trace of a run. Two runs are the same if and only if their hashes are equal.
 
-    `steps` (tasks that ran) and `notes` (segments that arrived, and the like) are hashed only: there are too many of
-    them to be told about. `listeners` hear of every event, in the order in which they were added.
+    `steps` (tasks that ran) and `notes` (for example, segments that arrived) are only hashed, because there are too
+    many of them to report. `listeners` are called with every event, in the order in which they were added.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -50,7 +52,7 @@ class Trace:
         return self._hash.hexdigest()
 
     def run(self, task_names: Sequence[str]) -> None:
-        """These tasks run a step each."""
+        """Hash one step of each of these tasks."""
         self.steps += len(task_names)
         self._hash.update("\n".join(task_names).encode())
 
@@ -59,11 +61,11 @@ class Trace:
         self._hash.update(f"{self._now()!r}{what!r}".encode())
 
     def operation(self, operation: Operation) -> None:
-        """A client begins something, or hears how it went."""
+        """Hash the invocation or the completion of a client's operation."""
         self.note(operation.client, operation.function, operation.outcome.value, operation.result)
 
     def event(self, host: str, kind: str, fields: Mapping[str, object]) -> None:
-        """Record an event and tell the listeners, within the call: who traces is still in the middle of it."""
+        """Record an event and call the listeners at once, while the caller is possibly in the middle of a change."""
         self.events += 1
         self.kinds[kind] = None
         event = Event(self._now(), host, kind, fields)

@@ -1,4 +1,4 @@
-"""A simulated disk: the page cache, what is durable, and every way in which a device fails."""
+"""A simulated disk: the page cache, the durable data, and the ways in which a device fails."""
 
 from jepsen.simulation.disk.files import SimulatedDisk, SimulatedFile
 from jepsen.simulation.disk.volume import Volume

@@ -118,7 +118,7 @@ class SimulatedDisk:
 
 
 class SimulatedLock:
-    """Dropped by `release`, by the death of its process, and by a power cut."""
+    """A lock that ends with `release`, with the death of its process, and with a power cut."""
 
     def __init__(self, volume: Volume, path: str, incarnation: int) -> None:
         self._volume = volume

@@ -1,4 +1,4 @@
-"""Files and directories, each with what the page cache shows and what is on the disk."""
+"""Files and directories, each with its content in the page cache and on the disk."""
 
 from collections.abc import Callable, Iterable
 from random import Random
@@ -6,14 +6,14 @@ from typing import TypeAlias
 
 import attrs
 
-# The possible fates of unsynced data in a power cut.
+# The possible effects of a power cut on unsynced writes.
 FATES_OF_WRITES = ("none", "prefix", "torn", "some", "all")
 FATES_OF_ENTRIES = ("none", "prefix", "all")
 
 
 @attrs.frozen
 class Write:
-    """Bytes at an offset; or, without bytes, a truncation to `offset`."""
+    """Bytes at an offset; without bytes, a truncation to `offset`."""
 
     offset: int
     data: bytes | None
@@ -30,7 +30,7 @@ class Write:
 
 
 class Inode:
-    """A file. `written` counts all its writes so far; the last of them are not durable yet."""
+    """A file. `written` counts all its writes; the last of them are not durable yet."""
 
     __slots__ = ("_dirty", "_settled", "cached", "durable", "written")
 
@@ -48,13 +48,13 @@ class Inode:
         self.written += 1
 
     def settle(self, upto: int) -> None:
-        """Make the writes durable that were counted when `written` was `upto`."""
+        """Make the first writes durable, those counted when `written` was `upto`."""
         self._keep(self._take(upto))
 
     def lose(self, upto: int, rng: Random) -> None:
-        """As `settle`, but only some of them reach the disk; the page cache still shows them all.
+        """Like `settle`, but only some of the writes reach the disk, while the page cache still shows all of them.
 
-        Truncations are the journal's, which has them still.
+        Truncations are metadata: the journal has them, so they are not lost.
         """
         taken = self._take(upto)
         truncations = [write for write in taken if write.data is None]
@@ -133,7 +133,7 @@ class Directory:
         self.durable.pop(name, None)
 
     def settle(self, upto: int) -> None:
-        """Make the changes durable that were counted when `changed` was `upto`."""
+        """Make the first changes durable, those counted when `changed` was `upto`."""
         count = max(0, upto - self._settled)
         for changes in self._dirty[:count]:
             _rename(self.durable, changes)
@@ -141,7 +141,8 @@ class Directory:
         self._settled += count
 
     def power_cut(self, rng: Random, note: Callable[..., None], fate: str | None = None) -> None:
-        """Keep the synced entries and, as journals are in order, any first part of the others; then go below.
+        """Keep the synced entries and, because a journal is ordered, a random prefix of the others; then do the same
+        below.
 
         `fate`, which may be "none" or "all", replaces the random choice.
         """

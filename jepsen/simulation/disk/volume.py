@@ -1,7 +1,8 @@
-"""A machine's disk: what the page cache shows, what would survive a power cut, and the faults of the device.
+"""A machine's disk: the page cache, the data that survives a power cut, and the faults of the device.
 
-The model promises what POSIX promises and nothing more: a file's bytes are durable after its fsync, a directory's
-entries after the directory's, and until then a power cut keeps any part of them. File systems are often kinder.
+The model promises what POSIX promises and nothing more: a file's bytes are durable after its fsync, and a directory's
+entries after the directory's fsync. Until then, a power cut keeps any part of them. Real file systems often promise
+more.
 """
 
 import errno
@@ -18,7 +19,7 @@ from jepsen.simulation.clock import VirtualClock
 from jepsen.simulation.disk.tree import Directory, Inode, Node
 from kraft.env import FsyncFailed
 
-# Mean times of a solid-state disk, in seconds. Whatever reaches the page cache only takes none.
+# Mean times of a solid-state disk, in seconds. Operations that touch only the page cache take no time.
 SYNC_SECONDS = 0.0015
 SYNC_DIR_SECONDS = 0.001
 REMOVE_SECONDS = 0.0002
@@ -42,10 +43,10 @@ class _Operation:
 
 
 class Volume:
-    """Survives processes and power cuts. The faults that a nemesis sets:
+    """A disk, which outlives processes and power cuts. A nemesis sets its faults:
 
-    `slowness` multiplies every time, `is_full` refuses growth (ENOSPC), `is_stalled` lets nothing finish, `broken`
-    names paths below which writing fails (EIO), and `sync_failures` is the chance of an fsync to fail.
+    `slowness` multiplies every time, `is_full` refuses growth (ENOSPC), `is_stalled` lets no operation finish, `broken`
+    has the paths below which writing fails (EIO), and `sync_failures` is the probability that an fsync fails.
     """
 
     def __init__(self, name: str, clock: VirtualClock, rng: Random, note: Note) -> None:
@@ -56,13 +57,13 @@ class Volume:
         self.is_full = False
         self.broken: tuple[str, ...] = ()
         self.sync_failures = 0.0
-        self.faults_met = 0  # how often a fault made something fail
+        self.faults_met = 0  # the number of operations that failed because of a fault
         self.is_damaged = False  # true if data on the disk differs from the data that was written
         self._is_stalled = False
         self._clock = clock
         self._rng = rng
         self._note = note
-        self._generation = 0  # one higher after every power cut
+        self._generation = 0  # increases with every power cut
         self._held: deque[_Operation] = deque()
 
     @property
@@ -95,7 +96,7 @@ class Volume:
         return node
 
     def directory(self, path: str) -> Directory:
-        """Raises FileNotFoundError, NotADirectoryError."""
+        """The directory at a path. Raises FileNotFoundError, NotADirectoryError."""
         node = self.find(path)
         if node is None:
             raise os_error(errno.ENOENT, path)
@@ -130,7 +131,8 @@ class Volume:
 
         def effect() -> None:
             if self._rng.random() < self.sync_failures or path.startswith(self.broken):
-                # The pages count as clean from now on, and only some of them are on the disk (lwn.net/Articles/752063).
+                # After a failed fsync the pages count as clean, but only some of them are on the disk
+                # (lwn.net/Articles/752063).
                 inode.lose(upto, self._rng)
                 self._note("fsync-failed", self.name, path)
                 self._fail_sync(path)
@@ -140,7 +142,7 @@ class Volume:
         await self._perform(self._rng.expovariate(1 / SYNC_SECONDS), effect, is_gone)
 
     async def sync_dir(self, directory: Directory, path: str, is_gone: Callable[[], bool]) -> None:
-        """Make the entries durable that the directory had when this was called. Raises FsyncFailed."""
+        """Make the entries durable that the directory had at the time of the call. Raises FsyncFailed."""
         upto = directory.changed
 
         def effect() -> None:
@@ -171,7 +173,7 @@ class Volume:
         self.is_stalled = False
 
     def lose(self, path: str) -> None:
-        """Remove a path from page cache and disk. Requires that the machine is without power."""
+        """Remove a path from page cache and disk. The machine must be without power."""
         self.is_damaged = False
         parent, name = split(path)
         if name:
@@ -180,9 +182,9 @@ class Volume:
             self.root = Directory()
 
     def flip_bit(self, directory: str, endings: Sequence[str], rng: Random) -> str | None:
-        """Flip a bit in the last file with one of these endings. Requires that the machine is without power.
+        """Flip a bit in the last file with one of these endings. The machine must be without power.
 
-        Returns the place of the bit, or None if there are no such files.
+        Returns the position of the bit, or None if there are no such files.
         """
         found = self.find(directory)
         files = found.entries if isinstance(found, Directory) else {}
@@ -197,7 +199,7 @@ class Volume:
     async def _perform(self, seconds: float, effect: Callable[[], None], is_gone: Callable[[], bool]) -> None:
         """Perform an operation of the device and wait for it, uncancellably, as for a thread in a system call.
 
-        Only a task of a process that `is_gone` stops waiting. The operation takes effect all the same.
+        A task of a process that `is_gone` stops waiting, but the operation still takes effect.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         operation = _Operation(effect, self._generation, trio.lowlevel.current_task())
@@ -231,7 +233,7 @@ class Volume:
 
 
 def split(path: str) -> tuple[str, str]:
-    """The parent directory, and the name in it."""
+    """Split a path into its parent directory and its name."""
     parent, _, name = path.rpartition("/")
     return parent or "/", name
 

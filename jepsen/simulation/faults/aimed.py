@@ -1,4 +1,4 @@
-"""Faults aimed at single steps of a protocol, which last milliseconds and are seldom hit by faults at random times."""
+"""Faults aimed at single steps of a protocol. These steps last milliseconds, so random times seldom hit them."""
 
 from typing import Protocol
 
@@ -15,7 +15,7 @@ STEPS = (
     "process_started",
     "log_recovered",
     "role_changed",
-    *("vote_synced",) * 3,  # losses here are rare and do the most damage
+    *("vote_synced",) * 3,  # losses at this step are rare and do the most damage
     "leader_elected",
     "log_written",
     "log_synced",
@@ -38,17 +38,17 @@ STEPS = (
     *("replica_wrote",) * 2,
     *("replica_committed",) * 2,
 )
-# Steps that rarely occur by themselves during a strike: those of a start, of an election, and of replication.
+# Steps that random choice would rarely select: those of a start, of an election, and of replication.
 _OF_STARTS = ("process_started", "log_recovered", "node_started", "storage_log_dir_loaded")
 _OF_ELECTIONS = ("role_changed", "vote_synced", "leader_elected", "log_truncated")
 _OF_REPLICATION = (
     *("partition_led", "partition_followed", "partition_truncated", "isr_proposed", "isr_changed"),
     *("coordinator_loaded", "coordinator_unloaded"),
 )
-# Events of records are frequent. They count as steps only for records of a coordinator. The replica observer traces
-# them, and is not affected by faults.
+# Events of records are frequent, so they count as steps only for the records of a coordinator. They are traced by the
+# replica observer, which is not affected by faults.
 _OF_COORDINATORS = ("replica_wrote", "replica_committed")
-# Immediately, or later, when a message or an fsync is in progress or has just completed.
+# The strike comes immediately, or later, while a message or an fsync is in progress or has just completed.
 DELAYS_SECONDS = (0.0, 0.0, 0.0005, 0.002, 0.01)
 ARMED_SECONDS_MAX = 8.0
 HITS_MAX = 4
@@ -56,7 +56,7 @@ CUT_SECONDS_MAX = 6.0
 
 
 class Aim(Protocol):
-    """The fault that follows a step. `power`: it cuts the power of the node, and of nodes that fail with it."""
+    """The fault that follows a step. With `power`, it cuts the power of the node and of nodes that fail with it."""
 
     power: bool
 

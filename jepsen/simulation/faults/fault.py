@@ -1,4 +1,4 @@
-"""The interface of a fault, and what it may act on."""
+"""The interface of a fault, and the administrators through which it acts."""
 
 from collections.abc import Sequence
 from random import Random
@@ -90,6 +90,6 @@ class Strike:
 
 
 class Fault(Protocol):
-    """Something that goes wrong. `strike` starts it, waits for its duration, and ends it."""
+    """A kind of failure. `strike` starts it, waits for its duration, and ends it."""
 
     async def strike(self, strike: Strike) -> None: ...

@@ -1,18 +1,19 @@
 """The messages of a lying peer in the quorum's protocol: requests and responses that no correct replica would send.
 
 Raft trusts its voters in four respects: the votes that they grant, the log ends that they acknowledge, the entries that
-a leader sends, and their addresses. A peer that uses a voter's name (see docs/simulation.md) can lie about these and
-make committed entries disappear, or the voter, here as in every Raft. So the peer does not lie about them:
+a leader sends, and their addresses. With lies about these, a peer that uses a voter's name (see docs/simulation.md)
+could make committed entries or the voter itself disappear, in this implementation as in every Raft. So the peer does
+not lie about them:
 
 - no vote is granted;
-- a Fetch with the name of a replica that may vote acknowledges what that replica has on its disk, or an end that no log
-  reaches;
-- a peer that claims to lead sends no entries that fit the log and can be read, no place to truncate to, no snapshot
-  that is one, and no high watermark above zero;
+- a Fetch in the name of a replica that may vote acknowledges what that replica has on its disk, or an end beyond
+  every log;
+- a peer that claims to lead sends no readable entries that fit the log, no position to truncate to, no valid snapshot,
+  and no high watermark above zero;
 - no replica that may vote is moved to another address: if too few others know the right one, it cannot be elected.
 
 One more lie is left out. A replica that does not vote, and receives an epoch that the voters have not reached, finds no
-leader until they have (in Kafka, too), so such an epoch is sent to voters only. All other lies may be sent.
+leader until they have reached it (in Kafka, too). So such an epoch is sent to voters only. All other lies may be sent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,12 +33,12 @@ T = TypeVar("T")
 
 # Beyond every log of a simulation.
 FAR: Final = 1 << 40
-# Accepted as plausible (`kraft.core.plausible_epochs`), and so are some epochs above it.
+# Epochs up to this one, and some above it, are accepted as plausible (`kraft.core.plausible_epochs`).
 LARGE_EPOCH: Final = 50_000_000
-# Frames that can be decoded, and frames that cannot.
+# Class numbers of frames that can be decoded, and of frames that cannot.
 _NUMBERS: Final = (0, 1, 2, 2**15, 2**31 - 1)
 _MALFORMED_NUMBERS: Final = (-1, -(2**63), 2**63, 2**64 - 1)
-# No simulated node has these.
+# A node id that no simulated node has.
 STRANGE_ID: Final = 4711
 STRANGE_DIRECTORY: Final = "strangestrangestrangeA"
 _MALFORMED_DIRECTORIES: Final = ("not a uuid", "x" * 600, "\0", "../../etc", "A" * 22)
@@ -51,9 +52,9 @@ _MALFORMED_SHARES: Final = (0.0, 0.001, 0.05)
 class QuorumMembers:
     """The state of the quorum, all of which the lying peer knows.
 
-    `names` are the hosts of all nodes by id; those in `serving` answer to the quorum's protocol at `port`, and may
-    become voters. `key_of` returns the replica on a host's disk. Without `founders_have_disks` the voters are
-    configured by their ids alone, and a replica takes any disk for theirs until its log names the right one.
+    `names` maps node ids to hosts; those in `serving` serve the quorum's protocol at `port` and may become voters.
+    `key_of` returns the replica on a host's disk. Without `founders_have_disks` the voters are configured by their ids
+    alone, and a replica accepts any directory id of a voter until its log names the right one.
     """
 
     cluster_id: Callable[[], str]

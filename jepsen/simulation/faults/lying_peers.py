@@ -23,7 +23,7 @@ LIE_SECONDS_MAX: Final = 8.0
 _PAUSES_SECONDS: Final = (0.0005, 0.01, 0.2)
 # The most messages that are sent over one connection.
 _LIES_MAX: Final = 300
-# The probability of a response that belongs to another request.
+# The probability of sending the response to a different request.
 _NOT_MEANT_SHARE: Final = 0.05
 _CONNECT_SECONDS: Final = 2.0
 
@@ -131,7 +131,7 @@ class _Liar:
         """Answer the requests of a node: late, twice, or with the response to another request."""
         frames, rng = Frames(stream), self._rng
         members = self._strike.members
-        with suppress(ConnectionLost, MalformedMessage):  # brokers connect here too, in Kafka's protocol
+        with suppress(ConnectionLost, MalformedMessage):  # brokers connect here too, with Kafka's protocol
             asking = decode_hello(await frames.receive())
             await frames.send(encode(self._hello))
             while True:

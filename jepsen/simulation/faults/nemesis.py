@@ -83,7 +83,7 @@ QUIET_SECONDS_MEANS = (0.5, 2.0)
 
 
 class Nemesis:
-    """`chosen` are the faults of this seed, `strikes` how often each has struck."""
+    """Injects the faults. `chosen` are the faults of this seed, `strikes` counts the strikes of each."""
 
     def __init__(
         self,

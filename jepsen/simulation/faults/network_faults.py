@@ -8,7 +8,7 @@ from jepsen.simulation.faults.fault import Strike
 from jepsen.simulation.hosts import Host
 from jepsen.simulation.network.links import Link
 
-# The shorter one is below most timeouts, and the longer one exceeds session timeouts.
+# The first limit is below most timeouts, the second one exceeds session timeouts.
 HOLD_SECONDS_MAX = (1.5, 12.0)
 
 
@@ -86,7 +86,7 @@ class Bridge:
 
 
 class Ring:
-    """Every node reaches a majority, and no two nodes the same majority. Has an effect with four nodes or more."""
+    """Every node reaches a majority, but no two nodes reach the same one. Has an effect with four nodes or more."""
 
     async def strike(self, strike: Strike) -> None:
         nodes = strike.rng.sample(strike.nodes, len(strike.nodes))

@@ -28,7 +28,7 @@ class PowerCut:
 
 
 class RepeatedCrash:
-    """One node is killed several times, usually before it has recovered from the last time."""
+    """One node is killed several times, usually before it has recovered from the previous time."""
 
     async def strike(self, strike: Strike) -> None:
         host = strike.a_node()

@@ -1,4 +1,4 @@
-"""Administrative changes of topics. They are not faults, but come at unfavourable times, and in bursts."""
+"""Administrative changes of topics. They are not faults, but come at unfavourable times and in quick succession."""
 
 from collections.abc import Awaitable, Callable
 from random import Random
@@ -11,7 +11,7 @@ from jepsen.simulation.faults.network_faults import cut, hold
 from jepsen.simulation.faults.process_faults import DOWN_SECONDS_MAX
 
 BURST_MAX: Final = 6
-# The longest burst if no node answers.
+# The longest time for which changes are tried if no node responds.
 BURST_SECONDS_MAX: Final = 8.0
 BROKEN_SECONDS_MAX: Final = 6.0
 BETWEEN_KILLS_SECONDS_MAX: Final = 2.0
@@ -33,7 +33,7 @@ class Administer:
 
 
 class LoseLogDir:
-    """A broker loses its logs, but keeps its metadata."""
+    """A broker loses its log directory, but keeps its metadata."""
 
     async def strike(self, strike: Strike) -> None:
         if strike.topics is not None:

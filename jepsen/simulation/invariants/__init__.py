@@ -1,6 +1,6 @@
-"""Invariants, which hold after every event, whatever faults occurred: one class for each.
+"""Invariants, one class for each. They hold after every event, whatever faults occurred.
 
-They observe the trace events of nodes and hosts, and know more than any node does.
+They observe the trace events of all nodes and hosts, and so know more than any single node.
 """
 
 from jepsen.simulation.invariants.committed import Committed

@@ -227,7 +227,7 @@ class Committed:
     def _commit(self, event: Event, log: CommittedLog, copy: Copy) -> None:
         end_offset = copy.high_watermark
         if not log.is_of_now(copy):
-            return  # it does not know the new leader and its loss yet
+            return  # the replica does not know the new leader and its loss yet
         if copy.leads and end_offset > log.end_offset and copy.agreed == len(log.batches):
             log.batches += [each for each in copy.batches[copy.agreed :] if each[1] <= end_offset]
             for each in log.copies.values():

@@ -9,7 +9,7 @@ from kraft.log import CorruptLog
 
 
 class OnlyFaultsEndProcesses:
-    """A node ends by itself only when its disk fails, and only with one of the errors in `allowed`.
+    """A node ends by itself only after a failure of its disk, and only with one of the errors in `allowed`.
 
     CorruptLog is allowed as well, but only on a host whose disk is damaged.
     """

@@ -16,7 +16,7 @@ from jepsen.simulation.trace import Event
 
 
 class OneLeaderPerEpoch:
-    """Election safety (5.2): no epoch has two leaders, nor one leader in two of its incarnations."""
+    """Election safety (5.2): no epoch has two leaders, or two incarnations of one leader."""
 
     kinds: Sequence[str] = ("role_changed",)
 
@@ -34,7 +34,7 @@ class OneLeaderPerEpoch:
 
 
 class EpochsNeverGoBack:
-    """A replica never takes part in an epoch below one that it has been in, nor below one that is on its disk (5.1)."""
+    """A replica never enters an epoch below one in which it has been, or below the one on its disk (5.1)."""
 
     kinds: Sequence[str] = ("log_recovered", "role_changed", "vote_synced")
 
@@ -65,7 +65,7 @@ class OneVotePerEpoch:
 
 
 class CommittedEntriesStay:
-    """An entry that a replica has made durable, and that is committed, is still there after its recovery (5.4.3)."""
+    """A committed entry that a replica has made durable is still there after its recovery (5.4.3)."""
 
     kinds: Sequence[str] = ("log_recovered",)
 
@@ -80,7 +80,9 @@ class CommittedEntriesStay:
         return None
 
     def _kept(self, replica: Replica) -> int:
-        """The end of the committed entries that it had; uncommitted entries of a former leader do not count."""
+        """The end of the committed entries that the replica had. Uncommitted entries of a former leader do
+        not count.
+        """
         for entry in reversed(replica.entries.values()):
             if entry[1] <= replica.synced_end_offset and self._replicas.committed.get(entry[0]) == entry:
                 return entry[1]
@@ -88,7 +90,7 @@ class CommittedEntriesStay:
 
 
 class LogsStartAtSnapshots:
-    """A log begins where a durable snapshot of committed entries takes over, or before."""
+    """A log begins at or before the end of a durable snapshot of committed entries."""
 
     kinds: Sequence[str] = ("log_recovered", "snapshot_taken", "snapshot_installed")
 
@@ -129,7 +131,7 @@ class LogsMatch:
 
 
 class LeadersAreComplete:
-    """Leader completeness (5.4): a leader has all that was committed in epochs before its own."""
+    """Leader completeness (5.4): a leader has all entries that were committed in earlier epochs."""
 
     kinds: Sequence[str] = ("role_changed",)
 
@@ -171,7 +173,7 @@ class CommitsNeverChange:
 class CommitsAreHeldByMajorities:
     """A committed entry is durable at a majority of the voters that the committing leader knows (5.3).
 
-    A disk that was lost since still counts with the entries that it held, because it no longer votes (KIP-853).
+    A voter whose disk was lost later counts with the entries that it held, because it no longer votes (KIP-853).
     """
 
     kinds: Sequence[str] = ("committed",)
@@ -192,7 +194,7 @@ class CommitsAreHeldByMajorities:
 
 
 class LeadersCommitTheirOwn:
-    """A leader commits nothing by counting before an entry of its own epoch is committed with it (5.4.2)."""
+    """A leader commits entries of earlier epochs only together with an entry of its own epoch (5.4.2)."""
 
     kinds: Sequence[str] = ("committed",)
 
@@ -210,7 +212,7 @@ class LeadersCommitTheirOwn:
 
 
 class CommittedEntriesAreNotTruncated:
-    """No leader, nor a liar of ours, has a follower drop what it knows as committed (5.4)."""
+    """No leader, and no lying peer, makes a follower truncate entries that the follower knows as committed (5.4)."""
 
     kinds: Sequence[str] = ("unsafe_truncation",)
 
@@ -220,7 +222,9 @@ class CommittedEntriesAreNotTruncated:
 
 
 class OneVoterAtATime:
-    """Two voter sets that follow each other differ by one voter, and the second waits for the first (KIP-853)."""
+    """Two successive voter sets differ by one voter, and the second one is appended after the first is committed
+    (KIP-853).
+    """
 
     kinds: Sequence[str] = ("voters_changed",)
 
@@ -242,9 +246,9 @@ class OneVoterAtATime:
 
 
 class NoElectionWithoutFaults:
-    """Without faults, a leader stays (KIP-996, and Raft's dissertation, section 9.6).
+    """Without faults, a leader keeps leading (KIP-996, and Raft's dissertation, section 9.6).
 
-    A replica that was out of touch when the faults ended may still find the leader.
+    A replica that had no contact with the leader when the faults ended may still find it.
     """
 
     kinds: Sequence[str] = ("peace", "role_changed")
@@ -266,10 +270,11 @@ class NoElectionWithoutFaults:
 
 
 class HonestEpochsArePlausible:
-    """A replica never refuses an epoch as implausible that another one has been in; see `kraft.core.plausible_epochs`.
+    """A replica never refuses an epoch as implausible in which another replica has been; see
+    `kraft.core.plausible_epochs`.
 
-    Epochs that a lying peer sends in the name of a replica do not count, unless that replica has been in them. A source
-    that is not a replica's id is an address at which an observer asks for the leader: any replica may have it.
+    Epochs that a lying peer sends in the name of a replica count only if that replica has been in them. A source that
+    is not a replica's id is an address at which an observer asks for the leader: it may be any replica's.
     """
 
     kinds: Sequence[str] = ("log_recovered", "role_changed", "vote_synced", "implausible_epoch")
@@ -292,9 +297,9 @@ class HonestEpochsArePlausible:
 
 
 class EpochsBeginWithCandidates:
-    """The first replica in an epoch is one that stands for election in it (5.2), so no stranger can raise the epoch.
+    """The first replica in an epoch is a candidate of this epoch (5.2), so an unknown peer cannot raise the epoch.
 
-    Not any more once a peer with a node's name has lied: the epochs that such a peer tells of are entered.
+    Not checked once a peer has lied under a node's id, because replicas enter the epochs that such a peer sends.
     """
 
     kinds: Sequence[str] = ("log_recovered", "vote_synced", "lies")
@@ -316,9 +321,9 @@ class EpochsBeginWithCandidates:
 
 
 def raft_invariants(replicas: Replicas) -> list[Invariant]:
-    """All of them, for one simulation whose replicas are `replicas`."""
+    """All invariants of one simulation, whose replicas are `replicas`."""
     return [
-        # Those that compare with what was before the event.
+        # These compare an event with the state before it.
         EpochsNeverGoBack(replicas),
         OneVotePerEpoch(replicas),
         CommittedEntriesStay(replicas),
@@ -327,7 +332,7 @@ def raft_invariants(replicas: Replicas) -> list[Invariant]:
         CommitsAreHeldByMajorities(replicas),
         OneVoterAtATime(replicas),
         replicas,
-        # Those that compare with all that is known now.
+        # These compare an event with the state after it.
         OneLeaderPerEpoch(),
         NoElectionWithoutFaults(),
         LogsStartAtSnapshots(replicas),

@@ -1,4 +1,4 @@
-"""The contents of every Raft replica's disk, according to its trace events, as the Raft invariants need them."""
+"""The contents of each Raft replica's disk, reconstructed from its trace events, for the Raft invariants."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -7,34 +7,36 @@ import attrs
 
 from jepsen.simulation.trace import Event
 
-# A batch: where it begins, where it ends, and the epoch of the leader that wrote it. In Raft these say what is in it.
+# A batch: its base offset, its end offset, and the epoch of the leader that wrote it. In Raft, these identify its
+# content.
 Entry: TypeAlias = tuple[int, int, int]
 
 
 @attrs.define
 class Replica:
-    """`entries` by their base offsets, in order; `start_offset` is where a snapshot takes over, `synced` is durable.
+    """A replica. `entries` are in order, by base offset. `start_offset` is the end of the snapshot, `synced` is
+    durable.
 
-    `vote` is the highest epoch that is durable, and the vote in it. `directory_id` is that of the disk all this is on.
+    `vote` is the highest durable epoch and the vote in it. `directory_id` identifies the disk.
     """
 
     directory_id: object = ""
     start_offset: int = 0
     end_offset: int = 0
-    start_epoch: int | None = 0  # None: unknown
+    start_epoch: int | None = 0  # None if unknown
     entries: dict[int, Entry] = attrs.field(factory=dict)
     synced_end_offset: int = 0
     vote: tuple[int, object] = (0, None)
     committed_end_offset: int = 0
     role: str = ""
     epoch: int = 0
-    # The offset of the latest voter set and the voters in it, each a node id and a directory id.
+    # The offset of the latest voter set, and its voters as pairs of node id and directory id.
     voters_offset: int = -1
     voters: tuple[tuple[int, str], ...] = ()
 
     @property
     def end_epoch(self) -> int | None:
-        """The epoch of the last entry; None if only a snapshot has it, and no event named it."""
+        """The epoch of the last entry; None if the log is empty and no event named the epoch of the snapshot."""
         return next(reversed(self.entries.values()))[2] if self.entries else self.start_epoch
 
     def append(self, entries: Sequence[Entry]) -> None:
@@ -60,15 +62,15 @@ class Replica:
         self.start_epoch, self.entries = epoch, {}
 
     def holds(self, entry: Entry) -> bool:
-        """Whether the entry is in the log, or in the snapshot before it."""
+        """True if the entry is in the log or in the snapshot before it."""
         return entry[1] <= self.start_offset or self.entries.get(entry[0]) == entry
 
 
 class Replicas:
-    """Follows the trace. Invariants come after it in the watch, unless they compare the state before an event.
+    """Follows the trace. In the watch it precedes the invariants, except those that need the state before an event.
 
-    `committed` holds all entries that any replica has committed, by base offset; `committed_in`, for each epoch, the
-    last entry that was first committed in it. `lost` are replicas whose disk is lost.
+    `committed` holds all entries that any replica has committed, by base offset. `committed_in` has, for each epoch,
+    the last entry that was first committed in it. `lost` are replicas whose disk is lost.
     """
 
     kinds: Sequence[str] = (
@@ -88,7 +90,7 @@ class Replicas:
         return self.by_host.setdefault(event.host, Replica())
 
     def of_voter(self, voter: tuple[int, str]) -> Replica | None:
-        """The replica that a voter set means; one whose disk is gone as it was at last."""
+        """The replica of a voter in a voter set. If its disk is lost, the last state of that disk."""
         node_id, directory_id = voter
         host = self.hosts.get(node_id)
         current = self.by_host.get(host) if host is not None else None
@@ -119,7 +121,7 @@ class Replicas:
             case "committed":
                 self._commit(replica, integer(event, "end_offset"))
             case "disk_damaged":
-                replica.synced_end_offset = 0  # until it says what it could recover
+                replica.synced_end_offset = 0  # unknown until the replica reports what it recovered
             case "disk_lost":
                 node_id = integer(event, "node")
                 self.lost[node_id, event.fields["directory_id"]] = self.by_host.pop(event.host)
@@ -136,7 +138,9 @@ class Replicas:
 
 
 def entries_between(replica: Replica, start: int, end: int) -> list[Entry]:
-    """Those from `start` on below `end`, in order; looked for from the end, where what is new is."""
+    """The entries from `start` to below `end`, in order. The search starts at the end, because most callers want new
+    entries.
+    """
     found = []
     for entry in reversed(replica.entries.values()):
         if entry[0] < start:
@@ -165,6 +169,6 @@ def integer(event: Event, name: str) -> int:
 
 
 def committed_before(replicas: Replicas, epoch: int) -> Entry | None:
-    """The last entry that was committed in an epoch below."""
+    """The last entry that was committed in an earlier epoch."""
     earlier: Mapping[int, Entry] = {each: entry for each, entry in replicas.committed_in.items() if each < epoch}
     return max(earlier.values(), default=None)

@@ -1,4 +1,4 @@
-"""Invariants of partitions and their replicas, as Kafka's design and KIPs 101, 497, 841 and 966 promise them."""
+"""Invariants of partitions and their replicas, promised by Kafka's design and by KIPs 101, 497, 841 and 966."""
 
 from collections.abc import Sequence
 
@@ -49,7 +49,7 @@ class LeadersAreInSync(_PartitionInvariant):
 class NoFencedBrokerIsInSync(_PartitionInvariant):
     """A fenced broker is in no ISR (KIP-841).
 
-    A last member that has shut down cleanly stays: it is the only replica with all records.
+    The last member of an ISR stays in it after a clean shutdown, because it is the only replica with all records.
     """
 
     def wrong_with(self, log: CommittedLog) -> str | None:
@@ -65,7 +65,7 @@ class NoFencedBrokerIsInSync(_PartitionInvariant):
 
 
 class InSyncReplicasHoldWhatIsCommitted(_PartitionInvariant):
-    """Every running member of the ISR, and every eligible leader replica, has all that was ever committed (KIP-966)."""
+    """Every running member of the ISR, and every eligible leader replica, has all committed records (KIP-966)."""
 
     kinds: Sequence[str] = (
         *("metadata_seen", "broker_state_changed"),
@@ -98,7 +98,7 @@ class MaximalIsrContainsIsr(_PartitionInvariant):
 
 
 class ReplicasAreEqual:
-    """Below their high watermarks all replicas hold the same batches, and what was committed never changes."""
+    """Below their high watermarks, all replicas hold the same batches, and committed batches never change."""
 
     kinds: Sequence[str] = ("replica_role", "replica_committed")
 
@@ -110,10 +110,10 @@ class ReplicasAreEqual:
 
 
 class CommittedRecordsStay:
-    """A new leader has all that was committed.
+    """A new leader has all committed records.
 
-    Unless as many of those that had it as min.insync.replicas ended uncleanly, one of them losing power (KIP-966).
-    Where every append is flushed, nothing is lost at all.
+    The exception is a permitted loss: at least min.insync.replicas of the replicas with all records ended uncleanly,
+    one of them in a power cut (KIP-966). If every append is flushed, no loss is permitted.
     """
 
     kinds: Sequence[str] = ("metadata_seen", "replica_found", "replica_cut", "broker_state_changed")
@@ -136,7 +136,7 @@ class OneFetcherPerPartition:
 
 
 def replication_invariants(committed: Committed) -> list[Invariant]:
-    """All of them, for one simulation of which `committed` knows everything."""
+    """All invariants of one simulation, whose committed state is `committed`."""
     return [
         committed,
         CommittedRecordsStay(committed),

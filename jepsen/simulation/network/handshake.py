@@ -9,7 +9,7 @@ from jepsen.simulation.hosts import Host
 from jepsen.simulation.network.network import Network
 from jepsen.simulation.network.pipe import Endpoint
 
-# Linux's: the first SYN is repeated after a second, each further one after twice the time.
+# As in Linux, the first SYN is repeated after a second, and the time doubles with each retry.
 RETRY_SECONDS = 1.0
 RETRIES_MAX = 6
 
@@ -37,7 +37,7 @@ class Handshake:
 
     def _abort(self, _: object) -> trio.lowlevel.Abort:
         self._task = None
-        self._socket.close()  # as Trio's own sockets do: a connection that is half open cannot be used
+        self._socket.close()  # as Trio does: a socket cannot be used after a failed connect
         return trio.lowlevel.Abort.SUCCEEDED
 
     def _finish(self, error: int) -> None:

@@ -4,18 +4,20 @@ from random import Random
 
 import attrs
 
-# One way, within a data centre.
+# The one-way latency within a data centre.
 LATENCY_SECONDS = 0.0005
 JITTER_SECONDS = 0.0003
 LOOPBACK_SECONDS = 0.00002
-# The first retransmission of a lost segment; each further one waits twice as long.
+# The time to the first retransmission of a lost segment. It doubles with each further one.
 RETRANSMISSION_SECONDS = 0.2
 RETRANSMISSIONS_MAX = 8
 
 
 @attrs.define
 class Link:
-    """From one host to another. A blocked link carries nothing; `loss` is a segment's chance to need another try."""
+    """The connection from one host to another. A blocked link carries nothing; `loss` is the probability that a segment
+    has to be retransmitted.
+    """
 
     is_blocked: bool = False
     latency: float = LATENCY_SECONDS
@@ -23,14 +25,14 @@ class Link:
 
 
 class Links:
-    """Links by (from, to), named by their hosts."""
+    """The links, by the names of the source and the target host."""
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
         self._links: dict[tuple[str, str], Link] = {}
 
     def link(self, source: str, target: str) -> Link:
-        """The link, which the caller may change."""
+        """The link from `source` to `target`, which the caller may change."""
         return self._links.setdefault((source, target), Link())
 
     def is_blocked(self, source: str, target: str) -> bool:
@@ -38,7 +40,7 @@ class Links:
         return link is not None and link.is_blocked
 
     def delay(self, source: str, target: str) -> float:
-        """How long the next segment takes."""
+        """The time that the next segment takes."""
         if source == target:
             return LOOPBACK_SECONDS
         link = self._links.get((source, target))

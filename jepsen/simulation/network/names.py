@@ -1,4 +1,4 @@
-"""Names of simulated hosts as addresses."""
+"""Resolves the names of simulated hosts."""
 
 import socket as kernel
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from jepsen.simulation.hosts import HOST, Host
 
 
 class SimulatedResolver(trio.abc.HostnameResolver):
-    """Knows the hosts of the simulation by name, and `localhost` as whichever of them asks."""
+    """Resolves the names of all hosts of the simulation; `localhost` is the calling host."""
 
     def __init__(self, hosts: Mapping[str, Host]) -> None:
         self._hosts = hosts

@@ -12,8 +12,8 @@ from jepsen.simulation.hosts import Host
 from jepsen.simulation.network.links import RETRANSMISSION_SECONDS, Links
 from jepsen.simulation.network.pipe import Endpoint, Pipe
 
-# How long unacknowledged data is retransmitted before the kernel gives up with ETIMEDOUT. Linux takes 15 minutes by
-# default; more of them would only make simulations longer.
+# The time for which unacknowledged data is retransmitted, before the kernel gives up with ETIMEDOUT. Linux's default of
+# 15 minutes would only make simulations longer.
 GIVE_UP_SECONDS = 30.0
 # How often a sender retries while the receiver has no power.
 POWER_RETRY_SECONDS = 1.0
@@ -114,7 +114,7 @@ class Network:
             self.credit(pipe, count - unconfirmed)
 
     def send_reset(self, pipe: Pipe) -> None:
-        """Send a reset to the sender, which breaks both directions of the connection."""
+        """Reset the connection: both directions break at the sender."""
         self.clock.after(self.delay(pipe.receiver, pipe.sender), self._reset_arrives, pipe)
 
     def forget(self, pipe: Pipe) -> None:

@@ -1,4 +1,4 @@
-"""One direction of a TCP connection. It keeps the order, controls the flow, and breaks as in the kernel."""
+"""One direction of a TCP connection, with ordering, flow control and failures as in the kernel."""
 
 from collections import deque
 from typing import Protocol
@@ -57,7 +57,7 @@ class Pipe:
         self.received = bytearray()
         self.fin_arrived = False
         self.free_bytes = WINDOW_BYTES
-        self.unconfirmed_bytes = 0  # arrived while acknowledgements could not travel back
+        self.unconfirmed_bytes = 0  # bytes that arrived while acknowledgements could not travel back
         self.last_arrival = 0.0
         self.held: deque[bytes | None] = deque()
         self.held_since = 0.0

@@ -14,7 +14,7 @@ from jepsen.simulation.network.network import Network
 from jepsen.simulation.network.pipe import SEGMENT_BYTES, Endpoint, Pipe
 
 _CLOSED_DESCRIPTOR = -1
-# Neither closed nor the kernel's: `kraft.env.kernel_socket` leaves such a socket to Trio.
+# Neither -1, which means closed, nor a kernel's descriptor: `kraft.env.kernel_socket` leaves such a socket to Trio.
 _NO_DESCRIPTOR = -2
 
 
@@ -147,7 +147,7 @@ class SimulatedSocket(trio.socket.SocketType):
         self._acceptor = None
         return trio.lowlevel.Abort.SUCCEEDED
 
-    # Connecting and exchanging
+    # Connecting and sending
 
     async def connect(self, address: Any) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -195,7 +195,7 @@ class SimulatedSocket(trio.socket.SocketType):
         if flag in (kernel.SHUT_WR, kernel.SHUT_RDWR):
             self._send_fin()
 
-    # The end
+    # Closing
 
     def close(self) -> None:
         if not self.is_closed:

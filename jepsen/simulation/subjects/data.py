@@ -1,4 +1,4 @@
-"""The data that the nodes of a simulation replicate, for invariants and checkers."""
+"""Access to the data that simulated nodes replicate, for invariants and checkers."""
 
 from collections.abc import Collection, Iterable
 from hashlib import blake2b
@@ -17,12 +17,12 @@ from jepsen.values import ReplicaLog
 
 
 def show_data(simulation: Simulation, committed: Committed, watched: Collection[str]) -> None:
-    """Have it told in the trace what becomes of the replicas of these topics."""
+    """Add an observer that traces the changes of these topics' replicas."""
     simulation.observers.append(ReplicaObserver(simulation.trace, node_on, committed, watched))
 
 
 def node_on(host: Host) -> Node | None:
-    """The node that runs on a host now."""
+    """The node that runs on a host; None if none does."""
     process = host.process
     return process.node if isinstance(process, FormattedNode) else None
 
@@ -45,7 +45,7 @@ def replica_log(host: Host, topic: str, index: int) -> ReplicaLog | None:
 
 @attrs.frozen
 class ToldPartition:
-    """A partition as Metadata tells of it."""
+    """A partition as described by a Metadata response."""
 
     index: int
     leader: int
@@ -61,5 +61,5 @@ def told_of(topic: MetadataResponseTopic) -> tuple[ToldPartition, ...]:
 
 
 def in_order(partitions: Iterable[ToldPartition]) -> bool:
-    """Whether all have a leader, and all their replicas in sync."""
+    """True if each partition has a leader, and all its replicas are in sync."""
     return all(each.leader in each.isr and sorted(each.isr) == sorted(each.replicas) for each in partitions)

@@ -1,4 +1,4 @@
-"""A node as it is installed: formatted if its directories are not yet, by `kraft format`'s own means, then started."""
+"""A node that formats its directories, if necessary, as `kraft format` does, and then starts."""
 
 from collections.abc import Callable
 
@@ -11,9 +11,9 @@ from kraft.env import Env
 
 
 class FormattedNode:
-    """`jepsen.simulation.hosts.Process`; `node` is what runs once all is formatted.
+    """A `jepsen.simulation.hosts.Process`. `node` is the node that runs after formatting.
 
-    `formatting` says what the disk that is in the machine now is to become.
+    `formatting` returns the cluster id and the voters with which the present disk is formatted.
     """
 
     def __init__(self, env: Env, config: KafkaConfig, formatting: Callable[[], Formatting]) -> None:

@@ -1,4 +1,4 @@
-"""Groups that consume what is produced to simulated nodes."""
+"""Consumer groups on simulated nodes."""
 
 from collections.abc import Mapping
 from random import Random
@@ -15,10 +15,10 @@ from jepsen.values import WantedTopic
 from jepsen.workloads.group_churn import Place, a_place
 from jepsen.workloads.group_member import Group, TopicPartition
 
-# Few, so that groups share a coordinator, and not all of them do.
+# Few partitions, so that some groups share a coordinator and others do not.
 _OFFSETS_PARTITIONS: Final = 2
 _HEAR_SECONDS: Final = 0.1
-# The protocols of a group's members. With both, the group changes from one to the other and back.
+# The protocols of a group's members. A group with both changes from one to the other and back.
 _PROTOCOLS: Final = (("classic",), ("consumer",), ("classic", "consumer"))
 
 
@@ -36,20 +36,22 @@ def offsets_topic(brokers: int, rng: Random) -> WantedTopic:
 
 @attrs.define(eq=False)
 class Groups:
-    """`places` by name are those of their members, each of which a client takes for one member after the other."""
+    """The groups of a run. `places` maps names to places in the groups, each of which one client fills with successive
+    members.
+    """
 
     groups: list[Group]
     places: Mapping[str, Place]
 
     async def wait_reached(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Until every group has committed that it has come to the ends of its partitions."""
+        """Wait until every group has committed the end offsets of its partitions."""
         for group in self.groups:
             for partition, end in ends.items():
                 while partition[0] in group.topics and group.reached.get(partition, 0) < end:
                     await trio.sleep(_HEAR_SECONDS)
 
     def library_places(self, rng: Random) -> Mapping[str, Place]:
-        """Up to two more in each group, whose members are of the client library."""
+        """Up to two more places in each group, for members that use the client library."""
         places: dict[str, Place] = {}
         for group in self.groups:
             protocols = next(place.protocols for place in self.places.values() if place.group is group)
@@ -60,13 +62,13 @@ class Groups:
         return places
 
     def forget(self) -> None:
-        """Forget the progress so far; only later commits of members count."""
+        """Reset the progress, so that only later commits of members count."""
         for group in self.groups:
             group.reached.clear()
 
 
 def groups_of(load: Load, committed: Committed, rng: Random) -> Groups:
-    """One or two groups, as chance has it, of one protocol or of both. The topics they consume have to be there."""
+    """One or two random groups, with one protocol or both. Their topics have to exist."""
     topics = {topic.name: topic.partitions for topic in load.topics if topic.name in load.grouped}
     ids = {committed.image.topics.by_name[name].topic_id: name for name in topics}
 

@@ -33,7 +33,7 @@ class Load:
     acks_one_topics: Sequence[str] = ()
     # Producers of the client library, besides the ones that speak the protocol themselves.
     library_producers: tuple[int, int] = (0, 1)
-    # The topics that groups consume, and the number of members.
+    # The topics that groups consume, and the range of the number of members.
     grouped: Sequence[str] = ()
     members: tuple[int, int] = (2, 3)
 
@@ -44,7 +44,7 @@ class Load:
                 yield topic.name, index
 
 
-# For a cluster of one node, to test its storage.
+# For a single node, whose storage is tested.
 NODE_LOAD: Final = Load(
     topics=(
         WantedTopic("plain", 2, is_flushed=False),
@@ -65,10 +65,10 @@ NODE_LOAD: Final = Load(
 
 
 def cluster_load(brokers: int) -> Load:
-    """The load of several nodes, about metadata and replication.
+    """The load of a cluster, which tests metadata and replication.
 
-    Two of three replicas in sync are enough, so that work continues after the loss of a leader; of two replicas, one is
-    enough. The invariants decide which records of these topics may be lost, flushed or not; for the checkers, a loss
+    min.insync.replicas is two with three replicas, so that work continues after the loss of a leader, and one with two
+    replicas. The invariants decide which records of these topics may be lost, flushed or not; for the checkers, a loss
     begins another incarnation.
     """
     most = min(3, brokers)

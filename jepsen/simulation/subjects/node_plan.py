@@ -1,4 +1,4 @@
-"""Which nodes a simulated cluster has, how they are configured, and what they are formatted with."""
+"""The nodes of a simulated cluster, their configuration, and the arguments of their formatting."""
 
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -17,9 +17,9 @@ from kraft.core import ReplicaKey, Voter, VoterSet
 KAFKA_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
 METADATA_DIRECTORY: Final = "/metadata"
-# Where logs are, on one disk or on two.
+# The log directories, on one disk or on two.
 LOG_DIRECTORIES: Final = ("/var/kafka", "/srv/kafka")
-# Periodic work is done so often that it meets the troubles, where these are about storage.
+# Short intervals, so that periodic storage tasks run during faults.
 _OF_NODES_ALONE: Final[Mapping[str, str]] = {
     "log.initial.task.delay.ms": "1000",
     "log.retention.check.interval.ms": "3000",
@@ -33,14 +33,14 @@ _OF_CLUSTERS: Final[Mapping[str, str]] = {
     "log.flush.offset.checkpoint.interval.ms": "5000",
     "log.flush.start.offset.checkpoint.interval.ms": "20000",
     "replica.high.watermark.checkpoint.interval.ms": "5000",
-    # Groups notice of a member what they notice of a node.
+    # Short timeouts, so that groups react to the failure of a member as fast as a cluster reacts to that of a node.
     "group.initial.rebalance.delay.ms": "300",
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.min.heartbeat.interval.ms": "1000",
     "group.consumer.heartbeat.interval.ms": "1500",
 }
-# How long a follower may lag, from less than what anybody notices of a fault to Kafka's default.
+# replica.lag.time.max.ms, from shorter than the detection of a fault to Kafka's default.
 _LAG_MAX_MS: Final = ("1000", "3000", "30000")
 _SNAPSHOT_BYTES: Final = ("2000", "20000", "20971520")
 
@@ -60,10 +60,11 @@ class Planned:
 
 
 class NodePlan:
-    """`combined` nodes are controllers and brokers, then there are `controllers` and `brokers` that are only that.
+    """The nodes of a cluster: `combined` ones, which are controllers and brokers, then pure `controllers` and
+    `brokers`.
 
-    Brokers have the log directories `log_directories`. The voters are known by their directories from the start
-    (KIP-853) or, as `chance` has it, by their ids alone.
+    Brokers have the log directories `log_directories`. The voters are known with their directory ids from the start
+    (KIP-853) or, depending on `chance`, by their node ids alone.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class NodePlan:
         return [each for each in self.nodes if each.is_broker]
 
     def factory(self, node: Planned, disks_lost: Mapping[str, int]) -> NodeFactory:
-        """`disks_lost` tells at any time how often a node's metadata log has been lost."""
+        """The function that creates a node's process. `disks_lost` counts the losses of each node's metadata log."""
         config = self._config(node)
         if len(self.nodes) == 1:
             return lambda env: Node(env, config)  # founds its cluster by itself

@@ -1,4 +1,4 @@
-"""Whole nodes, `broker.node.Node` unmodified, under clients that speak Kafka's protocol."""
+"""Complete nodes, unmodified `broker.node.Node` objects, with clients that use Kafka's protocol."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from random import Random
@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 # The time without faults at the end of a run, in which the quorum must not elect.
 PEACE_SECONDS: Final = 10.0
-# The longest time for which the network, and brokers that retry, may hold a request whose client has given up.
+# The longest time for which the network, or retrying brokers, may delay a request whose client has given up.
 SETTLED_SECONDS: Final = 35.0
 
 
@@ -199,13 +199,13 @@ class NodesSubject:
         return ends
 
     async def _wait_all_caught_up(self) -> None:
-        """Wait until every node has the committed metadata: a controller may notice a dead connection late."""
+        """Wait until every node has all committed metadata. A controller may take long to detect a dead connection."""
         committed = self.replicas.committed_end_offset
         while any(self.replicas.by_host[node.name].committed_end_offset < committed for node in self._plan.nodes):
             await trio.sleep(0.1)
 
     async def _converge(self, name: str) -> None:
-        """Wait until all brokers report the same topics, the given one included, and all brokers.
+        """Wait until all brokers report all brokers and the same topics, including `name`.
 
         Then all partitions also have leaders, and all their replicas are in sync.
         """
@@ -222,7 +222,7 @@ class NodesSubject:
             await trio.sleep(0.1)
 
     async def _told_by(self, broker: str) -> tuple[dict[str | None, tuple[bytes, Sequence[ToldPartition]]], int]:
-        """The partitions of each topic, and the number of brokers."""
+        """The partitions of each topic, and the number of brokers, according to `broker`."""
         client = attrs.evolve(self._admin, servers=[(broker, KAFKA_PORT)])
         request = MetadataRequest(topics=None)
         response, _ = await self._as(self._admin, client.call_until_answered, request, METADATA_VERSION)

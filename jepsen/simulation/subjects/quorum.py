@@ -1,4 +1,4 @@
-"""The quorum alone: a dictionary on a replicated log, while its voters come and go, and their disks get lost."""
+"""The quorum alone: a dictionary on a replicated log. Voters are added and removed, and lose their disks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
@@ -29,7 +29,7 @@ from kraft.env import Env
 from kraft.raft_node import RaftNodeConfig
 
 CLUSTER_ID: Final = "simulated"
-# Kafka's defaults, and such that elections are ten times as frequent.
+# Kafka's defaults, and timeouts that make elections ten times as frequent.
 _TIMEOUTS_MS: Final[Sequence[Mapping[str, int]]] = (
     {},
     {"election_timeout_ms": 150, "fetch_timeout_ms": 300, "fetch_max_wait_ms": 75},
@@ -42,7 +42,7 @@ PEACE_SECONDS: Final = 10.0
 
 @attrs.define
 class _Member:
-    """A replica over all its disks, each with another directory id."""
+    """A replica. Each of its successive disks has a different directory id."""
 
     node_id: int
     name: str
@@ -58,9 +58,9 @@ class _Member:
 
 
 class QuorumSubject:
-    """`voters` of `replicas` begin as voters. The others may become some.
+    """`voters` of the `replicas` are the first voters, and the others may be added.
 
-    The timeouts, and the mean time between two snapshots of a node, are drawn by the seed where they are not given.
+    The timeouts, and the mean time between two snapshots of a node, are drawn by the seed unless they are given.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""A small process around one replica of a Raft log: a dictionary, and a port where clients may read and write it.
+"""A small process around one replica of a Raft log: a dictionary, and a port where clients read and write it.
 
-It is as little as makes use of all that a `RaftNode` offers, so that Raft can be tried alone, and fast.
+It is the smallest program that uses every feature of `RaftNode`, so that Raft can be tested alone and fast.
 """
 
 from collections.abc import Iterator, Sequence
@@ -67,7 +67,7 @@ class RegisterNodeConfig:
 
 
 class RegisterNode:
-    """`jepsen.simulation.hosts.Process`. Raises what `RaftNode` raises."""
+    """A `jepsen.simulation.hosts.Process`. Raises what `RaftNode` raises."""
 
     def __init__(self, env: Env, config: RegisterNodeConfig) -> None:
         self._env = env

@@ -1,4 +1,4 @@
-"""The shape of what a scenario troubles: nodes, those who use them, and what is promised to them."""
+"""The interface of a system under test: its nodes, its clients, and the promises to check."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -12,7 +12,7 @@ from jepsen.simulation.invariants import Invariant
 
 
 class Subject(Protocol):
-    """The methods below are called once each, in this order."""
+    """A system under test. The methods below are called once each, in this order."""
 
     cluster: Cluster
     history: History
@@ -29,17 +29,17 @@ class Subject(Protocol):
     def invariants(self) -> Sequence[Invariant]: ...
 
     async def prepare(self) -> None:
-        """Until everything serves; nothing is broken yet."""
+        """Wait until all nodes serve. No faults occur yet."""
         ...
 
     async def use(self) -> None:
-        """Work until cancelled, while everything breaks."""
+        """Run the clients until cancelled, while faults occur."""
         ...
 
     async def verify(self) -> None:
-        """Return when all works that should, now that everything is healed; take in what there is at last."""
+        """Wait until the healed system works completely, and record its final state."""
         ...
 
     def anomalies(self) -> Iterator[Anomaly]:
-        """The anomalies of the history as a whole."""
+        """The anomalies in the complete history."""
         ...

@@ -9,7 +9,7 @@ from jepsen.simulation.invariants import Committed
 from jepsen.simulation.invariants.committed import CommittedLog
 from jepsen.workloads.administration import configure, elect_preferred_leaders, reassign
 
-# Configs that may be set on any topic without changing a promise.
+# Configs that may be set on any topic without affecting a promise.
 _CONFIGS: Final = (
     ("segment.ms", ("700", "10000", "604800000")),
     ("segment.bytes", ("4000", "1073741824")),
@@ -72,7 +72,7 @@ class TopicMover:
         await self._broker_access.ask(configure, rng.choice(self._topics), name, rng.choice(values))
 
     async def lose_log_dir(self, rng: Random) -> None:
-        """Only a broker whose replicated partitions all have a full ISR loses a directory."""
+        """Empty a log directory, only of a broker whose replicated partitions all have a full ISR."""
         choices = [name for broker_id, name in self._names.items() if self._is_dispensable(broker_id)]
         if choices:
             self._broker_access.lose_logs(rng.choice(choices), rng.choice(self._log_directories))
