@@ -1,6 +1,7 @@
-"""Benchmarks of a node, against bare Python in the same run and against Apache Kafka in the same run.
+"""Benchmarks of a node, compared in the same run with minimal Python servers and with Apache Kafka.
 
-Entry points, each `python -m benchmarks.<name>`: `hot_path` (raw requests against bare-Python references: the floors),
-`bench_clients` (one node under confluent-kafka), `bench_kafka` (both, alternating with Apache Kafka), `bench_metadata`
-(what the metadata costs as partitions grow), `kafka_tools` (Apache Kafka's own tools over a data directory).
+Entry points, each `python -m benchmarks.<name>`: `hot_path` (raw requests, compared with minimal Python servers: the
+required ratios), `bench_clients` (one node with confluent-kafka as the client), `bench_kafka` (both, alternating with
+Apache Kafka), `bench_metadata` (the cost of metadata as the number of partitions grows), `kafka_tools` (Apache Kafka's
+own tools on a data directory).
 """

@@ -1,6 +1,6 @@
-"""Apache Kafka itself: its jars from Maven Central, a node of one JVM, and its tools.
+"""Apache Kafka itself: its jars from Maven Central, a node in one JVM, and its tools.
 
-Whatever is pinned about it is pinned here.
+All of its versions are pinned here.
 """
 
 import os
@@ -19,7 +19,7 @@ JAVA_VERSION_MIN = 17
 DIRECTORY = CACHE / f"kafka_{SCALA_VERSION}-{KAFKA_VERSION}"
 CLUSTER_ID = "4L6g3nShTSeMCtKrX86swA"
 
-# As bin/kafka-server-start.sh and bin/kafka-run-class.sh set them.
+# The values that bin/kafka-server-start.sh and bin/kafka-run-class.sh set.
 HEAP_OPTIONS = ["-Xmx1G", "-Xms1G"]
 JVM_OPTIONS = [
     "-server",
@@ -62,7 +62,7 @@ class Unavailable(Exception):
 
 
 def jars() -> Path:
-    """The directory of Kafka's jars with all they depend on, fetched on first use. Raises Unavailable."""
+    """The directory of Kafka's jars with all dependencies, downloaded on first use. Raises Unavailable."""
     missing = [tool for tool in ("java", "mvn") if not shutil.which(tool)]
     if "java" in missing:
         raise Unavailable(f"no java on the path (Apache Kafka {KAFKA_VERSION} needs {JAVA_VERSION_MIN} or later)")
@@ -91,8 +91,7 @@ def java(main: str, *arguments: str, options: list[str] | None = None, logging: 
 
 
 class ApacheKafka(Peer):
-    """Broker and controller in one JVM, Kafka's defaults as its start script gives them. Formatted before its first
-    start, as its users do."""
+    """Broker and controller in one JVM, with the defaults of Kafka's start script. Formatted before its first start."""
 
     name = f"apache kafka {KAFKA_VERSION}"
     jvm_options: Sequence[str] = (*HEAP_OPTIONS, *JVM_OPTIONS)

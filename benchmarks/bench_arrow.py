@@ -1,7 +1,7 @@
-"""Decoding and encoding of record batches: Arrow columns beside records one by one, in one process and in turns.
+"""Decoding and encoding of record batches, as Arrow columns and as single records, alternating in one process.
 
-Figures are millions of records per CPU second, the best of several turns; the ratio is that of the Arrow path to the
-record path in the same run. Batches are of 16 KiB and of 1 MiB, uncompressed; `produce_arrow` writes the latter.
+Figures are millions of records per CPU second, the best of several repetitions; the ratio is that of the Arrow path to
+the record path in the same run. Batches are of 16 KiB and of 1 MiB, uncompressed; `produce_arrow` writes the latter.
 
 python -m benchmarks.bench_arrow
 """
@@ -64,7 +64,7 @@ def _decode(batch: bytes, count: int, repeats: int) -> list[float]:
     data = bytes(fetched)
 
     def decode_each() -> None:
-        # As much as a fetch brings of one partition: what is kept at a time is what a consumer keeps.
+        # The size of one partition in a fetch, so that memory use is that of a consumer.
         portion = max(1, (1 << 20) // len(batch)) * len(batch)
         for at in range(0, len(data), portion):
             decode_records(data[at : at + portion], "t", 0, from_offset=0)
@@ -87,7 +87,7 @@ def _encode(records: list[NewRecord], repeats: int) -> list[float]:
 
 
 def _in_turns(*works: Callable[[], object]) -> list[float]:
-    """The least CPU seconds of each work."""
+    """The least CPU seconds of each function over alternating repetitions."""
     seconds: list[list[float]] = [[] for _ in works]
     for _ in range(_TURNS):
         for work, spent in zip(works, seconds, strict=True):

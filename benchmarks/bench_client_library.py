@@ -63,7 +63,7 @@ class Bench:
                     self._run("benchmarks.library_reads", what, library, topic, size_bytes, records)
 
     def _run(self, module: str, what: str, library: str, topic: str, size_bytes: int, records: int) -> None:
-        """Run one load on the cores that the node does not have. Raises LoadFailed."""
+        """Run one load on the cores that the node does not use. Raises LoadFailed."""
         server_cpu_s = self.peer.cpu_seconds()
         command = [sys.executable, "-m", module, what, library, self.peer.bootstrap, topic]
         command += ["--size", str(size_bytes), "--seconds", str(self.seconds)]
@@ -88,7 +88,7 @@ def measure(done: LoadResult, size_bytes: int, server_cpu_s: float) -> Round:
 
 
 def row(what: str, library: str, size_bytes: int, rounds: Sequence[Round], ours: Sequence[Round]) -> list[str]:
-    """The medians of a library, and how many times faster ours is."""
+    """The medians of a library, and the ratios of our rate to its rate and of its CPU time to ours."""
     rate, cpu_us = (
         report.median([getattr(each, name) for each in rounds]) for name in ("records_per_s", "client_cpu_us")
     )

@@ -1,4 +1,4 @@
-"""One node under confluent-kafka: throughput, small requests, latency, start-up, memory.
+"""One node with confluent-kafka as the client: throughput, small requests, latency, start-up, memory.
 
 python -m benchmarks.bench_clients [--rounds 3] [--seconds 2] [--only WORDS] [--peer kraft|kafka]
 """

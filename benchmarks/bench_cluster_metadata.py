@@ -30,7 +30,7 @@ from jepsen.workloads.connection import Connection
 PARTITIONS_PER_TOPIC: Final = 10
 TOPICS_PER_REQUEST: Final = 50
 CHANGES: Final = 200
-# Far less than the default, so that the state of ten thousand partitions makes a snapshot.
+# Far less than the default, so that the metadata of ten thousand partitions triggers a snapshot.
 OVERRIDES: Final = {"metadata.log.max.record.bytes.between.snapshots": "200000"}
 _TOPIC: Final = 2
 _SET: Final = 0
@@ -48,7 +48,7 @@ async def create_up_to(connection: Connection, present: int, partitions: int) ->
 
 
 async def change_configs(connection: Connection) -> list[float]:
-    """Seconds of each change."""
+    """Change a config repeatedly. Returns the seconds of each change."""
     seconds = []
     for index in range(CHANGES):
         config = AlterableConfig(name="retention.ms", config_operation=_SET, value=str(1_000_000 + index))

@@ -1,14 +1,15 @@
-"""kill -9 of a partition's leader, again and again, under a writer at full speed and a reader that follows.
+"""Repeated kill -9 of a partition's leader, with a writer at full speed and a reader that follows.
 
     python -m benchmarks.bench_failover [--cluster kraft|kafka|kafka-fast] [--seconds 300] [--every 5]
 
-Three nodes, one partition with three replicas of which two have to be in sync, acks=all, confluent-kafka's defaults.
-The leader is killed every few seconds, at the earliest when all replicas are in sync again; its process is started
-again a second later. For each kill: the longest time without an acknowledgement until the next one. At the end, every
-acknowledged record has to have been read, once and in order; otherwise the exit code is 1.
+Three nodes, one partition with three replicas, min.insync.replicas=2, acks=all, confluent-kafka's defaults. The leader
+is killed every few seconds, but not before all replicas are in sync again; its process is restarted a second later.
+Reports for each kill the longest time without an acknowledgement until the next kill. At the end, the reader must have
+read every acknowledged record once and in order; otherwise the exit code is 1.
 
-`kafka` is Apache Kafka with its defaults; `kafka-fast` with a broker session as short as what this project's
-controller grants a broker whose connection was reset. Without java or mvn they are skipped, said so, and end with 0.
+`kafka` is Apache Kafka with its defaults. `kafka-fast` is Apache Kafka with a broker session timeout as short as the
+time that this project's controller grants a broker whose connection was reset. Without java or mvn they are skipped
+with a message, and the exit code is 0.
 """
 
 import argparse
@@ -38,7 +39,7 @@ CLUSTERS: Final[dict[str, Callable[[], Cluster]]] = {
 
 @attrs.frozen
 class Kill:
-    """By `time.monotonic`: when the leader was killed, and when all replicas were in sync again."""
+    """The times, by `time.monotonic`, at which the leader was killed and at which all replicas were in sync again."""
 
     moment: float
     in_sync: float
@@ -73,7 +74,7 @@ class Killer:
 
 
 def run(cluster: Cluster, seconds: float, every: float, size_bytes: int) -> int:
-    """The exit code."""
+    """Run the benchmark on a cluster. Returns the exit code."""
     with (
         topics.topic(cluster, 1) as topic,
         Worker[Written](write, cluster.bootstrap, topic, size_bytes) as writer,

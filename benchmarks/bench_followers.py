@@ -34,7 +34,7 @@ _ALL: Final = -1
 
 
 async def create(cluster: ProcessCluster, partitions: int) -> list[Key]:
-    """Topics with as many replicas as there are nodes; the partitions that the first node leads."""
+    """Create topics with a replica on each node. Returns the partitions that the first node leads."""
     connection = await _connect(cluster, 1)
     names = [f"topic-{number}" for number in range(partitions // PARTITIONS_PER_TOPIC)]
     for name in names:
@@ -59,7 +59,7 @@ async def create(cluster: ProcessCluster, partitions: int) -> list[Key]:
 
 
 async def produce(connection: Connection, partitions: Sequence[Key], batches: int) -> None:
-    """One batch at a time."""
+    """Produce batches one at a time, each to the next partition."""
     batch = record_batch(1, RECORD_BYTES)
     for number in range(batches):
         topic, index = partitions[number % len(partitions)]
@@ -70,7 +70,7 @@ async def produce(connection: Connection, partitions: Sequence[Key], batches: in
 
 
 async def consume(connection: Connection, partitions: Sequence[Key]) -> None:
-    """Follow all partitions in one session, for ever."""
+    """Follow all partitions in one fetch session, until cancelled."""
     offsets = dict.fromkeys(partitions, 0)
     changed = dict(offsets)
     session_id = epoch = 0

@@ -3,10 +3,10 @@
     python -m benchmarks.bench_groups [--cluster kraft kafka] [--groups 1000] [--members 3] [--partitions 4]
                                       [--seconds 20] [--rounds 3]
 
-Every member commits the offsets of its partitions once in a period, spread evenly over it, and sends a heartbeat every
-3 s. Measures the brokers' CPU time, with heartbeats alone and with commits; the latency of a commit; the memory of
-groups; and the time without a successful commit after a coordinator was killed with SIGKILL. Without java or mvn Apache
-Kafka is left out.
+Every member commits the offsets of its partitions once in a period, at a time that differs between members, and sends a
+heartbeat every 3 s. Measures the brokers' CPU time, with heartbeats alone and with commits; the latency of a commit;
+the memory of groups; and the time without a successful commit after a coordinator was killed with SIGKILL. Without java
+or mvn, Apache Kafka is left out.
 """
 
 import argparse
@@ -39,7 +39,7 @@ _LOADED: Final = re.compile(r"Finished loading .*__consumer_offsets.* in (\d+)ms
 
 @attrs.define
 class Figures:
-    """Times in µs of CPU for all brokers together, ms otherwise; memory in bytes, of what the nodes have grown."""
+    """Times are µs of CPU for all brokers together, or else ms. Memory is the growth of the nodes in bytes."""
 
     cluster: str
     commits_per_s: list[float] = attrs.field(factory=list)
@@ -92,7 +92,7 @@ def _ask(connection: protocol.Connection, request: Any, version: int) -> Any:
 
 
 def _join(loop: Loop, load: Load, options: argparse.Namespace) -> list[Group]:
-    """Start the groups one after the other, so that the measurement is of their commits and not of their joins."""
+    """Start the groups one after the other, so that commits are measured without joins."""
     count, members = options.groups, options.members
     groups = []
     for number in range(count):
@@ -125,7 +125,7 @@ def _round(cluster: Cluster, loop: Loop, load: Load, seconds: float, figures: Fi
 
 
 def _kill(cluster: Cluster, loop: Loop, load: Load, groups: Sequence[Group], figures: Figures) -> None:
-    """Kill the last node while its groups commit; the clients ask the other nodes for their coordinators."""
+    """Kill the last node while its groups commit. The clients then look for their coordinators at the other nodes."""
     victim = cluster.members[-1]
     theirs = {group.group_id for group in groups if group.coordinator == victim.place.node_id}
     others = cluster.members[:-1]

@@ -1,11 +1,11 @@
-"""This project's node and Apache Kafka, single nodes on the same machine, under the same loads, round about round.
+"""This project's node and Apache Kafka, single nodes on the same machine with the same loads, in alternating rounds.
 
     python -m benchmarks.bench_kafka [--rounds 3] [--seconds 2] [--only WORDS] [--one-core]
 
-Apache Kafka comes from Maven Central; without java or mvn the comparison is skipped, said so, and ends with 0. Both
-nodes stay up for the whole run and may use every core, as they would for their users; with --one-core each server is
-bound to the first core and the load to the others. A ratio says how many times better this project's node is: above 1
-is ahead.
+Apache Kafka comes from Maven Central; without java or mvn the comparison is skipped with a message, and the exit code
+is 0. Both nodes run during the whole benchmark and may use every core, as in normal use. With --one-core, each server
+is bound to the first core and the load to the others. A ratio tells how many times better this project's node is: above
+1, it is better than Apache Kafka.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from benchmarks.apache_kafka import ApacheKafka
 from benchmarks.figures import Part, Series
 from benchmarks.peers import Kraft, Peer, touch_memory
 
-# A JVM compiles what it runs often; this many rounds of each load are run on both nodes before the measured ones.
+# A JVM compiles code that runs often. So both nodes first run this many unmeasured rounds of each load.
 WARM_UP_ROUNDS = 2
 KINDS: dict[str, Callable[[], Peer]] = {Kraft.name: Kraft, ApacheKafka.name: ApacheKafka}
 

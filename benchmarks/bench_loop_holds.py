@@ -1,11 +1,11 @@
-"""The longest time for which the largest legal request of each API holds the event loop.
+"""The longest time for which the largest valid request of each API blocks the event loop.
 
     python -m benchmarks.bench_loop_holds [--topics 1000] [--partitions 50000] [--groups 1000] [--apis 3 32]
 
-A node runs in this process, and a client in a thread sends it every API in every version, as large as its bound allows.
-Besides its own topics there are partitions of a broker that does not run, to make the metadata large. A hold is CPU
-time of the loop's thread; one that is too long is measured up to three times, and the shortest counts. Ends with 1
-where a hold is longer than allowed and not named in `NAMED`.
+A node runs in this process. A client in a thread sends it requests of every API in every version, as large as the
+limits allow. Besides the node's own topics there are partitions of a broker that does not run, to make the metadata
+large. A hold is CPU time of the loop's thread; one that is too long is measured up to three times, and the shortest
+result counts. The exit code is 1 if a hold is longer than allowed and its API is not in `NAMED`.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from broker.server.handler import Handler
 from broker.wire.api import APIS
 
 HOLD_MAX_S = 0.020
-# APIs whose largest request holds the loop for longer, and why.
+# APIs whose largest request may block the loop for longer, and the reasons.
 NAMED: dict[str, str] = {
     "Produce": "one batch is checked in one go: 0.1 s for 1 MiB of tiny records in a compacted topic",
     "Metadata": "creates missing topics: the logs of 32 new partitions are made at once, 1 to 2 ms each on a busy disk",
@@ -41,7 +41,7 @@ NAMED: dict[str, str] = {
     "AssignReplicasToDirs": "asked by brokers only; one decision",
     "ConsumerGroupHeartbeat": "an assignment is one decision; of 50,000 partitions it takes longer",
 }
-# The number of measurements of a hold that is too long: other programs that fill the caches make CPU times longer.
+# The number of measurements of a hold that is too long. CPU times vary because other programs evict the caches.
 _ATTEMPTS: Final = 3
 
 
@@ -79,7 +79,7 @@ def measure(
     last_version_only: bool = False,
     part: float = 1.0,
 ) -> list[Hold]:
-    """The longest hold of each API, for requests of `part` of the largest size."""
+    """Measure the longest hold of each API, with requests of `part` of the largest size."""
     longest: list[Hold] = []
     for handler in handlers:
         versions = range(handler.min_version, handler.max_version + 1)
@@ -92,7 +92,7 @@ def measure(
 
 
 def _settle_garbage() -> None:
-    """Keep collections during the request from looking at what the client has made."""
+    """Freeze the client's objects, so that collections during the request do not scan them."""
     gc.collect()
     gc.freeze()
 
@@ -117,7 +117,7 @@ def _hold(holds: LoopHolds, port: int, handler: Handler, version: int, names: Na
 def _send(holds: LoopHolds, port: int, handler: Handler, request: LargeRequest, part: float) -> Hold:
     with BlockingClient(port) as client:
         frame = client.frame(request.message, request.version)
-        if part == 1.0:  # less is asked for where there is no time for that
+        if part == 1.0:  # smaller requests are used where there is no time for the largest ones
             _settle_garbage()
         holds.reset()
         answered = client.exchange(frame)
@@ -135,7 +135,7 @@ async def run(options: argparse.Namespace, holds: LoopHolds, directory: Path) ->
 def measure_all(
     holds: LoopHolds, node: PopulatedNode, apis: Sequence[int] | None, last: bool, part: float = 1.0
 ) -> list[Hold]:
-    """The longest hold of each API of both listeners; of all `apis` where none are named."""
+    """Measure the longest hold of each API of both listeners; by default of all APIs."""
 
     def wanted(handlers: Sequence[Handler], beyond: Sequence[Handler] = ()) -> list[Handler]:
         known = {handler.api_key for handler in beyond}
@@ -160,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--apis", type=int, nargs="+", help="keys; all by default")
     parser.add_argument("--last", action="store_true", help="only the last version of each")
     options = parser.parse_args(arguments)
-    gc.set_threshold(5_000, 3, 600)  # as `kraft start` has it
+    gc.set_threshold(5_000, 3, 600)  # as `kraft start` sets it
     holds = LoopHolds()
     with tempfile.TemporaryDirectory() as directory:
         found = trio.run(run, options, holds, Path(directory), instruments=[holds])

@@ -1,10 +1,11 @@
-"""The cost of metadata as partitions grow: a controller and its quorum, in this process and on this machine's disk.
+"""The cost of metadata as the number of partitions grows: a controller and its quorum in this process, on a real disk.
 
     python -m benchmarks.bench_metadata [--partitions 100 1000 10000] [--seconds 5] [--directory DIR]
 
-One voter leads and decides, three registered brokers send it heartbeats. It takes a snapshot and restarts from it, and
-an empty replica fetches the snapshot over a connection. A pause is the longest time for which the event loop did
-nothing else. Ends with 1 where the CPU time of one config change, or of an idle controller, grows with the partitions.
+One voter is the active controller, and three registered brokers send it heartbeats. It takes a snapshot and restarts
+from it, and an empty replica fetches the snapshot over a connection. A pause is the longest time for which other tasks
+did not run. The exit code is 1 if the CPU time of one config change, or of an idle controller, grows with the
+partitions.
 """
 
 import argparse
@@ -30,9 +31,9 @@ BROKERS = (1, 2, 3)
 PARTITIONS_PER_TOPIC = 10
 TOPICS_PER_REQUEST = 50
 CHANGES = 300
-# The largest state may cost so much more than the smallest: caches fill, and other programs disturb.
+# The allowed ratio between the largest and the smallest state. It allows for caches and for other programs.
 GROWTH_MAX = 2.0
-# Below this, an idle controller's use of a core is what the heartbeats and the interpreter take anyway.
+# An idle controller's use of a core that heartbeats and the interpreter need in any case.
 IDLE_NOISE = 0.001
 
 HEAD = ["partitions", "state", "create all", "one change", "its CPU", "idle CPU"]
@@ -41,7 +42,7 @@ HEAD += [cell for what in ("take snapshot", "start from it", "new replica") for 
 
 @attrs.define
 class Timed:
-    """How long something took, and the longest that a task which wants a turn each millisecond waited for one."""
+    """The duration of an operation, and the longest delay of a task that sleeps one millisecond at a time meanwhile."""
 
     seconds: float = 0.0
     pause_s: float = 0.0
@@ -65,13 +66,13 @@ async def timed() -> AsyncIterator[Timed]:
         nursery.start_soon(result.watch)
         yield result
         result.seconds = perf_counter() - began
-        await trio.sleep(0.002)  # so that the last turn is counted in
+        await trio.sleep(0.002)  # so that the last delay is included
         nursery.cancel_scope.cancel()
 
 
 @attrs.frozen
 class Figures:
-    """`idle` is a part of one core."""
+    """The figures for one number of partitions. `idle` is a fraction of one core."""
 
     partitions: int
     state_bytes: int
@@ -125,7 +126,7 @@ async def _create(leader: Replica, partitions: int) -> float:
 
 
 async def _change(leader: Replica) -> tuple[float, float]:
-    """Medians of the time until one change of one topic's config is committed, and of the CPU time besides fsync's."""
+    """Medians of the time until one change of a topic's config is committed, and of its CPU time without fsync."""
     took, used = [], []
     resource = ConfigResource(ResourceType.TOPIC, "topic-7")
     for number in range(CHANGES):
@@ -161,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=5, help="for which the idle controller is watched")
     parser.add_argument("--directory", help="on the disk to measure; a temporary one by default")
     options = parser.parse_args(arguments)
-    # As `kraft start` has it: collections that look at a whole image take longer than anything measured here.
+    # As `kraft start` does: collections that scan a whole image would take longer than all measured operations.
     gc.freeze()
     gc.set_threshold(5_000, 3, 600)
     rows = []

@@ -1,14 +1,15 @@
-"""A thousand partitions that move: to other leaders when a broker dies, and to other brokers under load.
+"""A thousand partitions that move: to other leaders after the death of a broker, and to other brokers under load.
 
     python -m benchmarks.bench_moves [kill] [move] [--partitions 1000] [--throttle-mb 5] [--fill-kb 100]
 
-kill Three nodes, every partition with three replicas. One is killed with SIGKILL, the active controller and another one
-by turns; how long it takes until the first and the last of its partitions has another leader, as a client of another
-node sees it. Then it is started again, and all replicas are in sync. move Five nodes, three replicas each. A writer
-with acks=all goes on while every partition gets two of its three replicas on other brokers, and another leader, as fast
-as the throttles let them. The number of moving partitions is printed as it falls, with the bytes that the brokers have
-received. At the end every acknowledged record has to be there once and in order, and nothing may be left on the brokers
-that lost replicas; otherwise the exit code is 1.
+kill: three nodes, every partition with three replicas. Nodes are killed with SIGKILL, alternating between the active
+controller and another node. Reports the times until the first and the last of the killed node's partitions has another
+leader, as a client of another node sees it. Then the node is restarted, and all replicas get in sync.
+
+move: five nodes, three replicas each. While a writer with acks=all runs, two replicas of every partition and its leader
+move to other brokers, as fast as the throttles permit. Prints the decreasing number of moving partitions, and the bytes
+that the brokers have received. At the end, every acknowledged record must be there once and in order, and nothing may
+be left on the brokers that lost replicas; otherwise the exit code is 1.
 """
 
 import argparse
@@ -51,8 +52,8 @@ TOPIC: Final = "moves"
 FACTOR: Final = 3
 KILLS: Final = 4
 MOVING_NODES: Final = 5
-# A client with an idempotent producer has five requests of one partition each in flight to a broker, and they wait for
-# one another: far below what that allows, so that what is measured is how long partitions are held up.
+# A client with an idempotent producer has five requests of one partition each in flight to a broker, which wait for
+# each other. This rate is far below what that allows, so the result shows for how long partitions are unavailable.
 RECORDS_PER_SECOND: Final = 100
 RECORD_BYTES: Final = 200
 FILL_RECORD_BYTES: Final = 10_000
@@ -65,7 +66,7 @@ _BROKER_RESOURCE: Final = 4
 
 
 class Admin:
-    """Asks one node."""
+    """Sends requests to one node."""
 
     def __init__(self, port: int) -> None:
         self._connection = protocol.Connection(port, timeout_s=60)
@@ -91,7 +92,7 @@ class Admin:
         assert result.error_code == 0, result.error_message
 
     def described(self) -> Any:
-        """The response to Metadata."""
+        """The topic's part of a Metadata response."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=False)
         return self.ask(request, 9)
 
@@ -99,7 +100,7 @@ class Admin:
         return [partition.leader_id for partition in self.described().topics[0].partitions]
 
     def in_sync(self, factor: int = FACTOR) -> int:
-        """How many partitions have this many replicas, all of them in sync."""
+        """The number of partitions with this many replicas, all of them in sync."""
         return sum(
             len(partition.isr_nodes) == len(partition.replica_nodes) == factor
             for partition in self.described().topics[0].partitions
@@ -174,7 +175,9 @@ def _until(what: str, condition: Any, seconds: float = TIMEOUT_SECONDS) -> float
 
 @attrs.frozen
 class Kill:
-    """`first_ms` and `last_ms`: until the first and the last partition of the dead broker had another leader."""
+    """`first_ms` and `last_ms` are the times until the first and the last partition of the dead broker had a new
+    leader.
+    """
 
     is_controller: bool
     led: int
@@ -235,7 +238,7 @@ def _controller(cluster: Cluster) -> int:
 
 @attrs.frozen
 class MoveProgress:
-    """The progress some seconds after the beginning; `received_mb` has the data of new replicas by broker."""
+    """The progress at one time of the move. `received_mb` has the data of new replicas by broker."""
 
     seconds: float
     moving: int
@@ -271,7 +274,7 @@ class MoveResult:
 
 
 def measure_moves(partitions: int, throttle_mb: float, fill_kb: int) -> tuple[dict[str, Any], int]:
-    """The figures, and the exit code."""
+    """Measure the move. Returns the figures and the exit code."""
     with kraft_cluster(nodes=MOVING_NODES) as cluster, admin_of(cluster, 1) as admin:
         before, after = striped(partitions, MOVING_NODES), striped(partitions, MOVING_NODES, FACTOR)
         admin.create(before)
@@ -293,7 +296,7 @@ def measure_moves(partitions: int, throttle_mb: float, fill_kb: int) -> tuple[di
 def _move(
     cluster: Cluster, admin: Admin, before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]
 ) -> MoveResult:
-    """Move all partitions while a writer goes on, which begins some time before and ends some time after."""
+    """Move all partitions while a writer runs, which starts some time before and ends some time after the move."""
     work = (cluster.bootstrap, TOPIC, len(before), RECORD_BYTES, RECORDS_PER_SECOND)
     with Worker[Scattered](scattered_records.write, *work) as writer:
         time.sleep(WARM_UP_SECONDS + QUIET_SECONDS)
@@ -344,7 +347,7 @@ def _size(directory: Path) -> int:
 
 
 def _misplaced(cluster: Cluster, after: Sequence[Sequence[int]]) -> list[str]:
-    """Partitions' directories that are where they should not be, or are not where they should be."""
+    """Directories of partitions that are missing, or that exist on a broker without this replica."""
     wrongs = []
     for node_id in range(1, MOVING_NODES + 1):
         there = {path.name for path in cluster.by_id(node_id).data.iterdir() if path.name.startswith(TOPIC)}

@@ -1,10 +1,10 @@
-"""Three nodes of this project and three of Apache Kafka on the same machine, replicated writes, round about round.
+"""Three nodes of this project and three of Apache Kafka on the same machine, replicated writes, in alternating rounds.
 
     python -m benchmarks.bench_replication [--rounds 3] [--seconds 5] [--only WORDS]
 
-Topics have three replicas, of which two have to be in sync; clients are confluent-kafka's, with acks=all and
-idempotence on. Both clusters stay up for the whole run. Apache Kafka comes from Maven Central; without java or mvn the
-comparison is skipped, said so, and ends with 0. A ratio says how many times better this project's cluster is.
+Topics have three replicas and min.insync.replicas=2; clients are confluent-kafka's, with acks=all and idempotence. Both
+clusters run during the whole benchmark. Apache Kafka comes from Maven Central; without java or mvn the comparison is
+skipped with a message, and the exit code is 0. A ratio tells how many times better this project's cluster is.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from benchmarks.clusters import Cluster, apache_kafka_cluster, kraft_cluster
 from benchmarks.figures import LoadPart, Series
 from benchmarks.peers import touch_memory
 
-# A JVM compiles what it runs often; this many rounds of each load are run on both clusters before the measured ones.
+# A JVM compiles code that runs often. So both clusters first run this many unmeasured rounds of each load.
 WARM_UP_ROUNDS = 2
 
 

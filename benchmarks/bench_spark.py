@@ -1,10 +1,11 @@
-"""Reads of a topic by Spark: the data source "kraft" beside Spark's own Kafka connector, on the same cluster in turns.
+"""Reads of a topic with Spark: the data source "kraft" and Spark's own Kafka connector, on the same cluster,
+alternating.
 
     python -m benchmarks.bench_spark [--records 5000000] [--large-records 500000] [--rounds 2] [--turns 3]
 
 A cluster of three nodes holds a topic of 6 partitions and 3 replicas, filled by librdkafka: records of 100 B without
-compression, and of 1 KiB with zstd. Every row is checked against what confluent-kafka reads. Each source reads in a
-process of its own, twice over. Without java and mvn the connector is left out, said so.
+compression, and of 1 KiB with zstd. Every row is compared with the record that confluent-kafka reads. Each source reads
+twice, each time in a process of its own. Without java and mvn, the connector is left out with a message.
 """
 
 import argparse
@@ -35,7 +36,7 @@ _HEAD: Final = (
     "kraft CPU us/row",
     "kafka CPU us/row",
 )
-# Seconds and CPU seconds of each turn, by source and kind of read.
+# Seconds and CPU seconds of each repetition, by source and kind of read.
 Figures = dict[str, dict[str, list[list[float]]]]
 
 

@@ -1,11 +1,11 @@
-"""`kraft spark check` on a large history: time, CPU time and memory, and whether it finds what is planted there.
+"""`kraft spark check` on a large history: time, CPU time and memory, and whether it finds the planted anomalies.
 
     python -m benchmarks.bench_spark_check [--operations 50000000] [--keys N] [--planted 3] [--directory DIR]
 
-The history has sends, polls and last reads of many partitions, and operations on many registers; it is written as
+The history has sends, polls and final reads of many partitions, and operations on many registers; it is written as
 Parquet. Spark judges all of it, on this machine. Then the local checkers and Spark judge a sample: all operations of
-some partitions and registers, with an anomaly of each kind among them. Ends with 1 where a promise is broken more or
-less often than was planted, or where the two verdicts differ.
+some partitions and registers, with an anomaly of each kind among them. The exit code is 1 if the number of broken
+promises differs from the planted anomalies, or if the two verdicts differ.
 """
 
 import argparse
@@ -37,9 +37,10 @@ from jepsen.spark import check
 
 CHECKERS: Final = (*QUEUE_CHECKERS, *REGISTER_CHECKERS)
 _DRIVER_MEMORY: Final = "2g"
-# On the disk while it is judged: the history, the parts of its operations, and these once more on their way.
+# The disk space per operation: for the history, for the parts of its operations, and for these again during the
+# shuffle.
 _BYTES_PER_OPERATION: Final = 250
-# Keys without an anomaly in the sample, beside one with an anomaly of each kind.
+# The number of keys without an anomaly in the sample, besides one with an anomaly of each kind.
 _CLEAN_KEYS: Final = 2
 
 
@@ -81,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _ensure_space(directory: str, operations: int) -> None:
-    """Raises ValueError where the disk has too little of it."""
+    """Raises ValueError if the disk has too little free space."""
     needed, free = operations * _BYTES_PER_OPERATION, shutil.disk_usage(directory).free
     if free < needed:
         raise ValueError(

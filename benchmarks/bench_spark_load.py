@@ -1,10 +1,10 @@
-"""`kraft spark load` of a large topic: killed and resumed, then once more with nothing left to do.
+"""`kraft spark load` of a large topic: killed and resumed, then run once more with nothing left to load.
 
     python -m benchmarks.bench_spark_load [--gigabytes 10] [--size 1024] [--kills 3] [--records-per-run 1000000]
 
-A cluster of three nodes holds a topic of 6 partitions and 3 replicas, compressed by zstd. One load runs to its end,
-timed. Another one is killed some times, each with its JVM and its workers, and is resumed. The offsets in the files of
-both are compared with those of the topic. Ends with 1 where an offset is missing or there twice.
+A cluster of three nodes holds a topic of 6 partitions and 3 replicas, compressed by zstd. One load runs without faults
+and is timed. Another one is killed several times, with its JVM and workers, and resumed. The offsets in the files of
+both are compared with those of the topic. The exit code is 1 if an offset is missing or duplicated.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def _run(load: Load, options: argparse.Namespace, directory: Path) -> int:
 
 
 def _finish(name: str, command: list[str], load: Load, destination: Path) -> list[str]:
-    """Run a load to its end: the row of its figures."""
+    """Run a load to its end. Returns the row of its figures."""
     began = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     seconds = time.perf_counter() - began
@@ -87,7 +87,9 @@ def _finish(name: str, command: list[str], load: Load, destination: Path) -> lis
 
 
 def _start_and_kill(command: list[str], destination: Path, after_runs: int, random_: random.Random) -> None:
-    """Kill the job, with its JVM and workers, where that many runs are committed and it has committed one at least."""
+    """Start a load, and kill it with its JVM and workers when `after_runs` runs are committed, at least one of them by
+    it.
+    """
     job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         deadline = time.monotonic() + PATIENCE_S
@@ -104,13 +106,13 @@ def _start_and_kill(command: list[str], destination: Path, after_runs: int, rand
 
 
 def _runs(destination: Path) -> int:
-    """How many runs are committed, those that only compact left out."""
+    """The number of committed runs, without those that only compacted files."""
     manifests = (json.loads(path.read_text()) for path in (destination / "_manifests").glob("0*.json"))
     return sum(each["kind"] == "load" for each in manifests)
 
 
 def _spoiled(destination: Path, records: int) -> int:
-    """How many offsets of the topic are not in exactly one row."""
+    """The number of offsets of the topic that are missing, or in more than one row."""
     rows = ds.dataset(destination, format="parquet", exclude_invalid_files=False).to_table(["partition", "offset"])
     partitions, offsets = (rows.column(name).to_numpy() for name in ("partition", "offset"))
     spoiled = 0

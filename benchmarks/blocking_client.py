@@ -1,4 +1,4 @@
-"""A client for threads: one request at a time over a blocking socket, through our own codec."""
+"""A client for threads: one request at a time over a blocking socket, with our own codec."""
 
 import socket
 from typing import Any
@@ -11,7 +11,7 @@ PATIENCE_S = 15.0
 
 
 class BlockingClient:
-    """A connection for as long as the block runs."""
+    """A connection that is open within the block."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
@@ -29,14 +29,14 @@ class BlockingClient:
         return len(payload).to_bytes(4, "big") + payload
 
     def call(self, request: Any, version: int) -> Any:
-        """The response; EOFError where the node closes the connection."""
+        """Send a request and return its response. Raises EOFError if the node closes the connection."""
         key = type(request).__message__.key
         payload = self._exchange(self.frame(request, version))
         _, start = parse_response_header(payload, response_header_version(key, version) == 1)
         return decode(APIS[key].response, version, payload, start)[0]
 
     def exchange(self, frame: bytes) -> int:
-        """Send a frame; the size of its response, 0 where the node closes the connection, or is silent, instead."""
+        """Send a frame. Returns the size of its response, or 0 if the node closes the connection or sends nothing."""
         try:
             return len(self._exchange(frame))
         except (EOFError, ConnectionError, TimeoutError):

@@ -1,6 +1,6 @@
-"""Loads as an application makes them: through confluent-kafka, with its defaults (but for one) and idempotence on.
+"""Loads as in an application: confluent-kafka with its defaults (except one) and with idempotence.
 
-The client runs in this process, so its threads share the machine with the server; with small records Python is the
+The client runs in this process, so its threads share the machine with the server. With small records Python is the
 limit, not the node. No consumer joins a group: partitions are assigned by hand.
 """
 
@@ -15,8 +15,8 @@ from benchmarks.loadgen import LoadFailed
 _FLUSH_TIMEOUT_S = 30
 _FIRST_RECORD_TIMEOUT_S = 20
 _RECORDS_AT_ONCE = 10_000
-# librdkafka stops fetching for a second when the application lags behind by 64 MB, however fast it takes them then. So
-# by default the better a cluster serves, the more of the time is waited.
+# When 64 MB are unread by the application, librdkafka stops fetching for a second, however fast the application then
+# reads. With this default, a faster cluster would spend more of the time waiting.
 _FULL_QUEUE_PAUSE_MS = 1
 
 
@@ -50,7 +50,7 @@ def _producer(bootstrap: str, **config: object) -> Producer:
 
 
 def _warm(producer: Producer, topic: str) -> None:
-    """One record, so that connecting and InitProducerId are not measured."""
+    """Produce one record, so that connecting and InitProducerId are not measured."""
     producer.produce(topic, b"first")
     if producer.flush(_FLUSH_TIMEOUT_S):
         raise LoadFailed("the first record was not acknowledged")
@@ -119,7 +119,7 @@ def _percentiles(latencies_s: list[float], seconds: float) -> Latency:
 
 
 class _Timed:
-    """Measures from when a record was due to its delivery report."""
+    """Measures the time from when a record was due to its delivery report."""
 
     def __init__(self, bootstrap: str, topic: str, size_bytes: int, **config: object) -> None:
         self.producer = _producer(bootstrap, **{"linger.ms": 0, "batch.num.messages": 1, **config})
@@ -141,7 +141,7 @@ class _Timed:
 
 
 def one_record_requests(bootstrap: str, topic: str, in_flight: int, seconds: float) -> Latency:
-    """linger.ms 0 and one record per request, a fixed number of them outstanding."""
+    """Produce with linger.ms=0, one record per request, and a fixed number of requests in flight."""
     timed = _Timed(bootstrap, topic, 100, **{"max.in.flight": in_flight})
     began = time.perf_counter()
     while (now := time.perf_counter()) - began < seconds:
@@ -154,7 +154,9 @@ def one_record_requests(bootstrap: str, topic: str, in_flight: int, seconds: flo
 
 
 def paced_requests(bootstrap: str, topic: str, rate: int, seconds: float) -> Latency:
-    """One record per request at a fixed rate, each timed from when it was due, whatever became of those before."""
+    """Produce one record per request at a fixed rate. Each is timed from when it was due, even if earlier ones are
+    late.
+    """
     timed = _Timed(bootstrap, topic, 100)
     began = time.perf_counter()
     for i in range(int(rate * seconds)):

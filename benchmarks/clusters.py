@@ -1,4 +1,4 @@
-"""Three nodes on one machine, each controller and broker: ours and Apache Kafka's, of the same properties."""
+"""Three nodes on one machine, each controller and broker: ours and Apache Kafka's, with the same properties."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ NODES: Final = 3
 
 
 class _NodePlace:
-    """Which of a cluster's nodes this is, and what the others are."""
+    """The position of a node in its cluster, and the addresses of all nodes."""
 
     def __init__(self, node_id: int, overrides: Mapping[str, str]) -> None:
         self.node_id = node_id
@@ -72,7 +72,7 @@ class ApacheKafkaMember(ApacheKafka):
 
 
 class Cluster:
-    """Nodes that know each other, on fresh data directories. A context manager; it serves when it is entered."""
+    """Nodes of one cluster with new data directories. A context manager; the cluster serves on entry."""
 
     replication_factor = NODES
 

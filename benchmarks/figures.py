@@ -1,4 +1,4 @@
-"""The measurements of one node, in parts that can alternate between nodes, and the comparison of two nodes."""
+"""The measurements of one node, which can alternate between nodes, and the comparison of two nodes."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +14,7 @@ _SIZES_BYTES = (100, 1024)
 _PARTITION_COUNTS = (1, 6)
 _IN_FLIGHT = (1, 5)
 
-# The goals of this project against Apache Kafka on the same machine, as ratios; higher is better.
+# The goals of this project compared with Apache Kafka on the same machine, as ratios; higher is better.
 AIM_BULK, AIM_SMALL_REQUESTS, AIM_FOOTPRINT = 1.0, 1 / 3, 10.0
 
 
@@ -27,14 +27,14 @@ class Figure:
     aim: float | None = None
 
 
-# Measures one node for some seconds.
+# A function that measures one node for some seconds.
 Part = Callable[[Peer, float], list[Figure]]
-# The same of what may be a cluster.
+# A function that measures a node or a cluster for some seconds.
 LoadPart = Callable[[Subject, float], list[Figure]]
 
 
 def startup(make: Callable[[], Peer]) -> list[Figure]:
-    """Start a node of its own, up to its first Metadata answer."""
+    """Start a new node, and measure the time until its first Metadata response."""
     with make() as peer:
         time.sleep(1)
         return [
@@ -171,7 +171,7 @@ class Series:
             self._values.setdefault(key, {}).setdefault(node, []).append(figure.value)
 
     def rows(self) -> list[list[str]]:
-        """Name, unit, the median of each node; of two nodes also how many times better the first is, and its aim."""
+        """Name, unit, and the median of each node; with two nodes also the ratio and its goal."""
         rows = []
         for key, figure in self._figures.items():
             medians = [median(self._values[key][node]) for node in self.nodes]

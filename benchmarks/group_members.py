@@ -1,7 +1,7 @@
-"""Members of many classic groups in one process, leaner than any real client.
+"""Members of many classic groups in one process, with less overhead than any real client.
 
-Each has a connection to its coordinator of its own, as real consumers have: Kafka serves one request of a connection at
-a time. Requests are encoded once; from commit to commit only the offsets in them change.
+Each member has a connection of its own to its coordinator, as real consumers have, because Kafka serves one request of
+a connection at a time. Requests are encoded once; from commit to commit only the offsets in them change.
 """
 
 import contextlib
@@ -29,19 +29,20 @@ from broker.wire.api.offset_commit import (
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from broker.wire.errors import ErrorCode
 
-# Called with the reply and when its request was sent.
+# Called with the response and the time at which its request was sent.
 Answered: TypeAlias = Callable[[bytes, float], None]
 
-# Versions that Kafka 4.x and this project serve; JoinGroup is the last one that needs no member id to begin with.
+# Versions that Kafka 4.x and this project serve. This JoinGroup version is the last one that allows a first join
+# without a member id.
 _FIND_VERSION, _JOIN_VERSION, _SYNC_VERSION, _HEARTBEAT_VERSION, _COMMIT_VERSION = 4, 3, 3, 4, 8
 _CLIENT_ID: Final = "member"
 _SIZE, _OFFSET = Struct(">i"), Struct(">q")
-# Where offsets go in an encoded request is found by this one.
+# A placeholder that marks the positions of offsets in an encoded request.
 _MARK: Final = 0x1122_3344_5566_7788
 _SESSION_TIMEOUT_MS, _REBALANCE_TIMEOUT_MS = 45_000, 60_000
-# As the Java client does by default.
+# The default of the Java client.
 _HEARTBEAT_SECONDS: Final = 3.0
-# As clients do at first (retry.backoff.ms).
+# The first backoff of clients (retry.backoff.ms).
 _RETRY_SECONDS: Final = 0.1
 _FIND_SECONDS: Final = 0.05
 _ELSEWHERE: Final = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
@@ -51,9 +52,8 @@ _ELSEWHERE: Final = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINA
 class Load:
     """The settings of all members, and their results. Times are of `time.perf_counter`.
 
-    While `is_measuring`, `latencies_s` has one entry for each commit that was acknowledged, and `skipped` counts those
-    that were due before the one before them was acknowledged. `committed` has the last acknowledged commit of each
-    group.
+    While `is_measuring`, `latencies_s` gets one entry for each acknowledged commit, and `skipped` counts commits that
+    were due before the previous one was acknowledged. `committed` has the last acknowledged commit of each group.
     """
 
     topic: str
@@ -75,7 +75,7 @@ class _SentRequest(NamedTuple):
 
 
 class Member:
-    """One member; `group` knows where its coordinator is."""
+    """One member. Its `group` knows the address of the coordinator."""
 
     def __init__(self, group: "Group", index: int, phase_s: float) -> None:
         self.group = group
@@ -99,7 +99,7 @@ class Member:
     # The connection
 
     def connect(self, port: int) -> None:
-        """Go to a coordinator, to join or, as a member that has joined, to go on."""
+        """Connect to a coordinator, to join or, after an earlier join, to continue."""
         self.close()
         self._socket = socket.socket()
         self._socket.setblocking(False)
@@ -221,7 +221,7 @@ class Member:
             self.loop.at(now + _HEARTBEAT_SECONDS * self._phase_s / self.group.load.period_s, self._heartbeat_due)
 
     def _prepare(self) -> None:
-        """Encode what is sent again and again."""
+        """Encode the requests that are sent repeatedly."""
         group, load = self.group, self.group.load
         first = self.index * load.partitions_per_member
         partitions = [
@@ -326,7 +326,7 @@ class Group:
 
 
 class Loop:
-    """Runs members. Coordinators are looked for at `ports`, whichever answers."""
+    """The event loop of the members. Coordinators are looked up at any of `ports`."""
 
     def __init__(self, ports: Sequence[int]) -> None:
         self.ports = list(ports)
@@ -339,7 +339,7 @@ class Loop:
         self._sought: dict[str, Group] = {}
 
     def watch(self, sock: socket.socket, call: Callable[[], None], events: int) -> None:
-        """Call when the socket is ready, until told otherwise."""
+        """Call `call` whenever the socket is ready, until it is unwatched."""
         if sock.fileno() in self._watched:
             self._epoll.modify(sock.fileno(), events)
         else:
@@ -355,11 +355,11 @@ class Loop:
         heapq.heappush(self._due, (when, self._serial, call))
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
-        """So long after what is being called was due."""
+        """Call `call` after the given time, counted from when the current callback was due."""
         self.at(max(self._now, time.perf_counter() - 1) + seconds, call)
 
     def find(self, group: Group) -> None:
-        """Look for the group's coordinator until there is one."""
+        """Look up the group's coordinator, and retry until it is found."""
         if not self._sought:
             self.at(time.perf_counter() + _FIND_SECONDS, self._find)
         self._sought[group.group_id] = group
@@ -381,7 +381,7 @@ class Loop:
             self.find(group)
 
     def run(self, until: Callable[[], bool], timeout_s: float) -> bool:
-        """Run until something is so, which is returned, or the time is over."""
+        """Run until `until()` is true, or until the timeout. Returns True in the first case."""
         end = time.perf_counter() + timeout_s
         while not (is_so := until()) and (now := time.perf_counter()) < end:
             while self._due and self._due[0][0] <= now:

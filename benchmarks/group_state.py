@@ -1,8 +1,8 @@
-"""The cost of a group coordinator's state, in this process: loading it from a node's data, and keeping it in memory.
+"""The cost of a group coordinator's state in this process: to load it from a node's data, and to keep it in memory.
 
     python -m benchmarks.group_state DATA_DIRECTORY
 
-The directory is one of `log.dirs`, of a node that does not run; it is only read.
+The directory is one of `log.dirs` of a node that is not running. It is only read.
 """
 
 import sys
@@ -26,7 +26,7 @@ from broker.storage.log_loader import load_log
 from kraft.env import real_env
 from metadata.configuration.vocabulary import DAY_MS
 
-# As offsets.load.buffer.size is by default.
+# The default of offsets.load.buffer.size.
 _BUFFER_BYTES = 5 * 1024 * 1024
 
 
@@ -71,7 +71,7 @@ class _Shard:
 
 
 def load(data: Path) -> Loading:
-    """Load every partition of the offsets' topic, one after the other."""
+    """Load every partition of the offsets topic, one after the other."""
     loading = Loading()
     for log in _logs(data):
         began = time.thread_time()

@@ -1,10 +1,10 @@
-"""The floors: raw loads against bare Python doing the same in the same run, round about round.
+"""Raw loads on the node and on minimal Python servers that only move the same bytes, in alternating rounds.
 
     python -m benchmarks.hot_path [--rounds 5] [--seconds 2] [--only WORDS] [--peer kraft|kafka]
 
-Server and load each get a core of their own. A ratio is the median over the rounds of subject / reference; beside it
-stands the same ratio by server CPU per request, which other programs on the machine disturb less. Ends with 1 when a
-floor is missed.
+Server and load each get a core of their own. A ratio is the median over the rounds of subject / reference. The same
+ratio by server CPU per request is printed next to it, because other programs on the machine disturb it less. The exit
+code is 1 if a ratio is below its floor.
 """
 
 import argparse
@@ -31,7 +31,7 @@ CLIENT_CPU_FLOOR_US, CLIENT_CPU_GOAL_US = 0.9, 0.6
 CLIENT_RECORD_BYTES = 1024
 CLIENT_LOAD = f"server CPU, librdkafka {CLIENT_RECORD_BYTES} B produce"
 
-# Below this neither the server nor the load was the limit: something else on the machine took their cores.
+# If both the server and the load were less busy than this, another program took their cores.
 BUSY_MIN = 0.85
 
 HEAD = ["load", "unit", "subject", "reference", "ratio", "ratio by CPU", "floor", "goal", "verdict"]
@@ -50,7 +50,7 @@ def _verdict(passed: bool, reached: bool) -> str:
 
 
 def raw_row(load: raw_loads.RawLoad, peer: Peer, rounds: int, seconds: float, server_cores: set[int]) -> Row:
-    """Reference and subject take turns; every round of the subject gets a fresh topic."""
+    """Alternate between reference and subject. The subject gets a new topic in every round."""
     warm_up_s = min(0.5, seconds / 4)
     with raw_loads.ready(load, peer) as like:
         like.run(seconds / 2, warm_up_s)
@@ -73,7 +73,7 @@ def raw_row(load: raw_loads.RawLoad, peer: Peer, rounds: int, seconds: float, se
 
 
 def client_row(peer: Peer, rounds: int, seconds: float) -> Row:
-    """The CPU a node spends per record when librdkafka batches them."""
+    """The node's CPU time per record with batches from librdkafka."""
     used_us = []
     for _ in range(rounds):
         with topics.topic(peer, 1) as topic:

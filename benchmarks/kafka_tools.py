@@ -1,8 +1,8 @@
-"""Apache Kafka's own tools, over what this project wrote.
+"""Apache Kafka's own tools, run on data that this project wrote.
 
     python -m benchmarks.kafka_tools dump-log DIR     Kafka's kafka-dump-log over every segment and index below DIR
 
-Ends with 0 when the tool had no complaint, or when it is not to be had here (and says so); with 1 otherwise.
+The exit code is 0 if the tool reports no problem, or if it is not available here (with a message), and 1 otherwise.
 """
 
 import argparse
@@ -15,15 +15,17 @@ from benchmarks import apache_kafka
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
-# DumpLogSegments ends with 0 whatever it finds. Mismatches go to its standard error, these to its standard output.
+# DumpLogSegments always ends with 0. It prints mismatches to its standard error, and these texts to its standard
+# output.
 _COMPLAINTS = ("isvalid: false", "invalid bytes at the end")
 _GAPS = "Non-consecutive offsets in "
 _FILES_AT_ONCE = 200
 
 
 def data_files(directory: Path) -> list[Path]:
-    """The files of all partitions in a data directory that Kafka's tool can read. `__cluster_metadata` is left out:
-    its log is this project's own format."""
+    """The files of all partitions in a data directory that Kafka's tool can read. `__cluster_metadata` is left out,
+    because its log has this project's own format.
+    """
     return sorted(
         path
         for path in directory.rglob("*")
@@ -34,7 +36,7 @@ def data_files(directory: Path) -> list[Path]:
 
 
 def complaints(files: list[Path]) -> list[str]:
-    """The complaints of Kafka's dump tool about these files. The tool runs over some files at a time."""
+    """The problems that Kafka's dump tool reports about these files. Each run of the tool gets several files."""
     found = []
     for start in range(0, len(files), _FILES_AT_ONCE):
         names = ",".join(str(path) for path in files[start : start + _FILES_AT_ONCE])
@@ -54,7 +56,7 @@ def complaints(files: list[Path]) -> list[str]:
 
 
 def _without_first_offsets(lines: list[str]) -> list[str]:
-    """The tool's standard error without what Kafka 4.3's tool says of every segment that does not begin at offset 0.
+    """Remove the message that Kafka 4.3's tool prints for every segment that does not begin at offset 0.
 
     It compares a segment's first offset with -1: "Non-consecutive offsets in FILE", "  -1 is followed by 4869".
     """

@@ -1,8 +1,8 @@
-"""The largest requests that an API takes, made from its message class: as many elements as its bound has room for.
+"""The largest requests that an API accepts, built from its message class with as many elements as its limits allow.
 
-A request is wide (many elements at the top), deep (one element at the top, with many inside), or asks for all there is
-by naming nothing. It names existing topics and groups first, and then others. Fields are filled by the meaning of their
-names.
+A request is wide (many elements at the top), deep (one element at the top, with many inside), or requests everything by
+naming nothing. It names existing topics and groups first, and then unknown ones. Fields are filled by the meaning of
+their names.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,14 +17,14 @@ from broker.wire.records import Record, encode_batch
 from broker.wire.schema import FieldSpec
 from broker.wire.uuids import ZERO_UUID
 
-# The size of requests to APIs whose only bound is the listener's: they carry records, and few elements.
+# The size of requests to APIs whose only limit is the listener's: they carry records, and few elements.
 UNBOUNDED_BYTES: Final = 1024 * 1024
-# For the header, and for what the second estimate of an element's size is wrong by.
+# Space for the header, and for the error of the second estimate of an element's size.
 _SPARE_BYTES: Final = 512
-# Below what the codec takes for all arrays of a request together.
+# Below the codec's limit for all arrays of a request together.
 _ELEMENTS_MAX: Final = 240_000
 _SHAPES: Final = ("wide", "deep", "deepest", "all")
-# The depth of the arrays that have many elements; the others have one.
+# The depth of the array with many elements; all others have one.
 _MANY_AT: Final = {"wide": 0, "deep": 1, "deepest": 2}
 
 
@@ -93,7 +93,7 @@ _PARTITION_FIELDS: Final = ("partitions", "partition_indexes", "partition_index"
 
 
 def largest_requests(handler: Handler, version: int, names: Names, part: float = 1.0) -> Iterator[LargeRequest]:
-    """The requests of each shape that are different; `part` of the largest size."""
+    """The distinct requests of all shapes, with `part` of the largest size."""
     cls = APIS[handler.api_key].request
     size_max = int(part * (handler.request_bytes_max or UNBOUNDED_BYTES))
     sizes = set()
@@ -105,12 +105,12 @@ def largest_requests(handler: Handler, version: int, names: Names, part: float =
 
 
 def small_request(handler: Handler, version: int, names: Names) -> Any:
-    """One element of everything."""
+    """A request with one element in each array."""
     return _Filler(names, version, "wide", 1).struct(APIS[handler.api_key].request, 0)
 
 
 def _fill(cls: Any, version: int, names: Names, shape: str, size_max: int) -> Any:
-    """As many elements as fit; a first try with a few says how large one is."""
+    """Fill a message with as many elements as fit. A first message with few elements shows the size of one."""
     few, many = (_Filler(names, version, shape, count).struct(cls, 0) for count in (1, 65))
     per_element = (_size(many, version) - _size(few, version)) / 64
     if not per_element:
@@ -125,7 +125,7 @@ def _fill(cls: Any, version: int, names: Names, shape: str, size_max: int) -> An
 
 
 def _elements_max(cls: Any) -> int:
-    """Half of what the codec takes: at the top there may be two arrays, each with an array inside."""
+    """Half of the codec's limit, because there may be two arrays at the top, each with an array inside."""
     own: int | None = cls.__message__.elements_max
     return _ELEMENTS_MAX if own is None else own // 2 - 2
 
@@ -145,7 +145,7 @@ class _Filler:
     def struct(self, cls: Any, depth: int) -> Any:
         present = [spec for spec in cls.__fields__ if self._version in spec.versions]
         filled = {spec.name: self._field(spec, depth) for spec in present}
-        if {"name", "topic_id"} <= filled.keys():  # one of the two is asked for
+        if {"name", "topic_id"} <= filled.keys():  # requests name a topic by one of the two
             filled["topic_id" if self._shape == "wide" else "name"] = ZERO_UUID if self._shape == "wide" else None
         return cls(**filled)
 
@@ -153,7 +153,7 @@ class _Filler:
         if spec.name in _VALUES:
             return _VALUES[spec.name]
         if spec.name == "transactional_id" and self._version in spec.nullable:
-            return None  # a request of a producer that is only idempotent
+            return None  # the request of a producer that is idempotent but not transactional
         if isinstance(spec.type, list) and self._shape == "all" and not depth:
             return None if self._version in spec.nullable else []
         if isinstance(spec.type, list):
@@ -190,5 +190,5 @@ class _Filler:
 
 
 def _one_of(there: Sequence[str], number: int, kind: str) -> str:
-    """Existing names, and then others."""
+    """An existing name for small numbers, and then unknown ones."""
     return there[number] if number < len(there) else f"no-{kind}-{number}"

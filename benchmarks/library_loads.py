@@ -1,8 +1,8 @@
-"""One load through one client library, in a process of its own, so that its CPU time is the client's alone.
+"""One load with one client library, in a process of its own, so that the measured CPU time is the client's alone.
 
 python -m benchmarks.library_loads produce kraft 127.0.0.1:9092 topic --size 100 --seconds 2 --batch-size 131072
 
-prints what was done as JSON. All libraries get the same settings: acks=all, idempotence, linger.ms 5, no compression.
+prints the result as JSON. All libraries get the same settings: acks=all, idempotence, linger.ms 5, no compression.
 """
 
 import argparse
@@ -25,9 +25,9 @@ from benchmarks.loadgen import LoadFailed
 from broker.client import BufferFull, Producer
 
 LINGER_MS: Final = 5
-# The clock is looked at once in so many records.
+# The number of records between two checks of the time.
 _AT_ONCE: Final = 1_000
-# A producer whose buffer is full goes on when so much of it is free.
+# A producer whose buffer is full continues when this much of it is free.
 _ROOM_BYTES: Final = 1 << 20
 _FLUSH_TIMEOUT_S: Final = 60
 _TABLE_BYTES: Final = 16 << 20
@@ -42,7 +42,7 @@ class Load:
     size_bytes: int
     seconds: float
     batch_size: int
-    records: int = 0  # as many are there to be read
+    records: int = 0  # the number of records to read
 
 
 @attrs.frozen
@@ -187,7 +187,7 @@ def produce_aiokafka(load: Load) -> LoadResult:
     return asyncio.run(run())
 
 
-# By what is done and with which library.
+# The loads by operation and library.
 LOADS: Final[dict[str, dict[str, Callable[[Load], LoadResult]]]] = {
     "produce": {
         "kraft": produce_kraft,

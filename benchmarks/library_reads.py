@@ -1,4 +1,4 @@
-"""One load that reads through one client library, in a process of its own; as `library_loads`, which writes.
+"""One load that reads with one client library, in a process of its own, like `library_loads`, which writes.
 
 python -m benchmarks.library_reads consume kraft 127.0.0.1:9092 topic --seconds 2 --records 1000000
 
@@ -24,12 +24,12 @@ from broker.client import Consumer, TopicPartition
 _BATCH_RECORDS: Final = 10_000
 _WAIT_S: Final = 0.5
 _FIRST_RECORD_TIMEOUT_S: Final = 20
-# So often at least the clock is looked at.
+# The number of records after which the time is checked at the latest.
 _CLOCK_EVERY: Final = 1_000
 
 
 class Reading:
-    """Counts what is read from after the first records on, which are not timed."""
+    """Counts the records read, without the first ones, which are not timed."""
 
     def __init__(self, load: Load, first: int) -> None:
         self._wanted = load.records - first
@@ -39,7 +39,7 @@ class Reading:
 
     @property
     def goes_on(self) -> bool:
-        """False when all records are read, or the time is over."""
+        """False when all records are read or the time is over."""
         if self._read >= self._wanted:
             return False
         return self._watch.seconds < self._seconds
@@ -104,7 +104,7 @@ def _confluent(load: Load) -> Iterator[ConfluentConsumer]:
         "bootstrap.servers": load.bootstrap,
         "group.id": "bench",
         "enable.auto.commit": False,
-        "fetch.queue.backoff.ms": 1,  # by default librdkafka stops for a second when the application lags behind
+        "fetch.queue.backoff.ms": 1,  # by default librdkafka stops for a second when the application is slow
         "log_level": 3,
     }
     consumer = ConfluentConsumer(settings)

@@ -16,7 +16,7 @@ CACHE = Path(__file__).with_name(".cache")
 
 
 class LoadFailed(Exception):
-    """The server refused or dropped what it was sent, so there is nothing to measure."""
+    """The server refused or dropped requests, so there is nothing to measure."""
 
 
 @attrs.frozen
@@ -42,7 +42,7 @@ class Result:
 
 
 def binary() -> Path:
-    """The compiled load generator: by the system's C compiler, or else by the one that PyPI's ziglang brings."""
+    """Compile the load generator, with the system's C compiler or with the one in PyPI's ziglang. Returns its path."""
     target = CACHE / f"loadgen-{hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:12]}"
     if target.exists():
         return target
@@ -72,7 +72,8 @@ def run(
     error_offset: int | None = None,
 ) -> Result:
     """Run one load to its end. With a `rate` (requests/s) it is open loop, else `depth` requests stay in flight on each
-    connection. Raises LoadFailed when the connection breaks or a reply carries an error code."""
+    connection. Raises LoadFailed when the connection breaks or a response carries an error code.
+    """
     with tempfile.NamedTemporaryFile(prefix="requests-") as file:
         file.write(requests)
         file.flush()

@@ -1,4 +1,4 @@
-"""How long an event loop is held: the CPU time of its thread between two looks at its sockets."""
+"""Measures holds of an event loop: the CPU time of its thread between two polls of its sockets."""
 
 from time import thread_time
 
@@ -6,9 +6,9 @@ import trio
 
 
 class LoopHolds(trio.abc.Instrument):
-    """`longest_s` since `reset`, and the task that took most of it.
+    """`longest_s` is the longest hold since `reset`, and the task that took most of it is recorded with it.
 
-    It measures CPU time, since elapsed time would include other programs.
+    It measures CPU time, because elapsed time would include other programs.
     """
 
     def __init__(self) -> None:

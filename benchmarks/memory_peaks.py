@@ -1,4 +1,4 @@
-"""The most memory that Spark's processes on this machine have at a time. Linux only."""
+"""The peak memory of Spark's processes on this machine. Linux only."""
 
 import os
 import threading
@@ -18,9 +18,9 @@ _ALL: Final = "all together"
 
 
 class MemoryPeaks:
-    """Watches this process and its descendants while the block runs: the driver, its JVM, and Python workers.
+    """Watches this process and its descendants within the block: the driver, its JVM, and Python workers.
 
-    Memory that workers share with the process they were forked from counts for each.
+    Memory that forked workers share with their parent process counts for each of them.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class MemoryPeaks:
         self._thread.join()
 
     def peaks_mb(self) -> dict[str, float]:
-        """In MB (millions of bytes), by what it is the memory of."""
+        """The peaks in MB (millions of bytes), by kind of process."""
         return {what: self._peaks[what] for what in (_DRIVER, _JVM, _WORKER, _ALL)}
 
     def _watch(self) -> None:

@@ -1,4 +1,4 @@
-"""Replicas of the metadata log in this process, on the real disk, with what listens to them in a node."""
+"""Replicas of the metadata log in this process, on the real disk, with the listeners that they have in a node."""
 
 import attrs
 import trio
@@ -26,7 +26,7 @@ HEARTBEAT_S = 2  # broker.heartbeat.interval.ms
 
 @attrs.frozen
 class Replica:
-    """`address` is where others reach it."""
+    """A replica. `address` is where other replicas reach it."""
 
     env: Env
     address: str
@@ -66,7 +66,9 @@ class Replica:
 async def run_replica(
     directory: str, node_id: int, leader_address: str, *, task_status: trio.TaskStatus[Replica]
 ) -> None:
-    """The sole voter where `leader_address` is "", else an observer of that one. It takes no snapshots by itself."""
+    """Run the sole voter if `leader_address` is "", or else an observer of that leader. It takes no snapshots by
+    itself.
+    """
     env = real_env(lambda kind, /, **fields: None)
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     key = ReplicaKey(node_id, f"directory{node_id}".ljust(22, "A"))

@@ -1,7 +1,7 @@
 """Records with consecutive numbers in one partition: a writer at full speed and a reader that follows, in processes.
 
-Since the writer is idempotent and writes in order, what is read must have ascending numbers, each at most once, and
-whatever was acknowledged must be among it.
+The writer is idempotent and writes in order. So the reader must find ascending numbers, each at most once, and all
+acknowledged ones.
 """
 
 import multiprocessing
@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 _NUMBER: Final = struct.Struct(">q")
 _FLUSH_TIMEOUT_S: Final = 120.0
-# Acknowledgements that come within this time of the last one noted are not noted: a gap is far longer.
+# Acknowledgements within this time after a recorded one are not recorded. A gap is far longer.
 _RESOLUTION_S: Final = 0.001
 _AT_ONCE: Final = 200
 _ACKNOWLEDGED: Final = 1
@@ -29,8 +29,9 @@ T = TypeVar("T")
 
 @attrs.frozen
 class Written:
-    """`fates` has a byte per number: acknowledged, failed, or neither. `moments` are those of acknowledgements, by
-    `time.monotonic`, no two closer than a millisecond."""
+    """The writer's result. `fates` has a byte per number: acknowledged, failed, or neither. `moments` are the times of
+    acknowledgements by `time.monotonic`, at least a millisecond apart.
+    """
 
     fates: bytearray
     moments: list[float]
@@ -46,7 +47,9 @@ class Written:
 
 @attrs.frozen
 class Read:
-    """`seen` has a byte per number: whether it was read. `wrongs` are records that came twice or out of order."""
+    """The reader's result. `seen` has a byte per number: whether it was read. `wrongs` are duplicates and records out
+    of order.
+    """
 
     seen: bytearray
     wrongs: list[str]
@@ -89,7 +92,7 @@ class Worker(Generic[T]):
 
 
 def write(pipe: Connection, bootstrap: str, topic: str, size_bytes: int) -> None:
-    """A worker: write until told to stop, flush, and hand over what was Written."""
+    """A worker: write until told to stop, flush, and return Written."""
     written = Written(bytearray(), [])
     producer = _producer(bootstrap)
     padding = bytes(size_bytes - _NUMBER.size)
@@ -120,7 +123,7 @@ def write(pipe: Connection, bootstrap: str, topic: str, size_bytes: int) -> None
 
 
 def _producer(bootstrap: str) -> Producer:
-    """With confluent-kafka's defaults, but for patience: no record is given up while the cluster is in trouble."""
+    """A producer with confluent-kafka's defaults, except that records do not expire during faults."""
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "enable.idempotence": True,
@@ -131,7 +134,7 @@ def _producer(bootstrap: str) -> Producer:
 
 
 def read(pipe: Connection, bootstrap: str, topic: str) -> None:
-    """A worker: follow the partition from its start; told where it ends, read up to there and hand over what was Read.
+    """A worker: follow the partition from its start. When told its end, read up to there and return Read.
 
     The message is the number of written records, of which the last was acknowledged.
     """

@@ -39,7 +39,7 @@ class Subject(Protocol):
 
 
 class Peer:
-    """One node in a process of its own, on a fresh data directory that goes with it. A context manager."""
+    """One node in its own process, with a new data directory that is deleted with it. A context manager."""
 
     name: str
     replication_factor = 1
@@ -73,15 +73,16 @@ class Peer:
         return processes.cpu_seconds(self.pid)
 
     def prepare(self) -> None:
-        """The preparation before the first start, which does not count as starting."""
+        """The preparation before the first start, which is not part of the measured start."""
 
     def command(self) -> list[str]:
         raise NotImplementedError
 
     def start(self) -> None:
-        """Start the node and wait for its first Metadata answer that knows a broker and a controller.
+        """Start the node and wait for its first Metadata response that has a broker and a controller.
 
-        `startup_s` is the time from before the process to that answer. Raises PeerFailed."""
+        `startup_s` is the time from before the process starts to that response. Raises PeerFailed.
+        """
         self.launch()
         self.wait_serving()
 
@@ -94,7 +95,7 @@ class Peer:
             self._process = subprocess.Popen(self.command(), stdout=output, stderr=output, cwd=self.directory)
 
     def wait_serving(self, brokers: int = 1) -> None:
-        """Wait until the node knows so many brokers, and a controller. Raises PeerFailed."""
+        """Wait until the node reports `brokers` brokers and a controller. Raises PeerFailed."""
         assert self._process is not None, "the peer has not been started"
         while time.perf_counter() - self._began < _START_TIMEOUT_S:
             with contextlib.suppress(OSError), Connection(self.port) as connection:
@@ -117,7 +118,7 @@ class Peer:
         self._process = None
 
     def stop(self) -> None:
-        """SIGTERM, and wait."""
+        """Send SIGTERM, and wait for the process to end."""
         if self._process is None:
             return
         self._process.terminate()
@@ -160,8 +161,8 @@ class Kraft(Peer):
 
 
 def touch_memory(size_bytes: int = 4 << 30) -> None:
-    """Write and remove a large file, once: a virtual machine's memory that was never touched makes the first writes to
-    the page cache ten times slower, which would count against the first server.
+    """Write and remove a large file once. Memory of a virtual machine that was never used makes the first writes to the
+    page cache ten times slower, which would count against the first server.
     """
     with tempfile.NamedTemporaryFile(prefix="bench-touch-") as file:
         chunk = bytes(8 << 20)

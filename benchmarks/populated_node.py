@@ -1,4 +1,4 @@
-"""A node in this process with much metadata: topics of its own, partitions of a broker that does not run, groups."""
+"""A node in this process with much metadata: its own topics, partitions of a broker that does not run, and groups."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -50,13 +50,13 @@ class PopulatedNode:
 async def populated_node(
     directory: Path, topics: int, absent_partitions: int, groups: int
 ) -> AsyncIterator[PopulatedNode]:
-    """`topics` of one partition each are on the node, `absent_partitions` on a broker that is registered only."""
+    """Run a node with `topics` of one partition each. `absent_partitions` are on a broker that is only registered."""
     settings = {
         "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
         "log.dirs": str(directory / "data"),
         "broker.session.timeout.ms": 3_600_000,
         "group.initial.rebalance.delay.ms": 0,
-        "log.initial.task.delay.ms": 3_600_000,  # no housekeeping while requests are measured
+        "log.initial.task.delay.ms": 3_600_000,  # no periodic log tasks while requests are measured
         "offsets.topic.replication.factor": 1,
     }
     config = read_config(None, [f"{name}={value}" for name, value in settings.items()])
@@ -74,7 +74,7 @@ async def populated_node(
 
 
 def _register(client: BlockingClient, cluster_id: str) -> None:
-    """Register and unfence a broker that does not run; it counts as alive while the connection is open."""
+    """Register and unfence a broker that does not run. It counts as alive while the connection is open."""
     registration = BrokerRegistrationRequest(
         broker_id=ABSENT_ID,
         cluster_id=cluster_id,

@@ -10,8 +10,8 @@ from pathlib import Path
 def free_port() -> int:
     """A free TCP port on the loopback interface, below 32768.
 
-    Above that the kernel hands out ports to clients, and a client that connects to such a port before its server
-    listens may be given the very same port and end up connected to itself.
+    From there on, the kernel assigns ports to clients. A client that connects to such a port before its server listens
+    may be assigned the same port and be connected to itself.
     """
     while True:
         port = random.randrange(12000, 32000)
@@ -27,7 +27,7 @@ def cores() -> tuple[set[int], set[int]]:
 
 
 def pin(pid: int, to: set[int]) -> None:
-    """Bind every thread of a process to some cores; threads it starts later inherit that."""
+    """Bind every thread of a process to some cores. Threads that it starts later inherit this."""
     for task in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(ProcessLookupError):
             os.sched_setaffinity(int(task.name), to)
@@ -43,11 +43,11 @@ def cpu_seconds(pid: int) -> float:
 
 
 def family_cpu_seconds(pid: int) -> float:
-    """The CPU time of a process and all its descendants, those included that have ended."""
+    """The CPU time of a process and all its descendants, including those that have ended."""
     ticks = 0
     for each in family(pid):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            # User and system time of its own, then of its children that have ended.
+            # User and system time of the process, then of its children that have ended.
             ticks += sum(map(int, Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")
 

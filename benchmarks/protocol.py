@@ -1,7 +1,7 @@
-"""The few Kafka requests that a raw load needs, encoded and decoded here by hand.
+"""The few Kafka requests that a raw load needs, encoded and decoded by hand.
 
-Deliberately not the broker's own codec: the code under measurement should not also build the measurement. All requests
-go by topic name, in versions that Apache Kafka 4.x and this project both serve: Produce 9, Fetch 12, Metadata 1.
+The broker's own codec is deliberately not used, because it is part of the code under measurement. All requests name
+topics by name, in versions that Apache Kafka 4.x and this project both serve: Produce 9, Fetch 12, Metadata 1.
 """
 
 import random
@@ -45,7 +45,8 @@ def _frame(api_key: int, version: int, flexible: bool, body: bytes) -> bytes:
 def batch(records: int, value_size_bytes: int) -> bytes:
     """A v2 record batch without compression, keys or producer id: the same incompressible value `records` times.
 
-    It is as old as this call: anything older than retention.ms could be deleted in the middle of a load."""
+    Its timestamp is the present time: records older than retention.ms could be deleted during a load.
+    """
     value = random.Random(value_size_bytes).randbytes(value_size_bytes)
     now_ms = time.time_ns() // 1_000_000
     body = bytearray(struct.pack(">hiqqqhii", 0, records - 1, now_ms, now_ms, -1, -1, -1, records))
@@ -63,19 +64,19 @@ def produce(topic: str, partition: int, records: bytes, *, acks: int = -1) -> by
 
 
 def fetch(topic: str, partition: int, offset: int, *, max_bytes: int, max_wait_ms: int = 500) -> bytes:
-    """A Fetch request outside any session for one partition, as a frame. `max_bytes` bounds its records."""
+    """A Fetch request for one partition outside of any session, as a frame. `max_bytes` bounds its records."""
     body = struct.pack(">iiiibii", -1, max_wait_ms, 1, 50 << 20, 0, 0, -1) + b"\x02" + _compact(topic.encode())
     body += b"\x02" + struct.pack(">iiqiqi", partition, -1, offset, -1, -1, max_bytes)
     return _frame(1, FETCH_VERSION, True, body + b"\0\0" + b"\x01" + b"\x01" + b"\0")
 
 
 def produce_error_offset(topic: str) -> int:
-    """Where in a Produce reply to `produce`, after the frame's length, the partition's error code stands."""
+    """The position of the partition's error code in the response to `produce`, after the frame's length."""
     return 4 + 1 + 1 + len(_compact(topic.encode())) + 1 + 4
 
 
 def fetch_error_offset(topic: str) -> int:
-    """Where in a Fetch reply to `fetch`, after the frame's length, the partition's error code stands."""
+    """The position of the partition's error code in the response to `fetch`, after the frame's length."""
     return 4 + 1 + 4 + 2 + 4 + 1 + len(_compact(topic.encode())) + 1 + 4
 
 
@@ -92,7 +93,7 @@ class Brokers:
 
 
 class Connection:
-    """A blocking connection: one request, one reply. Raises OSError when the server is away or too slow."""
+    """A blocking connection with one request at a time. Raises OSError if the server is down or too slow."""
 
     def __init__(self, port: int, timeout_s: float = 10) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout_s)
@@ -104,7 +105,7 @@ class Connection:
         self._socket.close()
 
     def ask(self, request: bytes) -> bytes:
-        """Send a frame and return the reply's frame without its length."""
+        """Send a frame and return the response's frame without its length."""
         self._socket.sendall(request)
         return self._receive(struct.unpack(">i", self._receive(4))[0])
 
@@ -119,7 +120,7 @@ class Connection:
         return bytes(data)
 
     def brokers(self) -> Brokers:
-        """Ask for Metadata of no topic at all."""
+        """Send a Metadata request without topics."""
         reply = self.ask(_frame(3, METADATA_VERSION, False, struct.pack(">i", 0)))
         count = struct.unpack_from(">i", reply, 4)[0]
         at = 8

@@ -1,4 +1,4 @@
-"""The raw, pre-encoded loads: each with the topic it needs and the bare-Python reference it is held against."""
+"""The raw, pre-encoded loads: each with the topic it needs and the reference server that it is compared with."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,29 +9,29 @@ from benchmarks import loadgen, protocol, topics
 from benchmarks.loadgen import Result
 from benchmarks.peers import Peer
 
-# Eight connections: one request of each is always on its way, so that the server never waits for the load.
+# Eight connections with one request each: some request is always in flight, so the server never waits for the load.
 CONNECTIONS = 8
 # The requests that a client has in flight on a connection by default (max.in.flight.requests.per.connection).
 DEEP = 5
-# Few connections with two large requests each keep both sides busy without pushing the bytes out of the caches.
+# Few connections with two large requests each keep both sides busy, and the bytes stay in the CPU's caches.
 BULK_CONNECTIONS, BULK_DEPTH = 4, 2
 PARTITIONS = 6
 
 _SMALL = protocol.batch(1, 100)
 _ONE_KIB = protocol.batch(1, 1024)
-# Just below 1 MiB as a whole, as message.max.bytes (1048588) wants it.
+# The whole batch is just below 1 MiB, which message.max.bytes (1048588) allows.
 _ONE_MIB = protocol.batch(1000, 1024)
 
 _FETCH_SMALL_BATCHES = 512
 _FETCH_BULK_BATCHES = 64
-# A bulk round ends early here: dirty pages stay below what makes the kernel write them back in the middle of a round.
+# A bulk round ends after this many bytes, before the kernel begins to write dirty pages back during the round.
 _BULK_BYTES_MAX = 1_500_000_000
 _UNBOUNDED = 0
 
 
 @attrs.frozen
 class RawLoad:
-    """One load: its requests, how they are sent, and the figure of the generator that it measures."""
+    """One load: its requests, how they are sent, and the figure that is measured."""
 
     name: str
     unit: str
@@ -51,7 +51,7 @@ def _produce_to_all(batch: bytes) -> Callable[[str], list[bytes]]:
 
 
 def _fetch_each(batch: bytes, count: int) -> Callable[[str], list[bytes]]:
-    """One request per stored batch, which asks for just that batch; in an order that readahead cannot guess."""
+    """One request for each stored batch, with its exact size, in an order that readahead cannot predict."""
     records = int.from_bytes(batch[57:61], "big")
     order = [i * 37 % count for i in range(count)]
     return lambda topic: [protocol.fetch(topic, 0, i * records, max_bytes=len(batch)) for i in order]
@@ -153,7 +153,7 @@ class PreparedLoad:
 
 @contextmanager
 def ready(load: RawLoad, peer: Peer) -> Iterator[PreparedLoad]:
-    """Make the topic of a load on a peer, and see that the peer serves every request of it."""
+    """Create the topic of a load on a peer, and check that the peer serves every request of the load."""
     with topics.topic(peer, load.partitions) as topic:
         if load.fill:
             topics.fill(peer, topic, *load.fill)
@@ -163,7 +163,7 @@ def ready(load: RawLoad, peer: Peer) -> Iterator[PreparedLoad]:
 
 
 def run_reference(like: PreparedLoad, port: int, pid: int, seconds: float, warm_up_s: float) -> Result:
-    """The same requests against a reference server; its replies have the subject's size and say nothing."""
+    """Send the same requests to a reference server, whose responses have the size of the subject's."""
     return loadgen.run(
         port,
         protocol.join(like.requests),

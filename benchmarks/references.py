@@ -1,8 +1,8 @@
-"""Reference servers in bare Python that only move bytes, as an upper bound for one Python process.
+"""Minimal reference servers in Python that only move bytes, as an upper bound for one Python process.
 
-`echo` reads frames and answers every one with a reply of a fixed size. The other two are told the size of a request,
-so that they need not look at it: `sink` receives large ones into one buffer and forgets them; `source` answers every
-request with a large reply out of memory.
+`echo` reads frames and answers each with a response of a fixed size. The other two know the size of a request in
+advance, and so need not parse it: `sink` receives large requests into one buffer and discards them; `source` answers
+every request with a large response from memory.
 
     python -m benchmarks.references echo|sink|source PORT REQUEST_SIZE REPLY_SIZE
 """
@@ -32,7 +32,7 @@ def _reply(size: int) -> bytes:
 
 
 def echo(connection: socket.socket, _request_size: int, reply_size: int) -> Handler:
-    """Reads one frame after the other by its length, and answers all whole ones of a receive with one send."""
+    """Reads frames by their lengths, and answers all complete frames of one receive with one send."""
     reply = _reply(reply_size)
     receive, send, length_at = connection.recv, connection.sendall, struct.Struct(">i").unpack_from
     rest = b""
@@ -61,7 +61,7 @@ def echo(connection: socket.socket, _request_size: int, reply_size: int) -> Hand
 
 
 def sink(connection: socket.socket, request_size: int, reply_size: int) -> Handler:
-    """Receives into the same memory over and over; answers when a request is complete."""
+    """Receives into the same memory repeatedly; answers when a request is complete."""
     replies = memoryview(_reply(reply_size) * _REPLIES_AT_ONCE)
     buffer = bytearray(_SINK_BUFFER_SIZE)
     receive, send = connection.recv_into, connection.sendall
@@ -129,7 +129,7 @@ def serve(kind: str, port: int, request_size: int, reply_size: int) -> None:
 
 @contextlib.contextmanager
 def running(kind: str, request_size: int, reply_size: int) -> Iterator[tuple[int, int]]:
-    """A reference server in a process of its own; gives its port and process id."""
+    """Run a reference server in its own process within the block; yields its port and process id."""
     port = free_port()
     command = [sys.executable, "-m", "benchmarks.references", kind, str(port), str(request_size), str(reply_size)]
     process = subprocess.Popen(command)

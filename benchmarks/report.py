@@ -1,4 +1,4 @@
-"""Results: a Markdown table on standard output, and everything measured in a JSON file under benchmarks/results/."""
+"""Results: a Markdown table on standard output, and all measurements in a JSON file under benchmarks/results/."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def number(value: float) -> str:
-    """Three significant digits, thousands apart."""
+    """Format with three significant digits and separated thousands."""
     if value >= 1000:
         return f"{value:,.0f}"
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
@@ -33,7 +33,7 @@ def median(values: Sequence[float]) -> float:
 
 
 def save(name: str, data: dict[str, object]) -> Path:
-    """Write a run's figures with what they were measured on; returns the file."""
+    """Write a run's figures with a description of the machine. Returns the file."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}.json"
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "kernel": platform.release()}

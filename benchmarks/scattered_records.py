@@ -1,7 +1,7 @@
-"""Numbered records over all partitions of a topic: a writer at a steady pace, and a reader of everything at the end.
+"""Numbered records in all partitions of a topic: a writer at a constant rate, and a reader of all records at the end.
 
-Number n goes to partition n modulo the number of partitions, so within a partition numbers ascend; the writer is
-idempotent, so each comes at most once, and whatever was acknowledged is there.
+Number n goes to partition n modulo the number of partitions, so numbers ascend within a partition. The writer is
+idempotent, so each number occurs at most once, and all acknowledged ones must be there.
 """
 
 import struct
@@ -22,9 +22,10 @@ _AT_ONCE: Final = 10_000
 
 @attrs.define
 class Scattered:
-    """`fates` has for each number when it was acknowledged (`time.monotonic`), 0 while it was not, -1 if it failed.
+    """The writer's result. `fates` has the time at which each number was acknowledged, 0 if it was not, -1 if it
+    failed.
 
-    `sent_at` is by the same clock.
+    `sent_at` has the times of sending. Times are by `time.monotonic`.
     """
 
     fates: list[float] = attrs.field(factory=list)
@@ -35,21 +36,21 @@ class Scattered:
         return [number for number, moment in enumerate(self.fates) if moment > 0]
 
     def latencies_ms(self, begin: float, end: float) -> list[float]:
-        """Latencies of acknowledged records that were sent between two moments, ascending."""
+        """The latencies, in ascending order, of acknowledged records that were sent between two moments."""
         pairs = zip(self.sent_at, self.fates, strict=True)
         return sorted(1000 * (fate - sent) for sent, fate in pairs if fate > 0 and begin <= sent < end)
 
 
 @attrs.frozen
 class Found:
-    """The result of a reader: the numbers that it read, and those that came twice or out of order."""
+    """The reader's result: the numbers that it read, and duplicates and numbers out of order."""
 
     seen: set[int]
     wrongs: list[str]
 
 
 def write(pipe: Connection, bootstrap: str, topic: str, partitions: int, size_bytes: int, per_second: float) -> None:
-    """A worker: write until told to stop, flush, and hand over what was Scattered."""
+    """A worker: write until told to stop, flush, and return Scattered."""
     producer = Producer(_producer_settings(bootstrap))
     padding = bytes(size_bytes - _NUMBER.size)
     scattered = Scattered()
@@ -92,7 +93,7 @@ def _producer_settings(bootstrap: str) -> dict[str, Any]:
 
 
 def fill(bootstrap: str, topic: str, partitions: int, bytes_each: int, record_bytes: int) -> None:
-    """Write so much to every partition, of records that have a negative number. Raises LoadFailed."""
+    """Write `bytes_each` to every partition, in records with a negative number. Raises LoadFailed."""
     producer = Producer({**_producer_settings(bootstrap), "queue.buffering.max.messages": 20_000})
     value = _NUMBER.pack(-1) + bytes(record_bytes - _NUMBER.size)
     for _ in range(bytes_each // record_bytes):

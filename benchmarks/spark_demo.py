@@ -1,10 +1,10 @@
-"""`make spark-demo`: the data pipeline at work, from nothing, in about a minute.
+"""`make spark-demo`: a demonstration of the data pipeline on a new cluster, in about a minute.
 
     python -m benchmarks.spark_demo [--directory spark-demo] [--seconds 40] [--rate 2000]
 
-Three nodes run on this machine. A generator writes orders as JSON: a few customers order most, some orders come late,
-some are no JSON, some are tombstones. `kraft spark load` follows the topic beside it, and writes Parquet by day;
-`kraft spark stats` measures what was loaded, and draws a page. Needs Python, and no Java of the system.
+Three nodes run on this machine. A generator writes orders as JSON: a few customers order most; some orders are late,
+some are invalid JSON, some are tombstones. Meanwhile `kraft spark load` follows the topic and writes Parquet by day;
+`kraft spark stats` computes statistics of the loaded data and renders a page. Needs Python, but no Java of the system.
 """
 
 import argparse
@@ -26,7 +26,7 @@ TOPIC: Final = "orders"
 _PARTITIONS: Final = 6
 _EVERY: Final = "5s"
 _SCHEMA: Final = "id bigint, customer string, amount double, items int"
-# Where the generator ends before the load does, the last records are loaded too.
+# The generator ends this long before the load, so that the last records are loaded too.
 _AFTER_S: Final = 8
 _STEPS_PER_SECOND: Final = 20
 _CUSTOMERS: Final = 5_000
@@ -93,7 +93,7 @@ def _run(cluster: Cluster, options: argparse.Namespace) -> int:
     following = [*load, "--follow", "--every", _EVERY, "--for", f"{seconds:g}s"]
     with _running(generator) as writing, _running(following) as loading:
         codes = [writing.wait(), loading.wait()]
-    # Records that were written while the load was ending.
+    # Load the records that were written while the load was ending.
     codes.append(subprocess.run(load, check=False).returncode)
     print("stats of what was loaded:", flush=True)
     measure = [*_spark("stats", cluster), "--files", str(files), "--page", str(page), *master]
@@ -108,7 +108,7 @@ def _spark(job: str, cluster: Cluster) -> list[str]:
 
 @contextlib.contextmanager
 def _running(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that does not outlive the block."""
+    """Run a process within the block, and end it with the block."""
     process = subprocess.Popen(command)
     try:
         yield process

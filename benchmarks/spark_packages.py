@@ -1,4 +1,4 @@
-"""Packages for Spark that are jars: fetched from Maven Central, for measurements and tests beside the data source."""
+"""Jars of packages for Spark, downloaded from Maven Central, for benchmarks and tests of the data source."""
 
 import hashlib
 import shutil
@@ -9,9 +9,9 @@ from typing import Final
 from benchmarks.apache_kafka import Unavailable
 from benchmarks.loadgen import CACHE
 
-# Spark's own Kafka connector, in the newest version that is on Maven Central; PySpark has to be of the same.
+# Spark's own Kafka connector, in the newest version on Maven Central. PySpark must have the same version.
 CONNECTOR: Final = ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",)
-# The packages for tables and for Avro values, by PySpark's version: what there is on Maven Central for it.
+# The packages for tables and for Avro values that Maven Central has for each PySpark version.
 TABLES: Final[Mapping[str, Mapping[str, str]]] = {
     "4.1.1": {
         "avro": "org.apache.spark:spark-avro_2.13:4.1.1",
@@ -34,9 +34,9 @@ _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 def jars(packages: Sequence[str]) -> list[str]:
-    """The jars of packages (group:artifact:version) with what they need besides Spark's own.
+    """The jars of packages (group:artifact:version) with their dependencies, without those that Spark contains.
 
-    They are fetched on first use. Raises Unavailable.
+    They are downloaded on first use. Raises Unavailable.
     """
     directory = CACHE / f"spark-packages-{hashlib.sha256(' '.join(packages).encode()).hexdigest()[:12]}"
     if not directory.exists():

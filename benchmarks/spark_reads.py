@@ -1,4 +1,4 @@
-"""One Spark session that reads a topic several times, in a process of its own; prints the figures as JSON.
+"""One Spark session that reads a topic several times, in its own process, and prints the figures as JSON.
 
 python -m benchmarks.spark_reads kraft|kafka BOOTSTRAP TOPIC [--turns 3] [--jars ...] [--check]
 """
@@ -65,7 +65,7 @@ def _frame(spark: SparkSession, source: str, bootstrap: str, topic: str, columns
 
 
 def _figures(frame: Callable[..., DataFrame], turns: int) -> dict[str, list[list[float]]]:
-    """Seconds and CPU seconds of each turn; the first turn of all is cold."""
+    """Seconds and CPU seconds of each repetition. Only the first one of the process is cold."""
     queries: dict[str, Callable[[], Any]] = {
         "all columns": lambda: frame().write.format("noop").mode("append").save(),
         "three columns, aggregated": lambda: (
@@ -78,7 +78,7 @@ def _figures(frame: Callable[..., DataFrame], turns: int) -> dict[str, list[list
     }
     figures = {"cold": [_seconds(queries["all columns"])]}
     for name, query in queries.items():
-        query()  # the JVM compiles what it runs often
+        query()  # the JVM compiles code that runs often
         figures[name] = [_seconds(query) for _ in range(turns)]
     return figures
 

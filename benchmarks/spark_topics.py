@@ -27,7 +27,7 @@ class Load:
 
 
 def _values(load: Load) -> Iterator[bytes]:
-    """Values that differ, and compress to half their size."""
+    """Distinct values, which compress to half their size."""
     content = random.Random(1).randbytes(_CONTENT_BYTES // 2).hex().encode()
     last = len(content) - load.size_bytes
     for number in range(load.records):
@@ -36,7 +36,7 @@ def _values(load: Load) -> Iterator[bytes]:
 
 
 def fill(bootstrap: str, topic: str, load: Load) -> float:
-    """Write the records, each with its number as the key. Returns the seconds it took."""
+    """Write the records, each with its number as the key. Returns the elapsed seconds."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,

@@ -1,4 +1,4 @@
-"""Topics for a load: created, filled, checked and removed through what every node serves."""
+"""Topics for a load: created, filled, checked and removed with requests that every node serves."""
 
 import contextlib
 import itertools
@@ -16,16 +16,17 @@ from benchmarks.peers import Peer, Subject
 _READY_TIMEOUT_S = 20
 _numbers = itertools.count(1)
 
-# UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER: a new topic is still on its way.
+# UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER: the node does not know the new topic yet.
 _NOT_YET = {3, 5, 6}
 
 
 @contextlib.contextmanager
 def topic(peer: Subject, partitions: int) -> Iterator[str]:
-    """A fresh topic for as long as the context lasts; its files go with it, at once.
+    """A new topic that exists within the block; then it and its files are deleted at once.
 
-    In a cluster it has three replicas, of which two have to be in sync."""
-    name = f"bench-{next(_numbers):04}"  # of one length, so that requests are too
+    In a cluster it has three replicas and min.insync.replicas=2.
+    """
+    name = f"bench-{next(_numbers):04}"  # of constant length, so that requests have the same size
     admin = AdminClient({"bootstrap.servers": peer.bootstrap, "log_level": 3})
     replicas = peer.replication_factor
     config = {"file.delete.delay.ms": "0", "min.insync.replicas": str(replicas // 2 + 1)}
@@ -66,7 +67,9 @@ def fill(peer: Peer, name: str, batch: bytes, count: int) -> None:
 
 
 def ask_until_served(peer: Peer, request: bytes, error_at: int) -> bytes:
-    """Send one request until it is served, and return the reply: no load starts on a server that refuses it."""
+    """Repeat a request until it is served, and return the response, so that no load starts on a server that
+    refuses it.
+    """
     deadline = time.monotonic() + _READY_TIMEOUT_S
     with protocol.Connection(peer.port) as connection:
         while code := protocol.error_code(reply := connection.ask(request), error_at):

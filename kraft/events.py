@@ -1,9 +1,9 @@
-"""Declares what a node can report through `Env.trace`, and the events of the quorum.
+"""Declares the events that a node can report through `Env.trace`, and the events of the quorum.
 
 Each package that emits events has one `EventCatalogue`. `broker.events` joins them. The node's log prints from the
 joined catalogue, `docs/events.md` is made from it, and a test compares it with every `trace(...)` call.
 
-Where a field is called `end_offset`, it is the offset after the last entry that is meant.
+A field named `end_offset` is the offset after the last entry.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ import attrs
 
 
 class Level(IntEnum):
-    """How much an operator needs to know of an event. A log shows its own level and all higher ones."""
+    """The importance of an event for an operator. A log prints its own level and all higher ones."""
 
     DEBUG = 10
     INFO = 20
@@ -22,13 +22,14 @@ class Level(IntEnum):
     ERROR = 40
 
 
-# How many lines of one kind a log prints in an interval, where clients or one failure can cause any number.
+# The lines of one kind that a log prints in an interval, for kinds that clients or a single failure can cause in any
+# number.
 LINES_MAX: Final = 10
 
 
 @attrs.frozen
 class EventKind:
-    """Declares one kind of event: its level, when it happens, and what each field means.
+    """Declares one kind of event: its level, the condition under which it happens, and the meaning of each field.
 
     `sentence` is the text for an operator, formatted with the fields. Kinds without one are printed as name and fields.
     `lines_max` bounds the lines that a log prints in an interval; None sets no bound.

@@ -38,7 +38,7 @@ class Peers:
         self._absent.discard(node_id)
 
     def is_majority_absent(self) -> bool:
-        """True if the voters that are left, this replica included, are too few to elect a leader or to commit."""
+        """True if the remaining voters, this replica included, are too few to elect a leader or to commit."""
         ids = self._core.voters.ids
         left = [node_id for node_id in ids if node_id not in self._absent]
         return 2 * len(left) <= len(ids)

@@ -1,4 +1,4 @@
-"""Traces what a node of the quorum does; `kraft.events` declares the kinds and their fields."""
+"""Traces the actions of a quorum node; `kraft.events` declares the kinds and their fields."""
 
 from collections.abc import Sequence
 
@@ -49,7 +49,9 @@ class QuorumTrace:
         self("leader_elected", epoch=epoch, cause=self._election_cause)
 
     def refused(self, refused: RefusedEpoch | RefusedTruncation) -> None:
-        """Once per source, for each own epoch or high watermark: a broken peer repeats itself."""
+        """Trace a refusal once per source, for each own epoch or high watermark, because a broken peer repeats its
+        messages.
+        """
         about = refused.own if isinstance(refused, RefusedEpoch) else refused.high_watermark
         if self._refused.get((refused.source, type(refused))) == about:
             return

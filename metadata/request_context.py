@@ -1,17 +1,17 @@
-"""The client's request that a decision of the controller or of a coordinator is made for."""
+"""The client's request that causes a decision of the controller or of a coordinator."""
 
 from typing import Final, Protocol, TypeAlias
 
-# Characters of a client id in an event.
+# The limit of characters of a client id in an event.
 _CLIENT_ID_MAX: Final = 100
 
 
 class RequestContext(Protocol):
     """A request's origin and deadline; see Kafka's ControllerRequestContext and AuthorizableRequestContext.
 
-    Deciding functions may get it in addition to the state, for authorization and for quotas on changes. Events of what
-    was decided name it as the cause. `client_host` is an address. `deadline` is of Trio's clock, inf if the client set
-    no timeout: the client does not wait for a decision that is made later.
+    Decisions may use it in addition to the state, for authorization and for quotas on changes. Events name it as the
+    cause of a decision. `client_host` is an address. `deadline` is a time of Trio's clock, inf if the client set no
+    timeout. The client does not wait for a later decision.
     """
 
     @property
@@ -30,12 +30,12 @@ class RequestContext(Protocol):
     def deadline(self) -> float: ...
 
 
-# None if the node asks for itself, or a broker that is known by its epoch.
+# None if the node itself makes the request, or a broker that is identified by its epoch.
 Requester: TypeAlias = RequestContext | None
 
 
 def cause_of(api_name: str, context: Requester) -> str:
-    """The request in words, for the events of what was decided. A client id is any text, so it is quoted and cut."""
+    """The request as text for events. A client id is arbitrary text, so it is quoted and truncated."""
     if context is None:
         return api_name
     client = f"client {context.client_id[:_CLIENT_ID_MAX]!r}" if context.client_id else "a client"

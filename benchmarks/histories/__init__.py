@@ -1,4 +1,4 @@
-"""Large histories as Parquet, with anomalies planted at known places: what `bench_spark_check` judges."""
+"""Large histories as Parquet, with anomalies planted at known positions, for `bench_spark_check`."""
 
 from benchmarks.histories.large import LargeHistory, write_large_history
 from benchmarks.histories.plants import KINDS, Plants

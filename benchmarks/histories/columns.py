@@ -1,4 +1,4 @@
-"""Operations as columns, and their events as they are stored."""
+"""Operations as columns, and their events in the stored form."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 from jepsen.spark.events import COLUMNS
 
 Integers = npt.NDArray[np.int64]
-# Codes of outcomes; PENDING is an operation whose client heard nothing: it has no second event.
+# Codes of outcomes. PENDING is an operation without a second event, because its client received no response.
 OK, FAIL, INFO, PENDING = range(4)
 _TYPES: Final = pa.array(["ok", "fail", "info"])
 
 
 @attrs.frozen
 class OperationColumns:
-    """Operations on the same kind of thing. Times are in nanoseconds, `value` and `result` texts of JSON."""
+    """Operations of one kind. Times are in nanoseconds; `value` and `result` are texts of JSON."""
 
     process: pa.Array
     id: Integers
@@ -55,7 +55,7 @@ def _table(columns: OperationColumns, times: Integers, types: pa.Array, values: 
 
 
 def text(*parts: Any) -> pa.Array:
-    """Texts made of parts, side by side: each a text, or an array of texts or of integers."""
+    """Concatenate parts row by row. A part is a text, or an array of texts or of integers."""
     return pc.binary_join_element_wise(*(_as_text(part) for part in parts), "")
 
 
@@ -64,7 +64,7 @@ def repeated(content: str, count: int) -> pa.Array:
 
 
 def joined(items: pa.Array, starts: Integers, separator: str) -> pa.Array:
-    """One text for each range of `items`; `starts` are where the ranges begin, with the end of the last."""
+    """Join each range of `items` to one text. `starts` has the start of each range, and the end of the last one."""
     lists = pa.ListArray.from_arrays(pa.array(starts, pa.int32()), items)
     return pc.binary_join(lists, separator)
 

@@ -1,7 +1,7 @@
-"""A large history: operations of many clients on many partitions and registers, in files of one window of time each.
+"""A large history: operations of many clients on many partitions and registers, in one file for each window of time.
 
-Clients, partitions and sessions go on from window to window, so what belongs to a partition is in all files. All is
-made from a seed, column by column.
+Clients, partitions and sessions continue from window to window, so the operations of a partition are in all files.
+Everything is generated from a seed, column by column.
 """
 
 from collections.abc import Iterator
@@ -29,22 +29,22 @@ from benchmarks.histories.queue import (
 )
 from benchmarks.histories.registers import OPERATIONS_PER_REGISTER, RegisterWindow
 
-# Operations of a file: its texts take about a gigabyte while it is made.
+# The number of operations in a file. Its texts take about a gigabyte of memory while it is generated.
 _PER_WINDOW: Final = 500_000
 _WINDOWS_MIN: Final = 2
 _QUEUE_SHARE: Final = 0.6
-# The largest number of operations of a partition, bounded by the memory that a worker shares between keys.
+# The largest number of operations of a partition, limited by the memory of a worker.
 _PER_PARTITION: Final = 20_000
 _CYCLES_MIN: Final = 2
 _WINDOW_NS: Final = 60_000_000_000
-# Records of final reads that are made at a time.
+# The number of records of final reads that are generated at a time.
 _FINAL_RECORDS: Final = 500_000
 _ROW_GROUP: Final = 131_072
 
 
 @attrs.frozen
 class LargeHistory:
-    """How a history is made up. `slots` are registers in use at the same time."""
+    """The parameters of a history. `slots` is the number of registers in use at the same time."""
 
     partitions: int
     windows: int
@@ -56,7 +56,9 @@ class LargeHistory:
 
     @classmethod
     def of(cls, operations: int, planted: int, partitions: int | None = None, seed: int = 1) -> "LargeHistory":
-        """With at least so many operations, and so many planted anomalies of each kind. Raises ValueError."""
+        """The parameters for at least `operations` operations, and for `planted` anomalies of each kind. Raises
+        ValueError.
+        """
         partitions = partitions or max(int(operations * _QUEUE_SHARE) // _PER_PARTITION, 8 * planted, 1)
         windows = max(_WINDOWS_MIN, -(-operations // _PER_WINDOW))
         of_window = operations * _QUEUE_SHARE / windows / partitions
@@ -78,7 +80,9 @@ class LargeHistory:
         return self.windows * self.slots
 
     def sample_processes(self, clean: int) -> list[str]:
-        """The clients of some keys: of a partition with an anomaly of each kind, a register, and some without one."""
+        """The clients of a sample: of a partition or register with each kind of anomaly, and of `clean` keys without
+        one.
+        """
         by_kind = {kind: partition for partition, (kind, _) in self.plants.partitions.items()}
         without = (each for each in range(self.partitions) if each not in self.plants.partitions)
         slots = list(dict.fromkeys((*(slot for _, slot in sorted(self.plants.registers)), *range(self.slots))))
@@ -109,7 +113,7 @@ class LargeHistory:
 
 
 def write_large_history(history: LargeHistory, directory: Path) -> int:
-    """Write its files; returns their bytes."""
+    """Write the files of a history. Returns their size in bytes."""
     written = 0
     for name, operations in history.files():
         path = directory / name

@@ -1,6 +1,6 @@
-"""Which anomalies are planted in a large history, where, and how often each promise is broken by them.
+"""Plants anomalies in a large history: their kinds and positions, and the number of times each promise is broken.
 
-Each is in a partition, or in a register, of its own: none hides another.
+Each anomaly is in a partition or a register of its own, so that none hides another.
 """
 
 from collections import Counter
@@ -11,10 +11,10 @@ from typing import Final
 
 import attrs
 
-# How often one anomaly of a kind breaks which promises.
+# For each kind of anomaly, the promises that it breaks and how often.
 _OF_THE_LOG: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
     {
-        # An acknowledged record is not in the log at last.
+        # An acknowledged record is missing at the end.
         "lost record": {
             "AcknowledgedRecordsStay": 1,
             "AcknowledgedRecordsAreRead": 1,
@@ -23,17 +23,17 @@ _OF_THE_LOG: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
             "PollsSkipNothing": 1,
             "SessionsAreInOrder": 1,
         },
-        # A record is in the log a second time, at its end.
+        # A record is duplicated at the end of the log.
         "duplicate record": {"NothingTwice": 1, "SessionsAreInOrder": 1},
         # A poll returns two records in the wrong order.
         "reordered poll": {"PollsGoForward": 1},
-        # A poll leaves a record out.
+        # A poll skips a record.
         "skipped record": {"PollsSkipNothing": 1},
         # A poll returns a record that was never sent in place of another.
         "forged record": {"NothingFromNowhere": 1, "OffsetsNeverChange": 1},
         # A poll returns a record that was refused in place of another.
         "refused record": {"NothingRefusedIsRead": 1, "OffsetsNeverChange": 1},
-        # A poll fails for a wrong checksum.
+        # A poll fails because of a wrong checksum.
         "corrupt batch": {"NothingIsCorrupt": 1},
     }
 )
@@ -48,18 +48,20 @@ KINDS: Final = (*_OF_THE_LOG, *_OF_REGISTERS)
 
 @attrs.frozen
 class Plants:
-    """By the number of a partition, the kind of its anomaly and the cycle of its records; the registers with one."""
+    """The planted anomalies: by partition number the kind and the cycle of its records, and the registers with an
+    anomaly.
+    """
 
     partitions: Mapping[int, tuple[str, int]]
     registers: frozenset[tuple[int, int]]
 
     def counts(self) -> dict[str, int]:
-        """How many there are of each kind."""
+        """The number of anomalies of each kind."""
         found = Counter(kind for kind, _ in self.partitions.values())
         return {**found, **dict.fromkeys(_OF_REGISTERS, len(self.registers))}
 
     def broken(self) -> Counter[str]:
-        """How often each promise is broken."""
+        """The number of times each promise is broken."""
         broken: Counter[str] = Counter()
         for kind, count in self.counts().items():
             times = {**_OF_THE_LOG, **_OF_REGISTERS}[kind]
@@ -68,7 +70,9 @@ class Plants:
 
 
 def choose_plants(seed: int, each: int, partitions: int, cycles: int, windows: int, slots: int) -> Plants:
-    """Places for as many anomalies of each kind. Raises ValueError if there are too few partitions or registers."""
+    """Choose positions for `each` anomalies of each kind. Raises ValueError if there are too few partitions or
+    registers.
+    """
     if each * len(_OF_THE_LOG) > partitions or each > windows * slots:
         raise ValueError(
             f"{each} anomalies of each kind need {each * len(_OF_THE_LOG)} partitions and {each} registers: "
@@ -76,7 +80,7 @@ def choose_plants(seed: int, each: int, partitions: int, cycles: int, windows: i
         )
     rng = Random(seed)
     chosen = iter(rng.sample(range(partitions), each * len(_OF_THE_LOG)))
-    # Not in the last cycle: a lost record needs a later one.
+    # Not in the last cycle, because a lost record is only detected by a later one.
     of_partitions = {next(chosen): (kind, rng.randrange(cycles - 1)) for kind in _OF_THE_LOG for _ in range(each)}
     of_registers = rng.sample(range(windows * slots), each)
     return Plants(of_partitions, frozenset(divmod(number, slots) for number in of_registers))

@@ -1,7 +1,7 @@
-"""The part of a large history that is about records: two producers and a consumer for each partition.
+"""The operations on records in a large history: two producers and a consumer for each partition.
 
-The producers' batches take turns. Six of them, of one to three records, are a cycle of 12 records. So the record at an
-offset follows from the offset, and a window of time is made without any other.
+The producers send batches alternately. Six batches of one to three records form a cycle of 12 records. So the record at
+an offset can be computed from the offset, and each window of time can be generated independently.
 """
 
 from typing import Final
@@ -17,27 +17,27 @@ from benchmarks.histories.plants import Plants
 PARTITIONS_PER_TOPIC: Final = 4
 RECORDS_PER_CYCLE: Final = 12
 OPERATIONS_PER_CYCLE: Final = 8
-# Beside the cycles: an empty poll, a refused send, and one of which its client hears nothing.
+# Besides the cycles: an empty poll, a refused send, and a send without a response.
 OPERATIONS_PER_WINDOW: Final = 3
 
 _BATCHES: Final = 6
 _POLLS: Final = 2
 _RECORDS_PER_POLL: Final = RECORDS_PER_CYCLE // _POLLS
 _RECORDS_PER_SESSION: Final = RECORDS_PER_CYCLE // 2
-# For each batch of a cycle: its records, the index of the first, and its sequence in its session.
+# For each batch of a cycle: its number of records, the index of the first one, and its sequence in its session.
 _SIZES: Final = np.array([1, 2, 3, 1, 2, 3])
 _STARTS: Final = np.array([0, 1, 3, 6, 7, 9])
 _SEQUENCES: Final = np.array([0, 0, 1, 2, 4, 3])
-# For each record of a cycle.
+# The batch of each record of a cycle.
 _BATCH_OF: Final = np.repeat(np.arange(_BATCHES), _SIZES)
 _SEQUENCE_OF: Final = _SEQUENCES[_BATCH_OF] + np.arange(RECORDS_PER_CYCLE) - _STARTS[_BATCH_OF]
-# Which record of a cycle is lost or comes twice: the second of a batch. Which one a poll has an anomaly at.
+# The record of a cycle that is lost or duplicated (the second of a batch), and the one at which a poll has an anomaly.
 _PLACE_IN_LOG: Final = 4
 _PLACE_IN_POLL: Final = 8
-# Sends with an unknown outcome, and how many of these never come to an end.
+# The share of sends with an unknown outcome, and the share of those that never complete.
 _INFO_SHARE: Final = 0.02
 _PENDING_SHARE: Final = 0.125
-# Time passes in steps, from batch to batch of a partition. A window has some more than it has batches.
+# Time advances in steps, one for each batch of a partition. A window has some steps more than batches.
 _SPARE_STEPS: Final = 10
 _POLL_DELAY_STEPS: Final = 3
 
@@ -48,13 +48,13 @@ def topic_of(partition: int) -> tuple[str, int]:
 
 
 def processes_of(partition: int) -> list[str]:
-    """The clients that use the partition with this number, and no other."""
+    """The clients that use only the partition with this number."""
     return [f"p{partition}{role}" for role in ("a", "b", "consumer", "refused", "lost", "last")]
 
 
 @attrs.frozen
 class Log:
-    """The records of some cycles of each partition from `first` to `end`."""
+    """The records of some cycles of the partitions from `first` to below `end`."""
 
     first: int
     end: int
@@ -65,13 +65,13 @@ class Log:
         return range(self.first, self.end)
 
     def grid(self, items: int) -> tuple[Integers, Integers, Integers]:
-        """The partition (counted from the first), the cycle and the item of all items of all cycles, in order."""
+        """The partition (relative to `first`), the cycle and the item for all items of all cycles, in order."""
         axes = np.arange(len(self.partitions)), np.asarray(self.cycles), np.arange(items)
         partition, cycle, item = np.meshgrid(*axes, indexing="ij")
         return partition.ravel(), cycle.ravel(), item.ravel()
 
     def index(self, partition: int, cycle: int, item: int, items: int) -> int:
-        """Where an item is in the grid."""
+        """The index of an item in the grid."""
         return ((partition - self.first) * len(self.cycles) + cycle - self.cycles.start) * items + item
 
     def values(self) -> pa.Array:
@@ -81,7 +81,7 @@ class Log:
         return text(prefixes, cycle * _RECORDS_PER_SESSION + _SEQUENCE_OF[record])
 
     def records(self, values: pa.Array) -> pa.Array:
-        """Each record as reads tell of it."""
+        """Each record in the form of a read's result."""
         _, cycle, record = self.grid(RECORDS_PER_CYCLE)
         return text("[", cycle * RECORDS_PER_CYCLE + record, ', "', values, '"]')
 
@@ -149,7 +149,7 @@ class QueueWindow:
         )
 
     def _polled(self, values: pa.Array) -> tuple[pa.Array, Integers]:
-        """The results of the polls, and their outcomes, with what is planted there."""
+        """The results and outcomes of the polls, including planted anomalies."""
         records = self.log.records(values)
         count = len(records) // _RECORDS_PER_POLL
         order, sizes = np.arange(len(records)), np.full(count, _RECORDS_PER_POLL)
@@ -218,12 +218,12 @@ class QueueWindow:
 
 
 def steps_of(cycles: int) -> int:
-    """The steps of a window with so many cycles."""
+    """The number of steps of a window with this many cycles."""
     return cycles * _BATCHES + _SPARE_STEPS
 
 
 def final_reads(log: Log, at_ns: int, plants: Plants) -> OperationColumns:
-    """Everything that the partitions of `log` have at last, read at once."""
+    """A final read of each partition of `log`, all at the same time."""
     values = log.values()
     records = log.records(values)
     size = len(log.cycles) * RECORDS_PER_CYCLE
@@ -253,7 +253,7 @@ def final_reads(log: Log, at_ns: int, plants: Plants) -> OperationColumns:
 
 
 def topic_creations(partitions: int) -> OperationColumns:
-    """The topics of so many partitions, created before anything else."""
+    """The creation of the topics that these partitions need, before all other operations."""
     names = [f"t{number}" for number in range(-(-partitions // PARTITIONS_PER_TOPIC))]
     count = len(names)
     wanted = f'"partitions": {PARTITIONS_PER_TOPIC}, "is_flushed": true, "configs": [], "replication_factor": 3'

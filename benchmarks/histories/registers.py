@@ -1,7 +1,7 @@
-"""The part of a large history that is about registers: keys that five clients read, write, and compare and set.
+"""The operations on registers in a large history: keys that five clients read, write, and compare and set.
 
-A slot is five clients that use one register in each window, as Jepsen's independent keys: so a key's operations are
-few, which its judgement needs.
+A slot is five clients that share one register in each window, like Jepsen's independent keys. So a key has few
+operations, because the cost of judging it grows fast with their number.
 """
 
 from typing import Final
@@ -20,11 +20,11 @@ _CLIENTS: Final = 5
 _FUNCTIONS: Final = pa.array(["read", "write", "cas"])
 _READ, _WRITE, _CAS = range(3)
 _SHARES: Final = (0.4, 0.4, 0.2)
-# Writes with an unknown outcome, and writes that were refused.
+# The shares of writes with an unknown outcome, and of refused writes.
 _INFO_SHARE: Final = 0.004
 _FAIL_SHARE: Final = 0.01
-# Fractions of the time between a register's operations: the maximum an operation takes before and after its effect.
-# Operations of the same client do not overlap.
+# The longest time that an operation takes before and after its effect, as a fraction of the time between two operations
+# of a register. Operations of the same client do not overlap.
 _STEPS_MAX: Final = 1.8
 
 
@@ -35,7 +35,9 @@ def processes_of(slot: int) -> list[str]:
 
 @attrs.frozen
 class RegisterWindow:
-    """The operations of the clients of all slots in one window of time: `each` on a register of its own."""
+    """The operations of the clients of all slots in one window of time. Each slot uses its own register
+    `each` times.
+    """
 
     slots: int
     each: int
@@ -76,7 +78,7 @@ class RegisterWindow:
         return outcome
 
     def _seen(self, functions: Integers, states: Integers) -> Integers:
-        """The results of reads: the state, or the very first state where an anomaly is planted."""
+        """The results of reads: the state, or the first state of all where an anomaly is planted."""
         seen = states.copy()
         for window, slot in self.plants.registers:
             if window == self.number:
@@ -104,7 +106,7 @@ class RegisterWindow:
 
 
 def _states(changes: npt.NDArray[np.bool_]) -> Integers:
-    """The number of the operation that made the state which each operation finds; -1 for none."""
+    """For each operation, the number of the operation that wrote the state it finds; -1 for none."""
     at = np.where(changes, np.arange(changes.shape[1])[None, :], -1)
     latest = np.maximum.accumulate(at, axis=1)
     return np.concatenate([np.full((len(at), 1), -1), latest[:, :-1]], axis=1)

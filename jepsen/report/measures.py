@@ -112,7 +112,7 @@ def is_work(operation: Operation) -> bool:
 
 
 def key_of(operation: Operation) -> Key:
-    """What the operation changes: a partition, a group, or the metadata. Each of these has one leader."""
+    """The object of the operation: a partition, a group, or the metadata. Each of these has one leader."""
     value = operation.value
     if operation.function == "commit":
         return f"group {value.group}"

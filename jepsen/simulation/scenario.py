@@ -1,6 +1,6 @@
 """A complete run: nodes and clients with a nemesis for some time, then recovery without faults, then the verdict.
 
-verdict = Scenario(seed=7, seconds=60).run()
+    verdict = Scenario(seed=7, seconds=60).run()
 
 After the faults, everything is healed, and within bounded time everything has to work again.
 """

@@ -98,9 +98,9 @@ def can_grant_vote(replica: Replica, request: VoteRequest) -> bool:
 def can_grant_pre_vote(replica: Replica, request: VoteRequest) -> bool:
     """True if this replica would vote for the candidate in the next epoch (KIP-996).
 
-    False while this replica hears a leader, so that a partitioned voter cannot depose that leader. False while this
-    replica is a candidate. Between two prospective replicas with equal logs, the one with the lower id gets the
-    pre-vote: if both got it, they would split the votes, and more often the slower messages are.
+    False while this replica is in contact with a leader, so that a partitioned voter cannot depose that leader. False
+    while this replica is a candidate. Between two prospective replicas with equal logs, the one with the lower id gets
+    the pre-vote. If both got it, they would split the votes, which is the more likely the slower messages are.
     """
     state = replica.state
     if isinstance(state, Leader) or (isinstance(state, Candidate) and not state.lost):
@@ -128,7 +128,7 @@ def on_vote_response(replica: Replica, source: int, request: VoteRequest, respon
         return
     state.votes[source] = response.granted
     if isinstance(state, Prospective):
-        # A voter that refused because it hears a leader may lose that leader soon: ask it again.
+        # A voter that refused because it is in contact with a leader may lose that leader soon, so it is asked again.
         pause_ms = replica.config.election_timeout_ms / PRE_VOTES_IN_ELECTION_TIMEOUT
         replica.requests.back_off(source, VoteRequest, replica.now_ms + pause_ms)
     _check_votes(replica)

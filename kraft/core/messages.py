@@ -197,7 +197,7 @@ _RESPONSES: Final[Mapping[type[Request], type[Response]]] = {
 
 
 def is_answer(request: Request, response: Response) -> bool:
-    """True if the type of `response` belongs to the type of `request`."""
+    """True if the type of `response` matches the type of `request`."""
     return type(response) is _RESPONSES[type(request)]
 
 

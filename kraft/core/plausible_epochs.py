@@ -1,12 +1,13 @@
 """The check of epochs that other replicas send, which bounds the damage of a faulty peer.
 
 A replica that receives a higher epoch enters it, and never returns to a lower one (Raft's paper, section 5.1). One
-message of a faulty peer with an epoch near the end of the range would leave the quorum without a next epoch, for ever.
+message of a faulty peer with an epoch near the end of the range would leave the quorum without a next epoch
+permanently.
 
-The check depends on the epoch and the wall clock only, which are the same for all replicas: an epoch that one replica
+The check depends only on the epoch and the wall clock, which are the same for all replicas: an epoch that one replica
 accepted is accepted by every other one. A check relative to the replica's own epoch would lack this property. A faulty
-peer could raise one replica's epoch in many small steps. The others would then refuse that replica's epoch as too
-large a step, and a correct replica would be excluded from its quorum.
+peer could raise one replica's epoch in many small steps. The others would then refuse that replica's epoch as too large
+a step, and a correct replica would be excluded from its quorum.
 """
 
 from typing import Final

@@ -43,7 +43,8 @@ def refuse(replica: Replica, token: int, request: Request) -> None:
 
 
 def send_fetch_to_bootstrap_server(replica: Replica) -> None:
-    """Send a Fetch to a bootstrap server, if an unknown peer claimed to lead or stood, and this voter has no leader.
+    """Send a Fetch to a bootstrap server if an unknown peer claimed to lead or requested a vote, and there is no
+    leader.
 
     A Fetch acknowledges the log up to its offset, so the whole log must be durable. Observers without a leader fetch
     from bootstrap servers in any case: see `following.send_fetch_without_leader`.

@@ -3,7 +3,7 @@
     magic    4 bytes   b"KRL1"
     size     uint32    bytes after the checksum
     crc      uint32    CRC-32C of those bytes
-    durable  uint64    how much of the file was known to be durable when the frame was written
+    durable  uint64    the size of the file that was known to be durable when the frame was written
     base offset int64, epoch int32, append time int64 (ms), kind uint8 (a BatchKind), count uint24
     records            a msgpack array of byte strings
 

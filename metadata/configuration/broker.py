@@ -31,10 +31,10 @@ class BrokerConfigs(
 
 BROKER_CONFIGS = ConfigDef(BrokerConfigs)
 
-# Throttles of replication; a properties file that names them is passed over.
+# Throttles of replication. They are ignored in a properties file.
 DYNAMIC_ONLY_CONFIGS = ConfigDef(DynamicOnlyConfigs)
 
-# The keys of BROKER_CONFIGS that may be changed while a broker runs; every other one may not (KIP-226).
+# The keys of BROKER_CONFIGS that may be changed while a broker runs; all others may not (KIP-226).
 DYNAMIC_CONFIGS = frozenset(
     key.name for key in BROKER_CONFIGS.keys.values() if key.update_mode is not UpdateMode.READ_ONLY
 )

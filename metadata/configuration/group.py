@@ -7,8 +7,9 @@ from metadata.configuration.definition import ConfigDef, ConfigError, ConfigValu
 
 
 class GroupConfigs(ConfigValues):
-    """Kafka's keys of share groups and of streams groups are missing, since there are no such groups: to set one of
-    them is an error."""
+    """The keys of a group. Kafka's keys of share groups and streams groups are missing, because such groups are not
+    supported. To set one of them is an error.
+    """
 
     consumer_session_timeout_ms = from_broker(
         BrokerConfigs.group_consumer_session_timeout_ms,

@@ -28,7 +28,7 @@ def between(minimum: float, maximum: float) -> Validator:
 
 
 def between_or(minimum: int, maximum: int, other: int) -> Validator:
-    """A range, and one value outside of it, as the -1 of gzip's level that stands for the default."""
+    """A range, and one value outside of it, such as the -1 that stands for the default level of gzip."""
 
     def check(name: str, value: ConfigValue | None) -> None:
         number = _number(name, value)

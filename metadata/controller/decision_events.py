@@ -1,4 +1,4 @@
-"""Reports what the active controller decided, and why, as events: `metadata.events` declares them."""
+"""Reports the decisions of the active controller and their causes, as events that `metadata.events` declares."""
 
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -40,10 +40,10 @@ class DecidedRecords:
 
 
 class DecisionEvents:
-    """Traces decisions of the controller `node_id` when they are committed. Costs what a decision changes.
+    """Traces decisions of the controller `node_id` when they are committed. The cost depends on the size of the change.
 
-    Decisions that were not committed when the controller ceased to lead are not reported, here or anywhere: the next
-    controller knows their records only.
+    Decisions that were not committed when the controller ceased to lead are never reported: the next controller knows
+    only their records.
     """
 
     def __init__(self, trace: Tracer, node_id: int) -> None:
@@ -57,11 +57,11 @@ class DecisionEvents:
         self._pending.append(decided)
 
     def clear(self) -> None:
-        """Forget what is not committed: this controller takes over, or leads no longer."""
+        """Drop uncommitted decisions, because this controller starts or stops leading."""
         self._pending.clear()
 
     def report_committed(self, offset: int) -> None:
-        """Report the decisions whose records are committed; `offset` is the last one that is."""
+        """Report the committed decisions; `offset` is the last committed one."""
         while self._pending and self._pending[0].offset <= offset:
             self._report(self._pending.popleft())
 
@@ -166,7 +166,7 @@ class DecisionEvents:
         before = decided.before.topics.partition(change.topic_id, change.partition_id)
         after = decided.after.topics.partition(change.topic_id, change.partition_id)
         if before is None or after is None:
-            return  # created and moved in one decision, which none does
+            return  # created and moved in one decision, which does not happen
         where = (topic, change.partition_id, after)
         if after.is_reassigning:
             self._trace_move("reassignment_started", *where)

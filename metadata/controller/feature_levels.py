@@ -63,8 +63,8 @@ RECORD_CHANGES: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 class FeatureLevel:
     """One level above 0 of a feature other than metadata.version.
 
-    A release whose metadata.version is `metadata_version` or later comes with it. `depends_on` are the levels of other
-    features that have to be there first.
+    It belongs to releases whose metadata.version is `metadata_version` or later. `depends_on` are the levels of other
+    features that it requires.
     """
 
     metadata_version: int

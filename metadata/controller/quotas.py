@@ -128,7 +128,9 @@ def _rules(entity: QuotaEntity) -> Mapping[str, _Rule]:
 
 
 def _check_address(address: str | None) -> None:
-    """Kafka takes host names too, and resolves them on each node: nodes could disagree about what the quota limits."""
+    """Raises InvalidRequest for a host name. Kafka resolves host names on each node, so nodes could disagree about the
+    entity of the quota.
+    """
     try:
         if address is not None:
             ip_address(address)

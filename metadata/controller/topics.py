@@ -181,7 +181,7 @@ class TopicsControl:
 
 
 def _to_delete(image: TopicsImage, topic: TopicToDelete, times: int, given_ids: Set[bytes]) -> tuple[str, bytes]:
-    """The topic that is meant, which was named `times` times in a request that gives `given_ids`."""
+    """The name and id of a topic to delete. It is named `times` times in a request that gives `given_ids`."""
     by_id = topic.topic_id != ZERO_UUID
     if topic.name is None and not by_id:
         raise InvalidRequest("Neither topic name nor id were specified.")

@@ -64,7 +64,7 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
 def difference(base: MetadataImage, image: MetadataImage) -> MetadataDelta:
     """The delta from `base` to `image`. Applied, it gives an equal image, which shares unchanged parts with `base`.
 
-    It looks at everything that there is, and so is for snapshots alone.
+    It compares all entries of both images, so it is only used for snapshots.
     """
     delta = MetadataDelta(base)
     delta.features.update(_changes(base.features, image.features, 0))

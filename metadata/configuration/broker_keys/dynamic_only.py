@@ -1,4 +1,4 @@
-"""Keys that no properties file holds: they can only be set while a broker runs (QuotaConfig in Kafka)."""
+"""Keys that can only be set while a broker runs, and not in a properties file (QuotaConfig in Kafka)."""
 
 from metadata.configuration.definition import ConfigValues, key
 from metadata.configuration.validators import at_least
