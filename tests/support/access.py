@@ -1,4 +1,4 @@
-"""An authorizer and quotas that a test steers, installed in a running node."""
+"""An authorizer and quotas that a test controls, installed in a running node."""
 
 from math import inf
 
@@ -13,7 +13,9 @@ from tests.support.running_node import RunningNode
 
 @attrs.define
 class TestAuthorizer:
-    """Allows what is not in `denied`: a principal, an operation, and a resource's type and name."""
+    """Denies the combinations in `denied` (principal, operation, resource type, resource name), and allows
+    all others.
+    """
 
     __test__ = False
 

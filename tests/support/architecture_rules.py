@@ -27,7 +27,7 @@ IMPURE = frozenset(
 )
 # The modules that use the operating system other than through Env and Trio.
 SYSTEM_MODULES = IMPURE - {"trio", "ssl", "io"}
-# Functions of Trio and built-in functions that do so too.
+# Functions of Trio and built-in functions that also use it.
 SYSTEM_CALLS = (
     "open",
     "input",
@@ -119,7 +119,8 @@ def _used_names(tree: ast.Module) -> set[str]:
 
 
 def import_cycle(modules: Mapping[str, Module], *, with_types: bool = False) -> list[str]:
-    """One cycle of imports, as the names along it; empty if there is none. `with_types` counts those for mypy alone.
+    """One cycle of imports, as the names along it; empty if there is none. `with_types` also counts imports for mypy
+    only.
 
     Importing a module also runs the packages that contain it. Those edges are left out, because packages re-export
     their modules.

@@ -17,7 +17,7 @@ ME = 9
 
 @attrs.define
 class Announced:
-    """The state of a quorum's replica, set by the test."""
+    """The replica of a quorum, whose state the test sets."""
 
     leadership: Leadership = attrs.field(factory=lambda: Leadership(None, 0))
     leader_address: str | None = None
@@ -42,7 +42,7 @@ class ChannelWorld:
         self.channel.handle_leader_change(self.quorum.leadership)
 
     def lose_majority(self) -> None:
-        """The processes of most voters have ended."""
+        """Let the processes of most voters end."""
         self.quorum.is_majority_absent = True
         self.channel.handle_connection_reset(ME + 1)
 

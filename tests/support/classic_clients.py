@@ -1,4 +1,4 @@
-"""Members of classic groups without clients: their requests to a shard, and the responses."""
+"""Members of classic groups without clients: requests to a shard, and its responses."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ LATEST = 9
 
 
 class ClassicClients(GroupsShard):
-    """A shard and its clients. Responses that are complete at once are done; the others are parked."""
+    """A shard and its clients. Completed responses are checked at once; the others wait in the shard."""
 
     def __init__(self, config: GroupConfig | None = None) -> None:
         super().__init__(config or GroupConfig(initial_rebalance_delay_ms=INITIAL_DELAY_MS))
@@ -119,14 +119,14 @@ class ClassicClients(GroupsShard):
     # Sequences of requests
 
     def new_member_id(self, **fields: Any) -> str:
-        """An id to join with (KIP-394)."""
+        """A member id for a first join (KIP-394)."""
         response = told(self.ask_to_join(**fields))
         assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
         member_id: str = response.member_id
         return member_id
 
     def join_all(self, count: int, **fields: Any) -> list[str]:
-        """New dynamic members in a generation of a group that was empty; the first one leads."""
+        """Join new dynamic members to an empty group, as one generation. The first one leads. Returns their ids."""
         members = [self.new_member_id(**fields) for _ in range(count)]
         joining = [self.ask_to_join(each, **fields) for each in members]
         while self.group.state is GroupState.PREPARING_REBALANCE:
@@ -135,13 +135,15 @@ class ClassicClients(GroupsShard):
         return members
 
     def stable(self, count: int, **fields: Any) -> list[str]:
-        """New dynamic members that have their assignments: b"0" for the first one, which leads, and so on."""
+        """Join and sync new dynamic members. The first one leads and assigns: b"0" to itself, b"1" to the second, and
+        so on.
+        """
         members = self.join_all(count, **fields)
         self.sync_all(members)
         return members
 
     def sync_all(self, members: Sequence[str], instance_ids: Mapping[str, str] | None = None) -> None:
-        """The first one of them leads, and assigns."""
+        """Sync all members. The first one leads, and assigns."""
         generation, ids = self.group.generation, instance_ids or {}
         assignments = {each: str(at).encode() for at, each in enumerate(members)}
         syncing = [self.ask_to_sync(each, generation, instance_id=ids.get(each)) for each in members[1:]]
@@ -150,7 +152,7 @@ class ClassicClients(GroupsShard):
 
 
 def told(completion: Completion[Any]) -> Any:
-    """The present response. An error of the whole request is returned as a response with its code."""
+    """The response of a completed request. An error of the whole request is returned as a response with its code."""
     assert completion.done, "nothing is told yet"
     outcome = completion.outcome
     if isinstance(outcome, CoordinatorError):
@@ -175,7 +177,7 @@ def facts(group: ClassicGroup) -> tuple[object, ...]:
 
 
 def decide_only(state: GroupCoordinatorShard, decide: Any, now_ms: int) -> Decision[Any] | None:
-    """Decides without performing the decision."""
+    """Make a decision without appending its records."""
     try:
         decision: Decision[Any] = decide(state, now_ms)
     except CoordinatorError:

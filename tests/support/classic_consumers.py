@@ -1,7 +1,7 @@
-"""Consumers that speak the classic protocol as real ones do: they join, assign if they lead, sync, send heartbeats.
+"""Consumers that use the classic protocol like real ones: they join, assign if they lead, sync, and send heartbeats.
 
-An eager one gives everything up before it joins again; a cooperative one keeps what it has, gives up what it is not
-given any more, and then joins once more (KIP-429).
+An eager consumer gives up all partitions before it joins again. A cooperative one keeps its partitions, gives up those
+that it is no longer assigned, and then joins once more (KIP-429).
 """
 
 from collections.abc import Mapping

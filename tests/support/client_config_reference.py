@@ -18,7 +18,7 @@ CLIENTS: Final = {
 }
 _KERNEL: Final = "the kernel sizes the buffer itself"
 
-# The differences from Kafka's Java clients, by config class and key: their default, and the reason for ours.
+# The defaults of Kafka's Java clients that differ, by config class and key, with the reasons for ours.
 KAFKA_DEFAULTS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "ClientConfig": {
         "client.id": ("`producer-1`, `consumer-<group>-1`, `adminclient-1`", "no name is made up"),

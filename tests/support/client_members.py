@@ -39,7 +39,7 @@ class PollingState:
 
 
 class ClientMember(RebalanceListener):
-    """Polls until it is stopped. `events` are what its listener was told, as ("assigned", partitions) and the like."""
+    """Polls until it is stopped. `events` are the calls of its listener, as ("assigned", partitions) and the like."""
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig, assignors: Collection[Assignor]) -> None:
         self.state = PollingState()

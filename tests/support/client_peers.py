@@ -16,7 +16,8 @@ APACHE_KAFKA: Final = "apache-kafka"
 WITHIN_S: Final = 60.0
 NOON_MS: Final = 1_700_000_000_000
 
-# Small and quick, the same for both: a dead broker is missed after five seconds, members heartbeat every 200 ms.
+# The same settings for both clusters, with short timeouts: a dead broker is fenced after five seconds, and members send
+# heartbeats every 200 ms.
 _OVERRIDES: Final = {
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "3",
@@ -30,8 +31,8 @@ _OVERRIDES: Final = {
     "broker.session.timeout.ms": "5000",
 }
 # Configs of features that this project lacks: transactions, and access control, which permits everything to the one
-# user of these tests. Longer timeouts, for three virtual machines that start on a few cores: with the defaults,
-# elections fail.
+# user of these tests. Timeouts are longer, because three JVMs start on a few cores, and with the defaults elections
+# fail.
 _KAFKA_OVERRIDES: Final = {
     "transaction.state.log.num.partitions": "4",
     "transaction.state.log.replication.factor": "3",
@@ -42,13 +43,13 @@ _KAFKA_OVERRIDES: Final = {
     "controller.quorum.fetch.timeout.ms": "8000",
     "initial.broker.registration.timeout.ms": "180000",
 }
-# A small heap, and a compiler that is soon done: the tests last a minute or two.
+# A small heap, and only the fast compiler: the tests take a minute or two.
 _JVM_OPTIONS: Final = ("-Xmx320M", "-Xms128M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 @attrs.frozen
 class ClientPeer:
-    """A running cluster, and whether it has what only Apache Kafka has."""
+    """A running cluster, and whether it has features that only Apache Kafka has."""
 
     cluster: Cluster
     is_apache_kafka: bool
@@ -73,7 +74,7 @@ class ClientPeer:
         return [TopicPartition(topic, index) for index in range(partitions)]
 
     async def until_described(self, topic: str, holds: Callable[[TopicDescription], bool]) -> None:
-        """Waits until `holds` of each broker's description of a topic.
+        """Wait until `holds` is true for each broker's description of a topic.
 
         Brokers learn of a change a moment after the controller has acknowledged it.
         """
@@ -87,14 +88,14 @@ class ClientPeer:
                         await trio.sleep(0.02)
 
     async def read(self, partitions: Iterable[TopicPartition], count: int, **settings: Any) -> list[ConsumerRecord]:
-        """Reads `count` records of these partitions from their beginning. Fails if there are more, or not as many."""
+        """Read `count` records of these partitions from their beginning. Fails if there are more or fewer."""
         async with Consumer(self.bootstrap, auto_offset_reset="earliest", **settings) as consumer:
             consumer.assign(list(partitions))
             records = await self.take(consumer, count)
             return records + await consumer.fetch(timeout_s=0)
 
     async def take(self, consumer: Consumer, count: int) -> list[ConsumerRecord]:
-        """Fetches until there are `count` records."""
+        """Fetch until `count` records have arrived."""
         records: list[ConsumerRecord] = []
         with trio.fail_after(WITHIN_S):
             while len(records) < count:

@@ -21,7 +21,7 @@ _FACES: Final = ("blocking", "on_loop")
 _ENVIRONMENT: Final = "environment"
 _SPECIAL_METHODS: Final = ("__init__", "__call__")
 
-# Sections, and the modules whose public names they have. Errors have a section of their own.
+# The sections, each with the modules whose public names it contains. Errors have a section of their own.
 _SECTIONS: Final = {
     "Producer": ("broker.client.producer",),
     "Consumer": ("broker.client.consumer",),
@@ -32,7 +32,7 @@ _SECTIONS: Final = {
     "Requests and responses": ("broker.client.connection", "broker.client.payloads"),
 }
 _FIRST: Final = ("Producer", "Consumer", "Admin", "SyncProducer", "SyncConsumer", "SyncAdmin")
-# Classes that applications construct, besides those with nothing but fields.
+# Classes that applications construct, in addition to those that have only fields.
 _CONSTRUCTED: Final = (*_FIRST, "StringSerializer")
 _KEYS_END: Final = ("Config", "Settings")
 _HEAD: Final = """# The client library's reference
@@ -64,7 +64,7 @@ def reference() -> str:
 
 
 class _Source:
-    """The library's modules. `other_types` are the classes in the signatures described that are not public names."""
+    """The library's modules. `other_types` are classes in the described signatures that are not public names."""
 
     def __init__(self) -> None:
         library = ("broker.client", "broker.wire")
@@ -191,7 +191,7 @@ class _Source:
         yield f"{text}\n\n" if text else ""
 
     def _signature(self, module: str, function: _Function, owner: str = "") -> str:
-        """The signature as a block of code, without `self` and what only simulations pass."""
+        """The signature as a block of code, without `self` and without parameters that only simulations pass."""
         arguments = function.args
         shown: list[str] = []
         positional = [*arguments.posonlyargs, *arguments.args]
@@ -223,7 +223,7 @@ class _Source:
         return f"{argument.arg}{kind}{'' if default is None else f' = {self._text(module, default)}'}"
 
     def _text(self, module: str, expression: ast.expr) -> str:
-        """The expression's source. Aliases and constants that are not public names are replaced by what they are."""
+        """The expression's source. Aliases and constants that are not public names are replaced by their values."""
         expanded = _Expansion(self, module).visit(ast.parse(ast.unparse(expression), mode="eval").body)
         return ast.unparse(expanded)
 
@@ -251,7 +251,7 @@ class _Source:
         return next(module for module, names in self._definitions.items() if name in names and ".client" in module)
 
     def _docstring_below(self, module: str, definition: ast.stmt) -> str:
-        """The string that stands after an assignment, as Sphinx reads it."""
+        """The string after an assignment, which Sphinx reads as its docstring."""
         text = ast.parse(inspect.getsource(import_module(module))).body
         after = next(index for index, each in enumerate(text) if each.lineno == definition.lineno) + 1
         statement = text[after] if after < len(text) else None
@@ -275,7 +275,7 @@ def _is_error(name: str) -> bool:
 
 
 def _unquoted(annotation: ast.expr) -> ast.expr:
-    """An annotation that names a class which is defined later may be a string."""
+    """Remove the quotes of an annotation that names a class defined later."""
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         return ast.parse(annotation.value, mode="eval").body
     return annotation
@@ -291,7 +291,7 @@ def _is_face(statement: ast.stmt) -> bool:
 
 
 def _prose(docstring: str | None) -> str:
-    """A docstring as Markdown: paragraphs on one line each, indented blocks as they are."""
+    """A docstring as Markdown: each paragraph on one line, with indented blocks unchanged."""
     paragraphs = (docstring or "").split("\n\n")
     return "\n\n".join(
         paragraph if paragraph.startswith("    ") else " ".join(paragraph.split()) for paragraph in paragraphs

@@ -41,9 +41,7 @@ def random_uuid() -> str:
 
 
 class ClusterProcess:
-    """Nodes by their ids. Those in `voters` are the quorum's first voters; all that are given a controller's role run
-    one.
-    """
+    """Nodes by their ids. `voters` are the quorum's first voters; further nodes may also be controllers."""
 
     def __init__(
         self,
@@ -53,7 +51,7 @@ class ClusterProcess:
         others: Mapping[int, str] | None = None,
         overrides: Mapping[str, str] | None = None,
     ) -> None:
-        """`others` are more nodes, with their roles. Nothing runs yet."""
+        """`others` are further nodes, with their roles. No process is started."""
         self.directory = directory
         self.cluster_id = random_uuid()
         self.voters = tuple(voters)
@@ -91,7 +89,9 @@ class ClusterProcess:
         return ",".join(self.nodes[node_id].bootstrap for node_id in self.brokers)
 
     def format(self, node_id: int, *, joins: bool = False) -> Answer:
-        """Format the node as one of the first voters or, if it is none or `joins`, as a node that joins the quorum."""
+        """Format a node as one of the first voters. Other nodes, and voters with `joins`, are formatted to join the
+        quorum.
+        """
         controllers = ",".join(
             f"{voter}@127.0.0.1:{self.nodes[voter].controller_port}:{self.directory_ids[voter]}"
             for voter in self.voters
@@ -133,10 +133,10 @@ class ClusterProcess:
             node.discard()
 
     def ask_every_broker(self, holds: Callable[[Any], bool], *arguments: str) -> Any:
-        """The JSON that a command prints, once `holds` of the answer of each broker that runs.
+        """The JSON that a command prints, once `holds` is true for the answer of each running broker.
 
         A change is acknowledged once the active controller has committed it. Brokers learn of it a moment later, as in
-        Kafka, so a test waits here before it takes any broker's answer for the latest.
+        Kafka, so a test waits here before it relies on any broker's answer.
         """
         deadline = time.monotonic() + WITHIN_S
         for node_id in self.brokers:
@@ -150,12 +150,12 @@ class ClusterProcess:
         return printed
 
     def quorum(self, *arguments: str) -> Answer:
-        """`kraft quorum <arguments>`, asked of the nodes that run."""
+        """Run `kraft quorum <arguments>` with the running nodes as servers."""
         servers = ",".join(self.nodes[node_id].bootstrap for node_id in self.brokers if self.nodes[node_id].is_running)
         return run_command("quorum", "--bootstrap-server", servers, *arguments)
 
     def directory_id(self, node_id: int) -> str:
-        """The id of the directory with the node's metadata log, as it was formatted last."""
+        """The directory id of the node's metadata log, from its latest formatting."""
         properties = read_meta_properties(RealDisk(), str(self.nodes[node_id].data_dir))
         assert properties is not None
         assert properties.directory_id is not None
@@ -177,9 +177,9 @@ class ClusterProcess:
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def part(self, node_id: int) -> str:
-        """A node's role in the quorum: Leader, Follower or Observer; of its present disk, not of a lost one.
+        """The role of a node's present replica in the quorum: Leader, Follower or Observer.
 
-        Waits until the leader knows the node: a new leader knows an observer from its first fetch on.
+        Waits until the leader knows the replica: a new leader knows an observer only from its first fetch on.
         """
         key = (str(node_id), self.directory_id(node_id))
         deadline = time.monotonic() + WITHIN_S
@@ -197,13 +197,13 @@ class ClusterProcess:
         return {name: value.strip() for name, _, value in (line.partition(":") for line in answer.output.splitlines())}
 
     def controller_id(self) -> int:
-        """The active controller."""
+        """The node id of the active controller."""
         return int(self.status()["LeaderId"])
 
 
 @contextlib.contextmanager
 def new_cluster(directory: Path, **options: object) -> Iterator[ClusterProcess]:
-    """A cluster that does not run yet; all its processes end with the block."""
+    """A cluster that is not started yet. All its processes end with the block."""
     cluster = ClusterProcess(directory, **options)  # type: ignore[arg-type]
     try:
         yield cluster

@@ -25,7 +25,7 @@ def compacted_log(directory: Path, config: LogConfig = COMPACTED, **fields: Any)
 
 
 def put(log: Log, *pairs: tuple[bytes, bytes | None], now_ms: int = NOW_MS, **fields: Any) -> int:
-    """Append one batch of keys and values, None for a tombstone, and commit it; its first offset."""
+    """Append one batch of keys and values, None for a tombstone, and commit it. Returns its first offset."""
     records = [Record(timestamp=now_ms, key=key, value=value) for key, value in pairs]
     batch = memoryview(bytearray(encode_batch(records, **fields)))
     info = log.append(batch, leader_epoch=0, now_ms=now_ms)
@@ -80,7 +80,7 @@ def offsets(log: Log) -> list[int]:
 
 
 def without_repeats(records: Sequence[Record], upto: int) -> list[Record]:
-    """The records without those below `upto` whose key a later record below `upto` has."""
+    """Remove the records below `upto` whose key occurs again in a later record below `upto`."""
     last = {record.key: record.offset for record in records if record.offset < upto}
     return [record for record in records if record.offset >= upto or last[record.key] == record.offset]
 

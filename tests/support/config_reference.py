@@ -1,4 +1,4 @@
-"""The reference of the configs of a node, docs/configs.md, from the definitions of the keys: `make docs`."""
+"""Generates docs/configs.md, the reference of a node's configs, from the definitions of the keys: `make docs`."""
 
 from collections.abc import Iterator
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""confluent-kafka, on librdkafka: the client most others are built on."""
+"""confluent-kafka, which is based on librdkafka, like most other clients."""
 
 import time
 from collections.abc import Mapping
@@ -44,7 +44,9 @@ def create_replicated_topic(bootstrap: str, topic: str, partitions: int, replica
 
 
 def _wait_until_led(server: str, topic: str, partitions: int) -> None:
-    """Brokers learn of a topic a moment after the controller has acknowledged it."""
+    """Wait until a server knows the leaders: brokers learn of a topic a moment after the controller has acknowledged
+    it.
+    """
     admin = AdminClient({"bootstrap.servers": server})
     deadline = time.monotonic() + PASS_TIMEOUT_S
     while True:

@@ -1,4 +1,4 @@
-"""Members of a consumer group that follow the coordinator's responses and know what they own."""
+"""Members of a consumer group that follow the coordinator's responses and track the partitions that they own."""
 
 from collections.abc import Callable
 
@@ -75,8 +75,8 @@ class ConsumerGroups(GroupsShard):
 
 
 class ConsumerClient:
-    """`owned` are the partitions that it owns according to its last response; `epoch` is the last member epoch, 0
-    before it joins again.
+    """`owned` are the partitions that the client owns according to its last response; `epoch` is the last member epoch,
+    0 before it joins again.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class ConsumerClient:
 
 
 def refused(call: Callable[[], object]) -> ErrorCode | None:
-    """The error with which a request is refused, or None."""
+    """The error with which a request is refused; None if it succeeds."""
     try:
         call()
     except CoordinatorError as error:
@@ -171,7 +171,7 @@ def refused(call: Callable[[], object]) -> ErrorCode | None:
 
 
 def facts(group: ConsumerGroup) -> tuple[object, ...]:
-    """The state of a group that follows from its log, for comparisons."""
+    """The part of a group's state that follows from its log, for comparisons."""
     numbers = group.epoch, group.metadata_hash, group.assignment_epoch
     tables = group.members, group.static_members, group.targets, group.regexes
     owners = {
@@ -185,7 +185,7 @@ def facts(group: ConsumerGroup) -> tuple[object, ...]:
 
 
 def settle(clients: list[ConsumerClient], rounds: int = 12) -> None:
-    """Let all members send heartbeats until no assignment changes."""
+    """Let all members send heartbeats until assignments stop changing."""
     for _ in range(rounds):
         before = [(client.epoch, client.owned) for client in clients]
         for client in clients:

@@ -1,4 +1,4 @@
-"""A minimal coordinator on the nodes of a test. Its state is the last value of each key."""
+"""A minimal coordinator on the nodes of a test. Its state maps each key to its last value."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -26,7 +26,7 @@ from tests.support.running_node import Traced, running_node
 from tests.support.wire_client import connected
 
 T = TypeVar("T")
-# With one controller, the quorum survives the death of both followers.
+# With one controller, the quorum remains available after the death of both followers.
 ONE_CONTROLLER: Mapping[int, str] = {1: COMBINED, 2: "broker", 3: "broker"}
 TOPIC = "topic"
 WITHIN_S = 20.0
@@ -73,7 +73,7 @@ class Registers:
 
 
 def put(state: Registers, now_ms: int, *, name: str, value: str) -> Decision[str]:
-    """Set a register; the response is what it held before."""
+    """Set a register. The response is its previous value."""
     return Decision([CoordinatorRecord(name.encode(), value.encode())], state.values.get(name, ""))
 
 
@@ -82,7 +82,7 @@ def get(state: Registers, now_ms: int, *, name: str) -> str:
 
 
 def wait_for_put(state: Registers, now_ms: int) -> Decision[Completion[str]]:
-    """A response that is completed by `put_and_tell`."""
+    """Return a response that `put_and_tell` completes."""
     parked: Completion[str] = state.context.park()
     return Decision((), parked, lambda: state.waiting.append(parked))
 
@@ -97,7 +97,9 @@ def put_and_tell(state: Registers, now_ms: int, *, name: str, value: str) -> Dec
 
 
 class RegistersRuntime:
-    """A runtime on one node, and a test's requests to it. No request is in a turn, unless the test commits."""
+    """A runtime on one node, and a test's requests to it. The test commits each request, so requests are
+    never batched.
+    """
 
     def __init__(
         self,
@@ -170,7 +172,7 @@ class RegistersRuntime:
         return await self.outcome(self.read(name))
 
     async def outcome(self, completion: Completion[T]) -> T:
-        """The response that a client gets after this turn. Raises CoordinatorError."""
+        """The response that a client gets at the end of this turn of the event loop. Raises CoordinatorError."""
         self.partitions.end_turn()
         done = trio.Event()
         completion.then(lambda outcome: done.set())
@@ -181,7 +183,7 @@ class RegistersRuntime:
         return completion.outcome
 
     async def active(self) -> None:
-        """Wait until the partition is coordinated here."""
+        """Wait until this runtime coordinates the partition."""
         await self.until(lambda: self.runtime.phase(0) is Phase.ACTIVE)
 
     async def until(self, holds: Callable[[], bool]) -> None:
@@ -191,7 +193,7 @@ class RegistersRuntime:
 
 
 def code_of(completion: Completion[Any]) -> ErrorCode:
-    """The error of a completion that has failed by now."""
+    """The error of a completion that has failed."""
     assert completion.done, "it is not known yet"
     assert isinstance(completion.outcome, CoordinatorError), completion.outcome
     return completion.outcome.code
@@ -213,7 +215,9 @@ async def registers(
 
 
 def append(runtime: RegistersRuntime, *batches: bytes) -> None:
-    """Appends as another writer to the coordinator's partition; also end markers of transactions."""
+    """Append to the coordinator's partition as another writer does. `batches` may include end markers of
+    transactions.
+    """
     partition = runtime.partition
     log = partition.leader_log()
     for each in batches:
@@ -224,7 +228,7 @@ def append(runtime: RegistersRuntime, *batches: bytes) -> None:
 
 
 def reload(runtime: RegistersRuntime) -> None:
-    """End the leadership of the partition, and begin it again."""
+    """End the leadership of the partition, and start it again."""
     runtime.runtime._unload(0)
     runtime.runtime.leadership_changed([runtime.partition])
 

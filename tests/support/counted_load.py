@@ -1,7 +1,7 @@
 """A load that detects lost, duplicated and misplaced records.
 
-Record number n goes to partition n modulo the number of partitions and carries n in its first eight bytes, so what each
-partition must hold, and in which order, follows from how many were sent.
+Record number n goes to partition n modulo the number of partitions, and carries n in its first eight bytes. So the
+number of sent records determines the content of each partition and its order.
 """
 
 import struct
@@ -21,17 +21,17 @@ DELIVERY_TIMEOUT_MS = 300_000
 
 
 class CountedLoad:
-    """An idempotent producer with confluent-kafka's defaults and what the broker has acknowledged to it.
+    """An idempotent producer with confluent-kafka's defaults, and the acknowledgements that it received.
 
-    Records that could not be delivered and fatal errors are kept in `errors`; broken connections are expected where a
-    node is killed, and are not errors.
+    Failed deliveries and fatal errors are kept in `errors`. Broken connections are expected when a node is killed, and
+    are not errors.
     """
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self.topic = topic
         self.sent = 0
         self.errors: list[KafkaError] = []
-        # For each partition, by acknowledgement: offset and number alternating.
+        # For each partition, in the order of acknowledgements: offset and number alternating.
         self._acknowledged = [array("q") for _ in range(partitions)]
         self._producer = Producer(
             {
@@ -66,7 +66,7 @@ class CountedLoad:
             acknowledged.append(NUMBER.unpack_from(value)[0])
 
     def send(self, count: int, timeout: float = 600) -> None:
-        """Hand `count` more records to the producer, as fast as it takes them, and wait until all are acknowledged."""
+        """Send `count` more records at full speed, and wait until all are acknowledged."""
         for number in range(self.sent, self.sent + count):
             value = NUMBER.pack(number) + PADDING
             while True:
@@ -99,7 +99,7 @@ class CountedLoad:
         assert not self.errors, self.errors[:3]
 
     def acknowledged_end(self, partition: int) -> int:
-        """The offset after the highest one acknowledged in a partition."""
+        """The offset after the highest acknowledged one in a partition."""
         offsets = self._acknowledged[partition][::2]
         return max(offsets, default=-1) + 1
 
@@ -121,7 +121,7 @@ class CountedLoad:
             consumer.assign([TopicPartition(self.topic, partition, 0) for partition in range(self.partitions)])
             for partition, found in enumerate(_read(consumer, self.partitions, self.sent, timeout)):
                 assert list(found[1::2]) == expected[partition]
-                # Duplicates that the broker recognises are acknowledged with the offset of the first arrival.
+                # A duplicate that the broker recognises is acknowledged with the offset of the first copy.
                 assert dict(zip(found[1::2], found[::2], strict=True)) == offsets_by_number[partition]
         finally:
             consumer.close()
@@ -129,7 +129,7 @@ class CountedLoad:
 
 
 def _read(consumer: Consumer, partitions: int, count: int, timeout: float) -> list["array[int]"]:
-    """For each partition, as read: offset and number alternating."""
+    """For each partition, in the order of reading: offset and number alternating."""
     found = [array("q") for _ in range(partitions)]
     left = count
     deadline = time.monotonic() + timeout

@@ -1,7 +1,7 @@
 """Starts nodes on data directories in which one file is damaged, for every kind of file and damage.
 
 `python -m tests.support.damaged_files` prints the table of docs/damaged-files.md. A data directory is made once for
-each way of ending, and copied for each case.
+each kind of shutdown, and copied for each case.
 """
 
 import errno
@@ -49,7 +49,7 @@ SETTINGS: Final = {
 _TOPIC: Final = "orders"
 _METADATA: Final = "__cluster_metadata-0"
 
-# The damaged file: its name in the table, a pattern of its path, and which of the matches counts.
+# The damaged file: its name in the table, a pattern of its path, and the index of the match to use.
 FILES: Final[dict[str, tuple[str, int]]] = {
     "meta.properties": ("meta.properties", 0),
     ".lock": (".lock", 0),
@@ -89,8 +89,8 @@ ENDINGS: Final = ("clean", "crash")
 class Outcome:
     """The result of a start. `kind` is "starts", "refuses", or a failure: "traceback" or "hangs".
 
-    `lines` are the printed lines that an operator has to read. `records` are the readable records, None if reading
-    fails; `has_offsets` is True if the group's committed offset is returned.
+    `lines` are the printed lines for the operator. `records` is the number of readable records, None if reading fails;
+    `has_offsets` is True if the group's committed offset is returned.
     """
 
     kind: str
@@ -100,7 +100,7 @@ class Outcome:
 
     @property
     def cell(self) -> str:
-        """The row of the table."""
+        """The cell of the table."""
         if self.kind != "starts":
             return self.kind
         lost = [f"{RECORDS - self.records} records less" if self.records is not None else "reading fails"]
@@ -111,7 +111,9 @@ class Outcome:
 
 
 class ForeignDisk(RealDisk):
-    """The real disk, on which `foreign` and what is below it belong to another user: root would not notice."""
+    """The real disk, except that `foreign` and everything below it belong to another user, which root would
+    not notice.
+    """
 
     def __init__(self, foreign: Path) -> None:
         self._foreign = str(foreign)
@@ -147,7 +149,7 @@ async def prepare(directory: Path, ending: str) -> None:
         if ending == "crash":
             node.crash()
     data = directory / "data"
-    for pattern in ("*.log", "*.checkpoint"):  # those that were replaced, and not removed yet
+    for pattern in ("*.log", "*.checkpoint"):  # files that were replaced and are not removed yet
         for path in sorted((data / _METADATA).glob(pattern))[:-1]:
             path.unlink()
     for name in ("gone-0.0123456789abcdef0123456789abcdef-delete", "gone-0.0123456789abcdef0123456789abcdef-stray"):
@@ -205,7 +207,7 @@ async def outcome(directory: Path, foreign: Path | None = None) -> Outcome:
             kind = "refuses"
         except* _NotServing:
             pass
-        except* Exception as group:  # noqa: BLE001 - it is what is looked for
+        except* Exception as group:  # noqa: BLE001 - any error of the node is the result
             print(repr(group))
             kind = "traceback"
     return Outcome(kind, _lines(output), *found)
@@ -217,7 +219,7 @@ class _NotServing(Exception):
 
 @asynccontextmanager
 async def _running(directory: Path, disk: RealDisk) -> AsyncIterator[RunningNode]:
-    """A node that prints as `kraft start` does and serves within the block."""
+    """A node that prints like `kraft start` and serves within the block."""
     printer = EventPrinter(1)
     env = real_env(printer.trace)
     node = Node(Env(disk, Random(), env.wall, printer.trace), node_config(directory, **SETTINGS))
@@ -298,13 +300,13 @@ async def _read(client: WireClient) -> int | None:
 
 
 def _lines(output: io.StringIO) -> list[str]:
-    """The lines that an operator has to read: all but the usual ones."""
+    """The lines for the operator: all except the usual ones."""
     usual = re.compile(r"kraft: \S+ info ")
     return [line for line in output.getvalue().splitlines() if not usual.match(line)]
 
 
 def table(file_names: Sequence[str] = tuple(FILES)) -> list[str]:
-    """The lines of the table: a row for each kind of file and ending."""
+    """The lines of the table: a row for each kind of file and shutdown."""
     rows = ["| file | ended | " + " | ".join(DAMAGES) + " |", "|---|---|" + "---|" * len(DAMAGES)]
     with tempfile.TemporaryDirectory() as root:
         for ending in ENDINGS:

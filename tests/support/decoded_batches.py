@@ -4,7 +4,7 @@ from broker.wire.records import Record, check_crc, iter_records, read_header
 
 
 def decoded(batch: bytes) -> list[Record]:
-    """The records of one whole batch, whose checksum is right."""
+    """Decode the records of one complete batch, whose checksum must be correct."""
     header = read_header(batch)
     check_crc(batch, 0, header)
     assert header.size == len(batch)

@@ -1,8 +1,8 @@
-"""Directory ids that can be read."""
+"""Directory ids that are readable."""
 
 _CHARACTERS = 22
 
 
 def directory_id(name: str) -> str:
-    """The text of a UUID that begins with `name`."""
+    """A UUID as text that begins with `name`."""
     return name.ljust(_CHARACTERS, "A")

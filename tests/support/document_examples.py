@@ -1,4 +1,4 @@
-"""The examples of a document: Python blocks, and the output that a text block after one shows."""
+"""The examples of a document: Python blocks, and the text blocks after them that show their output."""
 
 import ast
 import inspect
@@ -13,7 +13,7 @@ from tests.support.source_code import ROOT
 
 
 def examples(document: str, section: str | None = None) -> list[tuple[int, str, str | None]]:
-    """The Python blocks of a section, or of the whole document, each with its line and its output if it shows one."""
+    """The Python blocks of a section, or of the whole document, each with its line number and its output, if shown."""
     text = (ROOT / document).read_text()
     start = 0 if section is None else text.index(f"\n## {section}\n")
     end = -1 if section is None else text.find("\n## ", start + 1)

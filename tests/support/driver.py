@@ -1,4 +1,4 @@
-"""The operations of a client that round trips need: write these records, read that many back."""
+"""The operations of a client that round-trip tests need: write records, and read them."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -7,7 +7,7 @@ from tests.support.records import ClientRecord, Consumed, Shape
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
-# Time for one whole pass over a topic. Generous: only a broker that has stopped answering takes it.
+# The time limit of a pass over a topic. Only a broker that has stopped responding exceeds it.
 PASS_TIMEOUT_S = 180.0
 
 
@@ -18,11 +18,11 @@ class Driver(Protocol):
     shape: Shape
 
     def produce(self, bootstrap: str, topic: str, records: list[ClientRecord], compression: str) -> None:
-        """Write the records in order with acks=all; raises unless the broker acknowledged every one."""
+        """Write the records in order with acks=all. Raises unless the broker acknowledged all of them."""
         ...
 
     def consume(self, bootstrap: str, topic: str, counts: Mapping[int, int]) -> dict[int, list[Consumed]]:
-        """Read each partition from its beginning until it gave as many records as `counts` says."""
+        """Read `counts` records of each partition from its beginning."""
         ...
 
 
@@ -42,5 +42,5 @@ class Progress:
         self._missing -= 1
 
     def require(self, deadline_passed: bool) -> None:
-        """Raises AssertionError when the time is over."""
+        """Raises AssertionError if the deadline has passed before all records were read."""
         assert not deadline_passed, f"time is over with {self._missing} records still to come"

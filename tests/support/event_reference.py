@@ -22,7 +22,7 @@ them with every call in the source. Do not edit it.
 
 
 def event_reference() -> str:
-    """The document."""
+    """The document as Markdown."""
     return _HEAD + "".join(map(_section, ALL_CATALOGUES))
 
 

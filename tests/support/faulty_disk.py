@@ -10,9 +10,9 @@ from kraft.env import Buffer, File, FsyncFailed, RealDisk, sync_one_by_one
 
 
 class FaultyDisk(RealDisk):
-    """Writing to files below `failing` fails with `error`, syncing files below `unsyncable` fails for good.
+    """Writing to files below `failing` fails with `error`, and syncing files below `unsyncable` always fails.
 
-    While `held` is an event, every sync waits for it. `synced` are the paths of the files that were synced.
+    While `held` is an event, every sync waits for it. `synced` has the paths of the files that were synced.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class FaultyDisk(RealDisk):
         await sync_one_by_one(self, files, directories)
 
     def check(self, path: str) -> None:
-        """Raise the fault that writing to `path` meets."""
+        """Raise the injected fault for writing to `path`, if there is one."""
         if path.startswith(self.failing):
             raise OSError(self.error, errno.errorcode[self.error], path)
 

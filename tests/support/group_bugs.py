@@ -1,4 +1,4 @@
-"""Bugs planted into coordinators of groups; see `planted_bugs`."""
+"""Bugs to plant into coordinators of groups; see `planted_bugs`."""
 
 from math import inf
 from typing import Any

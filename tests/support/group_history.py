@@ -1,8 +1,8 @@
-"""The owners of a group's partitions over time, and the records that were read, as the members saw it.
+"""The owners of a group's partitions over time, and the records that were read, as reported by the members.
 
-Members report an assignment after it and a revocation before it, so a partition with two owners in this history really
-had two owners. Each event has its time on the machine's one monotonic clock, since members may
-be processes whose events arrive late; what was wrong is found when all of them are there.
+Members report an assignment after it and a revocation before it, so two owners of a partition in this history were
+really owners at the same time. Each event has its time on the machine's monotonic clock, because members may be
+processes whose events arrive late. Violations are determined when all events have arrived.
 """
 
 import threading
@@ -16,9 +16,10 @@ Partition: TypeAlias = tuple[str, int]
 
 
 class Event(NamedTuple):
-    """`kind` is gained, revoked (the member was asked to give up), lost (the member hears that it has been taken away),
-    gone (the member owns nothing from then on), read or committed. `offset` is that of the record that was read, or
-    what stands as committed from then on."""
+    """An event of a member. `kind` is gained, revoked (the member was asked to give up), lost (the member learned that
+    its partitions were taken away), gone (the member owns nothing any more), read or committed. `offset` is that of the
+    record read, or the newly committed offset.
+    """
 
     at: float
     name: str
@@ -79,7 +80,7 @@ class GroupHistory:
 
     @property
     def losers(self) -> list[str]:
-        """The members that were wrongly considered dead."""
+        """The members that were removed although they were alive."""
         return [event.name for event in self.events if event.kind == "lost" and event.partitions]
 
     def problems(self) -> list[str]:
@@ -94,8 +95,9 @@ class GroupHistory:
 
 
 class _Ownership:
-    """`position` is what is read next, which is not known before something is read; `floor` what was acknowledged as
-    committed when it began; `successors` those who were given the partition meanwhile."""
+    """`position` is the next offset to read, unknown before the first read. `floor` is the acknowledged committed
+    offset at the start. `successors` are the events in which others were assigned the partition meanwhile.
+    """
 
     def __init__(self, floor: int) -> None:
         self.floor = floor
@@ -104,8 +106,9 @@ class _Ownership:
 
 
 class _Judge:
-    """`_next` is the offset after everything that the group has read of a partition, `_floor` what was acknowledged as
-    committed."""
+    """`_next` is the offset after all records of a partition that the group has read, `_floor` the acknowledged
+    committed offset.
+    """
 
     def __init__(self) -> None:
         self.problems: list[tuple[Event, str]] = []

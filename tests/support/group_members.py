@@ -34,7 +34,7 @@ _POLL_S = 0.05
 
 @attrs.frozen(kw_only=True)
 class Membership:
-    """The plan of a member, as values that JSON can express.
+    """The plan of a member, as values that JSON can represent.
 
     `topics` may be a pattern that begins with ^, for clients that support one. `begins_at` is the start position in
     partitions without a committed offset, in the client's own terms. `settings` are added to those of its kind.
@@ -68,7 +68,7 @@ class GroupMember(ABC):
         self._thread.start()
 
     def stop(self) -> None:
-        """Leave the group as a consumer that is closed does."""
+        """Leave the group, as closing a consumer does."""
         self._ending.set()
         self._thread.join(WITHIN_S)
         assert not self._thread.is_alive(), f"{self.name} does not end"
@@ -218,7 +218,7 @@ class AiokafkaMember(GroupMember):
     async def _consume(self) -> None:
         strategies = {"range": AiokafkaRange, "roundrobin": AiokafkaRoundRobin, "sticky": AiokafkaSticky}
         membership = self.membership
-        # The library keeps what a member was assigned in the assignor's class, which the members of a process share.
+        # The library keeps a member's assignment in the assignor's class, which all members of a process would share.
         assignor = type(membership.strategy, (strategies[membership.strategy],), {})
         consumer = AIOKafkaConsumer(
             bootstrap_servers=membership.bootstrap,
@@ -266,7 +266,7 @@ class AiokafkaMember(GroupMember):
 class LibraryMember(GroupMember):
     """A member of this project's client library, in a classic group, in an event loop of its own."""
 
-    # The others are tested in groups of several clients.
+    # The other strategies are tested in groups of several clients.
     STRATEGIES: tuple[str, ...] = ("sticky", "cooperative-sticky")
 
     def settings(self) -> dict[str, Any]:
@@ -355,7 +355,7 @@ def wait_until(
 
 
 def stop_all(members: Iterable[Any]) -> list[str]:
-    """Stop all members at the same time, whatever their state. Returns the errors."""
+    """Stop all members at the same time, in whatever state. Returns the errors."""
     troubles: list[str] = []
     ending = [threading.Thread(target=_stop, args=(member, troubles)) for member in members]
     for thread in ending:

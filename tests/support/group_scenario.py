@@ -111,7 +111,7 @@ class GroupScenario:
             member.kill()
 
     def shared(self, within_s: float = 60) -> float:
-        """Wait until the partitions are assigned as evenly as possible. Returns the seconds."""
+        """Wait until the partitions are distributed as evenly as possible. Returns the seconds."""
         names = set(self.members)
         fewest, more = divmod(len(self.produced), len(names))
 
@@ -157,14 +157,14 @@ class GroupScenario:
             consumer.close()
 
     def is_described_as(self, type_: str, state: str, members: int) -> None:
-        """Wait until the coordinator describes the group in this way."""
+        """Wait until the coordinator describes the group with this type, state and number of members."""
         wanted = type_, state, members
         wait_until(
             lambda: self.description() == wanted, lambda: f"{wanted}: {self.description()}", within_s=30, every_s=0.05
         )
 
     def is_stable(self) -> None:
-        """Wait until the coordinator says that the group is stable with all of the members."""
+        """Wait until the coordinator describes the group as stable with all members."""
         wanted = "STABLE", len(self.members)
         wait_until(
             lambda: self.description()[1:] == wanted,
@@ -174,13 +174,13 @@ class GroupScenario:
         )
 
     def description(self) -> tuple[str, str, int]:
-        """The type and the state of the group, and how many members it has."""
+        """The type, the state, and the number of members of the group."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         described = admin.describe_consumer_groups([self.group])[self.group].result(30)
         return described.type.name, described.state.name, len(described.members)
 
     def coordinator(self) -> int:
-        """The broker that coordinates the group, once it does: the asked broker may not know it yet."""
+        """The broker that coordinates the group. Retries, because the asked broker may not know it yet."""
         found: list[int] = []
 
         def is_found() -> bool:
@@ -202,7 +202,7 @@ def _in_thread(kind: type[GroupMember], membership: Membership, history: GroupHi
 
 
 def ten_join_and_two_leave(scenario: GroupScenario, type_: str) -> str:
-    """Ten members join a group of this type, two leave, and then all leave. Returns the measured times as text."""
+    """Join ten members to a group of this type, let two leave, and then all. Returns the measured times as text."""
     scenario.produce()
     scenario.start_members(*"abcd")
     scenario.shared()

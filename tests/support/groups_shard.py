@@ -37,7 +37,7 @@ class ListedTimers:
 
 
 class GroupsShard:
-    """The shard. `log` holds records with time and producer id, and the ends of producers' transactions."""
+    """The shard. `log` has records with time and producer id, and the end markers of producers' transactions."""
 
     def __init__(self, config: GroupConfig | None = None) -> None:
         self.config = config or GroupConfig()
@@ -50,7 +50,7 @@ class GroupsShard:
         return Completion()
 
     def load(self) -> None:
-        """Loads a new state from the log."""
+        """Load a new state from the log."""
         self.timers = ListedTimers(self)
         self.state = GroupCoordinatorShard(self, self.config)
         for offset, entry in enumerate(self.log):
@@ -58,7 +58,7 @@ class GroupsShard:
         self.state.loaded(self.now_ms)
 
     def compact(self, *, keeps_tombstones: bool) -> None:
-        """Compacts the log: only the last record of each key remains. Only for logs without transactions."""
+        """Compact the log, so that only the last record of each key remains. Only for logs without transactions."""
         last = {entry[0].key: entry for entry in self.log if len(entry) == 3}
         kept = {id(entry) for entry in last.values() if keeps_tombstones or entry[0].value is not None}
         self.log = [entry for entry in self.log if id(entry) in kept]
@@ -68,7 +68,7 @@ class GroupsShard:
         return self._carry_out(decide(self.state, self.now_ms), producer_id)
 
     def append(self, *records: CoordinatorRecord, producer_id: int = -1) -> None:
-        """Appends records that no decision of this shard has made."""
+        """Append records that do not come from a decision of this shard."""
         self._carry_out(Decision(records, None), producer_id)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
@@ -76,7 +76,7 @@ class GroupsShard:
         self._replay(len(self.log) - 1, self.log[-1])
 
     def pass_ms(self, elapsed_ms: int) -> None:
-        """Lets time pass, timer by timer."""
+        """Advance the time, and run the timers that become due in order."""
         end_ms = self.now_ms + elapsed_ms
         while due := [(when, key) for key, (when, _) in self.timers.due.items() if when <= end_ms]:
             when, key = min(due, key=lambda each: each[0])

@@ -1,7 +1,7 @@
 """Attacks on the ports of a node. Each attack is one connection, or a burst of them, that violates the protocol.
 
-An attack gets a fresh connection and a random generator. It returns True where the connection is to stay open for a
-while, stalled or unread, as the peer that misbehaves by doing nothing.
+An attack gets a new connection and a random generator. It returns True if the connection is to stay open for a while,
+stalled or unread, to simulate a peer that does nothing.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ Attack = Callable[[random.Random, socket.socket], bool]
 LENGTH = struct.Struct(">i")
 CONNECT_TIMEOUT_S = 10.0
 
-# Long enough for an answer, short enough that a node which waits for more bytes does not hold up the load.
+# Long enough for a response, and short enough that a node which waits for more bytes does not delay the load.
 ANSWER_TIMEOUT_S = 0.05
 
 
 def listen_for_an_answer(sock: socket.socket) -> None:
-    """Read a prompt response. An error or a closed connection counts as one."""
+    """Read a prompt response. An error or a closed connection also counts as a response."""
     sock.settimeout(ANSWER_TIMEOUT_S)
     with contextlib.suppress(OSError):
         sock.recv(65_536)
@@ -35,7 +35,7 @@ def listen_for_an_answer(sock: socket.socket) -> None:
 
 @attrs.define
 class Attacks:
-    """The attacks, aimed at the topic `target`, which holds records worth reading, by spoiling `frames`."""
+    """The attacks, made from mutated `frames`, on the topic `target`, which contains records."""
 
     target: str
     frames: list[bytes]
@@ -100,14 +100,14 @@ class Attacks:
         return False
 
     def _mutated(self, rng: random.Random) -> bytes:
-        """A valid request with up to four changed bytes after its key and version; its length stays right."""
+        """A valid request with up to four changed bytes after its key and version; its length remains correct."""
         request = bytearray(rng.choice(self.frames))
         for _ in range(rng.randrange(1, 5)):
             request[rng.randrange(8, len(request))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
         return bytes(request)
 
     def huge_count(self, rng: random.Random, sock: socket.socket) -> bool:
-        """The largest number of elements, four bytes wide or as a varint, somewhere in the body."""
+        """Write the largest number of elements, as four bytes or as a varint, at a random position of the body."""
         request = bytearray(rng.choice(self.frames))
         count = rng.choice([b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\xff" * 10])
         position = rng.randrange(8, max(9, len(request) - len(count)))
@@ -126,7 +126,7 @@ class Attacks:
         return False
 
     def lying_records(self, rng: random.Random, sock: socket.socket) -> bool:
-        """A Produce whose batch is damaged: header, count, sizes or bytes."""
+        """Send a Produce whose batch is damaged: header, count, sizes or bytes."""
         records = bytearray(
             valid_requests.record_batch(b"v" * rng.randrange(200), rng.choice([0, valid_requests.GZIP]))
         )
@@ -147,7 +147,7 @@ class Attacks:
         return False
 
     def stalled_half_request(self, rng: random.Random, sock: socket.socket) -> bool:
-        """The length promises a hundred megabytes or a small request; only some of it ever comes."""
+        """Announce a length of a hundred megabytes, or of a small request, and send only a part."""
         if rng.random() < 0.5:
             sock.sendall(LENGTH.pack(100_000_000) + rng.choice(self.frames)[4:] + bytes(50_000))
         else:
@@ -159,7 +159,7 @@ class Attacks:
         return True
 
     def unread_answers(self, rng: random.Random, sock: socket.socket) -> bool:
-        """Ask for far more than the socket holds, again and again, and never read a byte of it."""
+        """Request far more data than the socket buffers hold, repeatedly, and never read it."""
         kind = rng.randrange(2)
         request = valid_requests.frame(valid_requests.fetch(self.target), 11) if kind else rng.choice(self.frames)
         sock.settimeout(0.2)
@@ -176,9 +176,9 @@ class Attacks:
 
 @attrs.define
 class AttackLoad:
-    """Runs attacks against a node at a steady rate, several at once, some of them kept open for `hold_s` seconds.
+    """Runs attacks on a node at a constant rate, several at once, some of which stay open for `hold_s` seconds.
 
-    Raises AssertionError if the node does not accept a connection while it is attacked.
+    Raises AssertionError if the node does not accept a connection during the attacks.
     """
 
     address: tuple[str, int]
@@ -191,7 +191,7 @@ class AttackLoad:
     _held: deque[tuple[float, socket.socket]] = attrs.field(init=False, factory=deque)
 
     def run(self, connections: int) -> None:
-        """Make that many connections, a flood of a hundred at once among them, then let go of all."""
+        """Make that many connections, including a burst of a hundred at once, and then close all of them."""
         began = time.monotonic()
         with ThreadPoolExecutor(self.threads) as pool:
             running: set[Future[None]] = set()
@@ -214,7 +214,7 @@ class AttackLoad:
         sock = socket.create_connection(self.address, CONNECT_TIMEOUT_S)
         keep = False
         try:
-            # A node may close the connection meanwhile, which counts as a response.
+            # The node may close the connection meanwhile, which counts as a response.
             with contextlib.suppress(OSError):
                 keep = attack(random.Random(seed), sock)
         finally:

@@ -1,4 +1,4 @@
-"""The process of a streaming job, with the JVM and the Python workers below it, to be killed in part or as a whole."""
+"""The process of a streaming job, with its JVM and Python workers, all or some of which a test kills."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from tests.support.streaming_job import StreamingJob
 
 
 class JobProcess:
-    """A job that runs in a process group of its own. Its output goes to a file, which each start continues."""
+    """A job in its own process group. Its output goes to a file, to which each start appends."""
 
     def __init__(self, job: StreamingJob, output: Path) -> None:
         self.job = job
@@ -36,7 +36,7 @@ class JobProcess:
             )
 
     def wait(self, timeout_s: float) -> int:
-        """The exit code."""
+        """Wait for the job to end. Returns its exit code."""
         assert self._process is not None, "it was started"
         try:
             return self._process.wait(timeout_s)
@@ -45,7 +45,7 @@ class JobProcess:
             raise AssertionError(f"the job has not ended within {timeout_s} s:\n{self.output_tail()}") from None
 
     def kill(self) -> None:
-        """kill -9 to the driver and to all that is below it. The workers are in a group of their own."""
+        """Kill -9 the driver and all its descendants. The workers have a process group of their own."""
         if self._process is None:
             return
         below = list(descendants(self._process.pid))
@@ -62,7 +62,7 @@ class JobProcess:
         return found
 
     def output_tail(self) -> str:
-        """The last lines, without those of Java's stack traces."""
+        """The last lines of the output, without those of Java's stack traces."""
         text = self.output.read_text(errors="replace") if self.output.exists() else ""
         return "\n".join([line for line in text.splitlines() if not line.startswith("\tat ")][-40:])
 
@@ -83,7 +83,7 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """All processes below one, the process itself left out."""
+    """All descendants of a process, without the process itself."""
     for child in children(pid):
         yield child
         yield from descendants(child)

@@ -1,4 +1,4 @@
-"""Topics for the Spark jobs: written and read by the blocking clients."""
+"""Topics for the Spark jobs, written and read by the blocking clients."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +9,7 @@ from broker.client import ConsumerRecord, NewTopic, SyncAdmin, SyncConsumer, Syn
 from tests.support.requests import batch, produce
 from tests.support.wire_client import connected
 
-# A day that begins at a round number of milliseconds: 2026-01-02 in UTC.
+# The start of a day: 2026-01-02 in UTC, in milliseconds since 1970.
 DAY_MS = 1_767_312_000_000
 HOUR_MS = 3_600_000
 
@@ -40,14 +40,14 @@ class JobTopics:
             admin.delete_records({TopicPartition(name, partition): before}).raise_first()
 
     def write(self, name: str, records: Iterable[dict[str, Any]]) -> None:
-        """Records as the keyword arguments of `send_soon`, with a value of bytes or None."""
+        """Write records, given as keyword arguments of `send_soon`. A value is bytes or None."""
         with SyncProducer(self.bootstrap) as producer:
             for record in records:
                 producer.send_soon(name, **record)
             producer.flush()
 
     def write_numbered(self, name: str, partition: int, producer_id: int, sequence: int, count: int) -> None:
-        """Records of an idempotent producer, from a sequence number on.
+        """Write records of an idempotent producer, beginning at a sequence number.
 
         As in Kafka, a producer that a partition does not know may begin with any number.
         """
@@ -61,7 +61,7 @@ class JobTopics:
             assert answered.error_code == 0, answered
 
     def read(self, name: str, count: int) -> list[ConsumerRecord]:
-        """The first records of a topic, those of a partition in their order."""
+        """Read `count` records of a topic, those of each partition in order."""
         found: list[ConsumerRecord] = []
         with SyncConsumer(self.bootstrap, auto_offset_reset="earliest") as consumer:
             consumer.assign([TopicPartition(name, each.partition) for each in consumer.partitions_for(name)])

@@ -1,6 +1,6 @@
-"""Facts about Apache Kafka 4.3: its APIs, features and configs, as `tests/kafka_facts` holds them.
+"""Facts about Apache Kafka 4.3: its APIs, features and configs, read from `tests/kafka_facts`.
 
-`tests/clients/test_kafka_facts.py` compares these files with Kafka's own jars, where Java and the jars are there.
+`tests/clients/test_kafka_facts.py` compares these files with Kafka's own jars, if Java and the jars are available.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""Kafka's tools run within a test, against a node of the test's own."""
+"""Runs Kafka's tools within a test, on a node of the test."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -33,6 +33,6 @@ class Tools:
 async def tools_of_a_node(
     directory: Path, capsys: pytest.CaptureFixture[str], **overrides: object
 ) -> AsyncIterator[Tools]:
-    """A node with these configs, `_` standing for `.`, and the tools that ask it."""
+    """A node with these configs, in whose names `_` stands for `.`, and the tools connected to it."""
     async with running_node(directory, **overrides) as node:
         yield Tools(f"127.0.0.1:{node.port}", capsys)

@@ -1,7 +1,7 @@
 """kcat, a command-line client. Records are passed through files and pipes.
 
-Its command line limits the records: one list of headers for all records, null but not empty fields, no
-timestamps. On the way out it prints lengths before the bytes, and headers as text.
+Its command line limits the records: all records have the same headers; fields may be null but not empty; there are no
+timestamps. Its output contains lengths before the bytes, and headers as text.
 """
 
 import re
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from tests.support.driver import PASS_TIMEOUT_S
 from tests.support.records import ClientRecord, Consumed, Headers, Shape, by_partition
 
-# Random bytes that no record holds; kcat splits its input at them.
+# Random bytes that no record contains. kcat splits its input at them.
 END_OF_RECORD = b"\x1e--5f1d0c7e--\x1e"
 END_OF_KEY = b"\x1f--9a3b6e21--\x1f"
 
@@ -60,7 +60,7 @@ class KcatDriver:
     def _run(bootstrap: str, *arguments: list[str]) -> bytes:
         path = kcat_path()
         assert path is not None
-        # The empty configuration file replaces the user's.
+        # An empty configuration file replaces the user's.
         line = [path, "-F", "/dev/null", "-b", bootstrap, *(part for some in arguments for part in some)]
         done = subprocess.run(line, capture_output=True, timeout=PASS_TIMEOUT_S, check=False)
         assert done.returncode == 0, f"{line}\n{done.stderr.decode(errors='replace')}"

@@ -33,7 +33,9 @@ def open_log(
     cleaned_offset: int = -1,
     starts_at_start: bool = False,
 ) -> Log:
-    """A clean log ends at its recovery point, so without one it is taken as it is; otherwise all of it is recovered."""
+    """Open a log. With `clean` it ends at its recovery point, or, without one, is accepted as it is; otherwise it is
+    recovered.
+    """
     directory.mkdir(exist_ok=True)
     if recovery_point is None:
         recovery_point = UNKNOWN if clean else 0
@@ -53,13 +55,13 @@ def open_log(
 
 
 def batch(*values: bytes, timestamp: int = NOW_MS, key: bytes | None = None, **fields: Any) -> memoryview:
-    """A producer's batch with these values, in a writable buffer as the network gives it."""
+    """A producer's batch with these values, in a writable buffer like those from the network."""
     records = [Record(timestamp=timestamp, key=key, value=value) for value in values]
     return memoryview(bytearray(encode_batch(records, **fields)))
 
 
 def append(log: Log, *values: bytes, leader_epoch: int = 0, now_ms: int = NOW_MS, **fields: Any) -> int:
-    """Append one batch and commit it; its first offset."""
+    """Append one batch and commit it. Returns its first offset."""
     info = log.append(batch(*values, **fields), leader_epoch=leader_epoch, now_ms=now_ms)
     log.commit()
     return info.first_offset
@@ -75,7 +77,7 @@ def read_records(log: Log, offset: int, *, max_bytes: int = 1 << 30, upper_bound
 
 
 def read_on(log: Log, offset: int, *, max_bytes: int = 1 << 30, upper_bound: int = 1 << 62) -> tuple[list[Record], int]:
-    """The records of one read, and where the next one begins: batches may have lost all of theirs."""
+    """The records of one read, and the offset of the next one. Batches may contain no records after compaction."""
     data = slice_bytes(log.read(offset, max_bytes, upper_bound=upper_bound, min_one_batch=True))
     batches = list(iter_headers(data))
     found = [record for at, header in batches for record in iter_records(data, at, header)]
@@ -83,7 +85,7 @@ def read_on(log: Log, offset: int, *, max_bytes: int = 1 << 30, upper_bound: int
 
 
 def read_all(log: Log) -> list[Record]:
-    """All committed records, as a consumer from the beginning reads them."""
+    """All committed records, as a consumer reads them from the beginning."""
     records: list[Record] = []
     offset = log.log_start_offset
     while offset < log.readable_end_offset:

@@ -1,6 +1,6 @@
 """A member of a group as a process that can be killed: `python -m tests.support.member_process <membership>`.
 
-It prints a line for each event of its history, and ends as a consumer that is closed does when its stdin is closed.
+It prints a line for each event of its history. When its stdin is closed, it ends like a consumer that is closed.
 """
 
 import json
@@ -17,7 +17,7 @@ from tests.support.source_code import ROOT
 
 
 class MemberProcess:
-    """A GroupMember in a process, as its parent controls it: its events reach the history as they are read."""
+    """The parent's view of a GroupMember in a process: it adds the printed events to the history."""
 
     def __init__(self, kind: type[GroupMember], membership: Membership, history: GroupHistory) -> None:
         self.kind, self.membership, self.history = kind, membership, history
@@ -43,7 +43,7 @@ class MemberProcess:
         self._reader.start()
 
     def stop(self) -> None:
-        """Leave the group as a consumer that is closed does."""
+        """Leave the group, as closing a consumer does."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         try:
@@ -73,7 +73,7 @@ class MemberProcess:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if not line.endswith("\n"):
-                return  # It was killed while it wrote this line.
+                return  # it was killed while it wrote this line
             told = json.loads(line)
             if isinstance(told, str):
                 self.errors.append(told)

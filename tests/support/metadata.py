@@ -1,4 +1,4 @@
-"""Set-ups for tests of the controller: its controls on an image without a log, and a node on a simulated disk."""
+"""Fixtures for tests of the controller: its controls on an image without a log, and a node on a simulated disk."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -49,7 +49,7 @@ def schema(**settings: str) -> ConfigSchema:
 
 
 def registration(broker_id: int, rng: Random, **changes: Any) -> BrokerRegistration:
-    """A new process of broker `broker_id`, with one log directory that is always the same."""
+    """A new process of broker `broker_id`, whose one log directory is always the same."""
     asked = BrokerRegistration(
         cluster_id=CLUSTER_ID,
         broker_id=broker_id,
@@ -62,7 +62,7 @@ def registration(broker_id: int, rng: Random, **changes: Any) -> BrokerRegistrat
 
 
 def refusal(error: ApiError | None) -> tuple[str, str] | None:
-    """The error in a response: the code's name, and the message."""
+    """The error of a response: the code's name and the message."""
     return None if error is None else (error.name, error.message)
 
 
@@ -105,7 +105,7 @@ class Cluster:
         return broker_epoch
 
     def heartbeat(self, broker_id: int, **changes: Any) -> BrokerHeartbeatReply:
-        """One of a broker that is well, and has replayed everything, unless `changes` say otherwise."""
+        """Send a heartbeat of a broker that works and has replayed everything, with `changes`."""
         asked = attrs.evolve(
             BrokerHeartbeat(
                 broker_id=broker_id,
@@ -163,7 +163,7 @@ class MetadataNode:
         return broker_epoch
 
     async def heartbeat(self, broker_id: int, broker_epoch: int, **changes: Any) -> BrokerHeartbeatReply:
-        """One of a broker that is well, and has replayed everything, unless `changes` say otherwise."""
+        """Send a heartbeat of a broker that works and has replayed everything, with `changes`."""
         heartbeat = BrokerHeartbeat(
             broker_id=broker_id,
             broker_epoch=broker_epoch,
@@ -184,7 +184,7 @@ async def metadata_node(
     watches_brokers: bool = False,
     trace: Tracer = lambda kind, /, **fields: None,
 ) -> AsyncIterator[MetadataNode]:
-    """One controller, the sole voter of its quorum; it fences silent brokers only where it `watches_brokers`."""
+    """One controller, the sole voter of its quorum. It fences silent brokers only with `watches_brokers`."""
     env = Env(disk=disk, rng=Random(seed), wall=lambda: 1_700_000_000.0, trace=trace)
     me = ReplicaKey(1, directory_id("d1"))
     voters = VoterSet((Voter(me, "127.0.0.1:9093"),))

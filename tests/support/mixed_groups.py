@@ -13,7 +13,7 @@ Anyone: TypeAlias = ClassicConsumer | ConsumerClient
 
 
 def shard_with(**fields: object) -> ConsumerGroups:
-    """A shard with a topic of four partitions, and these settings of consumer groups."""
+    """A shard with a topic of four partitions and with these configs of consumer groups."""
     shard = ConsumerGroups(GroupConfig(consumer=ConsumerGroupConfig(**fields), initial_rebalance_delay_ms=100))  # type: ignore[arg-type]
     shard.create_topic("a", 4)
     return shard
@@ -34,7 +34,7 @@ def act(member: Anyone) -> None:
 
 
 def settle(shard: ConsumerGroups, members: Sequence[Anyone]) -> None:
-    """Let all members follow responses until every partition has one owner and no assignment changes."""
+    """Let all members follow responses until every partition has one owner and assignments stop changing."""
     for _ in range(30):
         before = [member.names() for member in members]
         for member in members:

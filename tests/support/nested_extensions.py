@@ -1,10 +1,10 @@
-"""Bytes that crash a decoder which follows nested extension types of msgpack."""
+"""Nested msgpack extension types, which crash a recursive decoder."""
 
 import msgpack
 
 
 def nested_extensions(depth: int, payload: bytes = b"") -> bytes:
-    """`payload` in `depth` extension types, one around the other: 200 of them take 812 bytes."""
+    """Wrap `payload` in `depth` nested extension types. 200 of them take 812 bytes."""
     for _ in range(depth):
         payload = msgpack.packb(msgpack.ExtType(3, payload))
     return payload

@@ -1,7 +1,7 @@
 """A node as an operator runs it: a process on a data directory, which tests start, stop and kill.
 
-`KRAFT_TEST_COMMAND` replaces the command that is started (`kraft` beside this interpreter). Anything that understands
-`start --override key=value ...` and prints the same line will do, so that a test can be tried on another broker.
+`KRAFT_TEST_COMMAND` replaces the command that is started (`kraft` of this interpreter's environment). It has to accept
+`start --override key=value ...` and print the same line, so that a test can be tried on another broker.
 """
 
 import os
@@ -16,7 +16,7 @@ from pathlib import Path
 from jepsen.processes.ports import free_ports
 from jepsen.processes.server_process import ServerProcess
 
-# A JVM ends with 128 + SIGTERM when it is asked to stop, whether or not it shut down cleanly.
+# A JVM that is asked to stop exits with 128 + SIGTERM, even after a clean shutdown.
 CLEAN_EXIT_CODES = (0, 128 + signal.SIGTERM)
 
 
@@ -27,16 +27,16 @@ def command() -> list[str]:
 
 
 class NodeProcess(ServerProcess):
-    """One node in a process of its own, on the directory `data_dir`, under overrides of its configuration.
+    """One node in its own process, on the directory `data_dir`, with overrides of its configuration.
 
-    It is controller and broker at once unless the overrides say otherwise. The methods raise AssertionError with the
-    end of the node's output where it does not do what it is asked to.
+    By default it is both controller and broker. If the node does not do what a method requests, the method raises
+    AssertionError with the end of the node's output.
     """
 
     def __init__(
         self, data_dir: Path, overrides: Mapping[str, str] | None = None, ports: Sequence[int] | None = None
     ) -> None:
-        """`ports` are the clients' and the controllers'; without them, two that are free."""
+        """`ports` are those of the clients' and the controllers' listener; by default, two free ports."""
         super().__init__(data_dir.with_name(f"{data_dir.name}.out"))
         self.data_dir = data_dir
         self.port, self.controller_port = ports or free_ports(2)
@@ -57,7 +57,7 @@ class NodeProcess(ServerProcess):
         return [*command(), "start", *overrides]
 
     def start(self, timeout: float = 60) -> float:
-        """Start the node and wait until it says that it listens; returns the seconds that took."""
+        """Start the node, and wait until it prints that it listens. Returns the seconds."""
         began = time.monotonic()
         self.launch()
         self.wait_serving(timeout)
@@ -73,7 +73,7 @@ class NodeProcess(ServerProcess):
             time.sleep(0.01)
 
     def stop(self, timeout: float = 60) -> None:
-        """Ask the node to shut down, and wait until it has done so cleanly."""
+        """Ask the node to shut down, and wait for a clean exit."""
         code = self._end(signal.SIGTERM, timeout)
         assert code in CLEAN_EXIT_CODES, f"the node ended with {code} when asked to stop:\n{self.output_tail()}"
 
@@ -86,7 +86,7 @@ class NodeProcess(ServerProcess):
         return self._wait("the node was to end", timeout)
 
     def terminate(self) -> None:
-        """Ask the node to shut down, and do not wait."""
+        """Ask the node to shut down, without waiting."""
         self.send(signal.SIGTERM)
 
     def _end(self, signal_number: int, timeout: float) -> int:

@@ -1,4 +1,4 @@
-"""Cases that show what options do, each for batch queries, for streaming ones, or for both; and topics for them."""
+"""Cases that show the effects of options, for batch queries, streaming queries or both; and their topics."""
 
 import json
 from collections.abc import Callable
@@ -14,7 +14,7 @@ W = TypeVar("W")
 
 
 class OptionCases(Generic[W]):
-    """A case is a function of a context of type W, and of the kind of query."""
+    """Registers cases. A case is a function of a context of type W and of the kind of query."""
 
     def __init__(self) -> None:
         self._cases: list[tuple[tuple[str, ...], str, Callable[[W, str], None]]] = []
@@ -43,9 +43,9 @@ class OptionCases(Generic[W]):
 
 @attrs.frozen
 class OptionTopics(SourceQueries):
-    """`topic` has 10 records and 4 in its two partitions, from the time 1000 on, a millisecond apart.
+    """`topic` has two partitions with 10 and 4 records. Timestamps start at 1000, a millisecond apart.
 
-    `cut` has lost the first 4 of 10 records, and `late` has the times 1000, 2000, 3000, 1500.
+    `cut` has lost the first 4 of 10 records, and `late` has the timestamps 1000, 2000, 3000, 1500.
     """
 
     cut: str

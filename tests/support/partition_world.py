@@ -67,7 +67,7 @@ class World:
         self.partition.apply_image(attrs.evolve(image, **changes))
 
     def append(self, count: int = 1) -> Waiting:
-        """One turn of a producer with acks=all, who waits for the last of so many records."""
+        """Append a batch of `count` records as a producer with acks=all, which waits for the last of them."""
         producer = Waiting()
         info = self.partition.append(batch(*[b"value"] * count), -1, NOW_MS)
         assert self.partition.log is not None

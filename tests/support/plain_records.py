@@ -1,4 +1,4 @@
-"""Records read one by one and byte by byte: a simple, slow reference for the fast readers."""
+"""Decodes records one by one and byte by byte: a simple, slow reference for the fast decoders."""
 
 from broker.wire.records import InvalidRecord
 from broker.wire.records.varint import read_varint

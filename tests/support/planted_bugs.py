@@ -1,4 +1,4 @@
-"""Bugs planted into the product while a test runs: functions are replaced by wrong ones.
+"""Bugs that are planted into the product during a test: functions are replaced by wrong ones.
 
 The bugs themselves are in `quorum_bugs`, `storage_bugs`, `replication_bugs` and `group_bugs`.
 """
@@ -37,7 +37,9 @@ class PatchedFunction:
 
 
 class PatchedFunctions:
-    """Several functions that implement one rule together: with only one of them replaced, the rule still holds."""
+    """Several functions that implement one rule together, so that replacing only one of them does not break
+    the rule.
+    """
 
     def __init__(self, *patched: PatchedFunction) -> None:
         self._patched = patched

@@ -1,8 +1,8 @@
-"""A producer's accumulator and two brokers that lose connections, responses and leadership, controlled by a script.
+"""A producer's accumulator, and two brokers that lose connections, responses and leadership, controlled by a script.
 
-The brokers follow Kafka's rules for sequences (ProducerAppendInfo.java). They share the partitions' logs, so a change
-of the leader loses nothing; `lose_tail` is what an unclean election does. A producer snapshot has only the last batch
-of each producer, so a leader that restarts takes a resend of an earlier one for a gap.
+The brokers follow Kafka's rules for sequences (ProducerAppendInfo.java). They share the partitions' logs, so a leader
+change loses no records; `lose_tail` simulates an unclean election. A producer snapshot has only the last batch of each
+producer, so a restarted leader considers the retry of an earlier batch out of order.
 """
 
 from collections import deque
@@ -88,7 +88,7 @@ class PartitionLog:
         return ErrorCode.NONE, offset
 
     def lose_tail(self) -> int:
-        """Drops the last batch, as an unclean election does. Returns how many records it had."""
+        """Drop the last batch, as an unclean election may do. Returns its number of records."""
         if not self.history:
             return 0
         _, (_, count, offset) = self.history.pop()
@@ -99,14 +99,14 @@ class PartitionLog:
         return count
 
     def restart(self) -> None:
-        """Forgets all batches of the producer but the last one, as a leader does that restarts from a snapshot."""
+        """Forget all batches of the producer except the last one, like a leader that restarts from a snapshot."""
         if self.state is not None and self.state.batches:
             self.state.batches = deque([self.state.batches[-1]], maxlen=REMEMBERED_BATCHES)
 
 
 @attrs.define
 class Link:
-    """The connection to a node: requests that it has not read, and responses that have not arrived."""
+    """The connection to a node: requests that the node has not read, and responses that have not arrived."""
 
     requests: deque[list[Sent]] = attrs.field(factory=deque)
     responses: deque[list[tuple[Sent, ErrorCode, int]]] = attrs.field(factory=deque)
@@ -117,7 +117,7 @@ class Link:
 
 
 class ProduceModel:
-    """See the module's docstring. `outcomes` has what was told of each record, by its number."""
+    """A producer and two brokers. `outcomes` has the result of each record, by its number."""
 
     def __init__(self, partitions: int = 2, *, batch_max: int = 1_000, is_idempotent: bool = True) -> None:
         self.now = 0.0
@@ -147,7 +147,7 @@ class ProduceModel:
             batch.add_callback(len(batch.records) - 1, self._noting(number))
 
     def drain(self) -> None:
-        """Let the producer send what is due."""
+        """Let the producer send the batches that are due."""
         for batch in self.accumulator.expired(self.now):
             self.accumulator.fail(batch, ClientError("expired"))
         drained = self.accumulator.drain(
@@ -163,7 +163,9 @@ class ProduceModel:
         self._check()
 
     def serve(self, node: int, code: ErrorCode | None = None, *, after_append: bool = False) -> None:
-        """Let a node run its next request. It answers `code` instead of appending, or in spite of it."""
+        """Let a node process its next request. With `code` it responds with this error, by default without
+        appending.
+        """
         link = self.links[node]
         if not link.requests:
             return
@@ -230,14 +232,14 @@ class ProduceModel:
         return [number for number, outcome in self.outcomes.items() if isinstance(outcome, RecordMetadata)]
 
     def check_order(self) -> None:
-        """No record is in a log twice, every log is in order, and every record has an outcome."""
+        """Check that no record is in a log twice, that every log is in order, and that every record has an outcome."""
         for partition, log in self.logs.items():
             assert log.numbers == sorted(set(log.numbers)), f"{partition}: {log.numbers}"
         assert len(self.outcomes) == len(self.partition_of), "every record has one outcome"
         assert self.memory.used == 0, "all memory is free again"
 
     def check_logs(self) -> None:
-        """As `check_order`; also, every acknowledged record is in its log at the acknowledged offset."""
+        """Like `check_order`; also check that every acknowledged record is in its log at the acknowledged offset."""
         self.check_order()
         for number in self.written:
             outcome = self.outcomes[number]

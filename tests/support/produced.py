@@ -10,7 +10,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, Message, TopicPartition
 from tests.support.confluent_driver import create_topic, new_consumer
 
 _PATIENCE_S = 60.0
-# The time for which the client waits for more messages, even if it has some already.
+# The time for which the client waits for more messages, even if it has received some.
 _POLL_S = 0.05
 _AT_ONCE = 100_000
 

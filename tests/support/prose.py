@@ -47,7 +47,7 @@ def count_prose() -> dict[tuple[str, str], int]:
 
 
 def findings() -> Iterator[tuple[str, str, str]]:
-    """Package, rule and sentence of all that the rules find."""
+    """The package, the rule and the sentence of each match."""
     for path in _paths():
         package, text = _package(path), path.read_text()
         for sentence in _sentences(path, text):
@@ -71,7 +71,7 @@ def write_counts(counts: dict[tuple[str, str], int]) -> None:
 
 
 def sentences_of(text: str) -> list[str]:
-    """The sentences of a paragraph, a table's cells apart."""
+    """Split a paragraph into sentences; the cells of a table are separate."""
     return [part for cell in text.split(" | ") for part in _SENTENCE.split(" ".join(cell.split())) if part]
 
 
@@ -84,7 +84,7 @@ def python_prose(text: str) -> Iterator[str]:
 
 
 def _comments(text: str) -> Iterator[str]:
-    """Comments of adjacent lines are one paragraph."""
+    """Comments; those on adjacent lines form one paragraph."""
     paragraph: list[str] = []
     for line in text.splitlines():
         found = _COMMENT.search(line.lstrip() if line.lstrip().startswith("#") else line)
@@ -97,7 +97,7 @@ def _comments(text: str) -> Iterator[str]:
 
 
 def _markdown_prose(text: str) -> Iterator[str]:
-    """Paragraphs, items of lists, rows of tables; no code."""
+    """Paragraphs, list items and table rows, without code."""
     paragraph: list[str] = []
     for line in re.sub(r"```.*?```", "", text, flags=re.DOTALL).splitlines():
         if not line.strip() or re.match(r"\s*(?:[-*>#|]|\d+\.)", line):
@@ -119,7 +119,7 @@ def _paths() -> list[Path]:
 
 
 def _package(path: Path) -> str:
-    """The first two folders of a module, and a document by itself."""
+    """The package of a path: the first two folders of a module, or the document itself."""
     relative = path.relative_to(ROOT)
     return str(relative) if path.suffix == ".md" else "/".join(relative.parts[:-1][:2])
 

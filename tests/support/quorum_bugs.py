@@ -1,4 +1,4 @@
-"""Bugs planted into the quorum's rules and into its files; see `planted_bugs`."""
+"""Bugs to plant into the quorum's rules and files; see `planted_bugs`."""
 
 from typing import Any
 
@@ -29,11 +29,11 @@ class _UnsyncedFile:
         return getattr(self._file, name)
 
     async def sync(self) -> None:
-        """Return as if the data were durable."""
+        """Return without making the data durable."""
 
 
 def _skip_sync(right: Any) -> Any:
-    """Runs a method of an object that writes to its `_file`, without the sync."""
+    """Run a method of an object that writes to its `_file`, without the sync."""
 
     async def wrong(owner: Any, *args: Any) -> None:
         file, owner._file = owner._file, _UnsyncedFile(owner._file)
@@ -65,7 +65,7 @@ def _ignore_pre_votes(check_votes: Any) -> Any:
 
 
 def _store_no_vote(enter_epoch: Any) -> Any:
-    """The vote for another replica is not stored; a candidate's own vote is, as it enters a higher epoch with it."""
+    """Do not store a vote for another replica. A candidate's own vote is stored, because it enters a higher epoch."""
 
     def wrong(replica: Replica, epoch: int, voted_for: ReplicaKey | None = None) -> None:
         if epoch > replica.epoch:
@@ -90,7 +90,7 @@ def _compare_node_ids_only(matches: Any) -> Any:
 
 
 def _count_all_as_synced(step_and_perform: Any) -> Any:
-    """A sync counts also for the entries that were appended while it ran."""
+    """Count entries as synced that were appended during the sync."""
 
     def wrong(node: RaftNode, event: Any) -> None:
         if isinstance(event, events.LogSynced):

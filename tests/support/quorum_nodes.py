@@ -22,7 +22,7 @@ WALL_S = 1_700_000_000.0
 
 
 class Heard:
-    """A state machine that remembers everything."""
+    """A state machine that records everything."""
 
     def __init__(self) -> None:
         self.records: list[bytes] = []
@@ -45,7 +45,7 @@ class Heard:
 
 
 class QuorumNode:
-    """A machine: its disk and its port outlive the processes on it."""
+    """A machine, whose disk and port outlive its processes."""
 
     def __init__(self, node_id: int, listener: trio.SocketListener) -> None:
         self.node_id = node_id
@@ -79,7 +79,7 @@ class QuorumNode:
 
     @property
     def leads_in_core(self) -> bool:
-        """Elected; nothing of its epoch need be committed yet."""
+        """True if this node is elected. It need not have committed an entry of its epoch."""
         return self._quorum is not None and self._quorum.core.leader_state is not None
 
     def traced(self, kind: str) -> list[dict[str, Any]]:
@@ -107,11 +107,11 @@ class QuorumNode:
         self._ended.set()
 
     def wipe(self) -> None:
-        """Another disk is put in while the node is down."""
+        """Replace the disk while the node is down."""
         self.disk, self.directory_id = VolatileDisk(), directory_id(f"dir{self.node_id}new")
 
     async def move(self) -> None:
-        """Another port, while the node is down."""
+        """Change the port while the node is down."""
         (self.listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
         self.port = self.listener.socket.getsockname()[1]
 
@@ -131,7 +131,7 @@ async def snapshot(node: QuorumNode) -> None:
 
 @attrs.frozen
 class Plan:
-    """The first voters; and those that all are configured with, if they are not formatted with them."""
+    """`voters` are the first voters. `configured` are the voters in the configuration of unformatted nodes."""
 
     voters: VoterSet
     configured: VoterSet
@@ -145,7 +145,7 @@ class QuorumNodes:
 
     @property
     def voters(self) -> list[QuorumNode]:
-        """Those that vote at first."""
+        """The nodes that are voters at first."""
         return [self.nodes[node_id] for node_id in self.plan.voters.ids]
 
     async def start(self, node_id: int) -> None:
@@ -181,10 +181,10 @@ class QuorumNodes:
 async def running_nodes(
     count: int, spares: int = 0, *, formatted: Sequence[bytes] | None = None, disks_known: bool = True
 ) -> AsyncIterator[QuorumNodes]:
-    """`count` voters, and `spares` observers that know the voters' addresses.
+    """Run `count` voters, and `spares` observers that know the voters' addresses.
 
-    With `formatted` the voters' disks are formatted with these records, and they have the voters from there;
-    otherwise from their configuration, which need not know the disks.
+    With `formatted`, the voters' disks are formatted with these records and with the voter set. Otherwise the voters
+    come from the configuration, which need not contain directory ids.
     """
     nodes = []
     for node_id in range(1, count + spares + 1):

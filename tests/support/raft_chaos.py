@@ -14,7 +14,7 @@ HEALED_WITHIN_MS = 30_000
 
 
 class Chaos:
-    """`voters` of the hosts vote at first; `spares` are observers that may be made voters."""
+    """`voters` of the hosts are the first voters; `spares` are observers that may become voters."""
 
     def __init__(self, seed: int, voters: int, spares: int = 0, prepare: Callable[[RaftWorld], None] | None = None):
         self.rng = Random(seed)
@@ -33,13 +33,13 @@ class Chaos:
         self.world.loss = self.rng.choice([0.0, 0.0, 0.05, 0.2])
         faults = [self.crash, self.cut, self.heal, self.snapshot, self.crash_leader, self.reset]
         if not spares and self.world.disks_known:
-            faults.append(self.wipe)  # with removed voters as well, the remaining disks may be no majority
+            faults.append(self.wipe)  # with removed voters as well, the remaining disks might be no majority
         self.wiped = False
         changes = [self.add_voter, self.remove_voter] if spares else []
         self.actions = [*self.rng.sample(faults, self.rng.randrange(len(faults) + 1)), *changes]
 
     def run(self, steps: int = STEPS) -> None:
-        """Raises Violation, or AssertionError where the quorum does not recover."""
+        """Run `steps` steps. Raises Violation, or AssertionError if the quorum does not recover."""
         self.world.start_all()
         for _ in range(steps):
             self.restart_some()
@@ -90,7 +90,7 @@ class Chaos:
                 self.world.reset_connections(leader.node_id)
 
     def wipe(self) -> None:
-        """One disk is lost for good: its node no longer votes, and the others are still a majority."""
+        """Lose one disk permanently: its node no longer votes, and the other voters are still a majority."""
         if not self.wiped:
             self.wiped = True
             self.world.wipe(self.rng.choice(list(self.world.hosts)), "new")

@@ -20,7 +20,7 @@ class Snapshot:
 
 @attrs.define
 class RaftDisk:
-    """`batches` includes what is not synced; `synced_end_offset` is what survives for certain."""
+    """`batches` includes unsynced ones; the batches below `synced_end_offset` certainly survive a crash."""
 
     directory_id: str
     election: ElectionState = attrs.field(factory=ElectionState)
@@ -43,7 +43,7 @@ class RaftDisk:
         return self.snapshot.place if self.snapshot is not None else OffsetAndEpoch(0, 0)
 
     def history(self) -> list[Batch]:
-        """Everything from the beginning, also what only the snapshot holds."""
+        """All batches from the beginning, including those that only the snapshot contains."""
         before = self.snapshot.batches if self.snapshot is not None else ()
         return [*before, *(batch for batch in self.batches if batch.base_offset >= self.start_offset)]
 
@@ -67,7 +67,7 @@ class RaftDisk:
         self.snapshot, self.batches, self.synced_end_offset = snapshot, [], snapshot.place.offset
 
     def crash(self, rng: Random) -> None:
-        """Lose some of what was not synced, from some batch on."""
+        """Lose some of the unsynced batches, from a random one on."""
         unsynced = [batch for batch in self.batches if batch.base_offset >= self.synced_end_offset]
         lost = rng.randrange(len(unsynced) + 1)
         if lost:
@@ -75,7 +75,7 @@ class RaftDisk:
         self.synced_end_offset = self.end_offset
 
     def recover(self, initial: VoterSet) -> tuple[ElectionState, LogState, VoterSetHistory]:
-        """The state from which a core is started."""
+        """The recovered state, with which a core starts."""
         log = LogState(self.snapshot.place if self.snapshot is not None else OffsetAndEpoch(0, 0))
         voters = VoterSetHistory(initial)
         if self.snapshot is not None:

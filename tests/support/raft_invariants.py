@@ -25,13 +25,13 @@ class Invariants:
         self._commits: dict[int, int] = {}
 
     def elected(self, node_id: int, epoch: int) -> None:
-        """Election safety: one leader in an epoch, and once."""
+        """Election safety: an epoch has at most one leader, which is elected once."""
         if epoch in self.leaders:
             raise Violation(f"node {self.leaders[epoch]} led in epoch {epoch}, and now node {node_id} does")
         self.leaders[epoch] = node_id
 
     def leads(self, node_id: int, epoch: int, history: Sequence[Batch]) -> None:
-        """Leader completeness: a leader has all that was committed in epochs before."""
+        """Leader completeness: a leader has all entries that were committed in earlier epochs."""
         mine = {batch.base_offset: batch for batch in history}
         for offset, batch in self.committed.items():
             if batch.epoch < epoch and mine.get(offset) != batch:
@@ -61,7 +61,7 @@ class Invariants:
     def leader_commits(self, end_offset: int, voters: VoterSet, disks: Mapping[int, RaftDisk]) -> None:
         """A committed entry is durable on a majority of the voters (Raft's paper, section 5.3).
 
-        A disk that was lost after it acknowledged counts with its former contents: it does not vote any more.
+        A disk that was lost after it acknowledged counts with its former contents, because it no longer votes.
         """
         holders = 0
         for voter in voters.voters:
@@ -72,5 +72,5 @@ class Invariants:
             raise Violation(f"{end_offset} is committed with {holders} of {len(voters.voters)} voters")
 
     def restarts(self, node_id: int) -> None:
-        """A replica may forget its high watermark."""
+        """After a restart, a replica may start with a lower high watermark."""
         self._commits.pop(node_id, None)

@@ -23,7 +23,7 @@ class Script(Listener):
         self._silent = False
 
     def play(self, text: str) -> str:
-        """The rewritten file: its prose and its commands, each with its present effects."""
+        """Run the file. Returns it with the same prose and commands, and with the effects of this run."""
         result = []
         for line in text.splitlines():
             if line.startswith("> "):
@@ -38,7 +38,7 @@ class Script(Listener):
     # Commands
 
     def do_nodes(self, *node_ids: str) -> None:
-        """Voters, and after the word `observers` the observers. A node with a lower id has shorter timeouts."""
+        """Create voters, and observers after the word `observers`. A node with a lower id has shorter timeouts."""
         cut = node_ids.index("observers") if "observers" in node_ids else len(node_ids)
         voters, observers = [int(each) for each in node_ids[:cut]], [int(each) for each in node_ids[cut + 1 :]]
         self.world = RaftWorld(voters, observers, chance=_patience, listener=self)
@@ -48,7 +48,7 @@ class Script(Listener):
         self.world.run(float(duration_ms))
 
     def do_skip(self, duration_ms: str) -> None:
-        """Run, and say nothing of it."""
+        """Run without printing effects."""
         self._silent = True
         self.world.run(float(duration_ms))
         self._silent = False
@@ -74,7 +74,7 @@ class Script(Listener):
         self.world.leave(int(node_id))
 
     def do_cut(self, source: str, arrow: str, destination: str) -> None:
-        """`1 - 2` both ways, `1 -> 2` one way."""
+        """Cut a link: `1 - 2` in both directions, `1 -> 2` in one."""
         self.world.cuts.add((int(source), int(destination)))
         if arrow == "-":
             self.world.cuts.add((int(destination), int(source)))

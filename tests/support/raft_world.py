@@ -1,8 +1,8 @@
 """Raft cores on hosts with disks that lose unsynced data, a network that loses and reorders messages, and a clock.
 
-Performs effects exactly as a driver has to: in order, stopping at what must be durable first, syncing on the side. Two
-messages between the same hosts may overtake one another unless `latency_ms` is a constant: every request has a
-connection of its own.
+The world performs effects exactly as a driver has to: in order, waiting where state must be durable first, and syncing
+concurrently. Two messages between the same hosts may overtake each other unless `latency_ms` is a constant, as if every
+request had its own connection.
 """
 
 import heapq
@@ -89,7 +89,7 @@ class RaftWorld:
         self.loss = 0.0
         self.cuts: set[tuple[int, int]] = set()
         self.change_answers: list[VoterChangeResponse] = []
-        # The errors of a wrong driver, which the tests have to find.
+        # Faults of a wrong driver, which the tests have to detect.
         self.votes_are_durable = self.log_is_durable = True
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count(1)
@@ -114,7 +114,7 @@ class RaftWorld:
 
     @property
     def leader(self) -> Host | None:
-        """The leader; of several, the one in the highest epoch."""
+        """The leader; if there are several, the one in the highest epoch."""
         leading = [host for host in self.live if host.live.role is Role.LEADER]
         return max(leading, key=lambda host: host.live.epoch, default=None)
 
@@ -175,7 +175,7 @@ class RaftWorld:
         self.step(self.hosts[node_id], happened.Append(records, int(self.now_ms)))
 
     def change_voters(self, node_id: int, request: Request) -> None:
-        """As an administrator's tool asks the node; answers gather in `change_answers`."""
+        """Send a voter change to a node, as an administrator's tool does. The responses are in `change_answers`."""
         self._deliver(0, node_id, 0, request)
 
     def take_snapshot(self, node_id: int) -> None:
@@ -271,7 +271,7 @@ class RaftWorld:
                 raise AssertionError(f"replica {host.node_id} refuses what an honest one says: {effect}")
             case todo.RoleChanged():
                 self.listener.became(host.node_id, effect)
-                if effect.role is Role.LEADER:  # no other node has seen what it did before its vote was durable
+                if effect.role is Role.LEADER:  # before its vote was durable, no other node has seen any effect of it
                     self.invariants.elected(host.node_id, effect.epoch)
                     self.invariants.leads(host.node_id, effect.epoch, host.disk.history())
 
@@ -305,7 +305,7 @@ class RaftWorld:
         self.at(self.sync_ms(), self._in_same_life(host, done))
 
     def _answer_snapshot(self, host: Host, effect: todo.AnswerSnapshot) -> None:
-        """The bytes are beside the point: a snapshot is handed over as an object, in two pieces."""
+        """Hand over a snapshot as an object, in two parts, because its bytes do not matter here."""
         snapshot, request = host.disk.snapshot, effect.request
         if snapshot is None or snapshot.place != request.snapshot:
             self._answer(
@@ -351,7 +351,7 @@ class RaftWorld:
     def _deliver(self, source: int, target: int, token: int, request: Request) -> None:
         host = self.hosts[target]
         if token and token not in self._tokens:
-            return  # the connection died with the process that it led to
+            return  # the connection ended with the process that it led to
         if host.core is not None:
             self.step(host, happened.Received(token, request))
         elif token:

@@ -24,14 +24,14 @@ from jepsen.values import (
 
 PARTITIONS = (("t", 0), ("t", 1), ("f", 0))
 GROUPS = ("g", "h")
-# When all values were made, as `jepsen.checkers.offsets` reads it.
+# The creation time of all values, as `jepsen.checkers.offsets` reads it.
 _MADE_MS = 1_000
 READS = ("poll", "poll-group", "final-read")
 
 
 @attrs.define
 class RandomHistory:
-    """Without `anomalies` nothing is wrong with it; each anomaly changes what one operation was told."""
+    """A random history, valid without `anomalies`. Each anomaly changes the result of one operation."""
 
     seed: int
     batches: int = 30

@@ -1,4 +1,4 @@
-"""Hypothesis strategies of records: single ones of all shapes, and runs of one shape among them."""
+"""Hypothesis strategies of records: single ones of all shapes, and sequences of records with the same shape."""
 
 from itertools import chain
 
@@ -17,7 +17,7 @@ time_steps = st.sampled_from([0, 0, 1, 3, 63, 64, -1, -65, 2**33, -(2**40)])
 
 @st.composite
 def record_runs(draw: st.DrawFn) -> list[Record]:
-    """Records of one shape: from one to 300, whose contents and timestamps may differ."""
+    """From 1 to 300 records of the same shape, whose contents and timestamps may differ."""
     key_size, value_size = draw(optional_sizes), draw(optional_sizes)
     headers = draw(header_lists)
     start, step = draw(st.sampled_from([NO_TIMESTAMP, 0, TIME])), draw(time_steps)
@@ -42,5 +42,5 @@ records_lists = st.lists(record_runs(), min_size=1, max_size=6).map(lambda runs:
 
 
 def encoded_records(records: list[Record]) -> bytes:
-    """The records as they stand in a batch, without its header."""
+    """Encode the records as in a batch, without its header."""
     return encode_batch(records, base_offset=0, last_offset=0)[HEADER_SIZE:]

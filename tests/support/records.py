@@ -9,7 +9,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class ClientRecord(NamedTuple):
-    """One record of a partition. A timestamp (ms) of None is one that the client chose by itself."""
+    """One record for a partition. With a timestamp (ms) of None, the client chooses the time."""
 
     partition: int
     key: bytes | None
@@ -52,9 +52,9 @@ TEXT_HEADERS: Headers = (("source", b"test"), ("source", b"again"), ("größe", 
 def awkward_records(
     count: int, *, partitions: int, shape: Shape, first_timestamp_ms: int, seed: int = 0
 ) -> list[ClientRecord]:
-    """Records over all partitions in turn: null, empty, tiny and large fields, compressible and random bytes.
+    """Records for all partitions in turn: null, empty, tiny and large fields, compressible and random bytes.
 
-    Timestamps grow by 1 ms per record. Never are both key and value null: kafka-python refuses that.
+    Timestamps increase by 1 ms per record. Key and value are never both null, because kafka-python refuses that.
     """
     rng = random.Random(seed)
     return [

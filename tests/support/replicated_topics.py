@@ -18,7 +18,7 @@ from tests.support.requests import batch, produce, read_values
 from tests.support.running_cluster import WITHIN_S, RunningCluster
 from tests.support.wire_client import connected, only
 
-# The time for followers on a busy machine to fetch a batch. It is shorter than the timeout of a response.
+# The time that followers on a busy machine need to fetch a batch. It is shorter than the timeout of a response.
 _PRODUCE_TIMEOUT_MS = 8_000
 
 
@@ -46,7 +46,7 @@ async def create_replicated(
 
 
 async def described(cluster: RunningCluster, node_id: int, index: int = 0) -> Any:
-    """The partition as a broker tells of it; None where it does not know it."""
+    """The partition in a broker's Metadata response; None if the broker does not know it."""
     async with connected(cluster.port(node_id)) as client:
         request = MetadataRequest(topics=[MetadataRequestTopic(name="topic")], allow_auto_topic_creation=False)
         topic = only((await client.call(request, 12)).topics)
@@ -62,9 +62,9 @@ async def until_described(
     isr: Sequence[int] | None = None,
     replicas: Sequence[int] | None = None,
 ) -> Any:
-    """The partition, once a broker knows this leader, these in-sync replicas and these replicas in this order.
+    """Wait until a broker knows this leader, these in-sync replicas and these replicas in order. Returns the partition.
 
-    All other brokers know as much when this returns, its leader among them.
+    When this returns, all other brokers, including the leader, know the same state.
     """
 
     def holds(partition: Any) -> bool:
@@ -78,7 +78,7 @@ async def until_described(
 
 
 async def until_led_by_another(cluster: RunningCluster, node_id: int, former: int) -> Any:
-    """The partition, once a broker knows that another broker than `former` leads it; the others know that too then."""
+    """Wait until a broker, and then all others, know a leader other than `former`. Returns the partition."""
     return await _until_described_as(cluster, node_id, 0, lambda partition: partition.leader_id not in (-1, former))
 
 
@@ -91,7 +91,7 @@ async def _until_described_as(cluster: RunningCluster, node_id: int, index: int,
 
 
 async def send(cluster: RunningCluster, node_id: int, *values: bytes, index: int = 0, acks: int = -1) -> int:
-    """Produce one batch; the error code."""
+    """Produce one batch. Returns the error code."""
     async with connected(cluster.port(node_id)) as client:
         answer = await produce(client, batch(*values), index=index, acks=acks, timeout_ms=_PRODUCE_TIMEOUT_MS)
         return int(answer.error_code)
@@ -114,5 +114,5 @@ def stored(directory: Path, node_id: int, index: int = 0) -> list[bytes | None]:
 
 
 async def until_replicated(cluster: RunningCluster, directory: Path, node_ids: Sequence[int], index: int = 0) -> None:
-    """All of these have the same bytes."""
+    """Wait until these nodes have the same bytes."""
     await cluster.until(lambda: len({content(directory, node_id, index) for node_id in node_ids}) == 1)

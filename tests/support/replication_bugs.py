@@ -1,4 +1,4 @@
-"""Bugs planted into the rules of replication; see `planted_bugs`."""
+"""Bugs to plant into the rules of replication; see `planted_bugs`."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ from tests.support.planted_bugs import Bug, PatchedFunction, always, does_nothin
 
 
 def _truncate_to_high_watermark(fetcher_for: Any) -> Any:
-    """Kafka's followers did so before KIP-101, whenever they began to follow."""
+    """Truncate to the high watermark when following starts, as Kafka did before KIP-101."""
 
     def wrong(manager: ReplicaFetcherManager, partition: Partition) -> Any:
         log = partition.log

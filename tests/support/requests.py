@@ -14,7 +14,7 @@ from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicP
 from broker.wire.records import NO_TIMESTAMP, Record, encode_batch, iter_headers, iter_records
 from tests.support.wire_client import WireClient, only
 
-PRODUCE_VERSION = 12  # the last one that names topics
+PRODUCE_VERSION = 12  # the last version that names topics by name
 FETCH_VERSION = 12
 
 
@@ -39,7 +39,7 @@ def fetch_request(
     partition_max_bytes: int = 1 << 20,
     **fields: Any,
 ) -> FetchRequest:
-    """One that does not wait, outside of any session, unless `fields` say otherwise."""
+    """A Fetch that does not wait, outside of any session; `fields` change it."""
     partitions = [
         FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=partition_max_bytes)
         for index in indexes
@@ -56,7 +56,7 @@ async def create_topic(
     replicas: Sequence[int] = (),
     configs: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Create a topic and return its id. `replicas` has the broker of each partition, where the test has a say in it."""
+    """Create a topic and return its id. `replicas` has the broker of each partition, if the test assigns them."""
     topic = CreatableTopic(
         name=name,
         num_partitions=-1 if replicas else partitions,
@@ -74,26 +74,26 @@ async def create_topic(
 
 
 async def produce(client: WireClient, records: bytes | None, version: int = PRODUCE_VERSION, **fields: Any) -> Any:
-    """Produce to one partition; its part of the response."""
+    """Produce to one partition. Returns the partition's part of the response."""
     response = await client.call(produce_request(records, **fields), version)
     return only(only(response.responses).partition_responses)
 
 
 async def fetch(client: WireClient, offset: int = 0, version: int = FETCH_VERSION, **fields: Any) -> Any:
-    """Fetch from one partition; its part of the response."""
+    """Fetch from one partition. Returns the partition's part of the response."""
     response = await client.call(fetch_request(offset, **fields), version)
     assert response.error_code == 0
     return only(only(response.responses).partitions)
 
 
 def records_of(partition: Any) -> list[Record]:
-    """The records in a partition's part of a Fetch response; whole batches only."""
+    """The records in a partition's part of a Fetch response, which must have whole batches."""
     data = partition.records
     return [record for at, header in iter_headers(data) for record in iter_records(data, at, header)]
 
 
 async def read_values(client: WireClient, offset: int = 0, **fields: Any) -> list[bytes | None]:
-    """The values of the records from `offset` on, as far as one fetch of one partition goes."""
+    """The values that one fetch of one partition returns, from `offset` on."""
     partition = await fetch(client, offset, **fields)
     assert partition.error_code == 0, f"error {partition.error_code}"
     return [record.value for record in records_of(partition) if record.offset >= offset]

@@ -11,7 +11,7 @@ from tests.support.running_node import running_node
 
 @asynccontextmanager
 async def admin_of_a_node(directory: Path, **overrides: object) -> AsyncIterator[Admin]:
-    """A node with these configs, `_` standing for `.`, and an Admin of it."""
+    """A node with these configs, in whose names `_` stands for `.`, and an Admin connected to it."""
     async with running_node(directory, **overrides) as node, Admin(f"127.0.0.1:{node.port}") as admin:
         yield admin
 

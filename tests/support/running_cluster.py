@@ -19,7 +19,7 @@ from tests.support.running_node import Traced
 
 WITHIN_S = 20.0
 COMBINED = "broker,controller"
-# Fast enough for tests, and slow enough for machines that have much else to do.
+# Short enough for fast tests, and long enough for busy machines.
 TIMEOUTS: Mapping[str, str] = {
     "controller.quorum.election.timeout.ms": "500",
     "controller.quorum.fetch.timeout.ms": "1000",
@@ -30,7 +30,7 @@ TIMEOUTS: Mapping[str, str] = {
 
 
 class ClusterNode:
-    """A machine: its disk and its ports outlive the nodes on it. `traced` has the events of all its incarnations."""
+    """A machine, whose disk and ports outlive its nodes. `traced` has the events of all incarnations of the node."""
 
     def __init__(self, config: KafkaConfig, disk: Disk, port: int, controller_port: int) -> None:
         self.config = config
@@ -61,27 +61,27 @@ class ClusterNode:
             self.ended.set()
 
     async def stop(self) -> None:
-        """As SIGTERM would; returns when the node has ended."""
+        """Stop the node as SIGTERM does, and wait until it has ended."""
         assert self.node is not None, f"node {self.node_id} has never run"
         self.node.stop()
         with trio.fail_after(WITHIN_S):
             await self.ended.wait()
 
     async def crash(self) -> None:
-        """Simulate kill -9: the node informs no other one, and its sockets are closed."""
+        """Simulate kill -9: the node does not inform others, and its sockets are closed."""
         self._scope.cancel()
         await self.ended.wait()
 
 
 @attrs.define
 class RunningCluster:
-    """`nodes` by their ids, those that are down too; `start` starts them in `nursery`."""
+    """`nodes` has all nodes by id, running or not; `start` starts them in `nursery`."""
 
     nodes: dict[int, ClusterNode]
     nursery: trio.Nursery
 
     async def start(self, *node_ids: int) -> None:
-        """Start these nodes, or all that are down, and wait until they serve and every broker knows that they do."""
+        """Start these nodes, or all that are down. Wait until they serve and every broker knows that they do."""
         chosen = [self.nodes[node_id] for node_id in node_ids] or [
             each for each in self.nodes.values() if not each.is_up
         ]
@@ -92,7 +92,7 @@ class RunningCluster:
         await self.until_images_match()
 
     def start_soon(self, node_id: int) -> None:
-        """Start a node that may have to wait for others."""
+        """Start a node without waiting for it, because it may itself wait for others."""
         self.nursery.start_soon(self.nodes[node_id].run)
 
     def port(self, node_id: int) -> int:
@@ -100,7 +100,7 @@ class RunningCluster:
 
     @property
     def active(self) -> ClusterNode | None:
-        """The node with the active controller, as far as the nodes that are up have traced."""
+        """The node with the active controller, according to the events of running nodes."""
         leaders = [
             (int(str(event["epoch"])), node)
             for node in self.nodes.values()
@@ -110,7 +110,7 @@ class RunningCluster:
         return latest[1] if latest is not None and latest[1].is_up else None
 
     async def active_after(self, epoch: int = 0) -> ClusterNode:
-        """The active controller's node, once there is one in a later epoch."""
+        """Wait for an active controller in a later epoch. Returns its node."""
         await self.until(lambda: self.active is not None and self.epoch > epoch)
         assert self.active is not None, "just waited for"
         return self.active
@@ -127,10 +127,10 @@ class RunningCluster:
                 await trio.sleep(0.005)
 
     async def until_images_match(self) -> None:
-        """Wait until every node that is up knows all metadata that any of them knows now.
+        """Wait until every running node has all metadata that any of them has now.
 
         A change is acknowledged once the active controller has committed it. The other nodes follow a moment later, as
-        in Kafka, so a test waits here before it reads a change that the controller has acknowledged from a broker.
+        in Kafka, so a test waits here before it reads an acknowledged change from a broker.
         """
         latest = max(self._image_offsets(), default=-1)
         await self.until(lambda: all(offset >= latest for offset in self._image_offsets()))
@@ -151,7 +151,8 @@ async def running_cluster(
     of_nodes: Mapping[int, Mapping[str, str]] | None = None,
     is_started: bool = True,
 ) -> AsyncIterator[RunningCluster]:
-    """Nodes with these roles, or so many combined ones; all controllers are voters. At the end all are killed.
+    """Run nodes with these roles, or a number of combined nodes. All controllers are voters, and all nodes are killed
+    at the end.
 
     `overrides` are configs of all nodes, `of_nodes` those of single ones.
     """

@@ -1,4 +1,4 @@
-"""A node within the test's own process and event loop, on free ports and a directory of the test's."""
+"""A node within the test's own process and event loop, with free ports and a directory of the test."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -28,7 +28,7 @@ class Traced:
 
 
 class RunningNode:
-    """A node that serves. `traced` are its events, `clock_offset_s` moves its wall clock."""
+    """A running node. `traced` has its events; `clock_offset_s` is added to its wall clock."""
 
     def __init__(self, node: Node, traced: Traced, scope: trio.CancelScope) -> None:
         self.node = node
@@ -63,7 +63,9 @@ def node_config(directory: Path, **overrides: object) -> KafkaConfig:
 async def running_node(
     directory: Path, *, disk: Disk | None = None, wall: Callable[[], float] | None = None, **overrides: object
 ) -> AsyncIterator[RunningNode]:
-    """A node that serves within the block, and is stopped cleanly at its end unless it has ended before."""
+    """A node that serves within the block. It is stopped cleanly at the end of the block, unless it has
+    ended before.
+    """
     traced = Traced()
     env = real_env(traced)
     env = Env(disk=disk or RealDisk(), rng=Random(), wall=wall or env.wall, trace=traced)

@@ -60,9 +60,9 @@ def batch(first: int, count: int, **fields: Any) -> bytes:
 
 @attrs.define
 class ScriptedBroker:
-    """One broker of a cluster. It leads partition 0 of "topic" if `leader_id` says so, and answers Fetch by `answers`.
+    """One broker of a cluster. It leads partition 0 of "topic" if it is `leader_id`, and answers Fetch from `answers`.
 
-    It answers the remaining requests from `log`, in a session.
+    It answers other requests from `log`, in a session.
     """
 
     node: ScriptedNode
@@ -161,7 +161,7 @@ def as_logged(broker: ScriptedBroker, request: FetchRequest) -> None:
 
 
 def once(broker_answer: Callable[[ScriptedBroker, FetchRequest], Answer], *, at: int = 0) -> Answers:
-    """Answers the Fetch of that number so, and all others from the log."""
+    """Give this answer to the Fetch number `at`, and answer all others from the log."""
 
     def answer(broker: ScriptedBroker, request: FetchRequest) -> Answer | None:
         return broker_answer(broker, request) if len(broker.fetches) == at + 1 else None

@@ -63,7 +63,7 @@ class ScriptedFollower:
         return response
 
     async def create_topic(self, replicas: Sequence[int], **configs: str) -> None:
-        """The topic to follow, `_` in a config standing for `.`; the first of its replicas leads."""
+        """Create the topic to follow; `_` in a config's name stands for `.`. The first replica leads."""
         topic = CreatableTopic(
             name="topic",
             num_partitions=-1,
@@ -84,7 +84,7 @@ class ScriptedFollower:
         broker_epoch: int | None = None,
         max_wait_ms: int = 0,
     ) -> FetchRequest:
-        """For what comes after `offset`; at once, unless it is to wait."""
+        """A Fetch of the records from `offset` on, which by default does not wait."""
         partition = FetchPartition(
             partition=0,
             current_leader_epoch=leader_epoch,
@@ -103,7 +103,7 @@ class ScriptedFollower:
         )
 
     async def fetch(self, offset: int, **fields: Any) -> Any:
-        """The partition's part of the response."""
+        """Fetch, and return the partition's part of the response."""
         return self.fetched(await self.client.call(self.fetch_request(offset, **fields), FETCH_VERSION))
 
     def fetched(self, response: Any) -> Any:
@@ -111,7 +111,7 @@ class ScriptedFollower:
         return only(only(response.responses).partitions)
 
     async def isr(self) -> list[int]:
-        """As the cluster knows it, in the order of ids."""
+        """The ISR according to the cluster, in ascending order."""
         response = await self.client.call(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="topic")]), 0)
         isr: list[int] = only(only(response.topics).partitions).isr_nodes
         return sorted(isr)

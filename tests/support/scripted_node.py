@@ -11,17 +11,18 @@ from broker.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVers
 from broker.wire.codec import decode, encode
 from broker.wire.header import encode_response_header, parse_request_header
 
-# A response message, bytes to be sent as they are, or None for silence.
+# A response message, bytes to be sent unchanged, or None for no response.
 Answer: TypeAlias = Any
 Script: TypeAlias = Callable[[Any], Answer | Awaitable[Answer]]
-# From the request and its version to the response and the version that it is encoded in.
+# A function from the request and its version to the response and the version in which it is encoded.
 ApiVersionsScript: TypeAlias = Callable[[ApiVersionsRequest, int], tuple[ApiVersionsResponse, int]]
 
 
 class ScriptedNode:
-    """Answers requests one after the other. `requests` are those that came, on whichever connection.
+    """Answers requests one after the other. `requests` has the requests of all connections.
 
-    But for ApiVersions, with which connections to controllers begin: the node answers it itself while it `is_heard`.
+    ApiVersions, with which connections to controllers begin, is an exception: the node answers it itself unless
+    `is_heard`.
     """
 
     def __init__(self, script: Script) -> None:
@@ -42,7 +43,7 @@ class ScriptedNode:
         return f"127.0.0.1:{self.port}"
 
     async def wait_for(self, requests: int) -> None:
-        """Wait until so many requests have arrived."""
+        """Wait until `requests` requests have arrived."""
         with trio.fail_after(5):
             while len(self.requests) < requests:
                 await self._arrived.wait()

@@ -1,4 +1,4 @@
-"""Scripts in an interpreter of their own, as a user runs them."""
+"""Runs scripts in a separate interpreter, as a user does."""
 
 import subprocess
 import sys
@@ -7,7 +7,9 @@ from tests.support.source_code import ROOT
 
 
 def run_script(script: str, *arguments: str) -> str:
-    """The output of a script in an interpreter of its own, which must exit with 0 and print nothing to stderr."""
+    """Run a script in a separate interpreter, and return its output. It must exit with 0 and print nothing
+    to stderr.
+    """
     done = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script, *arguments],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""The project's source code as syntax trees: modules by name, what each imports, and how large it is."""
+"""The project's source code as syntax trees: modules by name, their imports and their sizes."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ PACKAGES = ("kraft", "metadata", "broker", "jepsen", "benchmarks", "pyspark_kraf
 
 @attrs.frozen
 class Module:
-    """One source file. `name` is dotted; a package's `__init__.py` bears the package's name."""
+    """One source file. `name` is dotted; the name of an `__init__.py` is that of its package."""
 
     name: str
     text: str
@@ -25,7 +25,7 @@ class Module:
 
 @attrs.frozen
 class Import:
-    """One name that a module imports. `name` is empty for `import module`; `bound_name` is what it is called there."""
+    """One imported name. `name` is empty for `import module`; `bound_name` is its name in the importing module."""
 
     module: str
     name: str
@@ -58,7 +58,7 @@ def read_modules() -> dict[str, Module]:
 
 
 def imports(module: Module) -> list[Import]:
-    """Everything that a module imports, wherever it does."""
+    """All imports of a module, at any level of nesting."""
     return list(_imports(module.tree, type_checking=False, module_level=True))
 
 
@@ -81,18 +81,18 @@ def _imports(node: ast.AST, *, type_checking: bool, module_level: bool) -> Itera
 
 
 def imported_module(imported: Import, modules: Mapping[str, Module]) -> str:
-    """The module that an import means: `from package import module` means the module."""
+    """The imported module's name: `from package import module` imports the module."""
     full = f"{imported.module}.{imported.name}"
     return full if full in modules else imported.module
 
 
 def is_within(module: str, prefix: str) -> bool:
-    """Whether a dotted name is `prefix` or lies in it."""
+    """True if a dotted name is `prefix` or a name below it."""
     return module == prefix or module.startswith(prefix + ".")
 
 
 def functions(module: Module) -> list[Function]:
-    """Functions and methods with their length, docstrings apart."""
+    """The functions and methods with their lengths, without docstrings."""
     found = []
     for node in ast.walk(module.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

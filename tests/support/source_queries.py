@@ -1,4 +1,6 @@
-"""Queries over topics that drive the data source as Spark does, in this process: milliseconds each, without a JVM."""
+"""Queries over topics that call the data source as Spark does, in this process: a few milliseconds each,
+without a JVM.
+"""
 
 import json
 import pickle
@@ -30,7 +32,7 @@ Row = dict[str, Any]
 
 @attrs.frozen
 class Found:
-    """The result of a query: its rows, with the number of each one's task as `task`; and each batch's rows."""
+    """The result of a query: its rows, each with the number of its task as `task`, and the rows of each batch."""
 
     rows: list[Row]
     batches: list[int]
@@ -43,12 +45,12 @@ class Found:
 
     @property
     def tasks(self) -> int:
-        """How many tasks have read rows."""
+        """The number of tasks that have read rows."""
         return len({row["task"] for row in self.rows})
 
 
 class Stream:
-    """A streaming query, of which the test runs each batch."""
+    """A streaming query whose batches the test runs one by one."""
 
     def __init__(self, reader: KraftStreamReader, *, is_available_now: bool = False) -> None:
         self._reader = reader
@@ -64,7 +66,7 @@ class Stream:
         self._reader.stop()
 
     def next_batch(self) -> list[Row] | None:
-        """The rows of the next batch, which may have none; None if there is no batch yet."""
+        """Run the next batch. Returns its rows, possibly none; None if there is no batch yet."""
         start = self._position
         end = _from_checkpoint(self._reader.latestOffset(start, self._limit))
         if end == start:
@@ -77,7 +79,7 @@ class Stream:
 
 @attrs.frozen
 class SourceQueries:
-    """Queries over `topic`, from its beginning, unless their options say otherwise. None takes an option away."""
+    """Queries over `topic`, from its beginning, unless their options say otherwise. None removes an option."""
 
     bootstrap: str
     topic: str
@@ -87,10 +89,10 @@ class SourceQueries:
         return _columns_of(self._source(query, options))
 
     def read(self, query: str, options: Options, *, schema: Any = None, filters: Sequence[Filter] = ()) -> Found:
-        """Runs a query; a stream reads what there is now.
+        """Run a query; a streaming query reads the present records.
 
-        `schema` is a pyarrow Schema. `filters` are predicates, of which no row is left out here: they have an effect
-        where the reader takes them over.
+        `schema` is a pyarrow Schema. `filters` are predicates. They are not applied to the rows here, so they only have
+        an effect if the reader applies them.
         """
         source = self._source(query, options)
         asked = from_arrow_schema(schema or schema_of(_columns_of(source)), prefer_timestamp_ntz=False)
@@ -108,7 +110,7 @@ class SourceQueries:
 
     @contextmanager
     def stream(self, options: Options) -> Iterator[Stream]:
-        """A streaming query that goes on, as under a trigger of processing time."""
+        """A streaming query that continues, as with a processing-time trigger."""
         source = self._source(STREAMING, options)
         reader = source.streamReader(from_arrow_schema(schema_of(_columns_of(source)), prefer_timestamp_ntz=False))
         assert isinstance(reader, KraftStreamReader)
@@ -125,12 +127,12 @@ class SourceQueries:
 
 
 def data_source(options: Options) -> KraftDataSource:
-    """The source with options as Spark passes them: their names are in lower case. None takes an option away."""
+    """The source with options as Spark passes them, with names in lower case. None removes an option."""
     return KraftDataSource({name.lower(): value for name, value in options.items() if value is not None})
 
 
 def copied(sent: Any) -> Any:
-    """The copy that a worker gets of an object of the driver."""
+    """The copy of a driver's object that a worker gets."""
     return pickle.loads(pickle.dumps(sent))
 
 
@@ -150,7 +152,7 @@ def _from_checkpoint(offset: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(reader: DataSourceReader | KraftStreamReader, parts: Sequence[InputPartition]) -> list[Row]:
-    """The rows of the tasks. Each has copies of the reader and of its part, as in a worker."""
+    """The rows of all tasks. Each task gets copies of the reader and of its partition, as in a worker."""
     return [
         {**row, "task": task}
         for task, part in enumerate(parts)

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of a process: a small JVM, two cores, no page of its own."""
+"""One Spark session for all tests of a process: a small JVM, two cores, no web page."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Topics that Spark's tests read: created and filled by blocking clients, since Spark's own calls block too."""
+"""Topics for Spark's tests, created and filled by blocking clients, because Spark's own calls block too."""
 
 import uuid
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from broker.client import NewTopic, SyncAdmin, SyncProducer
 def create_topic(
     bootstrap: str, *, partitions: int = 1, replicas: int = 1, configs: Mapping[str, str] | None = None, name: str = ""
 ) -> str:
-    """Creates a topic whose name was not used before, and returns the name."""
+    """Create a topic with an unused name, and return the name."""
     chosen = name or f"topic-{uuid.uuid4().hex[:8]}"
     with SyncAdmin(bootstrap) as admin:
         admin.create_topics([NewTopic(chosen, partitions, replicas, configs=dict(configs or {}))]).raise_first()
@@ -19,7 +19,7 @@ def create_topic(
 def fill_topic(
     bootstrap: str, topic: str, count: int, *, first: int = 0, partition: int = 0, timestamp_ms: int = 1_000
 ) -> None:
-    """Writes records whose keys and values are numbers, a millisecond apart; values are "v" and the number."""
+    """Write records with numbers as keys, and "v" and the number as values. Timestamps are a millisecond apart."""
     with SyncProducer(bootstrap) as producer:
         deliveries = [
             producer.send_soon(

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster: a master and workers, each a process of this machine, which speak TCP."""
+"""A standalone Spark cluster: a master and workers, each a process on this machine, connected by TCP."""
 
 import os
 import re
@@ -18,7 +18,7 @@ _REGISTERED = "Successfully registered with master"
 
 
 class StandaloneSpark:
-    """`url` is what --master takes. Each worker offers one core and `memory` to executors."""
+    """`url` is the value for --master. Each worker offers one core and `memory` to executors."""
 
     def __init__(self, directory: Path, workers: int, memory: str) -> None:
         self._directory = directory
@@ -43,11 +43,11 @@ class StandaloneSpark:
             wait_until(lambda log=log: _REGISTERED in log.read_text(), _START_S, "a worker's registration")  # type: ignore[misc]
 
     def executors(self, number: int) -> int:
-        """How many executors a worker has started."""
+        """The number of executors that a worker has started."""
         return self.logs[number].read_text().count("Asked to launch executor")
 
     def stop(self) -> None:
-        """Ends all processes, the executors too."""
+        """End all processes, including the executors."""
         for process in reversed(self._processes):
             for pid in [*descendants(process.pid), process.pid]:
                 kill_process(pid)

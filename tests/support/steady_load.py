@@ -1,4 +1,4 @@
-"""Writes numbered records at a steady rate, beside a test."""
+"""Writes numbered records at a constant rate during a test."""
 
 import threading
 from types import TracebackType
@@ -11,7 +11,7 @@ _TICK_S = 0.1
 
 
 class SteadyLoad:
-    """A thread that writes within the `with` block. `written` is how many records it has handed over."""
+    """A thread that writes within the `with` block. `written` is the number of records passed to the producer."""
 
     def __init__(self, servers: str, topic: str, rate: int) -> None:
         self._servers = servers
@@ -29,7 +29,7 @@ class SteadyLoad:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Returns when all records are acknowledged. Raises what the producer has raised."""
+        """Wait until all records are acknowledged. Raises the producer's exception, if any."""
         self._stop.set()
         self._thread.join(150)
         assert not self._thread.is_alive(), "the producer ends within its delivery timeout"

@@ -1,4 +1,4 @@
-"""Bugs planted into storage; see `planted_bugs`."""
+"""Bugs to plant into storage; see `planted_bugs`."""
 
 from typing import Any
 

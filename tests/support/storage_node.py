@@ -1,4 +1,4 @@
-"""The storage of one node over two log directories, whose disk fails where it is told to."""
+"""The storage of one node with two log directories, on a disk with injected failures."""
 
 import errno
 import random
@@ -19,7 +19,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class FragileDisk(RealDisk):
-    """Directories named in `broken` answer with EIO; fsync of files within `unsyncable` fails."""
+    """Operations below the directories in `broken` fail with EIO; fsync of files below `unsyncable` fails."""
 
     def __init__(self) -> None:
         self.broken: set[str] = set()
@@ -57,7 +57,7 @@ class FragileDisk(RealDisk):
 
 
 class Node:
-    """The storage of one node over directories a and b, to be started and stopped."""
+    """The storage of one node with the log directories a and b, which tests start and stop."""
 
     def __init__(self, path: Path) -> None:
         self.a, self.b = path / "a", path / "b"

@@ -1,4 +1,4 @@
-"""Batches as a broker hands them out, before any client has unpacked them."""
+"""Batches as a broker returns them, before a client decompresses them."""
 
 import socket
 import struct
@@ -12,7 +12,7 @@ LENGTH = struct.Struct(">i")
 FETCH_VERSION = 11
 FETCH_MAX_BYTES = 1_000_000
 
-# Base offset and length; the length counts what follows it.
+# Base offset and length; the length is that of the bytes after it.
 BATCH_START = struct.Struct(">qi")
 ATTRIBUTES = struct.Struct(">h")
 ATTRIBUTES_POSITION = 21
@@ -20,7 +20,7 @@ COMPRESSION_MASK = 0b111
 
 
 def stored_compressions(bootstrap: str, topic: str) -> set[str]:
-    """The names of the compressions of the first batches in partition 0, up to about a megabyte of them."""
+    """The names of the compressions of the first batches in partition 0, of up to about a megabyte."""
     records = _fetch(bootstrap, topic)
     found = set()
     position = 0

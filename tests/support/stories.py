@@ -1,4 +1,4 @@
-"""Histories in few words, for checkers to judge."""
+"""Short notation for histories that checkers judge."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,7 +10,9 @@ ID = "AAECAwQFBgcICQoLDA0ODw"
 
 
 class Story(History):
-    """The topic "t" is not flushed, "f" is; both have one partition. Its time only moves when it is told to."""
+    """A history with the topic "t", which is not flushed, and "f", which is; both have one partition. Time advances
+    only on request.
+    """
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -40,7 +42,7 @@ class Story(History):
         self.did("poll", Polling(topic, 0, offset), records(sequences, offset, topic), incarnation)
 
     def polled(self, position: int, *offsets: int) -> None:
-        """A poll from a position on returned these offsets, with what belongs there."""
+        """Record a poll from `position` that returned these offsets, with the records that belong there."""
         self.did("poll", Polling("t", 0, position), tuple((offset, f"s/t-0/{offset}") for offset in offsets))
 
     def ends(self, *sequences: int, topic: str = "t", incarnation: int = 0, offset: int = 0) -> None:
@@ -55,5 +57,5 @@ def records(sequences: Iterable[int], offset: int, topic: str) -> tuple[tuple[in
 
 
 def broken(story: History, checkers: Sequence[Checker]) -> list[str]:
-    """The promises that a story breaks, once for each anomaly."""
+    """The promises that a story breaks, repeated for each anomaly."""
     return [anomaly.promise for checker in checkers for anomaly in checker.check(story)]

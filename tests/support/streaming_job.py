@@ -1,7 +1,7 @@
-"""A streaming job as a process, which kills can hit: one topic to Parquet, and to another topic, at the same time.
+"""A streaming job as a process that tests kill: one topic is copied to Parquet and to another topic at the same time.
 
-`python -m tests.support.streaming_job '{"servers": "...", ...}'` runs until it is killed, or with `available_now` until
-it has read what there is. It prints a line when its queries run.
+`python -m tests.support.streaming_job '{"servers": "...", ...}'` runs until it is killed or, with `available_now`,
+until it has read the present records. It prints a line when its queries run.
 """
 
 import json
@@ -19,7 +19,9 @@ from broker.spark import register
 
 @attrs.frozen
 class StreamingJob:
-    """Where the job reads and writes; `directory` has the Parquet files, and the checkpoints of both queries."""
+    """The sources and destinations of the job. `directory` has the Parquet files, and the checkpoints of
+    both queries.
+    """
 
     servers: str
     input_topic: str
@@ -27,7 +29,7 @@ class StreamingJob:
     directory: str
     available_now: bool = False
     rows_per_batch: int = 2_000
-    # Tasks that fail are tried again, as on a cluster; local[2] alone would not.
+    # Failed tasks are retried, as on a cluster; local[2] would not retry.
     master: str = "local[2,4]"
     progress: str = ""
 

@@ -1,4 +1,4 @@
-"""Runs that never were: what a store holds after some minutes of trouble, made up from a seed."""
+"""Synthetic runs: the contents of a store after some minutes with faults, generated from a seed."""
 
 from collections.abc import Iterator
 from operator import itemgetter
@@ -16,10 +16,10 @@ TOPIC = "queue"
 
 @attrs.define
 class SyntheticRun:
-    """Producers at a rate of records a second each, and consumers that follow; a fault every `period` seconds.
+    """Producers that send `rate` records per second each, and consumers that follow; a fault every `period` seconds.
 
-    A partition does not answer for a while after its leader was struck; `loses` makes it forget what it acknowledged
-    last before the first fault.
+    A partition does not respond for some time after a fault of its leader. With `loses`, a partition loses acknowledged
+    records.
     """
 
     seconds: float = 120.0
@@ -104,7 +104,7 @@ class SyntheticRun:
             time += self._rng.expovariate(self.rate)
 
     def _outage(self, partition: int, time: float) -> float:
-        """How long a partition will not answer yet."""
+        """The remaining time for which a partition does not respond."""
         for fault in self.faults:
             if partition % len(NODES) == NODES.index(fault.targets[0].partition(">")[0]):
                 back = fault.began_at + 0.3 + (fault.began_at * 7 % 10) / 3
@@ -130,7 +130,7 @@ class SyntheticRun:
         yield attrs.evolve(final, outcome=Outcome.OK, completed_at=time + 0.5, result=tuple(kept))
 
     def _acknowledge(self) -> None:
-        """Tell producers at which offsets their records are."""
+        """Set the results of sends to the offsets of their records."""
         offsets = {value: at for log in self._logs for at, (_, value) in enumerate(log)}
         for operation in self.history.of("send", outcome=Outcome.OK):
             operation.result = offsets[operation.value.values[0]]

@@ -1,4 +1,4 @@
-"""Makes docs/images: what commands print on a terminal, as SVG. `make terminal-images` runs it.
+"""Generates docs/images: the output of commands on a terminal, as SVG. `make terminal-images` runs it.
 
 The cluster, its topics and its group are real. One of three nodes is killed before the last image.
 """
@@ -34,7 +34,7 @@ _READ: Final = 420
 
 @contextmanager
 def populated_cluster(directory: Path) -> Iterator[ClusterProcess]:
-    """Three nodes, two topics with records, and a group that has read a part of them."""
+    """Three nodes, two topics with records, and a group that has read some of them."""
     with new_cluster(directory, overrides=_CONFIGS) as cluster:
         cluster.start()
         os.environ["KRAFT_BOOTSTRAP_SERVERS"] = cluster.bootstrap
@@ -66,7 +66,7 @@ def on_a_terminal(*arguments: str) -> str:
     process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child, env=environment, close_fds=True)
     os.close(child)
     output = bytearray()
-    # A pty whose other end is closed fails to be read.
+    # Reading from a pty fails once its other end is closed.
     while read := _read(parent):
         output += read
     os.close(parent)
@@ -82,7 +82,7 @@ def _read(descriptor: int) -> bytes:
 
 
 def save_image(name: str, commands: Sequence[str], addresses: dict[str, str]) -> None:
-    """An SVG of a terminal in which these commands were run one after the other."""
+    """Save an SVG of a terminal in which these commands were run one after the other."""
     console = Console(record=True, width=_COLUMNS, file=StringIO(), force_terminal=True, color_system="truecolor")
     for command in commands:
         console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
@@ -91,7 +91,7 @@ def save_image(name: str, commands: Sequence[str], addresses: dict[str, str]) ->
             output = output.replace(address, shown.ljust(len(address)))
         console.print(Text.from_ansi(output.rstrip("\n")))
     image = console.export_svg(title="kraft", unique_id=name)
-    # The fonts that rich names are on a server: an image in a repository uses those of the reader.
+    # rich refers to fonts on a server. An image in a repository uses the fonts of the reader instead.
     image = re.sub(r"@font-face \{.*?\}\s*", "", image, flags=re.DOTALL)
     (_IMAGES / f"{name}.svg").write_text(image.replace("Fira Code, monospace", "monospace"))
 
@@ -100,7 +100,7 @@ def main() -> None:
     """Make all images."""
     _IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as directory, populated_cluster(Path(directory)) as cluster:
-        # Ports as of a cluster that `kraft cluster start` has started.
+        # The ports are replaced by those of a cluster that `kraft cluster start` has started.
         addresses = {f"127.0.0.1:{cluster.nodes[node].port}": f"localhost:{9090 + 2 * node}" for node in cluster.voters}
         save_image("topics", ["kraft topics list", "kraft topics describe orders"], addresses)
         save_image("group-lag", [f"kraft groups lag {_GROUP}"], addresses)

@@ -28,13 +28,13 @@ async def node_with_topic(directory: Path, *, partitions: int = 2, **overrides: 
 
 
 def numbered(first: int, count: int, *, timestamp: int = 1_000, **fields: Any) -> bytes:
-    """A batch of records whose values are numbers, a millisecond apart."""
+    """A batch of records with numbers as values, and with timestamps a millisecond apart."""
     records = [Record(timestamp=timestamp + each, value=b"%d" % each) for each in range(first, first + count)]
     return encode_batch(records, base_offset=0, **fields)
 
 
 async def fill(client: WireClient, count: int, *, first: int = 0, index: int = 0, of: int = 100) -> None:
-    """Produces batches of `of` records each; record number n is at offset n if nothing else is produced."""
+    """Produce batches of `of` records. Record number n is at offset n if nothing else is produced."""
     for start in range(first, first + count, of):
         part = await produce(client, numbered(start, min(of, first + count - start)), index=index)
         assert part.error_code == 0
@@ -49,7 +49,7 @@ async def fill_node(port: int, count: int, **fields: Any) -> None:
 async def consuming(
     port: int, partitions: Sequence[TopicPartition] = (ZERO,), **settings: Any
 ) -> AsyncIterator[Consumer]:
-    """A consumer that is assigned these partitions; from the beginning unless `settings` say otherwise."""
+    """A consumer with these partitions assigned, from the beginning by default."""
     settings = {"auto_offset_reset": "earliest", "retry_backoff_ms": 10, "reconnect_backoff_ms": 10, **settings}
     async with Consumer(f"127.0.0.1:{port}", **settings) as consumer:
         consumer.assign(partitions)
@@ -57,7 +57,7 @@ async def consuming(
 
 
 async def fetch_exactly(consumer: Consumer, count: int) -> list[ConsumerRecord]:
-    """So many records, by as many polls as it takes."""
+    """Fetch exactly `count` records, with as many polls as necessary."""
     records: list[ConsumerRecord] = []
     with trio.fail_after(WITHIN_S):
         while len(records) < count:

@@ -1,4 +1,4 @@
-"""Finds every event that the source emits, by a look at the syntax: where, which kind, and with which fields."""
+"""Finds every event that the source emits from its syntax: the place, the kind and the fields."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ class EmittedEvent:
 
 @attrs.frozen
 class Wrapper:
-    """A method that passes its `kind` on to a tracer, with `fields` of its own and those of its caller."""
+    """A method that passes its `kind` to a tracer, with `fields` of its own and those of its caller."""
 
     module: str
     line: int
@@ -32,7 +32,7 @@ class Wrapper:
 
 
 def emitted_events(modules: Mapping[str, Module]) -> tuple[list[EmittedEvent], list[Wrapper], list[str]]:
-    """The events, the wrappers, and the calls that are neither, as text."""
+    """The events, the wrappers, and the remaining calls of tracers, as text."""
     trees = {name: module.tree for name, module in modules.items() if "trace" in module.text}
     wrappers = [wrapper for name, tree in trees.items() for wrapper in _wrappers(name, tree)]
     names = {*_TRACERS, *(wrapper.name for wrapper in wrappers if wrapper.name != "__call__")}
@@ -52,7 +52,7 @@ def emitted_events(modules: Mapping[str, Module]) -> tuple[list[EmittedEvent], l
 
 
 def _calls(tree: ast.Module, names: set[str]) -> Iterator[ast.Call]:
-    """Calls of a tracer; in a class that is itself called as one (`__call__`), also calls of `self`."""
+    """Calls of a tracer. In a class that is itself a tracer (`__call__`), also calls of `self`."""
     calls_self = {
         node for cls in ast.walk(tree) if isinstance(cls, ast.ClassDef) and _is_tracer(cls) for node in ast.walk(cls)
     }
@@ -92,7 +92,7 @@ def _called(call: ast.Call) -> str | None:
 
 
 def _literal_kind(call: ast.Call) -> str | None:
-    """The text that names the kind: the first argument, or the second of a wrapper that is given what it is about."""
+    """The text that names the kind: the first argument, or the second one if the first is an object."""
     for argument in call.args[:2]:
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
             return argument.value

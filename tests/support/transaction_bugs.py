@@ -1,4 +1,4 @@
-"""Bugs planted into the storage of transactions; see `planted_bugs`."""
+"""Bugs to plant into the storage of transactions; see `planted_bugs`."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""A node that leads two partitions and coordinates a transaction and a group, and notes the requests that come.
+"""A node that leads two partitions, coordinates a transaction and a group, and records its requests.
 
-It keeps no rules of transactions: tests say with which errors requests are answered, and look at the order of requests.
+It does not check the rules of transactions: tests choose the errors of responses, and check the order of requests.
 """
 
 from collections import defaultdict, deque
@@ -55,10 +55,10 @@ _PARTITIONS: Final = 2
 
 
 class ScriptedCoordinator:
-    """See the module's docstring. `answers` has, by the API's name, the errors of the next responses; NONE follows.
+    """`answers` maps the API's name to the errors of the next responses; NONE follows.
 
-    None among them is silence. `version` is the finalized transaction.version. `seen` are the requests as text. `kept`
-    is the producer id and epoch of the transaction that a former producer has prepared.
+    None among the errors means no response. `version` is the finalized transaction.version. `seen` has the requests as
+    text. `kept` is the producer id and epoch of the transaction that a former producer has prepared.
     """
 
     def __init__(self, version: int) -> None:
@@ -74,11 +74,11 @@ class ScriptedCoordinator:
         return self.node.address
 
     def fail_next(self, api: str, *codes: ErrorCode | None) -> None:
-        """The next requests of an API get these errors."""
+        """Answer the next requests of an API with these errors."""
         self.answers[api].extend(codes)
 
     def take(self) -> list[str]:
-        """The requests since the last call, without those that look for nodes."""
+        """The requests since the last call, without those that look up nodes."""
         seen, self.seen = self.seen, []
         return [each for each in seen if not each.startswith("Find")]
 
@@ -131,7 +131,7 @@ class ScriptedCoordinator:
         return response
 
     def _added(self, request: AddPartitionsToTxnRequest, code: ErrorCode) -> AddPartitionsToTxnResponse:
-        """The first partition has the error; then the others are not attempted."""
+        """Only the first partition has the error; the others are OPERATION_NOT_ATTEMPTED."""
         rest = ErrorCode.NONE if code == ErrorCode.NONE else ErrorCode.OPERATION_NOT_ATTEMPTED
         asked = [(topic.name, index) for topic in request.v3_and_below_topics for index in topic.partitions]
         return AddPartitionsToTxnResponse(
@@ -216,7 +216,7 @@ def _describe_offsets(request: TxnOffsetCommitRequest) -> str:
     )
 
 
-# By the API's name: how a request is noted, and how it is answered.
+# For each API, the functions that record a request and answer it.
 _ANSWERS: Final[dict[str, tuple[Callable[[Any], str], Callable[[ScriptedCoordinator, Any, ErrorCode], Any]]]] = {
     "FindCoordinator": (lambda request: f"({request.coordinator_keys[0]})", ScriptedCoordinator._found),
     "InitProducerId": (_describe_initialization, ScriptedCoordinator._initialized),
@@ -233,7 +233,7 @@ _ANSWERS: Final[dict[str, tuple[Callable[[Any], str], Callable[[ScriptedCoordina
 
 @asynccontextmanager
 async def scripted_coordinator(version: int, *, within_s: float = 10) -> AsyncIterator[ScriptedCoordinator]:
-    """A coordinator within the block, which fails after so many seconds."""
+    """Run a coordinator within the block, which fails after `within_s` seconds."""
     coordinator = ScriptedCoordinator(version)
     async with scripted_node(coordinator.script) as node:
         coordinator.node = node
@@ -244,7 +244,7 @@ async def scripted_coordinator(version: int, *, within_s: float = 10) -> AsyncIt
 
 @contextmanager
 def coordinator_thread(version: int) -> Iterator[ScriptedCoordinator]:
-    """A coordinator that is served by another thread within the block, for clients that block."""
+    """Run a coordinator in another thread within the block, for blocking clients."""
     opened: Queue[tuple[ScriptedCoordinator, trio.lowlevel.TrioToken, trio.CancelScope]] = Queue()
 
     async def serve() -> None:

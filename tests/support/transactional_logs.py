@@ -16,7 +16,7 @@ from tests.support.logs import NOW_MS, slice_bytes
 def append_transactional(
     log: Log, producer_id: int, *pairs: tuple[bytes | None, bytes | None], epoch: int = 0, now_ms: int = NOW_MS
 ) -> int:
-    """Append one batch of a transaction and commit the log; its first offset."""
+    """Append one batch of a transaction and commit the log. Returns its first offset."""
     state = log.producers.get(producer_id)
     sequence = 0 if state is None or state.epoch != epoch else state.next_sequence
     encoded = encode_batch(
@@ -41,7 +41,7 @@ def append_marker(
     transaction_version: int = 0,
     now_ms: int = NOW_MS,
 ) -> int:
-    """Append an end marker as the coordinator does, and commit the log; its offset."""
+    """Append an end marker as the coordinator does, and commit the log. Returns its offset."""
     marker = encode_end_transaction_marker(
         EndTransactionMarker(is_commit, coordinator_epoch),
         timestamp=now_ms,

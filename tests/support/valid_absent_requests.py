@@ -1,4 +1,6 @@
-"""Valid requests for what is not there yet, ACLs to transactions, and for the producers that partitions know."""
+"""Valid requests about features that are missing or small here: ACLs, SCRAM users, client quotas, producers,
+transactions.
+"""
 
 from typing import Any
 
@@ -16,7 +18,7 @@ Messages = list[tuple[Any, tuple[int, ...]]]
 
 
 def security_messages(topic: str) -> Messages:
-    """Each with the versions to send it in; to any node."""
+    """Requests to any node, with the versions to send each in."""
     created = AclCreation(resource_type=2, resource_name=topic, principal="User:hostile", host="*", operation=3)
     deleted = DeleteAclsFilter(resource_type_filter=2, resource_name_filter=topic, operation=1, permission_type=1)
     described = DescribeAclsRequest(resource_type_filter=2, resource_name_filter=topic, operation=1, permission_type=1)
@@ -36,7 +38,7 @@ def security_messages(topic: str) -> Messages:
 
 
 def broker_messages(topic: str) -> Messages:
-    """Likewise, to brokers alone."""
+    """Requests to brokers only, with the versions to send each in."""
     quota = ComponentData(entity_type="user", match="hostile")
     producers = TopicRequest(name=topic, partition_indexes=[0, 1])
     listed = ListTransactionsRequest(state_filters=["Ongoing"], producer_id_filters=[1], transactional_id_pattern="h.*")

@@ -1,7 +1,7 @@
-"""Valid requests of administrators, and of brokers to the controller, for tests that spoil them.
+"""Valid requests of administrators, and of brokers to the controller, which tests mutate.
 
-Harmful requests name another cluster, or a broker, a voter or an epoch that a few wrong bytes do not turn into an
-existing one.
+Harmful requests name another cluster, or a broker, voter or epoch that a few wrong bytes do not turn into an existing
+one.
 """
 
 from typing import Any
@@ -42,7 +42,7 @@ Messages = list[tuple[Any, tuple[int, ...]]]
 
 
 def admin_messages(topic: str) -> Messages:
-    """Each with the versions to send it in; to any node."""
+    """Requests to any node, with the versions to send each in."""
     config = AlterableConfig(name="retention.ms", value="200000")
     of_group = AlterableConfig(name="consumer.heartbeat.interval.ms", value="6000")
     resources = [
@@ -83,7 +83,7 @@ def _of_the_quorum() -> Messages:
 
 
 def controller_messages(envelopes: list[bytes]) -> Messages:
-    """Those that brokers send, some of them with `envelopes`: requests without their length."""
+    """Requests of brokers, with the versions to send each in. `envelopes` are requests without their length."""
     broker = {"broker_id": FAR, "broker_epoch": FAR_EPOCH}
     registration = BrokerRegistrationRequest(
         broker_id=FAR,

@@ -1,4 +1,4 @@
-"""Valid requests of members of groups and of those who look after them, for tests that spoil them."""
+"""Valid requests of group members and of administrators of groups, which tests mutate."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ Messages = list[tuple[Any, tuple[int, ...]]]
 
 
 def group_messages(topic: str) -> Messages:
-    """Each with the versions to send it in; offsets are those of partition 0 of `topic`."""
+    """Requests with the versions to send each in; offsets are those of partition 0 of `topic`."""
     return [
         (FindCoordinatorRequest(key=GROUP, coordinator_keys=[GROUP, "another"]), (0, 2, 3, 4, 6)),
         *_classic(),

@@ -31,7 +31,7 @@ def record_batch(value: bytes = b"value", compression: int = 0) -> bytes:
 
 
 def bomb(size_bytes: int) -> bytes:
-    """A sound batch whose one value is `size_bytes` of zeros in a few kilobytes of gzip."""
+    """A valid batch whose single value is `size_bytes` of zeros in a few kilobytes of gzip."""
     builder = DefaultRecordBatchBuilder(2, GZIP, 0, -1, -1, -1, 2 * size_bytes)
     builder.append(0, timestamp=1_700_000_000_000, key=b"key", value=bytes(size_bytes), headers=[])
     batch = bytes(builder.build())
@@ -40,7 +40,7 @@ def bomb(size_bytes: int) -> bytes:
 
 
 def frame(message: Any, version: int, correlation_id: int = 1) -> bytes:
-    """The request with its header and its length in front."""
+    """The request with its header, and its length in front."""
     message.with_header(correlation_id=correlation_id, client_id=CLIENT_ID)
     return bytes(message.encode(version=version, header=True, framed=True))
 
@@ -66,7 +66,7 @@ def fetch(topic: str, max_wait_ms: int = 50, max_bytes: int = 1_000_000) -> Any:
 
 
 def frames(topic: str) -> list[bytes]:
-    """Every request of a client, in several versions, aimed at partition 0 of `topic`."""
+    """Every request of a client, in several versions, about partition 0 of `topic`."""
     ours = [
         *group_messages(topic),
         *transaction_messages(topic),
@@ -81,7 +81,7 @@ def frames(topic: str) -> list[bytes]:
 
 
 def controller_frames(topic: str) -> list[bytes]:
-    """Every request to a controller: those of administrators, likewise, and those of brokers."""
+    """Every request to a controller, of administrators and of brokers."""
     ours = [*admin_messages(topic), *security_messages(topic)]
     plain = [
         frame(message, version)
@@ -152,7 +152,7 @@ def _offset_for_leader_epoch(topic: str) -> Any:
 
 def _create_topics(topic: str) -> Any:
     created = admin.CreateTopicsRequest.CreatableTopic
-    # The name is taken and the assignment is by hand, so that a spoiled field seldom makes this valid.
+    # The name exists and the assignment is manual, so a mutated field seldom makes this request succeed.
     asked = created(
         name=topic,
         num_partitions=-1,

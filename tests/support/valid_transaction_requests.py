@@ -1,4 +1,4 @@
-"""Valid requests about transactions, by clients and by brokers, for tests that mutate them."""
+"""Valid requests about transactions, of clients and of brokers, which tests mutate."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ ID, GROUP, PRODUCER_ID = "hostile-transaction", "hostile-transactional-group", 0
 
 
 def transaction_messages(topic: str) -> list[tuple[Any, tuple[int, ...]]]:
-    """Each with the versions to send it in. Partitions are partition 0 of `topic`."""
+    """Requests with the versions to send each in. Partitions are partition 0 of `topic`."""
     topics = [AddPartitionsToTxnTopic(name=topic, partitions=[0])]
     added = AddPartitionsToTxnTransaction(transactional_id=ID, producer_id=PRODUCER_ID, topics=topics)
     marker = WritableTxnMarker(

@@ -1,4 +1,4 @@
-"""A disk in memory that forgets what was not synced, as a power cut makes real ones do."""
+"""A disk in memory that loses unsynced data, as a power cut does with real disks."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
@@ -62,7 +62,7 @@ class VolatileFile:
         self._disk.syncs += 1
         dirty = list(inode.unsynced)
         await self._disk.during_sync()
-        del inode.unsynced[: len(dirty)]  # the pages count as clean now, written or not
+        del inode.unsynced[: len(dirty)]  # the pages count as clean now, whether written or not
         if self._disk.failing:
             raise FsyncFailed(5, "fsync failed", self.path)
         durable = bytearray(inode.durable)
@@ -84,7 +84,7 @@ async def _at_once() -> None:
 
 
 class VolatileDisk:
-    """`during_sync` runs inside every sync; with `failing` set, syncs fail and lose what they should have written."""
+    """`during_sync` runs inside every sync. With `failing` set, syncs fail and lose the data to be written."""
 
     def __init__(self) -> None:
         self.syncs = 0
@@ -94,7 +94,7 @@ class VolatileDisk:
         self._durable_names: set[str] = set()
 
     def power_cut(self, rng: Random) -> None:
-        """Keep what was synced, and of the rest some writes, one of which may be torn."""
+        """Keep all synced data and some unsynced writes, one of which may be torn."""
         for path, inode in list(self._inodes.items()):
             if path not in self._durable_names:
                 del self._inodes[path]
@@ -109,7 +109,7 @@ class VolatileDisk:
         return bytes(self._inodes[path].cached)
 
     def put(self, path: str, content: bytes) -> None:
-        """Create a file as an earlier run of the machine left it."""
+        """Create a file, as if left by an earlier run of the machine."""
         self._inodes[path] = _Inode(bytearray(content), content)
         self._durable_names.add(path)
 

@@ -1,7 +1,7 @@
-"""A client that speaks the protocol through our own codec and nothing else, one connection at a time.
+"""A client that uses only this project's codec, with one connection.
 
-It sends what it is told to send, however wrong, and hands back whole response messages: it fails where a response has
-bytes left over, answers another request than the oldest one, or does not come in time.
+It sends any message, even an invalid one, and returns whole responses. It fails if a response has bytes left over,
+belongs to a different request than the oldest one, or does not arrive in time.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -14,12 +14,12 @@ from broker.wire.api import APIS
 from broker.wire.codec import decode, encode
 from broker.wire.header import encode_request_header, parse_response_header, response_header_version
 
-# The longest wait of a test; a response that takes longer is missing.
+# The longest wait of a test. A later response counts as missing.
 PATIENCE_SECONDS = 10
 
 
 class WireClient:
-    """See the module's docstring. Responses come in the order of the requests, each to be fetched with `receive`."""
+    """A connection to a node. Responses are in the order of the requests, and each is read with `receive`."""
 
     def __init__(self, stream: trio.SocketStream, client_id: str = "test") -> None:
         self._client_id = client_id
@@ -41,7 +41,7 @@ class WireClient:
         await self.send_bytes(b"".join(self.frame(request, version) for request, version in requests))
 
     def frame(self, request: Any, version: int, *, is_answered: bool = True) -> bytes:
-        """The bytes of a request, to which a response is expected from now on."""
+        """The bytes of a request. From now on, its response is expected."""
         key = type(request).__message__.key
         self._correlation_id += 1
         if is_answered:
@@ -50,14 +50,14 @@ class WireClient:
         return framed(encode_request_header(key, version, self._correlation_id, self._client_id) + body)
 
     async def send_unanswered(self, request: Any, version: int) -> None:
-        """Send a request that is answered by silence, as a Produce with acks=0 is."""
+        """Send a request that gets no response, such as a Produce with acks=0."""
         await self.send_bytes(self.frame(request, version, is_answered=False))
 
     async def send_bytes(self, data: bytes) -> None:
         await self._stream.send_all(data)
 
     async def receive(self) -> Any:
-        """The response to the oldest request that has not got one."""
+        """The response to the oldest unanswered request."""
         expected, response_class, version = self._sent.pop(0)
         payload = await self.receive_frame()
         is_flexible = response_header_version(response_class.__message__.key, version) == 1
@@ -68,7 +68,7 @@ class WireClient:
         return response
 
     async def receive_frame(self) -> bytes:
-        """One frame without its length; EOFError where the node closes the connection instead."""
+        """One frame without its length. Raises EOFError if the node closes the connection."""
         size = int.from_bytes(await self._take(4), "big")
         return await self._take(size)
 
@@ -77,7 +77,7 @@ class WireClient:
         with trio.fail_after(PATIENCE_SECONDS):
             try:
                 rest = bytes(self._received) or await self._stream.receive_some()
-            except trio.BrokenResourceError:  # a reset: it closed with something of ours unread
+            except trio.BrokenResourceError:  # a reset: the node closed with unread data of ours
                 return
         assert not rest, f"{len(rest)} bytes instead of a closed connection"
 
@@ -108,7 +108,7 @@ def framed(payload: bytes) -> bytes:
 
 @asynccontextmanager
 async def connected(port: int, client_id: str = "test") -> AsyncIterator[WireClient]:
-    """A connection for as long as the block runs."""
+    """A connection that is open within the block."""
     client = WireClient(await trio.open_tcp_stream("127.0.0.1", port), client_id)
     try:
         yield client
@@ -117,6 +117,6 @@ async def connected(port: int, client_id: str = "test") -> AsyncIterator[WireCli
 
 
 def only(items: Sequence[Any]) -> Any:
-    """The one element of a list that has to have exactly one."""
+    """The only element of a list, which must have exactly one."""
     assert len(items) == 1, f"{len(items)} elements, not one: {items}"
     return items[0]

@@ -1,4 +1,4 @@
-"""Messages of broker/wire at random, and ways to look at them that the product has no need of."""
+"""Random messages of broker/wire, and functions on messages that only tests need."""
 
 from random import Random
 from typing import Any
@@ -22,19 +22,19 @@ def message_versions() -> list[tuple[Api, int, str]]:
 
 
 def message_id(value: Any) -> str:
-    """For pytest.mark.parametrize."""
+    """The id of a parameter, for pytest.mark.parametrize."""
     return value.name if isinstance(value, Api) else str(value)
 
 
 def random_message(cls: type[Any], version: int, flexible: bool, rng: Random) -> Any:
-    """A message that holds what `version` can say, and defaults in all fields it does not have."""
+    """A random message with the fields that `version` has, and with defaults in all other fields."""
     return cls(
         **{spec.name: _field(spec, version, flexible, rng) for spec in cls.__fields__ if version in spec.versions}
     )
 
 
 def as_dict(value: Any) -> Any:
-    """A message as plain values that compare by content."""
+    """Convert a message to plain values that compare by content."""
     if hasattr(value, "__fields__"):
         return {spec.name: as_dict(getattr(value, spec.name)) for spec in value.__fields__}
     if isinstance(value, list):
@@ -46,7 +46,7 @@ def _field(spec: FieldSpec, version: int, flexible: bool, rng: Random) -> Any:
     if spec.name.endswith("error_code"):
         return int(rng.choice(_ERROR_CODES))
     if spec.name in ("log_append_time_ms", "retention_time_ms"):
-        return rng.randint(-1, 1 << 41)  # kio takes these for a date and a timedelta, which hold less
+        return rng.randint(-1, 1 << 41)  # kio decodes these as a date and a timedelta, whose ranges are smaller
     if spec.name == "transaction_start_time_ms":
         return rng.randint(0, 1 << 41)  # kio has no value for "not begun"
     if version in spec.nullable and rng.random() < 0.3:
@@ -55,7 +55,7 @@ def _field(spec: FieldSpec, version: int, flexible: bool, rng: Random) -> Any:
         if rng.random() < 0.5:
             return spec.default() if callable(spec.default) else spec.default
         if isinstance(spec.type, type):
-            # All defaults are said by leaving the field out, so a canonical encoding never says them.
+            # A canonical encoding leaves a field out if all its values are defaults.
             value = random_message(spec.type, version, flexible, rng)
             return None if as_dict(value) == as_dict(spec.type()) else value
     return _value(spec.type, version, flexible, rng)
@@ -63,7 +63,7 @@ def _field(spec: FieldSpec, version: int, flexible: bool, rng: Random) -> Any:
 
 def _value(type_: FieldType, version: int, flexible: bool, rng: Random) -> Any:
     if isinstance(type_, list):
-        # Now and then so many that a compact count takes two bytes.
+        # Sometimes so many that a compact count takes two bytes.
         count = rng.choice((0, 1, 1, 2, 3, 130 if isinstance(type_[0], str) else 4))
         return [_value(type_[0], version, flexible, rng) for _ in range(count)]
     if isinstance(type_, type):
