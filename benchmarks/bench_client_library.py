@@ -1,4 +1,4 @@
-"""This project's client library compared with confluent-kafka, kafka-python and aiokafka, in turns, on one node.
+"""This project's client library compared with confluent-kafka, kafka-python and aiokafka, alternating on one node.
 
 python -m benchmarks.bench_client_library [--rounds 3] [--seconds 2] [--batch-size 131072] [--libraries kraft aiokafka]
 

@@ -6,7 +6,7 @@ import trio
 
 
 class LoopHolds(trio.abc.Instrument):
-    """`longest_s` is the longest hold since `reset`, and the task that took most of it is recorded with it.
+    """`longest_s` is the longest hold since `reset`, and `task` is the task that took most of it.
 
     It measures CPU time, because elapsed time would include other programs.
     """

@@ -57,7 +57,7 @@ def _ports_of_this_process() -> Iterator[None]:
 
 @pytest.fixture
 def figure(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Report a measured figure: it is printed with the name of its test at the end of the run."""
+    """Report a measured figure, which is printed with the test's name at the end of the run."""
 
     def report(text: str) -> None:
         request.node.user_properties.append((FIGURE, f"{request.node.name}: {text}"))

@@ -1,4 +1,4 @@
-"""docs/client-reference.md says what `broker.client` has."""
+"""docs/client-reference.md agrees with `broker.client`."""
 
 import inspect
 from typing import get_type_hints
@@ -16,7 +16,7 @@ DOCUMENT = ROOT / "docs" / "client-reference.md"
 
 
 def test_the_reference_is_made_from_the_source() -> None:
-    """Where it is not: `make docs`."""
+    """To update it: `make docs`."""
     assert DOCUMENT.read_text() == reference()
 
 
@@ -30,7 +30,7 @@ def test_every_public_class_and_function_has_a_docstring(name: str) -> None:
     found = getattr(broker.client, name)
     if inspect.isclass(found) or inspect.isfunction(found):
         docstring = found.__doc__ or ""
-        # attrs and NamedTuple make one of the fields where there is none.
+        # attrs and NamedTuple generate a docstring from the fields if there is none.
         assert docstring, name
         assert not docstring.startswith((f"{name}(", "Method generated")), name
     if inspect.isclass(found):

@@ -1,6 +1,6 @@
-"""docs/client.md and docs/migration.md: each example runs against a node, and prints what the document says.
+"""docs/client.md and docs/migration.md: each example runs with a node, and prints the documented output.
 
-So do the README's first example, and those in docstrings, which docs/client-reference.md shows.
+The same holds for the README's first example, and for those in docstrings, which docs/client-reference.md shows.
 """
 
 import inspect
@@ -50,7 +50,9 @@ def test_examples_print_the_documented_output(document: str, section: str, boots
 
 @pytest.mark.parametrize("name", [name for name in broker.client.__all__ if docstring_example(name)])
 def test_the_examples_in_docstrings_run(name: str, bootstrap: str) -> None:
-    """Each has a topic of its own; consumers find a record in it, and leave the loop where the example goes on."""
+    """Each example has its own topic. Consumers find a record in it, and leave their loop where the example
+    continues.
+    """
     topic = f"orders-{name}"
     changes = {
         "localhost:9092": bootstrap,

@@ -14,7 +14,7 @@ from tests.support.source_code import ROOT, Module, is_within, read_modules
 COMPATIBILITY = (ROOT / "docs" / "compatibility.md").read_text()
 STATES = {"works", "partly"}
 
-# They describe what others do with it: configs that nothing reads yet, fields of messages in versions they came with.
+# Packages that mention KIPs without implementing them: configs without effect, and versions of message fields.
 KIPS_IN_PASSING = ("broker.wire", "metadata.configuration")
 
 
@@ -49,7 +49,7 @@ def test_partly_supported_rows_name_the_missing_part() -> None:
 
 
 def test_the_page_of_configs_is_made_from_their_definitions() -> None:
-    """After a change of a key: `make docs`."""
+    """To update it after a change of a key: `make docs`."""
     assert (ROOT / "docs" / "configs.md").read_text() == config_reference()
 
 

@@ -36,7 +36,7 @@ SETTINGS: dict[type, Any] = {
     broker.client.Consumer: ConsumerSettings,
     broker.client.Admin: AdminSettings,
 }
-# A class or an attribute of it, perhaps called; not a method of a result, nor prose.
+# A class or its attribute, possibly called; not a method of a result, nor prose.
 CALL = re.compile(r"[A-Z]\w+(?:\.\w+)?(?:\(.*\))?")
 
 
@@ -69,7 +69,7 @@ def resolve(client: str, expression: ast.expr) -> Any:
     """The object that a dotted name names in a client."""
     if isinstance(expression, ast.Attribute):
         owner = resolve(client, expression.value)
-        # A field of a dataclass without a default is no attribute of the class.
+        # A dataclass field without a default is not an attribute of the class.
         return None if expression.attr in get_annotations(owner) else getattr(owner, expression.attr)
     assert isinstance(expression, ast.Name), ast.unparse(expression)
     return next(getattr(module, expression.id) for module in MODULES[client] if hasattr(module, expression.id))
@@ -82,7 +82,7 @@ def parameters(found: Any) -> set[str]:
         return set(found.DEFAULT_CONFIG)
     try:
         names = set(inspect.signature(found).parameters)
-    except ValueError:  # confluent-kafka's are in C, and have their parameters in the docstring
+    except ValueError:  # confluent-kafka's functions are in C, and list their parameters in the docstring
         return set(re.findall(r"\w+", found.__doc__ or ""))
     return names | set(get_type_hints(settings) if settings else ())
 
@@ -108,7 +108,7 @@ def test_every_call_of_the_migration_table_exists(client: str, code: str) -> Non
 
 
 def keys(client: str) -> dict[str, str]:
-    """The config keys of a column, each with what stands in parentheses after it."""
+    """The config keys of a column, each with the text in parentheses after it."""
     cells = [cell for row in tables("Configs") for head, cell in row.items() if head.endswith(client)]
     return dict(pair for cell in cells for pair in re.findall(r"`([a-z._]+)`(?: \(`?(\w*)[^)]*\))?", cell))
 
@@ -142,7 +142,7 @@ def test_configs_of_python_clients_in_the_table_have_the_defaults_that_it_says(c
 
 
 def test_configs_of_confluent_kafka_in_the_table_exist() -> None:
-    """It has no list of its keys, so each is set: to its default where the table has one."""
+    """It has no list of its keys, so each key is set, to its default if the table has one."""
     examples = {"partition.assignment.strategy": "range"}
     named = keys("confluent-kafka")
     assert len(named) > 8

@@ -1,4 +1,4 @@
-"""Documents for newcomers name files, modules and classes; each of them exists."""
+"""Files, modules and classes that documents for newcomers name must exist."""
 
 import importlib
 import re
@@ -37,7 +37,7 @@ def exists(place: str) -> bool:
 
 
 def _resolves(name: str) -> bool:
-    """Whether a module has this name, or a class or function of one."""
+    """True if a module has this name, or a class or function in one."""
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         module = ROOT.joinpath(*parts[:length])

@@ -1,4 +1,6 @@
-"""README's tour, up to where nodes are killed: every command is run in a shell, and prints what it says there."""
+"""README's tour, up to the section that kills nodes: every command runs in a shell, and prints the
+documented output.
+"""
 
 import os
 import re
@@ -30,7 +32,7 @@ def steps() -> list[tuple[str, list[str]]]:
 
 
 def comparable(line: str) -> str:
-    """A line without what differs between runs: ids, numbers, paddings."""
+    """A line without the parts that differ between runs: ids, numbers, padding."""
     return " ".join(re.sub(r"\d+", "0", re.sub(r"\b[\w-]{22}\b", "ID", line)).split())
 
 
@@ -43,7 +45,7 @@ def matches(line: str, expected: str) -> bool:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A shell's variables on a machine where the README's cluster runs, on ports that are free."""
+    """The environment of a shell on a machine where the README's cluster runs on free ports."""
     binaries = Path(sys.executable).parent
     variables = {
         **os.environ,
@@ -103,6 +105,6 @@ def test_every_command_of_the_tour_prints_the_documented_output(environment: dic
             wrong = difference(done.stdout.splitlines(), expected) or (done.returncode and f"ends with {done.stdout}")
             if not wrong:
                 break
-            # The broker that is asked may not know yet what the controller has just acknowledged, as in Kafka.
+            # The asked broker may not know yet what the controller has just acknowledged, as in Kafka.
             assert LOOKS.search(command), f"{command}\n{wrong}"
             assert time.monotonic() < deadline, f"{command}\n{wrong}"

@@ -35,9 +35,7 @@ def processes_of(slot: int) -> list[str]:
 
 @attrs.frozen
 class RegisterWindow:
-    """The operations of the clients of all slots in one window of time. Each slot uses its own register
-    `each` times.
-    """
+    """The operations of the clients of all slots in one window of time: `each` operations on a slot's register."""
 
     slots: int
     each: int

@@ -107,7 +107,7 @@ class Host:
         self.volume.power_cut(fate)
 
     def pause(self) -> None:
-        """SIGSTOP: no task of the process runs; its kernel goes on receiving and acknowledging."""
+        """SIGSTOP: no task of the process runs; its kernel continues to receive and acknowledge segments."""
         self.is_paused = True
         self._trace.event(self.name, "paused", {})
         self._on_pause()

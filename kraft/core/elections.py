@@ -277,7 +277,10 @@ def _back_off(replica: Replica, state: Candidate) -> None:
 
 
 def _give_up_pre_vote(replica: Replica, state: Prospective) -> None:
-    """Follow the previous leader again, which other voters may still hear; without one, become unattached."""
+    """Follow the previous leader again, because other voters may still be in contact with it.
+
+    Without a previous leader, become unattached.
+    """
     if state.leader is not None and state.leader.leader_id is not None:
         follow(replica, state.leader.leader_id, state.leader.leader_address)
     else:

@@ -1,4 +1,4 @@
-"""The benchmark of the client libraries measures every library; a short run, for which figures mean nothing."""
+"""Runs the benchmark of the client libraries briefly, with every library; the figures do not matter."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The benchmark of the metadata: it runs, and it notices what grows."""
+"""The benchmark of the metadata runs, and reports figures that grow with the number of partitions."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The benchmarks' hand-made requests mean what the broker's codec reads in them."""
+"""The benchmarks' hand-encoded requests are decoded by the broker's codec as intended."""
 
 from benchmarks import protocol
 from broker.wire.api.fetch import FetchRequest

@@ -1,4 +1,4 @@
-"""The cost of a group coordinator's state: what is measured is what stands in the logs."""
+"""The measured cost of a group coordinator's state: the loaded state is that of the logs."""
 
 import time
 from pathlib import Path
@@ -16,7 +16,7 @@ from metadata.configuration.vocabulary import DAY_MS
 
 
 def write_commits(directory: Path, groups: int, commits: int) -> None:
-    """A log in which each group has committed again and again."""
+    """Write a log in which each group has committed repeatedly."""
     directory.mkdir()
     now_ms = time.time_ns() // 1_000_000
     log = load_log(

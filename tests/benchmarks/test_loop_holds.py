@@ -1,4 +1,4 @@
-"""The effect of one request on other clients: the event loop is never held for long, whatever the API."""
+"""The effect of one request on other clients: no API blocks the event loop for long."""
 
 import gc
 from functools import partial
@@ -11,9 +11,9 @@ from benchmarks.loop_holds import LoopHolds
 from benchmarks.populated_node import PopulatedNode, populated_node
 from broker.handlers import HANDLERS
 
-# The largest request that each API takes: enough for what is not sliced to stand out.
+# The part of the largest request that is sent: large enough that work without slices is detected.
 PART = 0.05
-# CPU time, which other programs make longer by what they leave in the caches.
+# CPU time, which is longer when other programs evict the caches.
 HOLD_MAX_S = 0.05
 # APIs: Produce, Fetch, OffsetCommit, OffsetFetch, ListGroups.
 LARGE_PART = 0.4
@@ -22,7 +22,7 @@ _LARGE = (0, 1, 8, 9, 16)
 
 async def test_no_api_holds_the_loop_for_long(tmp_path: Path) -> None:
     holds = LoopHolds()
-    gc.disable()  # collections take as long as all tests before have left objects
+    gc.disable()  # the duration of collections depends on the objects that earlier tests have left
     try:
         async with populated_node(tmp_path, topics=40, absent_partitions=1_000, groups=40) as node:
             trio.lowlevel.add_instrument(holds)
@@ -35,7 +35,7 @@ async def test_no_api_holds_the_loop_for_long(tmp_path: Path) -> None:
 
 
 async def test_large_fetch_and_commit_hold_the_loop_for_slices_only(tmp_path: Path) -> None:
-    """Requests of clients about 20,000 partitions: a Fetch of these held the loop for 80 ms."""
+    """Requests about 20,000 partitions. A Fetch of these blocked the loop for 80 ms."""
     holds = LoopHolds()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""A node and a connection to it, for the tests that need no say in how it is started."""
+"""A node and a connection to it, for tests that do not choose how it is started."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.support.wire_client import WireClient, connected
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[RunningNode]:
-    """A node with development defaults on a directory of its own."""
+    """A node with development defaults on its own directory."""
     async with running_node(tmp_path) as running:
         yield running
         assert not running.traced.of("handler_failed")

@@ -14,7 +14,7 @@ from tests.support.cluster_process import ClusterProcess, new_cluster
 # So long that a failover which waits for the end of a session is detected, even on a busy machine.
 PATIENT = {"broker.session.timeout.ms": "60000"}
 FAILOVER_SECONDS_MAX = 30.0
-# Far more than needed. Every node stops cleanly, even the last ones, which have no majority left.
+# Far longer than necessary. Every node stops cleanly, even the last ones, which have no majority.
 STOP_SECONDS_MAX = 15.0
 
 
@@ -30,7 +30,7 @@ def admin(bootstrap: str) -> AdminClient:
 
 
 def create(client: AdminClient, topic: str) -> None:
-    """Create a topic; returns once that is acknowledged. Raises KafkaException."""
+    """Create a topic, and wait until that is acknowledged. Raises KafkaException."""
     client.create_topics([NewTopic(topic, num_partitions=3)], request_timeout=20)[topic].result()
 
 
@@ -53,7 +53,7 @@ def wait_for(condition: Callable[[], bool], timeout: float = 60) -> None:
 
 
 def wait_for_topics(bootstrap: str, *names: str) -> None:
-    """Wait until a broker knows a topic; other brokers learn of it a moment later than the one that created it."""
+    """Wait until a broker knows these topics: it learns of them a moment after the broker that created them."""
     wait_for(lambda: topics(bootstrap) == dict.fromkeys(names, 3))
 
 
@@ -118,7 +118,7 @@ def test_voter_that_lost_its_disk_is_removed_and_added_again(cluster: ClusterPro
     node.kill()
     shutil.rmtree(node.data_dir)
     node.launch()
-    assert node.wait_ended() == 1  # it forgot its votes, so it must not vote again under the same id
+    assert node.wait_ended() == 1  # its votes are lost, so it must not vote again with the same id
     assert "kraft format" in node.output()
 
     cluster.format(unlucky, joins=True)
@@ -142,7 +142,7 @@ def test_quorum_grows_from_one_voter_to_three_and_shrinks_again(tmp_path: Path) 
             assert cluster.add_controller(node_id).code == 0
         assert [cluster.part(node_id) for node_id in (1, 2, 3)] == ["Leader", "Follower", "Follower"]
         create(client, "with-three")
-        assert cluster.remove_controller(1, cluster.directory_id(1)).code == 0  # the leader itself: it hands over
+        assert cluster.remove_controller(1, cluster.directory_id(1)).code == 0  # the leader itself, which hands over
         successor = cluster.controller_id()
         assert successor != 1
         other = 5 - successor

@@ -1,6 +1,6 @@
 """All kinds of files in a data directory, damaged in several ways, after a clean stop and after a crash.
 
-A node starts, or refuses with a message that says what to do. If records are lost, an event reports it.
+A node starts, or refuses with a message that tells the operator what to do. If records are lost, an event reports it.
 """
 
 import re
@@ -11,9 +11,9 @@ import trio
 
 from tests.support.damaged_files import DAMAGES, ENDINGS, FILES, RECORDS, Outcome, prepare, run_case
 
-# Nothing on the disk tells that these records were there: the recovery point was not checkpointed since.
+# Nothing on the disk shows that these records existed, because the recovery point was not checkpointed since.
 UNKNOWN = {("last segment", "absent", "crash"), ("last segment", "empty", "crash")}
-# A batch that is not read at the start is read by consumers, which compare its checksum.
+# A batch that is not read at the start is read by consumers, which verify its checksum.
 READ_BY_CONSUMERS = {
     (file, "flipped bit", ending) for file in ("first segment", "middle segment", "last segment") for ending in ENDINGS
 }

@@ -1,4 +1,4 @@
-"""A node in a process that may open few files (RLIMIT_NOFILE), under more connections than it has descriptors for."""
+"""A node in a process with few file descriptors (RLIMIT_NOFILE), and with more connections than descriptors."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -74,7 +74,7 @@ async def test_node_out_of_client_descriptors_keeps_serving_and_recovers(tmp_pat
             async with idle_connections(getattr(node, port), 2 * DESCRIPTORS) as idle:
                 await until_closed(idle[-1])  # the last connection that it accepts
                 assert node.is_running, node.output_tail()
-                # Its own files: a topic with new logs, and new segments of old and new ones.
+                # The node's own files: a topic with new logs, and new segments of old and new logs.
                 await create_topic(client, "new", partitions=8)
                 for topic in ("topic", "new"):
                     await write_beyond_one_segment(client, topic)

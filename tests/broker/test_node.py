@@ -64,7 +64,7 @@ async def test_retry_is_detected_after_a_restart(tmp_path: Path, crash: bool) ->
     def numbered(sequence: int) -> bytes:
         return batch(b"value", timestamp=now_ms, producer_id=7, producer_epoch=0, base_sequence=sequence)
 
-    now_ms = int(time.time() * 1000)  # after which the producers in a snapshot may have expired
+    now_ms = int(time.time() * 1000)  # producers in a snapshot may have expired since
     async with running_node(tmp_path) as node, connected(node.port) as client:
         await create_topic(client)
         for sequence in range(3):
@@ -145,7 +145,7 @@ async def test_thousands_of_clients_may_wait_to_be_accepted(tmp_path: Path) -> N
 
 
 async def test_log_unknown_to_the_metadata_is_renamed_as_stray(tmp_path: Path) -> None:
-    """And kept, in case the metadata was lost."""
+    """It is kept, in case the metadata was lost."""
     data = tmp_path / "data"
     async with running_node(tmp_path) as node, connected(node.port) as client:
         await create_topic(client)
@@ -154,7 +154,7 @@ async def test_log_unknown_to_the_metadata_is_renamed_as_stray(tmp_path: Path) -
         await produce(client, batch(b"value"))
         shutil.copytree(data / "unknown-0", tmp_path / "copy")
         await client.call(DeleteTopicsRequest(topic_names=["unknown"], timeout_ms=1_000), 4)
-    for stray in ("unknown-0", "topic-7"):  # one of no topic, one of a partition that its topic does not have
+    for stray in ("unknown-0", "topic-7"):  # one of an unknown topic, one of a partition that the topic does not have
         shutil.copytree(tmp_path / "copy", data / stray)
 
     async with running_node(tmp_path) as node, connected(node.port) as client:

@@ -1,7 +1,7 @@
-"""Where the client tests get a broker from.
+"""The brokers of the client tests.
 
-Tests that only talk to a broker share one node, or the broker that `KRAFT_TEST_BOOTSTRAP` (host:port) names. Tests that
-kill, stop or measure start their own and are skipped where that variable names a broker they have no hold on.
+Tests that only need a broker share one node, or use the broker that `KRAFT_TEST_BOOTSTRAP` (host:port) names. Tests
+that kill, stop or measure a node start their own. They are skipped if that variable is set.
 """
 
 import logging
@@ -21,7 +21,7 @@ BOOTSTRAP = "KRAFT_TEST_BOOTSTRAP"
 
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of a broker that all tests of the session share; auto-creation of topics is on, as by default."""
+    """The address of a broker that all tests of the session share; it creates topics automatically, as by default."""
     given = os.environ.get(BOOTSTRAP)
     if given:
         yield given
@@ -37,17 +37,17 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def _let_go_of_connections(caplog: pytest.LogCaptureFixture) -> None:
-    """kafka-python's log records name its connections, and pytest keeps records for longer than a test lasts.
+    """Drop log records of kafka-python, which refer to its connections and which pytest keeps beyond the end of a test.
 
-    So the sockets of connections that failed, which kafka-python leaves for the collector to close, would be closed
-    with a warning in whichever test comes next.
+    Otherwise the sockets of failed connections, which kafka-python leaves to the garbage collector, would be closed
+    with a warning during a later test.
     """
     caplog.set_level(logging.CRITICAL, logger="kafka")
 
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A topic name that is not used yet."""
+    """An unused topic name."""
     return f"{request.node.originalname.replace('_', '-')}-{uuid.uuid4().hex[:8]}"
 
 
@@ -66,7 +66,7 @@ def kafka_jars(full: bool) -> None:
 
 @pytest.fixture
 def new_node(tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
-    """Make (not start) a node of the test's own: `new_node(key=value, ...)`, `_` in a key standing for `.`."""
+    """Make a node of the test without starting it: `new_node(key=value, ...)`, with `_` in a key for `.`."""
     if os.environ.get(BOOTSTRAP):
         pytest.skip(f"starts and stops its own node, which {BOOTSTRAP} rules out")
     nodes: list[NodeProcess] = []
@@ -83,7 +83,7 @@ def new_node(tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
 
 @pytest.fixture(scope="module")
 def groups_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """A node whose groups lose no time. A member of the consumer protocol that was killed is missed after 6 s."""
+    """A node with short group timeouts. A killed member of the consumer protocol is removed after 6 s."""
     if os.environ.get(BOOTSTRAP):
         pytest.skip(f"needs groups that are configured otherwise, which {BOOTSTRAP} rules out")
     overrides = {

@@ -1,4 +1,4 @@
-"""Administration through librdkafka: what it creates it can describe, and what is wrong arrives as Kafka's error."""
+"""Administration with librdkafka: it can describe what it creates, and failures arrive as Kafka's errors."""
 
 import time
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def alter(admin: AdminClient, topic: str, operation: AlterConfigOpType, name: st
 
 
 def write_at(bootstrap: str, topic: str, timestamps_ms: list[int]) -> None:
-    """One record per timestamp in partition 0, each in a batch of its own."""
+    """Write one record per timestamp to partition 0, each in its own batch."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
     for timestamp_ms in timestamps_ms:
         producer.produce(topic, b"x", partition=0, timestamp=timestamp_ms)

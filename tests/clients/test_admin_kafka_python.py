@@ -1,4 +1,4 @@
-"""Administration through kafka-python, and what only it asks: log directories, topic ids, described partitions."""
+"""Administration with kafka-python, including requests of this client only: log directories, topic ids, partitions."""
 
 import time
 import uuid

@@ -1,5 +1,5 @@
-"""Classic groups of real clients: ten members over sixty partitions, that come, go and die; nothing is skipped or read
-by two.
+"""Classic groups of real clients: ten members with sixty partitions join, leave and die. No record is skipped, or read
+by two members.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from tests.support.group_members import AiokafkaMember, ConfluentMember, GroupMe
 from tests.support.group_scenario import Beginning, GroupScenario, discard, ten_join_and_two_leave
 from tests.support.node_process import NodeProcess
 
-# kafka-python leaves the sockets of connections that failed for the collector to close.
+# kafka-python leaves the sockets of failed connections to the garbage collector.
 pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
 
 PARTITIONS = 60
@@ -18,7 +18,7 @@ KINDS: list[type[GroupMember]] = [ConfluentMember, KafkaPythonMember, AiokafkaMe
 CASES = [
     pytest.param(kind, strategy, id=f"{kind.__name__}-{strategy}") for kind in KINDS for strategy in kind.STRATEGIES
 ]
-# A static member that comes back is given what it had, whatever the strategy: each client once, and ours with all.
+# A static member that returns gets its former assignment with any strategy: each client is tested once, ours with all.
 STATIC_CASES = [
     pytest.param(kind, strategy, id=f"{kind.__name__}-{strategy}")
     for kind in KINDS
@@ -28,7 +28,7 @@ STATIC_CASES = [
 
 @pytest.fixture
 def begin(groups_node: NodeProcess, topic: str) -> Iterator[Beginning]:
-    """Make a scenario, whose members are gone when the test is over."""
+    """Make a scenario, whose members are stopped at the end of the test."""
     scenarios: list[GroupScenario] = []
 
     def begin_one(kind: type[GroupMember], strategy: str, **options: object) -> GroupScenario:
@@ -92,7 +92,7 @@ def test_commits_survive_the_coordinator(
     assert scenario.committed() == scenario.produced
     scenario.produce()
     scenario.all_read()
-    # One of aiokafka that is closed before it has found the coordinator again tries to commit for ever.
+    # If aiokafka is closed before it has found the coordinator again, it tries to commit without end.
     scenario.all_committed()
     scenario.shared()
     scenario.end()

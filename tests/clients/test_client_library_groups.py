@@ -22,7 +22,7 @@ from tests.support.group_members import (
 )
 from tests.support.node_process import NodeProcess
 
-# kafka-python leaves the sockets of connections that failed for the collector to close.
+# kafka-python leaves the sockets of failed connections to the garbage collector.
 pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
 
 PARTITIONS = 12
@@ -33,7 +33,7 @@ CASES: list[Any] = [
     pytest.param("sticky", [KafkaPythonMember, AiokafkaMember], id="sticky"),
     pytest.param("cooperative-sticky", [ConfluentMember], id="cooperative-sticky"),
     pytest.param("uniform", [ConsumerProtocolMember], id="kip-848"),
-    # Theirs are classic, ours are not.
+    # Their members are classic, ours use the consumer protocol.
     pytest.param("migrating", [ConfluentMember, KafkaPythonMember], id="migrating"),
 ]
 
@@ -102,7 +102,9 @@ async def test_members_of_several_clients_share_a_group(
 
 
 async def until_shared(topic: str, ours: list[ClientMember], history: GroupHistory, count: int) -> None:
-    """Waits until every partition has one owner, and `count` members have equally many, give or take one."""
+    """Wait until every partition has one owner, and `count` members own equally many, with a difference of
+    one at most.
+    """
     wanted = sorted((topic, index) for index in range(PARTITIONS))
     with trio.fail_after(WITHIN_S):
         while True:
@@ -123,7 +125,7 @@ async def until_shared(topic: str, ours: list[ClientMember], history: GroupHisto
 async def test_members_share_a_group_with_the_consumer_of_apache_kafka(
     strategy: str, groups_node: NodeProcess, topic: str
 ) -> None:
-    """First a member of the library leads the group, then Java's consumer does."""
+    """First a member of the library leads the group, then Java's consumer."""
     create_topic(groups_node.bootstrap, topic, PARTITIONS)
     port = int(groups_node.bootstrap.rpartition(":")[2])
     name = f"org.apache.kafka.clients.consumer.{strategy}"
@@ -141,7 +143,7 @@ async def test_members_share_a_group_with_the_consumer_of_apache_kafka(
             await until_count(first, PARTITIONS // 2)
         async with client_member(port, strategy, [topic], **settings) as second:
             await until_count(second, PARTITIONS // 2)
-            java.terminate()  # it leaves the group
+            java.terminate()  # the Java consumer leaves the group
             await java.wait()
             await until_count(second, PARTITIONS)
             assert "lost" not in first.kinds() + second.kinds()

@@ -1,4 +1,6 @@
-"""Every client writes and reads with every compression it has: byte for byte, in order, nothing more, nothing less."""
+"""Every client writes and reads with every compression that it supports: the same bytes in the same order, nothing
+else.
+"""
 
 import time
 from collections.abc import Callable
@@ -67,13 +69,13 @@ def test_client_reads_its_own_records_byte_for_byte(
     figure(f"{count} records, {wrote - began:.2f} s to write, {time.monotonic() - wrote:.2f} s to read")
     assert_same(read, written)
     assert_nothing_beyond(bootstrap, topic, written)
-    # A client that thinks the broker too old for a compression sends plain batches, without a word.
+    # A client that considers the broker too old for a compression silently sends uncompressed batches.
     assert compression in stored_compressions(bootstrap, topic)
 
 
 @pytest.fixture(scope="module")
 def written_topics(bootstrap: str) -> Callable[[Driver, Shape], dict[str, list[ClientRecord]]]:
-    """Topics of a writer's records, one per compression, written once for all readers of the same shape."""
+    """Topics with a writer's records, one per compression, written once for all readers of the same shape."""
     made: dict[tuple[str, Shape], dict[str, list[ClientRecord]]] = {}
 
     def topics(driver: Driver, shape: Shape) -> dict[str, list[ClientRecord]]:

@@ -1,4 +1,4 @@
-"""Behaviour that clients rely on: acknowledgements, limits, timestamps, waits, offsets out of range."""
+"""Behaviour that clients rely on: acknowledgements, limits, timestamps, waits, and offsets out of range."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.clients
 
 @pytest.fixture
 def reader(bootstrap: str, topic: str) -> Iterator[Callable[..., Consumer]]:
-    """Open a consumer on partition 0 of the test's topic from an offset on; closed when the test is over."""
+    """Open a consumer on partition 0 of the test's topic at an offset. It is closed at the end of the test."""
     consumers: list[Consumer] = []
 
     def open_at(offset: int, **settings: object) -> Consumer:
@@ -35,7 +35,7 @@ def reader(bootstrap: str, topic: str) -> Iterator[Callable[..., Consumer]]:
 
 
 def produce(bootstrap: str, topic: str, values: list[bytes], **settings: object) -> list[KafkaError | int]:
-    """Write to partition 0; for each record its offset, or the error that its delivery met, in order of delivery."""
+    """Write to partition 0. Returns the offset or the error of each record, in order of delivery."""
     outcomes: list[KafkaError | int] = []
 
     def report(error: KafkaError | None, message: Message) -> None:
@@ -167,7 +167,7 @@ def test_the_end_of_a_partition_is_where_its_last_record_is(
 def test_a_waiting_reader_gets_a_record_when_it_comes(
     bootstrap: str, topic: str, reader: Callable[..., Consumer]
 ) -> None:
-    """A fetch that waits ten seconds must end with the record's arrival, not with the wait."""
+    """A fetch that waits up to ten seconds must end when the record arrives."""
     create_topic(bootstrap, topic, 1)
     produce(bootstrap, topic, [b"first"])
     consumer = reader(0, **{"fetch.wait.max.ms": 10_000})
@@ -196,7 +196,7 @@ def test_a_reader_follows_a_writer(bootstrap: str, topic: str, reader: Callable[
 
 
 def test_many_partitions_are_read_in_one_session(bootstrap: str, topic: str) -> None:
-    """More partitions than one fetch answers, some empty, one written to long after the session began."""
+    """More partitions than one fetch returns. Some are empty, and one is written to long after the session began."""
     create_topic(bootstrap, topic, 40)
     producer = Producer({"bootstrap.servers": bootstrap})
     for partition in range(0, 40, 2):

@@ -1,5 +1,6 @@
-"""Offsets that clients commit without being members: told to every other client, kept by a coordinator that is killed,
-looked after by administrators, and read by Kafka's own tool."""
+"""Offsets that clients commit without being members: every other client reads them, a coordinator that is killed keeps
+them, administrators change them, and Kafka's own tool reads them.
+"""
 
 import asyncio
 import json
@@ -31,7 +32,7 @@ Offsets = dict[int, tuple[int, str]]
 
 
 class Confluent:
-    """The client appends a zero byte to metadata, and reads beyond the end of metadata without one."""
+    """This client appends a zero byte to metadata, and reads beyond the end of metadata without one."""
 
     name = "confluent"
 
@@ -80,7 +81,7 @@ class KafkaPython:
 
 
 class Aiokafka:
-    """It tells no metadata of what is committed."""
+    """This client does not return the metadata of committed offsets."""
 
     name = "aiokafka"
 
@@ -152,7 +153,7 @@ def _when_loaded(bootstrap: str, group: str) -> Offsets:
         try:
             return Confluent().committed(bootstrap, group, "topic")
         except KafkaException as error:
-            # librdkafka asks again by itself where the coordinator is elsewhere, not always while it loads.
+            # librdkafka retries by itself if the coordinator is another broker, but not always while it loads.
             if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS or time.monotonic() > deadline:
                 raise
 

@@ -1,4 +1,6 @@
-"""Groups of `group.protocol=consumer` (KIP-848): real members come, go and die; nothing is skipped or read by two."""
+"""Groups with `group.protocol=consumer` (KIP-848): real members join, leave and die. No record is skipped or read by
+two.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -16,7 +18,7 @@ KINDS = [ConsumerProtocolMember, LibraryConsumerProtocolMember]
 
 @pytest.fixture
 def begin(groups_node: NodeProcess) -> Iterator[Beginning]:
-    """Make a scenario, whose members are gone when the test is over."""
+    """Make a scenario, whose members are stopped at the end of the test."""
     scenarios: list[GroupScenario] = []
 
     def begin_one(topics: dict[str, int], strategy: str = "uniform", **options: object) -> GroupScenario:
@@ -79,7 +81,7 @@ def test_restarted_static_members_keep_their_partitions(begin: Beginning, topic:
     assert scenario.history.owners == before
     scenario.all_read()
     assert scenario.history.twice == 0
-    # A killed member is missed only when its session expires, and its place is taken then.
+    # A killed member is removed only when its session expires.
     scenario.kill("d")
     scenario.shared()
     scenario.start_members("d", is_static=True, is_process=True)

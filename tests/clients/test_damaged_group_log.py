@@ -1,4 +1,4 @@
-"""A damaged batch in __consumer_offsets, which a clean stop has left to be trusted, is told once, with what to do."""
+"""A damaged batch in __consumer_offsets after a clean stop is reported once, with instructions."""
 
 from collections.abc import Callable
 

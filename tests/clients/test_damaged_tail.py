@@ -1,6 +1,6 @@
-"""A node that died and whose log's tail is torn, flipped or followed by nonsense serves the longest valid prefix.
+"""A node that died, and whose log's tail is torn, flipped or followed by garbage, serves the longest valid prefix.
 
-Each partition of one topic holds the same batches and is damaged in its own way, so that one restart tries them all.
+Each partition of one topic has the same batches and different damage, so that one restart tests all of them.
 """
 
 import random
@@ -21,17 +21,19 @@ SEGMENT = "00000000000000000000.log"
 BATCHES = 3
 RECORDS_PER_BATCH = 3
 
-# Base offset and length; the length counts what follows it.
+# Base offset and length; the length is that of the bytes after it.
 BATCH_START = struct.Struct(">qi")
 
-# Neither the base offset (0-7) nor the leader epoch (12-15) is under the checksum: a broker may change both.
+# The checksum covers neither the base offset (0-7) nor the leader epoch (12-15), because a broker may change both.
 CHECKED_BYTES_BEFORE_EPOCH = range(8, 12)
 FIRST_CHECKED_BYTE_AFTER_EPOCH = 16
 
 
 @attrs.frozen
 class Damage:
-    """A change of a segment's bytes, given the start of its last batch, and the number of batches that must survive."""
+    """A change of a segment's bytes from the start of its last batch on, and the number of batches that
+    must survive.
+    """
 
     name: str
     apply: Callable[[bytes, int], bytes]
@@ -70,7 +72,7 @@ def damages(batch_size: int, step: int, rng: random.Random) -> list[Damage]:
 
 
 def write_batches(bootstrap: str, topic: str, partitions: int, batches: range) -> DeliveryLedger:
-    """In every partition the same batches: what goes out in one flush is one batch."""
+    """Write the same batches to every partition. The records of one flush form one batch."""
     ledger = DeliveryLedger()
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1_000})
     for batch in batches:

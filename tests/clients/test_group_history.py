@@ -1,4 +1,4 @@
-"""The record of a group notices whatever no group may do."""
+"""The history of a group detects every violation."""
 
 from kafka import TopicPartition
 
@@ -9,7 +9,7 @@ P: Partition = ("topic", 0)
 
 
 class Told(GroupHistory):
-    """Events a second apart from each other."""
+    """A history whose events are a second apart."""
 
     def add(self, name: str, kind: str, offset: int = -1) -> "Told":
         self.tell(Event(float(len(self.events)), name, kind, () if kind == "gone" else (P,), offset))
@@ -27,7 +27,7 @@ def problem(told: Told) -> str:
 
 
 def handed_over(first: int, committed: int, *, by: str = "revoked") -> Told:
-    """a has read five records when b takes over."""
+    """Member a has read five records when b takes over."""
     told = Told().add("a", "gained").read_up_to("a", 0, 5).add("a", "committed", committed)
     return told.add("a", by).add("b", "gained").read_up_to("b", first, 6)
 
@@ -79,7 +79,7 @@ def test_double_assignment_and_revocation_without_ownership_are_violations() -> 
 
 
 def test_repeated_revocation_of_kafka_python_is_recorded_once() -> None:
-    """It does so when it is closed while it joins the next one."""
+    """kafka-python does this when it is closed while it joins the next generation."""
     history, both = GroupHistory(), {TopicPartition("topic", 0), TopicPartition("topic", 1)}
     listener = KafkaPythonListener("a", history)
     for _ in range(2):

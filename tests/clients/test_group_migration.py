@@ -1,5 +1,5 @@
-"""Groups that change from the classic to the consumer protocol and back while real clients consume: one member after
-the other is replaced, as in a rolling restart (KIP-848, "Upgrading to the new protocol").
+"""Groups change from the classic to the consumer protocol and back while real clients consume. Members are replaced one
+after the other, as in a rolling restart (KIP-848, "Upgrading to the new protocol").
 
 When the last member of the consumer protocol has left, slower classic members get ILLEGAL_GENERATION, as with Kafka.
 Their uncommitted records are read again, by one owner.
@@ -32,7 +32,7 @@ CASES = [
 
 @pytest.fixture
 def begin(groups_node: NodeProcess, topic: str) -> Iterator[Beginning]:
-    """Make a scenario, whose members are gone when the test is over."""
+    """Make a scenario, whose members are stopped at the end of the test."""
     scenarios: list[GroupScenario] = []
 
     def begin_one(kind: type[GroupMember], strategy: str) -> GroupScenario:

@@ -1,4 +1,4 @@
-"""Connections that mean harm, beside a client that means well: the node lives, leaks nothing, and serves on."""
+"""Hostile connections next to a healthy client: the node keeps running and serving, and leaks nothing."""
 
 import random
 import socket
@@ -19,15 +19,15 @@ pytestmark = pytest.mark.clients
 
 SETTLE_S = 20.0
 
-# Allocators keep what they once had; a leak of a kilobyte per connection still shows in ten thousand.
+# Allocators keep freed memory, but with ten thousand connections even a leak of a kilobyte each is detected.
 RESIDENT_GROWTH_MAX_BYTES = 24 * 1024 * 1024
 
-# Room for segments and sockets that come and go by themselves.
+# Segments and sockets that are opened and closed in normal operation.
 OPEN_FILES_GROWTH_MAX = 8
 
 
 class HealthyClient:
-    """Writes and reads back a numbered record every few milliseconds, in a thread of its own, and keeps every error."""
+    """Writes and reads back a numbered record every few milliseconds in its own thread, and keeps every error."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.errors: list[KafkaError] = []
@@ -87,7 +87,7 @@ def fill(bootstrap: str, topic: str, size_bytes: int) -> None:
 
 
 def settled(measure: Callable[[], int], bound: int) -> int:
-    """The measure once it is within its bound, or what it is when the time to settle is over."""
+    """The measured value once it is within its bound, or when the time limit is reached."""
     deadline = time.monotonic() + SETTLE_S
     while (value := measure()) > bound and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -123,7 +123,7 @@ def test_hostile_connections_affect_only_themselves(
     fill(node.bootstrap, "hostile-target", 5_000_000)
     attacks = Attacks("hostile-target", valid_requests.frames("hostile-target"))
     with HealthyClient(node.bootstrap, "healthy") as healthy:
-        # The first attacks meet code for the first time and grow pools to their size: that is no leak.
+        # The first attacks load code and fill pools, which is not a leak.
         lay_siege(node.port, attacks, seed, connections // 5, seconds / 5)
         time.sleep(1)
         files_before, resident_before = node.open_files(), node.resident_bytes()
@@ -148,7 +148,7 @@ def test_hostile_connections_affect_only_themselves(
 
 
 def test_closed_connection_drops_its_pending_requests(new_node: Callable[..., NodeProcess]) -> None:
-    """Memory of a closed connection is free at once, not when a garbage collection happens to come by."""
+    """The memory of a closed connection is freed at once, without a garbage collection."""
     node = new_node()
     node.start()
     resident_before = node.resident_bytes()
@@ -156,14 +156,14 @@ def test_closed_connection_drops_its_pending_requests(new_node: Callable[..., No
     for _ in range(10):
         with socket.create_connection(("127.0.0.1", node.port), timeout=30) as sock:
             sock.sendall(LENGTH.pack(100_000_000) + bytes(sent_bytes))
-    # Two of them may be on their way out at the same time.
+    # Two of them may be in transit at the same time.
     resident_bound = resident_before + 3 * sent_bytes
     assert settled(node.resident_bytes, resident_bound) <= resident_bound
     node.stop()
 
 
 def test_hostile_connections_to_a_controller(new_node: Callable[..., NodeProcess]) -> None:
-    """The controller still decides, and accepts no request in the name of a broker."""
+    """The controller keeps working, and accepts no request in the name of a broker."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     node = new_node()

@@ -1,4 +1,4 @@
-"""Exactly once for an idempotent producer: under plain load, and with the node killed again and again under it."""
+"""An idempotent producer writes exactly once: under normal load, and with repeated kills of the node."""
 
 import random
 import threading
@@ -35,7 +35,7 @@ def test_every_record_of_a_load_is_read_back_exactly_once(
 def test_a_killed_node_loses_and_doubles_nothing(
     new_node: Callable[..., NodeProcess], topic: str, full: bool, figure: Callable[[str], None]
 ) -> None:
-    """Data in the page cache survives the process: every acknowledged record is there after each kill -9."""
+    """Data in the page cache survives the process, so every acknowledged record exists after each kill -9."""
     kills, records = (20, 1_000_000) if full else (3, 60_000)
     seed = random.randrange(2**32)
     print(f"seed {seed}")

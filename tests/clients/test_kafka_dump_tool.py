@@ -1,4 +1,4 @@
-"""Apache Kafka's own dump tool reads a node's data directory: every record, every index, every producer snapshot."""
+"""Apache Kafka's own dump tool reads a node's data directory: all records, indexes and producer snapshots."""
 
 import subprocess
 import time
@@ -24,7 +24,7 @@ Dump = Callable[[list[Path]], dict[Path, list[str]]]
 
 @pytest.fixture(scope="module")
 def dump_tool(kafka_jars: None) -> Dump:
-    """Kafka's DumpLogSegments with deep iteration: the lines of its output for each file."""
+    """Kafka's DumpLogSegments with deep iteration. Returns the lines of its output for each file."""
 
     def dump(files: list[Path]) -> dict[Path, list[str]]:
         names = ",".join(map(str, files))
@@ -66,7 +66,7 @@ def test_kafkas_dump_tool_reads_a_data_directory_without_complaint(
         offsets = [int(line.split()[2]) for line in lines if line.startswith("| offset: ")]
         assert offsets == list(range(RECORDS))
         assert all("isvalid: true" in line for line in batches)
-        # A client sends a batch as it is where compression would make it larger.
+        # A client sends a batch uncompressed if compression would make it larger.
         codecs = {line.partition("compresscodec: ")[2].split()[0] for line in batches}
         assert compression in codecs <= {compression, "none"}, codecs
     assert len(list((node.data_dir / "none-0").glob("*.log"))) > 1

@@ -1,4 +1,4 @@
-"""The facts in `tests/kafka_facts` are those of Kafka's own jars."""
+"""The facts in `tests/kafka_facts` equal those of Kafka's own jars."""
 
 import shutil
 import subprocess

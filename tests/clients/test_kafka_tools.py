@@ -1,4 +1,4 @@
-"""Apache Kafka's own command-line tools against a node: features, ACLs, transactions, quotas and credentials."""
+"""Apache Kafka's own command-line tools with a node: features, ACLs, transactions, quotas and credentials."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -28,13 +28,13 @@ def tool_for(bootstrap: str) -> Tool:
 
 @pytest.fixture
 def tool(kafka_jars: None, bootstrap: str) -> Tool:
-    """Run a main class of Kafka's against the shared node; the exit code, and what it printed."""
+    """Run a main class of Kafka with the shared node. Returns the exit code and the output."""
     return tool_for(bootstrap)
 
 
 @pytest.fixture
 def tool_of_kafka_4_0(kafka_jars: None, new_node: Callable[..., NodeProcess], tmp_path: Path) -> Iterator[Tool]:
-    """Likewise against a node whose cluster was formatted at the feature levels of Kafka 4.0."""
+    """The same with a node whose cluster was formatted at the feature levels of Kafka 4.0."""
     node = new_node(process_roles="broker,controller", node_id=1)
     properties = tmp_path / "server.properties"
     controller = f"127.0.0.1:{node.controller_port}"
@@ -53,7 +53,7 @@ def tool_of_kafka_4_0(kafka_jars: None, new_node: Callable[..., NodeProcess], tm
 
 
 def levels(tool: Tool) -> dict[str, tuple[str, str, str]]:
-    """Lowest, highest and finalized level of each feature, as the tool prints them."""
+    """The lowest, highest and finalized level of each feature, as the tool prints them."""
     code, output = tool(FEATURES, "describe")
     assert code == 0, output
     rows = [line.split() for line in output.splitlines() if line.startswith("Feature: ")]
@@ -61,7 +61,7 @@ def levels(tool: Tool) -> dict[str, tuple[str, str, str]]:
 
 
 def test_features_are_upgraded_to_kafkas_release_and_downgraded(tool_of_kafka_4_0: Tool) -> None:
-    """KIP-584, KIP-1022: what `kafka-features` does with Kafka 4.3's own jars."""
+    """KIP-584, KIP-1022: `kafka-features` from Kafka 4.3's own jars."""
     tool = tool_of_kafka_4_0
     assert {name: each[2] for name, each in levels(tool).items()} == {
         "eligible.leader.replicas.version": "1",

@@ -1,4 +1,4 @@
-"""A script that is written for Kafka's tools, with this project's tools and with Kafka's own, against our node."""
+"""A script written for Kafka's tools runs with this project's tools and with Kafka's own, on our node."""
 
 import os
 import re
@@ -28,7 +28,7 @@ _KAFKA_CLASSES: Final[Mapping[str, str]] = {
     "kafka-get-offsets.sh": "org.apache.kafka.tools.GetOffsetShell",
 }
 _JVM_OPTIONS: Final = ["-Xmx128M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-# As Kafka's bin/ has it: warnings and errors go to standard error.
+# As in Kafka's bin/: warnings and errors go to standard error.
 _LOGGING: Final = """rootLogger.level = WARN
 rootLogger.appenderRef.err.ref = err
 appender.err.type = Console
@@ -46,7 +46,7 @@ def session(node: NodeProcess, tools: Path) -> list[str]:
     )
     text = done.stdout.replace(node.bootstrap, "HOST:PORT")
     text = re.sub(r"TopicId: [\w-]{22}", "TopicId: ID", text)
-    # The column with the coordinator is as wide as its address.
+    # The width of the coordinator's column depends on the address.
     text = re.sub(r"HOST:PORT +\(1\) +", "HOST:PORT (1) ", text)
     return text.splitlines()
 

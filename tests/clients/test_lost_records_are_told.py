@@ -1,4 +1,6 @@
-"""A node that was killed and whose files are damaged above the recovery point says what it has cut, in one line."""
+"""A node that was killed, and whose files are damaged above the recovery point, prints in one line what it has
+truncated.
+"""
 
 import re
 from collections.abc import Callable

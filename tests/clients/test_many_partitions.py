@@ -1,4 +1,4 @@
-"""Thousands of partitions made by one request: complete and the same after a restart, and cheap while they idle."""
+"""Thousands of partitions created by one request: complete, unchanged after a restart, and cheap while idle."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ PARTITIONS = 10
 
 
 def described(bootstrap: str) -> dict[str, dict[str, Any]]:
-    """All that Metadata says of every topic, partitions by index."""
+    """The Metadata of every topic, with partitions by index."""
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
     try:
         topics = admin.describe_topics()
@@ -30,7 +30,7 @@ def described(bootstrap: str) -> dict[str, dict[str, Any]]:
 
 
 def what_stays(topics: dict[str, dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
-    """The state that a restart must not change. Leader epochs may grow, as leaders are elected again."""
+    """The state that a restart must not change. Leader epochs may increase, because leaders are elected again."""
     return {
         name: (
             topic["error_code"],

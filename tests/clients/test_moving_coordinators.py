@@ -1,4 +1,4 @@
-"""Coordinators that move while real clients consume: a node is killed, comes back, and leads again when asked to."""
+"""Coordinators move while real clients consume: a node is killed, restarted, and elected as the preferred leader."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ from tests.support.group_members import (
 )
 from tests.support.group_scenario import GroupScenario, discard
 
-# kafka-python leaves the sockets of connections that failed for the collector to close.
+# kafka-python leaves the sockets of failed connections to the garbage collector.
 pytestmark = [pytest.mark.clients, pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
 
 PARTITIONS = 12
@@ -34,9 +34,9 @@ GROUPS: dict[str, tuple[type[GroupMember], str]] = {
     "library": (LibraryMember, "cooperative-sticky"),
     "library-consumer": (LibraryConsumerProtocolMember, "uniform"),
 }
-# librdkafka takes a coordinator that it has just found for dead where a commit is due before it is connected, and looks
-# for it again, each time as long as a fetch waits. So it shall not have something to commit all the time, nor give its
-# session up meanwhile.
+# If a commit is due before librdkafka has connected to a coordinator that it has just found, it considers the
+# coordinator dead and looks for it again, which takes as long as a fetch waits. So commits must not be due all the
+# time, and the session timeout must be longer.
 SETTINGS: dict[str, dict[str, Any]] = {
     "confluent": {"auto.commit.interval.ms": 2_000, "session.timeout.ms": 30_000},
     "confluent-consumer": {"auto.commit.interval.ms": 2_000},
@@ -78,7 +78,7 @@ def scenarios(cluster: ClusterProcess) -> Iterator[list[GroupScenario]]:
 
 
 def lead_again(cluster: ClusterProcess) -> None:
-    """Have the first replica of each partition of offsets lead it, once it is in sync."""
+    """Elect the preferred leader of each offsets partition, once it is in sync."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
 
     def is_elected() -> bool:

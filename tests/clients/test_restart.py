@@ -1,4 +1,4 @@
-"""Acknowledged data and changes survive a restart, whether the node was stopped or killed."""
+"""Acknowledged data and changes survive a restart, after a clean stop and after a kill."""
 
 import threading
 from collections.abc import Callable

@@ -58,7 +58,7 @@ def new_producer(brokers: str, transactional_id: str, **settings: object) -> con
 
 
 def read(brokers: str, topic: str, *, partitions: int = 3, isolation: str = "read_committed") -> list[str]:
-    """All values up to the end that a consumer of this isolation level sees, sorted."""
+    """All values up to the end that a consumer with this isolation level sees, sorted."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": brokers,
@@ -193,7 +193,7 @@ def test_transaction_that_times_out_is_aborted_and_its_producer_fenced(
 
 
 def test_transactions_survive_a_restart(new_node: Callable[..., NodeProcess], topic: str) -> None:
-    """An open transaction is committed, and an aborted one stays hidden, after the node was killed."""
+    """After a kill of the node, an open transaction can be committed, and an aborted one remains hidden."""
     node = new_node(transaction_state_log_num_partitions=2)
     node.start()
     create_topic(node.bootstrap, topic)

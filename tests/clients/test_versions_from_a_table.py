@@ -1,4 +1,4 @@
-"""kafka-python does not ask which versions a node has where it is told Kafka's release: it takes them from a table."""
+"""With a given Kafka release, kafka-python takes API versions from a table instead of requesting them from the node."""
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition

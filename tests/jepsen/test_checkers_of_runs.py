@@ -1,4 +1,4 @@
-"""Runs of thousands of operations: nothing is found in one that went well, and one thing wrong is found."""
+"""Runs of thousands of operations: the checkers find nothing in a valid run, and a single planted anomaly."""
 
 from collections.abc import Callable
 from random import Random
@@ -26,7 +26,7 @@ def some(history: History, rng: Random, function: str) -> Operation:
 
 
 def lose_from_all(history: History, rng: Random) -> None:
-    """A record that was acknowledged is in no read."""
+    """No read contains an acknowledged record."""
     sent = some(history, rng, "send")
     for read in history.of("poll", "final-read"):
         read.result = tuple(record for record in read.result if record[1] != sent.value.values[0])
@@ -48,7 +48,7 @@ def go_back_in_a_poll(history: History, rng: Random) -> None:
 
 
 def read_another(history: History, rng: Random) -> None:
-    """Two neighbours have changed places, for one reader."""
+    """For one reader, two adjacent records are swapped."""
     poll = rng.choice([each for each in history.of("poll") if len(each.result) > 2])
     (first, one), (second, other), *rest = poll.result
     poll.result = ((first, other), (second, one), *rest)
@@ -69,7 +69,7 @@ def forget(history: History, rng: Random) -> None:
 
 
 def leave_behind(history: History, rng: Random) -> None:
-    """The record that was sent last is stored first: all readers agree, and it was acknowledged after all others."""
+    """The last sent record is stored first. All readers agree, and it was acknowledged after all others."""
     sent = max(
         (each for each in history.of("send", outcome=Outcome.OK) if each.value.partition == 0),
         key=lambda each: each.invoked_at,
@@ -115,5 +115,5 @@ def test_one_thing_wrong_is_found(harm: str, seed: int) -> None:
     wrong(history, Random(seed))
     found = broken(history)
     assert promises <= found
-    # A record that is read twice or at two places may break more than one promise; unrelated records stay.
+    # A duplicated or moved record may break several promises, but not unrelated ones.
     assert not found & {"NothingIsCorrupt", "ReplicasAreIdentical", "RecoveryIsBounded"}

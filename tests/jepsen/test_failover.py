@@ -1,4 +1,4 @@
-"""Real processes and a real client: what troubles the active controller neither loses a topic nor makes one by half.
+"""Real processes and a real client: faults of the active controller neither lose a topic nor create a partial one.
 
 The command does the same for longer.
 """

@@ -1,4 +1,4 @@
-"""Changes of topics through brokers that may forward twice: what such a history may show, and what not."""
+"""Changes of topics through brokers that may forward twice: permitted and forbidden histories."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,6 @@
-"""Hostile stories: they follow from their seed, cover every API, do no legal harm; and a node lives through some."""
+"""Hostile stories are determined by their seed, cover every API, and do no harm with valid requests; a node survives
+them.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -48,7 +50,7 @@ TARGET = Target(
 
 
 def frames(story: Story) -> Iterator[Frame]:
-    """The requests of a story that get no response."""
+    """All frames of a story, which gets no responses."""
     answers: list[Any] | None = None
     try:
         while True:
@@ -86,7 +88,7 @@ def test_stories_cover_every_api_and_version(
         for key, first, last in served(handlers)
         for version in range(max(first, APIS[key].min_version), last + 1)
     }
-    # Feature updates are sent only where they validate, which version 0 cannot say.
+    # Feature updates are sent only with validate-only, which version 0 does not support.
     assert expected - set(sent) <= {(57, 0)}
 
 
@@ -127,8 +129,8 @@ def test_longest_hold_is_the_one_on_the_processor() -> None:
 
 
 async def test_node_lives_through_hostile_frames_on_all_ports(tmp_path: Path, figure: Callable[[str], None]) -> None:
-    """And its healthy client does not notice; `python -m jepsen fuzz` sends millions."""
-    seed = 1  # a failure here comes again, and `make fuzz` looks for others
+    """Its healthy client is not affected. `python -m jepsen fuzz` sends millions of frames."""
+    seed = 1  # fixed, so that a failure is reproducible; `make fuzz` uses other seeds
     print(f"python -m jepsen fuzz --seed {seed} --frames 4000")
     plan = FuzzRunPlan(seed, 0, PORTS, frames=4_000, stories=10_000, seconds=60.0, jobs=1, lanes=8)
     port, controller_port = free_ports(2)

@@ -1,4 +1,4 @@
-"""The promises to consumers in groups: each promise, kept and broken."""
+"""The promises to consumers in groups, each kept and broken."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -22,7 +22,7 @@ from tests.support.stories import Story, broken, records
 
 
 class GroupStory(Story):
-    """The group "g" consumes "t"; each of its members is a client. A second passes before each thing that is done."""
+    """The group "g" consumes "t"; each of its members is a client. Operations are a second apart."""
 
     def assigned(
         self, member: str, generation: int = 1, *, index: int = 0, instance: str = "", incarnation: int = 0
@@ -38,7 +38,7 @@ class GroupStory(Story):
         self._by(member, "poll-group", GroupPoll("g", member, "t", 0), result, incarnation)
 
     def commits(self, member: str, offset: int, generation: int = 1) -> Operation:
-        """The outcome is unknown."""
+        """A commit with an unknown outcome."""
         self.time += 1
         return self.invoke(member, "commit", Commit("g", member, generation, (("t", 0, offset),)))
 
@@ -68,7 +68,7 @@ class GroupStory(Story):
 
 
 def consuming() -> GroupStory:
-    """Two members consume one after the other, and nothing is wrong with it."""
+    """Two members consume one after the other, without an anomaly."""
     story = GroupStory()
     story.sent(0, 1, 2, 3, 4, 5, at=0)
     story.assigned("a")
@@ -274,7 +274,7 @@ def test_poll_without_an_assignment_is_an_anomaly() -> None:
 
 
 def begins(start: int, *, incarnation: int = 0) -> Sequence[str]:
-    """Where "b" begins, after "a" has committed 2 and then 4."""
+    """Let "b" begin at `start`, after "a" has committed 2 and then 4. Returns the broken promises."""
     story = GroupStory()
     story.sent(0, 1, 2, 3, 4, 5, 6, at=0)
     story.assigned("a")

@@ -1,4 +1,4 @@
-"""A written history is read back unchanged, whole or torn, from one file or from several."""
+"""A written history is read back unchanged, complete or torn, from one file or from several."""
 
 from io import BytesIO
 
@@ -29,7 +29,7 @@ class Clock:
 
 
 def everything(file: BytesIO) -> History:
-    """Each kind of operation, the second of them completed last."""
+    """Each kind of operation; the second one completes last."""
     history = History(Clock(), Journal(file).note)
     wanted = WantedTopic("t", 2, is_flushed=True, configs=(("segment.ms", "7"),), replication_factor=3)
     history.ok(history.invoke("admin", "create-topic", wanted), "AAECAwQFBgcICQoLDA0ODw")

@@ -1,4 +1,4 @@
-"""Linearizable histories, and others, of a few operations."""
+"""Small histories, linearizable and not."""
 
 from jepsen.checkers.linearizability import contradiction
 from jepsen.checkers.registers import Register

@@ -1,4 +1,4 @@
-"""The promises about offsets, epochs and times in responses: each promise, kept and broken."""
+"""The promises about offsets, epochs and times in responses, each kept and broken."""
 
 from collections.abc import Sequence
 
@@ -69,7 +69,7 @@ def test_a_leader_that_does_not_know_that_it_was_deposed_may_tell_less() -> None
 
 
 def found(time: int, offset: int) -> Sequence[str]:
-    """With records of times 5, 3, 7."""
+    """The broken promises if `offset` is returned for `time`, with records of times 5, 3, 7."""
     story = Story()
     story.told("final-read", PARTITION, ((0, "s/0@5/0"), (1, "s/0@3/1"), (2, "s/0@7/2")))
     story.told("find-time", (*PARTITION, time), offset)

@@ -1,4 +1,4 @@
-"""Directed links between processes: what one has to say to another is held up, and nothing else."""
+"""Directed links between processes: a fault holds up the data of one direction only."""
 
 from collections.abc import AsyncIterator
 from random import Random
@@ -18,7 +18,7 @@ async def _echo(stream: trio.SocketStream) -> None:
 
 @pytest.fixture
 async def links(nursery: trio.Nursery) -> AsyncIterator[tuple[Links, int]]:
-    """Two nodes; b echoes what it gets."""
+    """Two nodes; b echoes the data that it receives."""
     links = Links({"a": "127.0.1.1", "b": "127.0.1.2"})
     (port,) = free_ports(1)
     listeners = await trio.open_tcp_listeners(port, host="127.0.1.2")

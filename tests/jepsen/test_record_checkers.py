@@ -1,4 +1,4 @@
-"""Each checker of records sees the anomaly that it is for, in a history of a few operations, and no other."""
+"""Each checker of records detects its anomaly in a history of a few operations, and no other checker does."""
 
 import pytest
 
@@ -232,7 +232,7 @@ def test_replicas_are_the_same_below_the_high_watermark() -> None:
     story = Story()
     replica(story, "n1", 2, (0, 1, "a"), (1, 2, "b"), (2, 3, "mine"))
     replica(story, "n2", 1, (0, 1, "a"), (1, 2, "b"))
-    replica(story, "n3", 2, (1, 2, "b"), (2, 4, "its"))  # retention has been there
+    replica(story, "n3", 2, (1, 2, "b"), (2, 4, "its"))  # after retention has deleted the first records
     assert broken(story) == []
 
 

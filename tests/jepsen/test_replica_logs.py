@@ -1,4 +1,4 @@
-"""The logs that are read from the directories of stopped nodes."""
+"""Logs that are read from the directories of stopped nodes."""
 
 from pathlib import Path
 

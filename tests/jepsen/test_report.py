@@ -1,4 +1,4 @@
-"""The report of a run is one well-formed file, which loads nothing from elsewhere."""
+"""The report of a run is one well-formed file, which loads no other resources."""
 
 import re
 from html.parser import HTMLParser
@@ -97,7 +97,7 @@ def test_anomalies_are_shown_with_their_proofs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verdict", [None, Verdict((), {})], ids=["not judged", "nothing promised"])
 def test_a_run_that_broke_off(tmp_path: Path, verdict: Verdict | None) -> None:
-    """It has a plan, and a history in which nothing may have happened."""
+    """It has a plan, and a history that may be empty."""
     run = short_run()
     run.history.operations.clear()
     run.faults, run.uptimes = [Fault("kill", ("node-1",), 3.0)], []

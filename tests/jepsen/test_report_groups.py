@@ -15,7 +15,7 @@ TOPIC = "queue"
 
 
 class Script:
-    """Operations at times of one's choice; each is told at once."""
+    """Operations at chosen times, each completed at once."""
 
     def __init__(self) -> None:
         self.now = 0.0

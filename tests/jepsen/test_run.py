@@ -1,4 +1,4 @@
-"""Real nodes, librdkafka's clients and a nemesis, for as long as a test may take; the command does so for longer."""
+"""Short runs with real nodes, librdkafka's clients and a nemesis; the command runs for longer."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from jepsen.store import Store
 
 
 def perform(directory: Path, workload: str, nemesis: str, *arguments: str) -> tuple[Store, Verdict]:
-    """A run without an anomaly."""
+    """Perform a run, which must have no anomaly."""
     command = [sys.executable, "-m", "jepsen", "run", "--workload", workload, "--nemesis", nemesis, *arguments]
     result = subprocess.run(
         [*command, "--store", str(directory)], capture_output=True, text=True, timeout=300, check=False
@@ -31,7 +31,7 @@ def perform(directory: Path, workload: str, nemesis: str, *arguments: str) -> tu
 @pytest.mark.clients
 def test_acknowledged_records_outlive_killed_nodes(tmp_path: Path) -> None:
     store, verdict = perform(tmp_path, "queue", "kill-leader", "--time", "10", "--fault", "4", "--peace", "1")
-    # It was troubled indeed, and much was acknowledged, and read at last from clients and from disks.
+    # The faults occurred, many records were acknowledged, and the final reads came from clients and disks.
     assert {fault.kind for fault in store.faults()} == {"kill-leader"}
     assert any(uptime.end == "kill -9" for uptime in store.uptimes())
     assert verdict.counts["send ok"] > 500

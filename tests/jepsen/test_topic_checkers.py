@@ -1,4 +1,4 @@
-"""Each checker of topics sees the anomaly that it is for."""
+"""Each checker of topics detects its anomaly."""
 
 from jepsen.checkers import TOPIC_CHECKERS
 from jepsen.values import WantedTopic

@@ -96,7 +96,7 @@ async def test_batch_with_a_wrong_offset_or_epoch_is_cut() -> None:
     gap = third[len((await written(FIRST, SECOND)).content(PATH)) :]
     disk = VolatileDisk()
     disk.put(PATH, first + gap)
-    with pytest.raises(CorruptLog):  # it says that more was durable before it than the file holds
+    with pytest.raises(CorruptLog):  # a later frame records that more was durable than the file contains
         await DurableLog.open(disk, DIRECTORY)
 
 
@@ -129,7 +129,7 @@ async def test_recovery_rewrites_data_that_a_failed_sync_left_in_the_page_cache(
         await log.sync()
     disk.failing = False
 
-    log, batches = await DurableLog.open(disk, DIRECTORY)  # the process restarts, the machine did not
+    log, batches = await DurableLog.open(disk, DIRECTORY)  # the process restarts, but the machine does not
     assert batches == [FIRST, SECOND]
     log.write(THIRD)
     await log.sync()

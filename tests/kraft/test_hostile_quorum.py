@@ -24,7 +24,7 @@ from tests.support.quorum_nodes import QuorumNode, QuorumNodes, running_nodes
 FRAMES = 1_000
 SEEDS = range(2)
 STRANGER = ReplicaKey(9, directory_id("d9"))
-# The voter that the test plays: it never runs.
+# The voter that the test impersonates. It never runs.
 LIAR = 3
 
 
@@ -65,7 +65,9 @@ async def drain(stream: trio.SocketStream) -> None:
 
 
 async def lie(stream: trio.SocketStream, quorum: QuorumNodes, composer: QuorumComposer, rng: Random) -> int:
-    """Answer a replica in place of the voter LIAR, at times with an invalid response. Returns the number of answers."""
+    """Answer a replica in the name of the voter LIAR, sometimes with an invalid response. Returns the number of
+    responses.
+    """
     receiving, answers = Frames(stream), 0
     mine = hello("cluster", quorum.nodes[LIAR].voter.key)
     with suppress(ConnectionLost, MalformedMessage):

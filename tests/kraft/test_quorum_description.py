@@ -77,7 +77,7 @@ async def test_voter_that_never_fetched_has_no_end_offset_and_no_times() -> None
 
 
 async def test_listeners_are_notified_of_reset_connections() -> None:
-    """On either end: the leader itself does not connect to a follower that fetches, nor to an observer."""
+    """At both ends: the leader itself does not connect to a follower that fetches, nor to an observer."""
     async with running_nodes(3, spares=1) as quorum:
         leader = await quorum.leader()
         await quorum.until(lambda: all(node.quorum.leader_address is not None for node in quorum.nodes.values()))
@@ -99,7 +99,7 @@ async def test_every_step_of_the_protocol_is_traced() -> None:
         await quorum.commit(b"a", b"b")
         leader = await quorum.leader()
         epoch, end_offset = leader.quorum.leadership.epoch, leader.quorum.end_offset
-        # A replica commits what a majority holds, which may be before its own disk has it.
+        # A replica may commit an entry that a majority has before its own disk has it.
         for kind in ("committed", "log_synced"):
             await quorum.until(lambda kind=kind: all(end_offset in ends(node, kind) for node in quorum.nodes.values()))
         entries = ((0, 1, epoch), (1, 2, epoch), (2, 4, epoch))
@@ -144,7 +144,9 @@ async def test_every_step_of_the_protocol_is_traced() -> None:
 
 
 async def test_replica_commits_entries_of_a_majority_before_its_own_sync() -> None:
-    """`committed` says what a majority has durably; `log_synced` comes later where this replica's disk is slow."""
+    """`committed` is traced when a majority has the entry durably. `log_synced` follows later if this replica's disk is
+    slow.
+    """
     async with running_nodes(3, spares=1) as quorum:
         spare, may_sync = quorum.nodes[4], trio.Event()
         await spare.stop()

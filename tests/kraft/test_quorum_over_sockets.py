@@ -89,7 +89,7 @@ async def test_suspended_leader_appends_nothing_when_it_resumes(jumping_clock: M
 
 
 async def test_leader_stays_when_all_replicas_were_suspended(jumping_clock: MockClock) -> None:
-    """As on an overloaded machine, where replicas would otherwise hold elections instead of working."""
+    """This happens on an overloaded machine, where replicas would otherwise hold elections instead of working."""
     async with running_nodes(3) as quorum:
         await quorum.commit(b"before")
         await quorum.until(lambda: all(node.heard.records == [b"before"] for node in quorum.nodes.values()))
@@ -196,7 +196,7 @@ async def test_wait_committed_raises_when_the_replica_stops() -> None:
 
 
 async def test_observers_replicate_everything_and_become_voters() -> None:
-    """KIP-853: from one voter to three, and the first one removed, while appends go on."""
+    """KIP-853: from one voter to three, and then the first one is removed, while appends continue."""
     async with running_nodes(1, spares=2) as quorum:
         await quorum.commit(b"a")
         for node_id in (2, 3):

@@ -87,6 +87,7 @@ async def test_recovered_state_is_made_durable_before_it_is_used() -> None:
     with pytest.raises(FsyncFailed):
         await file.save(state(1))
     disk.failing = False
-    assert (await QuorumStateFile.open(disk, DIRECTORY)).state == state(1)  # the process restarts, the machine did not
+    # The process restarts, but the machine does not.
+    assert (await QuorumStateFile.open(disk, DIRECTORY)).state == state(1)
     disk.power_cut(Random(1))
     assert (await QuorumStateFile.open(disk, DIRECTORY)).state == state(1)

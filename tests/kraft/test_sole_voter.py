@@ -18,7 +18,7 @@ from tests.support.volatile_disk import VolatileDisk
 DIRECTORY = "/data/__cluster_metadata-0"
 ME = Voter(ReplicaKey(3, directory_id("disk")), "localhost:9093")
 CONFIG = RaftNodeConfig(QuorumConfig(ME.key, ME.address), "cluster", VoterSet((ME,)))
-# After the control records that start the first epoch: who leads, and who votes.
+# The offset after the control records that start the first epoch: the leader change and the voter set.
 FIRST = 2
 
 

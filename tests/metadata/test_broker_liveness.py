@@ -70,7 +70,7 @@ async def test_suspect_broker_that_is_gone_is_fenced_at_once(autojump_clock: Moc
     async with two_brokers(autojump_clock) as (node, first, second):
         node.controller.broker_connection_lost(1, first)
         node.controller.broker_gone(1, first - 1)  # a former incarnation
-        node.controller.broker_gone(2, second)  # it is no suspect
+        node.controller.broker_gone(2, second)  # it is not a suspect
         await trio.sleep(0.1)
         assert node.controller.suspect(1) == node.loader.image.cluster.brokers[1]
         assert (is_fenced(node, 1), is_fenced(node, 2)) == (False, False)

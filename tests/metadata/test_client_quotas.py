@@ -14,7 +14,7 @@ IP: QuotaEntity = (("ip", "127.0.0.1"),)
 
 
 def alter(cluster: Cluster, entity: QuotaEntity, *ops: tuple[str, float | None]) -> str | None:
-    """The message of the refusal, None if there is none."""
+    """The message of the refusal, or None."""
     (outcome,) = cluster.decide(alter_client_quotas(cluster.image, [QuotaAlteration(entity, ops)]))
     assert outcome.entity == entity
     told = refusal(outcome.error)

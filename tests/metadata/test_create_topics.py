@@ -209,7 +209,7 @@ def test_assignments_are_taken_as_given() -> None:
 )
 def test_invalid_assignments_are_refused(topic: NewTopic, name: str, message: str) -> None:
     cluster = Cluster(2)
-    cluster.register(3)  # and never unfenced
+    cluster.register(3)  # it is never unfenced
     assert refusal(cluster, topic) == (name, message)
 
 

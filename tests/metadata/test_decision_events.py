@@ -29,7 +29,7 @@ class DecisionLog:
             self.events.append((kind, {name: value for name, value in fields.items() if name != "node"}))
 
     def take(self, *kinds: str) -> list[dict[str, object]]:
-        """Those of the kinds since the last call, without what tests do not know."""
+        """The events of these kinds since the last call, without fields that tests cannot predict."""
         events, self.events = self.events, []
         unknown = ("topic_id", "broker_epoch")
         return [

@@ -1,7 +1,7 @@
 """KIP-966: while a replica that is in sync or eligible survives, no acknowledged record is lost.
 
-A small model of brokers around the controller: logs are lists of records, brokers act on the metadata that they have
-replayed so far. Processes crash and lose their page cache, or shut down cleanly, and replicas are moved to other
+A small model of brokers around the controller: logs are lists of records, and brokers act on the metadata that they
+have replayed so far. Processes crash and lose their page cache, or shut down cleanly, and replicas are moved to other
 brokers. An acknowledged record may be missing in a leader's log only if that leader was elected uncleanly.
 """
 
@@ -78,7 +78,7 @@ class ReplicatedPartition(RuleBasedStateMachine):
     def hear(self, broker: int) -> None:
         """The broker replays the metadata. A new leader resets the progress of its followers.
 
-        A log of which the broker is no replica is deleted.
+        The log is deleted if the broker has no replica any more.
         """
         process = self.processes[broker]
         if process.alive and process.view != self.partition:
@@ -105,7 +105,7 @@ class ReplicatedPartition(RuleBasedStateMachine):
             return
         leader.log.append(self.new_record())
         copied = [self.fetch(follower, broker) for follower in view.isr if follower != broker]
-        # A leader that does not know yet that another was elected uncleanly may acknowledge what is lost already.
+        # A leader that does not know of a later unclean election may acknowledge records that are lost already.
         if all(copied) and view.leader_epoch >= self.unclean_epoch:
             assert leader.log[: len(self.acknowledged)] == self.acknowledged
             self.acknowledged = list(leader.log)
@@ -212,7 +212,7 @@ class ReplicatedPartition(RuleBasedStateMachine):
 
     @rule(broker=brokers)
     def unregister(self, broker: int) -> None:
-        """An operator unregisters a broker that seems to be gone for good."""
+        """An operator unregisters a broker that seems to be gone permanently."""
         if not self.processes[broker].alive and broker in self.cluster.image.cluster.brokers:
             self.cluster.decide(self.cluster.brokers.unregister(self.cluster.image, broker))
 
@@ -231,7 +231,7 @@ class ReplicatedPartition(RuleBasedStateMachine):
         assert (
             self.cluster.decide(self.cluster.configs.incremental_alter(self.cluster.image, [change]))[0].error is None
         )
-        if name == "min.insync.replicas":  # leaders hear of it as of any other metadata, before what follows from it
+        if name == "min.insync.replicas":  # leaders replay it like any other metadata, before its consequences
             for broker in BROKERS:
                 self.hear(broker)
 

@@ -5,7 +5,7 @@ from metadata.controller.feature_levels import FEATURE_LEVELS, RECORD_CHANGES
 from metadata.records import VersionRange
 from tests.support import kafka_facts
 
-# Kafka's rows with what no release supports yet left out.
+# Kafka's rows, without those that no release supports yet.
 ROWS = [row for row in kafka_facts.read("features") if row["production"] == "true"]
 METADATA = [row for row in ROWS if row["feature"] == METADATA_VERSION]
 OTHERS = [row for row in ROWS if row["feature"] != METADATA_VERSION]

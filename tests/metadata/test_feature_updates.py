@@ -184,7 +184,7 @@ def test_every_registered_broker_has_to_understand_the_level_even_a_fenced_one()
 def test_every_registered_controller_has_to_understand_the_level() -> None:
     cluster = without_elr(1)
     old = {name: levels for name, levels in SUPPORTED_FEATURES.items() if name != ELR}
-    register_a_controller(cluster, 7, old)  # this one asks itself
+    register_a_controller(cluster, 7, old)  # the requesting controller itself
     update(cluster, FeatureUpdate(ELR, 1), FeatureUpdate(ELR, 0, UpgradeType.SAFE_DOWNGRADE))
     register_a_controller(cluster, 8, old)
     with pytest.raises(InvalidUpdateVersion, match=r"Controller 8 does not support this feature\."):

@@ -33,7 +33,7 @@ from tests.metadata.test_metadata_loader import Published, batch
 UUIDS = st.binary(min_size=16, max_size=16)
 BROKERS = st.lists(st.integers(0, 9), max_size=3).map(tuple)
 DIRECTORIES = st.lists(UUIDS, max_size=2).map(tuple)
-# Few of them, so that two images have some in common; and some whose names meet in Kafka's metrics.
+# Few topics, so that two images have some in common; some of their names collide in Kafka's metrics.
 TOPICS = {f"a{mark}b": bytes([number]) * 16 for number, mark in enumerate("._-x")}
 FEATURES = st.dictionaries(st.sampled_from(["metadata.version", "kraft.version", "group.version"]), st.integers(1, 3))
 ENDPOINTS = st.lists(
@@ -86,7 +86,7 @@ QUOTAS = st.dictionaries(
 
 @st.composite
 def states(draw: st.DrawFn) -> list[MetadataRecord]:
-    """Records of which none reverts another one, so each has to be among the records of the image."""
+    """Records that do not revert each other, so each has to be among the records of the image."""
     levels = draw(FEATURES)
     brokers = draw(st.lists(st.fixed_dictionaries(BROKER), max_size=3, unique_by=lambda broker: broker["broker_id"]))
     topics = draw(st.lists(st.sampled_from(sorted(TOPICS)), unique=True))

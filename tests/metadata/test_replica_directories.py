@@ -18,7 +18,7 @@ from metadata.image import PartitionImage
 from metadata.records import NO_LEADER
 from tests.support.metadata import Cluster, schema
 
-# Broker 1 has three of them; the others have one each, as ever.
+# Broker 1 has three of these directories; every other broker has only its default one.
 ONE, TWO, GONE, ELSEWHERE = (random_uuid(Random(seed)) for seed in (100, 200, 300, 400))
 OF_1 = [ONE, TWO, GONE]
 
@@ -104,7 +104,7 @@ def test_failed_directory_affects_only_its_replicas() -> None:
 def test_assignment_to_a_failed_directory_removes_the_replica_from_the_isr() -> None:
     cluster = cluster_of_three()
     fail(cluster, TWO)
-    assert partition(cluster).leader == 1  # the controller does not know yet
+    assert partition(cluster).leader == 1  # the controller does not know of it yet
     assign(cluster, TWO)
     assert directory(cluster) == TWO
     assert partition(cluster).leader == 2
@@ -116,7 +116,7 @@ def test_partition_has_no_leader_when_the_directory_of_its_sole_replica_failed()
     assign(cluster, TWO)
     fail(cluster, TWO)
     assert partition(cluster).leader == NO_LEADER
-    assert partition(cluster).eligible_leader_replicas == (1,)  # it may be back after a restart
+    assert partition(cluster).eligible_leader_replicas == (1,)  # it may return after a restart
 
 
 def test_replica_restarted_in_another_directory_counts_as_empty() -> None:
@@ -127,7 +127,7 @@ def test_replica_restarted_in_another_directory_counts_as_empty() -> None:
     assign(cluster, ONE)
     assert partition(cluster).eligible_leader_replicas == ()
     assert partition(cluster).last_known_elr == ()
-    # No other replica ever had records: it leads again, and is known to recover (KIP-966).
+    # No other replica ever had records: it leads again, and its recovery is tracked (KIP-966).
     assert partition(cluster).leader == 1
     assert partition(cluster).leader_recovery_state == 1
 

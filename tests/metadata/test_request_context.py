@@ -1,4 +1,4 @@
-"""The client's request that a decision is made for: the cause that events name, and its deadline."""
+"""The client's request for which a decision is made: its deadline, and its use as the cause in events."""
 
 import attrs
 import pytest
@@ -65,7 +65,7 @@ async def test_queued_request_times_out_undecided_at_its_deadline(autojump_clock
         now = trio.current_time()
         async with trio.open_nursery() as nursery:
             for number in range(PENDING_REQUESTS_MAX):
-                # Not queued, so its deadline does not matter: it is decided at once.
+                # These do not queue, so their deadline does not matter: they are decided at once.
                 nursery.start_soon(create, f"first-{number}", now)
             await wait_all_tasks_blocked()
             nursery.start_soon(create, "too-late", now)

@@ -18,7 +18,7 @@ MINUTE_MS = 60_000
 
 
 def start_offset(node: MetadataNode) -> int:
-    """Where the log starts: the last snapshot's end."""
+    """The start of the log, which is the last snapshot's end."""
     return node.log.core.log.start.offset
 
 
@@ -118,7 +118,7 @@ async def test_requests_continue_while_a_snapshot_is_written_and_are_not_in_it(m
 
 
 class FillingDisk(VolatileDisk):
-    """Has no space left for files that begin with `refused`."""
+    """A disk without space for files whose names begin with `refused`."""
 
     refused = "none"
 

@@ -1,4 +1,4 @@
-"""Clients on a stage: they ask whom they like, at once and once, and take note of what they were promised."""
+"""Clients controlled by a script: they send each request once, to a given broker, and record the promises they get."""
 
 from typing import Any
 
@@ -32,16 +32,16 @@ from jepsen.simulation.subjects.node_plan import KAFKA_PORT
 from jepsen.workloads.connection import Connection, ConnectionLost
 from tests.simulation.staging import Stage
 
-# There is one, with one partition.
+# The only topic, with one partition.
 TOPIC = "topic"
-# No epoch, and no sequence number.
+# No epoch, or no sequence number.
 NONE = -1
 PRODUCE_VERSION = 12
 
 
 @attrs.frozen
 class Stored:
-    """A record as it is in a log."""
+    """A record in a log."""
 
     offset: int
     epoch: int
@@ -50,13 +50,13 @@ class Stored:
 
 @attrs.define
 class IdempotentProducer:
-    """A producer that numbers its records, so that it may send them again."""
+    """A producer that numbers its records, so that it can retry them."""
 
     producer_id: int
     sequences: dict[str, int] = attrs.field(factory=dict)
 
     def numbers(self, value: str) -> dict[str, int]:
-        """The number of a value; the same for the same value."""
+        """The fields of a batch for a value. They are the same whenever the value is sent again."""
         sequence = self.sequences.setdefault(value, len(self.sequences))
         return {"producer_id": self.producer_id, "producer_epoch": 0, "base_sequence": sequence}
 
@@ -86,7 +86,7 @@ class ClientStage(Stage):
             await connection.aclose()
 
     async def connect(self, name: str) -> Connection:
-        """For requests that go over one connection, see `ask_over`. Raises ConnectionLost."""
+        """Open a connection for several requests, see `ask_over`. Raises ConnectionLost."""
         return await self.simulation.on(self.client, Connection.open, (name, KAFKA_PORT), 0)
 
     async def ask_over(self, connection: Connection, request: Any, version: int) -> Any:
@@ -94,7 +94,7 @@ class ClientStage(Stage):
         return await self.simulation.on(self.client, connection.call, request, version)
 
     async def described(self, by: str) -> DescribeTopicPartitionsResponsePartition | None:
-        """The partition as a broker knows it; None where none answers."""
+        """The partition in a broker's metadata; None without a response."""
         try:
             response = await self.ask(by, DescribeTopicPartitionsRequest(topics=[TopicRequest(name=TOPIC)]), 0)
         except ConnectionLost:
@@ -105,9 +105,9 @@ class ClientStage(Stage):
     async def produce(
         self, name: str, *values: str, acks: int = -1, producer: IdempotentProducer | None = None
     ) -> ErrorCode | None:
-        """Each value in a batch of its own; what came of the last, None where nothing was heard.
+        """Send each value in a batch of its own. Returns the error code of the last one, or None without a response.
 
-        A broker is given half a second to have a value acknowledged, and the next one is sent in any case.
+        Each acknowledgement may take half a second. The next value is sent in any case.
         """
         code = None
         for value in values:
@@ -157,14 +157,14 @@ class ClientStage(Stage):
         return data
 
     async def consume(self, name: str, offset: int, **epochs: int) -> None:
-        """As `fetch`, and take note of the records."""
+        """Like `fetch`, and record the values."""
         data = await self.fetch(name, offset, **epochs)
         for record in [] if data is None else records_of(data):
             if self.consumed.setdefault(record.offset, record.value) != record.value:
                 self.fail(f"ConsumedRecordsStay: {record} where {self.consumed[record.offset]} was")
 
     async def epoch_end(self, name: str, epoch: int, *, leader_epoch: int = NONE) -> EpochEndOffset:
-        """Where a broker says that a leader epoch ends. Raises ConnectionLost."""
+        """The end of a leader epoch according to a broker. Raises ConnectionLost."""
         asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=leader_epoch, leader_epoch=epoch)
         topics = [OffsetForLeaderTopic(topic=TOPIC, partitions=[asked])]
         response = await self.ask(name, OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), 4)
@@ -172,20 +172,20 @@ class ClientStage(Stage):
         return answer
 
     async def latest_offset(self, name: str) -> int | None:
-        """Where a broker says that a consumer of new records begins; None where it does not know. May not go back."""
+        """The latest offset according to a broker, which must never decrease; None if the broker does not know it."""
         topics = [ListOffsetsTopic(name=TOPIC, partitions=[ListOffsetsPartition(timestamp=-1)])]
         response = await self.ask(name, ListOffsetsRequest(replica_id=-1, topics=topics), 5)
         answer = response.topics[0].partitions[0]
         return None if answer.error_code else answer.offset
 
     async def elect_preferred(self, by: str) -> None:
-        """Have the first of the replicas lead again. Raises ConnectionLost."""
+        """Elect the preferred leader, the first replica. Raises ConnectionLost."""
         partitions = [TopicPartitions(topic=TOPIC, partitions=[0])]
         response = await self.ask(by, ElectLeadersRequest(topic_partitions=partitions, timeout_ms=10_000), 2)
         assert response.error_code == 0, response
 
     async def create_topic(self, *replicas: str, **configs: object) -> None:
-        """The first of the replicas leads; `_` in a config stands for `.`."""
+        """Create the topic. The first replica leads; `_` in a config's name stands for `.`."""
         assignment = CreatableReplicaAssignment(broker_ids=[self.ids[name] for name in replicas])
         topic = CreatableTopic(
             name=TOPIC,
@@ -202,14 +202,14 @@ class ClientStage(Stage):
 
 
 def records_of(data: PartitionData) -> list[Stored]:
-    """The partition's part of a Fetch response."""
+    """The records in the partition's part of a Fetch response."""
     content = data.records
     assert isinstance(content, bytes | memoryview | None), "records as they were received"
     return stored_in(content or b"")
 
 
 def stored_in(content: bytes | memoryview) -> list[Stored]:
-    """The records of whole batches."""
+    """The records in complete batches."""
     return [
         Stored(record.offset, header.partition_leader_epoch, (record.value or b"").decode())
         for at, header in iter_headers(content)

@@ -1,4 +1,4 @@
-"""A stage for groups: a controller, three brokers, a topic of two partitions, and members that a script controls.
+"""A cluster for scripted tests of groups: a controller, three brokers, a topic of two partitions, and scripted members.
 
 All operations are recorded, and finally checked for the promises to groups.
 """
@@ -42,7 +42,7 @@ _OFFSETS_PARTITIONS: Final = 1
 
 @attrs.define(kw_only=True)
 class GroupStage(Stage):
-    """The first of `brokers` coordinates the group until something happens to it."""
+    """The first of `brokers` coordinates the group until the script causes a failure."""
 
     controller: str
     brokers: list[str]
@@ -71,7 +71,7 @@ class GroupStage(Stage):
         await trio.lowlevel.checkpoint()
 
     async def coordinates(self, name: str) -> None:
-        """Until a broker has loaded the group under the last epoch."""
+        """Wait until a broker has loaded the group in the latest leader epoch."""
 
         def holds() -> bool:
             image = self.committed.image.topics.by_name[CONSUMER_OFFSETS].partitions[0]
@@ -82,7 +82,7 @@ class GroupStage(Stage):
         await self.until(holds, f"{name} does not coordinate")
 
     async def in_sync(self, *names: str) -> None:
-        """Until these are the ISR of the offsets."""
+        """Wait until these brokers are the ISR of the offsets partition."""
         ids = sorted(self.ids[name] for name in names)
         await self.until(
             lambda: sorted(self.committed.image.topics.by_name[CONSUMER_OFFSETS].partitions[0].isr) == ids,
@@ -103,7 +103,7 @@ class GroupStage(Stage):
             await connection.aclose()
 
     async def lay_out(self, *, partitions: int = 2) -> None:
-        """Create the topic with the offsets, which the first broker leads, and the one that is consumed."""
+        """Create the offsets topic, which the first broker leads, and the topic to consume."""
         for name, count in ((CONSUMER_OFFSETS, _OFFSETS_PARTITIONS), (TOPIC, partitions)):
             assignments = [
                 CreatableReplicaAssignment(partition_index=index, broker_ids=[self.ids[each] for each in self.brokers])
@@ -142,7 +142,7 @@ class GroupStage(Stage):
         epoch = generation if generation is not None else -1 if member is None else member.generation
         member_id = "" if member is None else member.member_id
         value = Commit(GROUP, member_id, epoch, ((TOPIC, index, offset),))
-        await trio.sleep(0.001)  # what comes next is seen to come later
+        await trio.sleep(0.001)  # so that the next operation has a later time
         operation = self.history.invoke(f"commits-{member_id}", "commit", value)
         partition = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
         request = OffsetCommitRequest(
@@ -195,7 +195,7 @@ class GroupStage(Stage):
         return kind(client, self.group, instance)
 
     async def takes_part(self, *members: GroupMember, owning: Sequence[int]) -> None:
-        """Have members do what they are asked for, each on its own, until they own so many partitions each."""
+        """Let members follow the protocol concurrently, until they own these numbers of partitions."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.takes_part_for, PATIENCE_SECONDS, *members)
             await self.until(
@@ -224,7 +224,7 @@ async def _take_part(member: GroupMember) -> None:
 
 
 def play(script: Callable[[GroupStage], Awaitable[None]], *, seed: int = 1) -> GroupStage:
-    """Have the nodes start, and the script go on; then what was done and told is judged."""
+    """Start the nodes and run the script; then check the recorded operations."""
     simulation = Simulation(str(seed))
     plan = NodePlan(0, 1, 3, simulation.rng("subject"))
     lost = {each.name: 0 for each in plan.nodes}

@@ -1,6 +1,7 @@
-"""How often planted bugs are found: `python -m tests.simulation.hunting quorum-3,quorum-5 100` prints a line for each.
+"""Counts how often planted bugs are found: `python -m tests.simulation.hunting quorum-3,quorum-5 100` prints a line for
+each.
 
-With names of bugs after the number of seeds, only for those bugs: see `tests.support.storage_bugs`, `quorum_bugs`,
+Names of bugs after the number of seeds restrict it to these bugs: see `tests.support.storage_bugs`, `quorum_bugs`,
 `replication_bugs` and `group_bugs`.
 """
 
@@ -29,7 +30,7 @@ def found_by(
     seconds: float = SECONDS,
     faults: Sequence[str] = tuple(FAULTS),
 ) -> str | None:
-    """The name of what notices the bug in a run; None where nothing does."""
+    """The name of the checker that detects the bug in a run; None if the run passes."""
     with bug.planted():
         violation = Scenario(seed, seconds, faults, shape).run().violation
     return violation.partition(":")[0] if violation is not None else None

@@ -1,4 +1,4 @@
-"""A quorum on a stage."""
+"""A quorum that a script controls."""
 
 from collections.abc import Awaitable, Callable
 
@@ -13,7 +13,7 @@ from tests.simulation.staging import Stage
 
 @attrs.define(kw_only=True)
 class QuorumStage(Stage):
-    """`subject` is the quorum under its dictionary."""
+    """`subject` is the quorum with its dictionary."""
 
     subject: QuorumSubject
 
@@ -30,24 +30,24 @@ class QuorumStage(Stage):
         return [name for name in self.cluster.nodes if name != self.leader]
 
     def isolate(self, name: str) -> None:
-        """The node is cut off from the others, though not from clients."""
+        """Cut the node off from the others, but not from clients."""
         self.part(name, *(each for each in self.cluster.nodes if each != name))
 
     async def write(self, *values: str) -> None:
-        """Have the leader of the time commit values, each under its own name; one is given up after a second."""
+        """Write values to the present leader, each to its own key. Each write is given up after a second."""
         for value in values:
             with trio.move_on_after(1):
                 await self.subject.ask(self.leader, "write", value, value)
 
     async def leads_another(self, than: str) -> None:
-        """Wait until a node was elected that is not that one."""
+        """Wait until a node other than `than` is elected."""
         with trio.fail_after(30):
             while self.leader == than:
                 await trio.sleep(0.05)
 
 
 def play(script: Callable[[QuorumStage], Awaitable[None]], voters: int = 3, seed: int = 1) -> QuorumStage:
-    """Have a quorum of `voters` start, with Kafka's default timeouts and without snapshots, and the script go on."""
+    """Start a quorum of `voters`, with Kafka's default timeouts and without snapshots, and run the script."""
     simulation = Simulation(str(seed))
     subject = QuorumSubject(simulation, voters, voters, {}, NO_SNAPSHOTS)
     stage = QuorumStage(simulation=simulation, cluster=subject.cluster, subject=subject)

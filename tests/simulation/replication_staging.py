@@ -1,4 +1,4 @@
-"""Replicas on a stage: a controller, some brokers, one partition, clients that ask whom they like, and a judgement."""
+"""Replicas that a script controls: a controller, some brokers, one partition, clients, and a final check."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -25,9 +25,10 @@ from jepsen.simulation.trace import Event
 from tests.simulation.client_staging import NONE, TOPIC, ClientStage, Stored, stored_in
 
 DIRECTORY = f"/var/kafka/{TOPIC}-0"
-# How long anything may take that a script waits for. Sessions of brokers end after 9 s.
+# The time limit of every wait in a script. Sessions of brokers expire after 9 s.
 PATIENCE_SECONDS = 20.0
-# How often a script looks; and if nothing may happen unseen, when no segment arrives sooner than after 0.5 ms.
+# The intervals in which a script checks conditions. The shorter one is for exact steps: it is below the latency of
+# 0.5 ms.
 LOOK_SECONDS = 0.01
 GLANCE_SECONDS = 0.0001
 FOR_GOOD = float("inf")
@@ -35,9 +36,9 @@ FOR_GOOD = float("inf")
 
 @attrs.define(kw_only=True)
 class ReplicaStage(ClientStage):
-    """`brokers` are the names of the machines that the partition may be on.
+    """`brokers` are the names of the machines that may have a replica.
 
-    `is_unclean` says that the topic would rather lose records than be without a leader.
+    With `is_unclean`, the topic permits unclean elections.
     """
 
     controller: str
@@ -52,27 +53,27 @@ class ReplicaStage(ClientStage):
         return self.cluster.nodes[name]
 
     def kill(self, name: str) -> None:
-        """kill -9, until `start`: what was written stays, and who was connected is told."""
+        """kill -9. The machine is down until `start`; written data remains, and connected peers are informed."""
         self.cluster.crash(self.host(name), power=False, down_seconds=FOR_GOOD)
 
     def cut_power(self, name: str, keeps: str) -> None:
-        """The machine loses its power until `start`. `kept` of the unsynced data is "all" or "none"."""
+        """Cut the machine's power until `start`. `keeps` is the fate of unsynced data: "all" or "none"."""
         self.host(name).held_down_until = FOR_GOOD
         self.host(name).power_cut(keeps)
 
     async def start(self, *names: str) -> None:
-        """Have machines run again, until all of them serve."""
+        """Start machines, and wait until all of them serve."""
         for name in names:
             self.host(name).held_down_until = 0.0
         await self.until(lambda: all(self.host(name).is_serving for name in names), f"not all of {names} serve")
 
     def start_soon(self, task: Callable[..., Awaitable[object]], *args: Any) -> None:
-        """Do something while the script goes on."""
+        """Run a task concurrently with the script."""
         assert self.nursery is not None, "scripts play in one"
         self.nursery.start_soon(task, *args)
 
     async def restart(self, name: str) -> None:
-        """Cleanly: all that is in the logs is on the disk then."""
+        """Restart cleanly, so that the logs are completely on the disk."""
         await self.cluster.stop(self.host(name), patience_seconds=PATIENCE_SECONDS, down_seconds=0)
         await self.start(name)
 
@@ -88,7 +89,7 @@ class ReplicaStage(ClientStage):
         return [each for each in self.brokers if each not in names]
 
     async def lay_out(self, *replicas: str, **configs: object) -> None:
-        """Create the topic; the first of the replicas leads. `_` in a config stands for `.`."""
+        """Create the topic. The first replica leads; `_` in a config's name stands for `.`."""
         self.replicas = list(replicas)
         self.is_unclean = configs.get("unclean_leader_election_enable", False) is True
         await self.create_topic(*replicas, **configs)
@@ -97,7 +98,7 @@ class ReplicaStage(ClientStage):
     # Waiting
 
     async def until(self, holds: Callable[[], bool], what: str, every: float = LOOK_SECONDS) -> None:
-        """Until it holds."""
+        """Wait until a condition holds."""
         with trio.move_on_after(PATIENCE_SECONDS):
             while not holds():
                 await trio.sleep(every)
@@ -105,7 +106,7 @@ class ReplicaStage(ClientStage):
         await self.give_up(what)
 
     async def has(self, name: str, value: str) -> None:
-        """Wait until a log has a value, and no reaction to it has left over the network yet."""
+        """Wait until a log has a value. No effect of it has been sent over the network yet."""
         await self.until(lambda: self.holds(name, value), f"{name} does not get {value}", GLANCE_SECONDS)
 
     async def acknowledges(self, value: str) -> None:
@@ -114,13 +115,13 @@ class ReplicaStage(ClientStage):
     async def until_described(
         self, by: str, holds: Callable[[DescribeTopicPartitionsResponsePartition], bool], what: str, within: float
     ) -> None:
-        """Until a broker tells something of the partition."""
+        """Wait until a broker's description of the partition satisfies `holds`."""
         with trio.move_on_after(within):
             while True:
                 described = await self.described(by)
                 if described is not None and holds(described):
                     return
-                await trio.sleep(5 * LOOK_SECONDS)  # it takes a connection to ask
+                await trio.sleep(5 * LOOK_SECONDS)  # each request opens a connection
         await self.give_up(what)
 
     async def give_up(self, what: str) -> None:
@@ -128,11 +129,11 @@ class ReplicaStage(ClientStage):
         await trio.lowlevel.checkpoint()
 
     async def leads(self, name: str, after: int = NONE) -> None:
-        """Until a broker leads, in an epoch after that one."""
+        """Wait until a broker leads, in an epoch after `after`."""
         await self.until(lambda: self.leader == name and self.epoch > after, f"{name} does not lead")
 
     async def follows(self, name: str, epoch: int, every: float = LOOK_SECONDS) -> None:
-        """Until a broker has begun to follow in an epoch."""
+        """Wait until a broker follows in an epoch."""
         await self.until(
             lambda: any(event.fields["leader_epoch"] == epoch for event in self.traced("partition_followed", by=name)),
             f"{name} does not follow in epoch {epoch}",
@@ -140,7 +141,7 @@ class ReplicaStage(ClientStage):
         )
 
     async def in_sync(self, *names: str, by: str, within: float = PATIENCE_SECONDS) -> None:
-        """Until a broker that knows of the last leader's epoch says that these are the ISR."""
+        """Wait until a broker that knows the latest leader epoch reports these brokers as the ISR."""
         ids = sorted(self.ids[name] for name in names)
         await self.until_described(
             by,
@@ -156,7 +157,7 @@ class ReplicaStage(ClientStage):
 
     @property
     def epoch(self) -> int:
-        """The last one in which anybody led."""
+        """The latest epoch with a leader."""
         return max((int(str(event.fields["leader_epoch"])) for event in self.traced("partition_led")), default=NONE)
 
     @property
@@ -166,7 +167,7 @@ class ReplicaStage(ClientStage):
         return max(led, key=lambda event: int(str(event.fields["leader_epoch"]))).host if led else None
 
     def is_connected(self, name: str, source: str) -> bool:
-        """Whether a broker has ever connected to fetch from that one."""
+        """True if a broker has ever connected to fetch from `source`."""
         return any(event.fields["source"] == self.ids[source] for event in self.traced("fetcher_connected", by=name))
 
     def content(self, name: str) -> bytes:
@@ -188,10 +189,10 @@ class ReplicaStage(ClientStage):
     def holds(self, name: str, *values: str) -> bool:
         return set(values) <= set(self.values(name))
 
-    # The judgement
+    # The final check
 
     async def settle(self) -> None:
-        """Heal everything, until all replicas are in sync and take another record; then look at what they have."""
+        """Heal everything, wait until all replicas are in sync and accept another record, and read their logs."""
         self.cluster.heal()
         await self.until(lambda: self.cluster.all_serve, "not all serve")
         for name in self.replicas:
@@ -204,7 +205,9 @@ class ReplicaStage(ClientStage):
         self.judge()
 
     def judge(self) -> None:
-        """All logs are the same, and nothing was lost of what anybody was told of, nor cut off in vain."""
+        """Check that all logs are equal, that no acknowledged or consumed record is lost, and that no truncation was
+        needless.
+        """
         assert self.leader is not None, "it has taken the last record"
         stored = {record.offset: record.value for record in self.log(self.leader)}
         for value, offset in self.acknowledged.items():
@@ -232,9 +235,11 @@ def play(
     is_watched: bool = False,
     log_directories: Sequence[str] = LOG_DIRECTORIES[:1],
 ) -> ReplicaStage:
-    """Have a controller and brokers start, with Kafka's default timeouts, the script go on, and all be healed then.
+    """Start a controller and brokers with Kafka's default timeouts, run the script, heal everything, and check the
+    result.
 
-    If it `is_watched`, the invariants of replication look on. Otherwise what is broken shows when it has come to harm.
+    With `is_watched`, the invariants of replication are checked on every event. Otherwise only the final check detects
+    a violation.
     """
     simulation = Simulation(str(seed))
     plan = NodePlan(0, 1, brokers, simulation.rng("subject"), log_directories)

@@ -1,4 +1,4 @@
-"""Scripts that show a rule of replication: nothing breaks where they are played, unless the rule is taken out."""
+"""Scripts that show a rule of replication: they pass, unless a planted bug removes the rule."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -23,9 +23,9 @@ class Breach:
 
 @attrs.frozen
 class Scenario:
-    """A script, and what breaks once which rule is taken out; the bugs are named as in `REPLICATION_BUGS`.
+    """A script, and the expected violation for each bug that removes a rule; bugs are named as in `REPLICATION_BUGS`.
 
-    `is_watched` says that the invariants may look on.
+    Without `is_watched`, the invariants do not apply to the script and are not checked.
     """
 
     script: Callable[[ReplicaStage], Awaitable[None]]
@@ -35,7 +35,7 @@ class Scenario:
 
 @attrs.frozen
 class Showing:
-    """One play of a scenario: as the product is, or with a bug."""
+    """One run of a scenario, with or without a bug."""
 
     scenario: Scenario
     bug: str | None = None
@@ -47,7 +47,7 @@ class Showing:
         return name if self.bug is None else f"{name}: {self.bug}, {'watched' if self.is_watched else 'unwatched'}"
 
     def violation(self, seed: int = 1) -> str | None:
-        """The name of what was broken."""
+        """The name of the violated promise or invariant; None if the run passes."""
         with nullcontext() if self.bug is None else REPLICATION_BUGS[self.bug].planted():
             violation = play(self.scenario.script, seed=seed, is_watched=self.is_watched).violation
         return None if violation is None else violation.partition(":")[0]
@@ -62,7 +62,9 @@ class Showing:
 
 
 def showings(*scenarios: Scenario) -> pytest.MarkDecorator:
-    """Every scenario as the product plays it, and again with each of its bugs: until it comes to harm, and watched."""
+    """Each scenario without a bug, and with each of its bugs: once until a client is harmed, and once with
+    invariants.
+    """
     plays = []
     for scenario in scenarios:
         plays.append(Showing(scenario, is_watched=scenario.is_watched))

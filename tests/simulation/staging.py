@@ -1,4 +1,4 @@
-"""Nodes on a stage: a script in the place of chance, with invariants looking on."""
+"""Nodes that a script controls instead of random faults, with invariants checked on every event."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -10,13 +10,13 @@ from jepsen.simulation.invariants import Invariant, Watch
 from jepsen.simulation.simulation import Simulation
 from jepsen.simulation.trace import Event
 
-# No script takes longer.
+# The time limit of every script.
 PLAY_SECONDS = 600.0
 
 
 @attrs.define
 class Stage:
-    """`events` are all that were traced; `violation` is the first that anybody saw, which ends the play."""
+    """`events` has all traced events. `violation` is the first violation of an invariant, which ends the run."""
 
     simulation: Simulation
     cluster: Cluster
@@ -26,7 +26,7 @@ class Stage:
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
 
     def perform(self, invariants: Sequence[Invariant], script: Callable[[], Awaitable[None]]) -> None:
-        """Have the nodes start, and the script go on until it ends or something is broken."""
+        """Start the nodes, and run the script until it ends or an invariant is violated."""
         self.simulation.trace.listeners += [self.events.append, self._sort]
         Watch(self.simulation.trace, invariants, self.fail)
 
@@ -42,12 +42,12 @@ class Stage:
         self.simulation.run(main)
 
     def cut(self, source: str, *targets: str) -> None:
-        """Nothing gets from one node to the others."""
+        """Block the links from one node to the others."""
         for target in targets:
             self.simulation.network.links.link(source, target).is_blocked = True
 
     def part(self, one: str, *others: str) -> None:
-        """Nothing gets from one node to the others, nor back."""
+        """Block the links from one node to the others, in both directions."""
         for other in others:
             self.cut(one, other)
             self.cut(other, one)

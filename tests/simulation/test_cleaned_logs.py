@@ -1,4 +1,4 @@
-"""A compacted log on a disk that loses power, or a process that dies, at every step of a cleaning: nothing is lost."""
+"""A power cut, or the death of the process, at every step of a compaction loses no records."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,16 +22,16 @@ from tests.support.compacted_logs import COMPACTED, clean, latest, put, without_
 from tests.support.logs import DAY_MS, NOW_MS, read_all
 
 CONFIG = attrs.evolve(COMPACTED, segment_bytes=500)
-# More than a cleaning of such a log has.
+# More steps than a compaction of such a log has.
 STEPS_MAX = 400
 
 
 class Died(BaseException):
-    """The process is gone; nothing may catch this."""
+    """The process is dead; nothing may catch this exception."""
 
 
 class MortalDisk:
-    """Dies at the step with number `last`, counted from when `steps` is set to 0; and does nothing any more then."""
+    """A disk that dies at step number `last`, counted from when `steps` is set to 0, and then does nothing."""
 
     def __init__(self, disk: Disk, last: int) -> None:
         self._disk = disk
@@ -101,8 +101,8 @@ async def write(log: Log, rng: Random, count: int) -> None:
 
 
 async def run_once(host: Host, rng: Random, last: int) -> tuple[list[Record], int, bool]:
-    """The committed records, the offset from which nothing was cleaned, and whether the log ended before the last
-    cleaning's end.
+    """The committed records, the offset from which on nothing was cleaned, and True if the process died during the last
+    compaction.
     """
     env = host.env(host.incarnation)
     disk = MortalDisk(env.disk, last)
@@ -111,7 +111,7 @@ async def run_once(host: Host, rng: Random, last: int) -> tuple[list[Record], in
     await write(log, rng, 25)
     await clean(log, disk=disk, high_watermark=log.log_end_offset // 2)
     await write(log, rng, 25)
-    await log.flush()  # what this replica alone has is not what is looked at here
+    await log.flush()  # records that only this replica has are not part of the test
     before = read_all(log)
     disk.steps = 0
     try:
@@ -155,7 +155,7 @@ def kill(host: Host) -> None:
 
 
 def run_to_every_step(crash: Callable[[Host], None], seed: int = 0, *, until_bad: bool = False) -> dict[str, int]:
-    """Runs the process until its first step, then until its second, and so on, up to a run that is not interrupted."""
+    """Run the process until its first step, then until its second, and so on, up to an uninterrupted run."""
     seen = {"runs": 0, "deaths": 0, "bad": 0}
     for last in range(STEPS_MAX):
         deaths = seen["deaths"]

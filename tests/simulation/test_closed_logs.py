@@ -1,4 +1,4 @@
-"""Logs that were closed cleanly, on a disk that loses power right after: all are there, and none is recovered."""
+"""After a clean shutdown followed by a power cut, all logs are complete, and none is recovered."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -26,7 +26,7 @@ async def open_logs(env: Env) -> LogManager:
 
 
 async def close_and_open_again(host: Host, rng: Random) -> tuple[dict[int, int], LogManager]:
-    """The end of each log when it was closed, and what is there after a power cut."""
+    """The end of each log when it was closed, and the logs after a power cut."""
     log_manager = await open_logs(host.env(host.incarnation))
     logs = [log_manager.create("t", bytes(16), index, CONFIG) for index in range(LOGS)]
     for log in logs:
@@ -38,7 +38,7 @@ async def close_and_open_again(host: Host, rng: Random) -> tuple[dict[int, int],
         if rng.random() < 0.2:
             log.commit()
             await log.flush()
-    await host.env(host.incarnation).disk.sync_dir("/data")  # as the housekeeping does with new partitions
+    await host.env(host.incarnation).disk.sync_dir("/data")  # as the periodic tasks do for new partitions
     ends = {index: log.log_end_offset for index, log in enumerate(logs)}
     await log_manager.close_cleanly()
     host.power_cut()
@@ -46,7 +46,9 @@ async def close_and_open_again(host: Host, rng: Random) -> tuple[dict[int, int],
 
 
 def look(seed: int) -> tuple[bool | None, dict[int, int], dict[int, int], list[int]]:
-    """Whether the shutdown counts as clean, the logs' ends before and after, and those that forgot their producer."""
+    """Whether the shutdown counts as clean, the logs' ends before and after, and the logs that lost their producer
+    state.
+    """
     found = []
 
     async def main(host: Host, rng: Random) -> None:

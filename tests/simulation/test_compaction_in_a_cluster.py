@@ -1,4 +1,4 @@
-"""A compacted topic in a cluster whose machines die again and again: each key keeps the last value that was told of."""
+"""A compacted topic in a cluster whose machines fail repeatedly: each key keeps its last acknowledged value."""
 
 from collections.abc import Callable
 from functools import partial
@@ -46,7 +46,7 @@ BROKER_TYPE, SET = 4, 0
 
 @attrs.define
 class Story:
-    """`attempts` has the values that were sent for each key, in order, and whether they were acknowledged."""
+    """`attempts` has the values that were sent for each key, in order, and whether each was acknowledged."""
 
     cluster: Cluster
     client: Host
@@ -56,7 +56,7 @@ class Story:
     favourite: str = "n1"
 
     async def ask(self, name: str, request: Any, version: int) -> Any:
-        """Raises ConnectionLost."""
+        """Send a request to a broker and return its response. Raises ConnectionLost."""
         return await self.cluster.simulation.on(self.client, self._ask, name, request, version)
 
     async def _ask(self, name: str, request: Any, version: int) -> Any:
@@ -67,7 +67,7 @@ class Story:
             await connection.aclose()
 
     async def until_answered(self, request: Any, version: int, is_right: Callable[[Any], bool]) -> Any:
-        """Ask one broker after another until one answers without an error."""
+        """Ask one broker after the other until one answers without an error."""
         while True:
             for name in self.cluster.nodes:
                 try:
@@ -140,7 +140,7 @@ class Story:
         self.is_over = True
 
     async def read(self, by: str) -> list[Record] | None:
-        """All there is; None where this one does not lead."""
+        """All records; None if this broker does not lead."""
         records: list[Record] = []
         offset = 0
         while True:

@@ -1,6 +1,6 @@
-"""A follower's log that was cut and has grown again, on a disk that loses power: nothing of what was cut comes back.
+"""A follower's log is truncated and grows again. After a power cut, no truncated record returns.
 
-Nor does it where the process was killed, or its disk failed, before that was final.
+The same holds if the process is killed, or its disk fails, before the truncation is durable.
 """
 
 from collections.abc import Collection, Sequence
@@ -24,7 +24,7 @@ from tests.support.logs import NOW_MS, batch
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
 SEEDS = 60
-# A batch as (offset, epoch). One record each, so that offsets are numbers of batches.
+# Batches as (offset, epoch), with one record each, so that offsets count batches.
 History = list[tuple[int, int]]
 
 
@@ -50,7 +50,7 @@ async def open_log(env: Env) -> tuple[LogManager, Log]:
 
 
 async def restart(host: Host, rng: Random) -> tuple[LogManager, Log]:
-    """Kill the process, and perhaps the next one before its logs are final; what was written stays."""
+    """Kill the process, and perhaps the next one before its logs are durable. Written data remains."""
     host.kill()
     host.volume.sync_failures = rng.choice((0.0, 0.5))
     while True:
@@ -63,7 +63,7 @@ async def restart(host: Host, rng: Random) -> tuple[LogManager, Log]:
 
 
 async def run_once(host: Host, rng: Random) -> tuple[History, History]:
-    """The records that are certainly durable at the power cut, and the log of which they are a prefix."""
+    """The records that are certainly durable at the power cut, and the log whose prefix they must be."""
     log_manager, log = await open_log(host.env(host.incarnation))
     await host.env(host.incarnation).disk.sync_dir("/data")
     history: History = []
@@ -148,7 +148,7 @@ def test_without_settling_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_segment_that_the_process_before_has_made_is_durable_once_it_is_flushed() -> None:
-    """That is, its name in the directory is."""
+    """Its name in the directory must be durable, too."""
     ends: list[int] = []
 
     async def main(host: Host) -> None:
@@ -172,7 +172,7 @@ def test_a_segment_that_the_process_before_has_made_is_durable_once_it_is_flushe
 
 
 def test_log_that_ends_below_the_recovery_point_is_flushed_first() -> None:
-    """A disk has lied: what comes next must not count as durable."""
+    """The disk lost synced data, so later writes must not count as durable."""
     durable_ends: list[int] = []
 
     async def main(host: Host) -> None:

@@ -1,4 +1,4 @@
-"""A seed is one run: whatever the process, and whatever its hash seed."""
+"""A seed determines a run completely, in every process and with every hash seed."""
 
 import os
 import re

@@ -15,9 +15,10 @@ HOLD = "InSyncReplicasHoldWhatIsCommitted"
 
 @attrs.define
 class EpochConsumer:
-    """One that reads on from where it was.
+    """A consumer that continues at its position.
 
-    `seen` has the values by offset; `leader_epoch` is what it knows by metadata, `last_epoch` that of the last record.
+    `seen` has the values by offset; `leader_epoch` is the epoch from its metadata, `last_epoch` that of the last
+    record.
     """
 
     stage: ReplicaStage
@@ -30,7 +31,7 @@ class EpochConsumer:
         return max(self.seen, default=-1) + 1
 
     async def poll(self, name: str) -> ErrorCode:
-        """Take what there is, if this broker knows of the same leader epoch."""
+        """Fetch the next records, if this broker has the same leader epoch."""
         data = await self.stage.fetch(name, self.position, leader_epoch=self.leader_epoch)
         assert data is not None
         for record in records_of(data):
@@ -38,7 +39,7 @@ class EpochConsumer:
         return ErrorCode(data.error_code)
 
     async def validate(self, name: str) -> None:
-        """Learn of a new leader's epoch, ask it where the epoch of the last record ends, and go back to there."""
+        """Get the new leader epoch, ask the leader for the end of the last record's epoch, and go back to there."""
         told = await self.stage.described(name)
         assert told is not None
         self.leader_epoch = told.leader_epoch
@@ -50,14 +51,16 @@ class EpochConsumer:
         self.seen = {at: value for at, value in self.seen.items() if at < offset}
 
     def check(self, name: str) -> None:
-        """It has seen all there is."""
+        """Check that the consumer has seen all records."""
         stored = {record.offset: record.value for record in self.stage.log(name)}
         if self.seen != stored:
             self.stage.fail(f"ConsumersSeeAllThereIs: {stored}, and not {self.seen}")
 
 
 async def _lose_what_was_consumed(stage: ReplicaStage) -> EpochConsumer:
-    """The first broker is gone, and with it some records that a consumer has read; the second leads without them."""
+    """The first broker is down, and some records that a consumer has read are lost; the second one leads
+    without them.
+    """
     a, b, _ = stage.brokers
     await stage.lay_out(a, b, min_insync_replicas=1, unclean_leader_election_enable=True)
     await stage.produce(a, "m0")
@@ -75,7 +78,7 @@ async def _lose_what_was_consumed(stage: ReplicaStage) -> EpochConsumer:
 
 
 async def a_consumer_is_fenced(stage: ReplicaStage) -> None:
-    """It asks in the epoch that it knows, hears that there is another, and asks where it was in that one."""
+    """The consumer fetches with an old leader epoch, is fenced, and asks the new leader where its epoch ended."""
     _, b, _ = stage.brokers
     consumer = await _lose_what_was_consumed(stage)
     if await consumer.poll(b) is ErrorCode.FENCED_LEADER_EPOCH:
@@ -85,7 +88,7 @@ async def a_consumer_is_fenced(stage: ReplicaStage) -> None:
 
 
 async def a_consumer_hears_where_logs_part(stage: ReplicaStage) -> None:
-    """It says with every fetch of which epoch its last record was (KIP-595)."""
+    """The consumer sends the epoch of its last record with every fetch (KIP-595)."""
     _, b, _ = stage.brokers
     consumer = await _lose_what_was_consumed(stage)
     data = await stage.fetch(b, consumer.position, last_epoch=consumer.last_epoch)
@@ -98,7 +101,7 @@ async def a_consumer_hears_where_logs_part(stage: ReplicaStage) -> None:
 
 
 async def a_consumer_knows_more_than_a_leader(stage: ReplicaStage) -> None:
-    """A deposed leader goes on by itself, since it is the whole ISR that it knows of; the successor was not in sync."""
+    """A deposed leader continues alone, because it is the whole ISR that it knows; its successor was not in sync."""
     a, b, _ = stage.brokers
     await stage.lay_out(a, b, min_insync_replicas=1, unclean_leader_election_enable=True)
     await stage.produce(a, "m0")
@@ -118,7 +121,7 @@ async def a_consumer_knows_more_than_a_leader(stage: ReplicaStage) -> None:
 
 
 async def a_leader_knows_less_than_a_consumer(stage: ReplicaStage) -> None:
-    """KIP-207: a new leader has yet to hear what was committed before, and tells no offset rather than a lower one."""
+    """KIP-207: until a new leader knows what was committed before, it returns an error instead of a lower offset."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=2)
     await stage.produce(a, "m0")
@@ -140,9 +143,9 @@ async def a_leader_knows_less_than_a_consumer(stage: ReplicaStage) -> None:
 
 
 async def a_follower_knows_less_than_its_leader(stage: ReplicaStage) -> None:
-    """It follows in an epoch that is over, and would be counted. But it has yet to hear of another leader between.
+    """The follower uses an outdated epoch, and would be counted as in sync. It does not know of a leader in between.
 
-    That one still lives, has another record in the place of what the follower has, and has it cut its log.
+    That leader is still alive, has a different record at the same offset, and makes the follower truncate its log.
     """
     a, b, c = stage.brokers
     await stage.lay_out(b, a, c, min_insync_replicas=2)
@@ -159,7 +162,7 @@ async def a_follower_knows_less_than_its_leader(stage: ReplicaStage) -> None:
     await stage.until(
         lambda: len(stage.traced("log_written", by=c)) > written, f"{c} hears of no election", GLANCE_SECONDS
     )
-    stage.cut(stage.controller, c)  # before it hears that the election is committed
+    stage.cut(stage.controller, c)  # before it learns that the election is committed
     await stage.leads(b, after=1)
     between = stage.epoch
     await stage.produce(b, "x1", acks=1)
@@ -191,7 +194,7 @@ async def a_follower_knows_less_than_its_leader(stage: ReplicaStage) -> None:
     Scenario(
         a_consumer_knows_more_than_a_leader,
         {"fetches of any leader epoch are served": Breach("ConsumersSeeAllThereIs")},
-        is_watched=False,  # after an unclean election two may lead for a while, and commit different records
+        is_watched=False,  # after an unclean election, two leaders may commit different records for a while
     ),
     Scenario(
         a_leader_knows_less_than_a_consumer,

@@ -42,7 +42,9 @@ async def what_cannot_be_written_has_not_happened(stage: GroupStage) -> None:
 
 
 async def a_deposed_coordinator_knows_that_it_is_none(stage: GroupStage) -> None:
-    """It hears of it from the controller, and of nothing that its successor writes."""
+    """The coordinator learns of its deposition only from the controller, and not from records that its successor
+    writes.
+    """
     a, b, c = stage.brokers
     await stage.lay_out()
     assert await stage.commit(a, 5) is ErrorCode.NONE
@@ -76,7 +78,7 @@ async def a_member_commits_nothing_in_its_last_epoch(stage: GroupStage) -> None:
 
 
 async def _commit_late(stage: GroupStage, kind: type[ClassicMember] | type[ConsumerMember]) -> None:
-    """A commit of a member's last generation is delayed for long; another member owns the partition by then."""
+    """A commit of a member's former generation is delayed for long; by then another member owns the partition."""
     coordinator, *_ = stage.brokers
     await stage.lay_out()
     first, second = stage.member(kind, "first"), stage.member(kind, "second")
@@ -89,7 +91,7 @@ async def _commit_late(stage: GroupStage, kind: type[ClassicMember] | type[Consu
 
 
 async def a_partition_is_nobody_else_s_before_it_is_given_up(stage: GroupStage) -> None:
-    """One member knows of nothing yet; what the other is told, it commits."""
+    """One member has not learned of the rebalance; the other one commits everything that it is assigned."""
     coordinator, *_ = stage.brokers
     await stage.lay_out()
     first, second = stage.member(ConsumerMember, "first"), stage.member(ConsumerMember, "second")
@@ -101,7 +103,7 @@ async def a_partition_is_nobody_else_s_before_it_is_given_up(stage: GroupStage) 
         await stage.commit(coordinator, 7, member=first, index=index)
 
 
-# Each with the bug that takes its rule out, and what is broken then.
+# Each with the bug that removes its rule, and the promise that is broken then.
 SCENARIOS: Mapping[Callable[[GroupStage], Awaitable[None]], tuple[str, str]] = {
     nothing_is_acknowledged_that_only_the_coordinator_has: (
         "responses leave before their records are committed",

@@ -1,7 +1,7 @@
-"""Producers' latencies while brokers stop or crash, in virtual time, so that the speed of the machine does not count.
+"""Producers' latencies while brokers stop or crash, in virtual time, so that the speed of the machine does not matter.
 
-The timeouts are Kafka's defaults; no request may wait for one of them. A pause of replica.fetch.wait.max.ms (500 ms)
-must stand out: it means that a fetch was not answered although it should have been.
+The timeouts are Kafka's defaults; no request may wait for one of them. A pause of replica.fetch.wait.max.ms (500 ms) is
+detected: it means that a fetch was not answered although it should have been.
 """
 
 from collections.abc import Awaitable, Callable
@@ -32,10 +32,10 @@ async def _kill(stage: ReplicaStage, name: str) -> None:
 
 
 async def _pauses(stage: ReplicaStage, ends: Callable[[ReplicaStage, str], Awaitable[None]]) -> list[float]:
-    """Each broker ends and comes back; the longest time between two acknowledgements, each time."""
+    """End and restart each broker. Returns, for each, the longest time between two acknowledgements."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=2)
-    # With nothing in it, so that there are fetches that wait.
+    # Without records, so that some fetches wait.
     idle = CreatableTopic(name="idle", num_partitions=6, replication_factor=3)
     assert not (await stage.ask(a, CreateTopicsRequest(topics=[idle]), 7)).topics[0].error_code
     pauses = []
@@ -55,7 +55,7 @@ async def _pauses(stage: ReplicaStage, ends: Callable[[ReplicaStage, str], Await
 
 
 async def _go_on_producing(stage: ReplicaStage, acknowledged: list[float]) -> None:
-    """Send one record after another to the leader, over a lasting connection."""
+    """Send one record after another to the leader, over one connection while it lasts."""
     while True:
         leader = _leader(stage)
         if stage.host(leader).is_serving:
@@ -72,7 +72,7 @@ def _leader(stage: ReplicaStage) -> str:
 
 
 async def _produce_to(stage: ReplicaStage, leader: str, acknowledged: list[float]) -> None:
-    """Until it is refused. Raises ConnectionLost."""
+    """Send records until one is refused. Raises ConnectionLost."""
     connection = await Connection.open((leader, KAFKA_PORT), 0)
     try:
         while True:

@@ -1,4 +1,4 @@
-"""Sequence numbers keep every record stored once, across leader changes and truncations."""
+"""With sequence numbers, every record is stored once, despite leader changes and truncations."""
 
 from functools import partial
 
@@ -9,7 +9,7 @@ from tests.simulation.scenarios import Breach, Scenario, Showing, showings
 
 
 async def an_acknowledgement_is_lost(stage: ReplicaStage) -> None:
-    """The leader dies before it can tell, and its successor is asked to take the same record again."""
+    """The leader dies before it responds, and the producer sends the same record to its successor."""
     a, b, c = stage.brokers
     producer = IdempotentProducer(7)
     await stage.lay_out(a, b, c, min_insync_replicas=2)
@@ -25,7 +25,9 @@ async def an_acknowledgement_is_lost(stage: ReplicaStage) -> None:
 
 
 async def sequences_are_cut_off(stage: ReplicaStage) -> None:
-    """A leader that is alone takes what never counts; when it leads again, it takes the same records once more."""
+    """An isolated leader accepts records that are truncated later. When it leads again, it accepts the same records
+    again.
+    """
     a, b, c = stage.brokers
     producer = IdempotentProducer(7)
     await stage.lay_out(a, b, c, min_insync_replicas=2)
@@ -45,7 +47,9 @@ async def sequences_are_cut_off(stage: ReplicaStage) -> None:
 
 
 async def the_second_batch_is_the_first_to_come(stage: ReplicaStage) -> None:
-    """Both are under way to a broker that is about to lead, and the first one arrives before it does (KAFKA-15591)."""
+    """Two batches are sent to a broker that is about to lead, and the first one arrives before it does
+    (KAFKA-15591).
+    """
     a, b, c = stage.brokers
     producer = IdempotentProducer(7)
     await stage.lay_out(a, b, c, min_insync_replicas=2)

@@ -1,4 +1,4 @@
-"""Membership in the ISR, and the leader's high watermark while ISR changes are pending: KIP-497, 841, 903, 966."""
+"""Membership in the ISR, and the leader's high watermark during pending ISR changes: KIP-497, 841, 903, 966."""
 
 import trio
 
@@ -9,7 +9,7 @@ HOLD = "InSyncReplicasHoldWhatIsCommitted"
 
 
 async def _is_left_behind(stage: ReplicaStage, name: str) -> None:
-    """A broker's process dies and starts again, without reaching the leader: it is out of the ISR, and yet active."""
+    """A broker's process dies and restarts without reaching the leader: it is active, but not in the ISR."""
     leader, *_ = stage.replicas
     stage.kill(name)
     await stage.in_sync(*stage.others(name), by=leader)
@@ -24,7 +24,7 @@ async def _is_left_behind(stage: ReplicaStage, name: str) -> None:
 
 
 async def a_proposal_of_which_nothing_is_heard(stage: ReplicaStage) -> None:
-    """KIP-497: the controller takes a replica into the ISR, and the leader does not hear of it before it dies."""
+    """KIP-497: the controller adds a replica to the ISR, and the leader dies before it learns of it."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=2)
     await _is_left_behind(stage, c)
@@ -40,7 +40,9 @@ async def a_proposal_of_which_nothing_is_heard(stage: ReplicaStage) -> None:
 
 
 async def a_leader_that_is_behind_what_is_committed(stage: ReplicaStage) -> None:
-    """The new leader has the records, but not the high watermark: a replica with fewer may not join (KIP-101)."""
+    """The new leader has the records, but not the high watermark: a replica with fewer records may not join
+    (KIP-101).
+    """
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=2)
     await stage.produce(a, "m0")
@@ -53,14 +55,14 @@ async def a_leader_that_is_behind_what_is_committed(stage: ReplicaStage) -> None
     stage.mend(b, c)
     stage.kill(a)
     await stage.until(lambda: stage.is_connected(c, b), f"{c} does not fetch from {b}", GLANCE_SECONDS)
-    stage.cut(b, c)  # so that the new leader hears of its follower, and its answer does not arrive
+    stage.cut(b, c)  # so that the new leader gets its follower's request, and its response does not arrive
     await trio.sleep(3)
     stage.kill(b)
     await trio.sleep(3)
 
 
 async def a_fenced_broker_catches_up(stage: ReplicaStage) -> None:
-    """KIP-841: a leader that has not heard of the fencing proposes a broker that is fenced."""
+    """KIP-841: a leader that does not know of the fencing proposes a fenced broker."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=2)
     await _is_left_behind(stage, c)
@@ -77,7 +79,7 @@ async def a_fenced_broker_catches_up(stage: ReplicaStage) -> None:
 
 
 async def a_former_incarnation_caught_up(stage: ReplicaStage) -> None:
-    """KIP-903: when the controller hears that a broker has caught up, it is another process, and its disk is empty."""
+    """KIP-903: when the controller learns that a broker has caught up, its process has restarted with an empty disk."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=2)
     await _is_left_behind(stage, c)

@@ -1,4 +1,4 @@
-"""A tester that finds nothing proves nothing: every planted bug must be found, within a few seeds."""
+"""Every planted bug must be found within a few seeds, which shows that the simulator can find bugs."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from tests.support.storage_bugs import STORAGE_BUGS
 
 SEEDS_MAX = 6
 SECONDS = 20.0
-# A node alone is enough for what its own disk may lose.
+# One node is enough for losses of its own disk.
 NODE = Shape(["node"])
 QUORUM = Shape(["quorum-3"])
 REPLICAS = Shape(["nodes-3"])
@@ -21,7 +21,7 @@ POWER = ("power", "storm", "fsync-then-power", "aimed-power")
 
 @attrs.frozen
 class Hunt:
-    """The checkers that may detect a bug, and the first seed that does, to keep the test short."""
+    """The checkers that may detect a bug, and the first seed that does, which keeps the test short."""
 
     by: Sequence[str]
     first_seed: int = 1
@@ -36,7 +36,7 @@ HUNTS = {
     ),
     "flush.messages is acknowledged without a flush": Hunt(["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead"]),
     "a recovered segment is not written again": Hunt(["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead"], 11),
-    # Rolled segments are flushed at once: only where that takes long can a power cut leave a gap.
+    # Rolled segments are flushed at once, so a power cut can leave a gap only if that takes long.
     "recovery keeps segments after a gap": Hunt(
         ["LogsHaveNoGaps", "LossesAreOfTheEnd", "SessionsAreInOrder"],
         10,

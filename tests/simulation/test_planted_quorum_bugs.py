@@ -1,6 +1,7 @@
-"""Bugs planted into the quorum's rules, each on a stage where it must show, whatever else changes in the product.
+"""Bugs planted into the quorum's rules, each with a script that must detect it, whatever else changes in the product.
 
-The names are those of `tests.support.quorum_bugs`. A script is played with the bug and without: only then it shows.
+The names are those of `tests.support.quorum_bugs`. Each script runs with and without its bug, and must fail only with
+it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,13 +14,13 @@ from jepsen.simulation.trace import Event
 from tests.simulation.quorum_staging import QuorumStage, play
 from tests.support.quorum_bugs import QUORUM_BUGS
 
-# Where a disk or a clock decides by chance whether a bug shows, so often it may.
+# The number of attempts where a disk or a clock decides by chance whether the bug has an effect.
 ROUNDS = 6
 LONG_SECONDS = 120.0
 
 
 async def power_cuts_of_all(stage: QuorumStage) -> None:
-    """All machines lose their power at once, shortly after a write was acknowledged."""
+    """All machines lose power at once, shortly after a write was acknowledged."""
     for serial in range(ROUNDS):
         await stage.write(f"{serial}a", f"{serial}b", f"{serial}c")
         for host in stage.cluster.nodes.values():
@@ -29,7 +30,7 @@ async def power_cuts_of_all(stage: QuorumStage) -> None:
 
 
 async def power_cuts_after_votes(stage: QuorumStage) -> None:
-    """The power goes wherever a vote has just been made durable, as the trace says."""
+    """A node loses power each time it has made a vote durable, according to the trace."""
     cluster, cuts = stage.cluster, 0
 
     def listen(event: Event) -> None:
@@ -44,13 +45,15 @@ async def power_cuts_after_votes(stage: QuorumStage) -> None:
 
 
 async def a_write_that_nobody_hears_of(stage: QuorumStage) -> None:
-    """A leader takes a write while it is alone."""
+    """An isolated leader accepts a write."""
     stage.isolate(stage.leader)
     await stage.write("alone")
 
 
 async def a_write_without_acknowledgements(stage: QuorumStage) -> None:
-    """Both followers have an entry, the leader does not know, and goes: figure 8 of Raft's paper, with three voters."""
+    """Both followers have an entry, and the leader fails before it knows: figure 8 of Raft's paper, with
+    three voters.
+    """
     for serial in range(ROUNDS):
         leader = stage.leader
         await trio.sleep(0.1)  # until their Fetches wait at the leader
@@ -67,7 +70,7 @@ async def a_write_without_acknowledgements(stage: QuorumStage) -> None:
 
 
 async def a_leader_with_a_past(stage: QuorumStage) -> None:
-    """One that was alone wrote entries of its own, and comes back to a quorum with other ones in their places."""
+    """An isolated leader writes entries, and then returns to a quorum that has other entries at their offsets."""
     alone = stage.leader
     stage.isolate(alone)
     await stage.write("never", "ever")
@@ -79,7 +82,7 @@ async def a_leader_with_a_past(stage: QuorumStage) -> None:
 
 
 async def pages_that_only_seem_durable(stage: QuorumStage) -> None:
-    """An fsync fails, the process starts again over what the page cache shows, goes on, and then the power goes."""
+    """An fsync fails, the process restarts with the content of the page cache and continues, and then power is cut."""
     for serial in range(ROUNDS):
         host = list(stage.cluster.nodes.values())[serial % 3]
         host.volume.sync_failures = 1.0
@@ -95,7 +98,7 @@ async def pages_that_only_seem_durable(stage: QuorumStage) -> None:
 
 
 async def bits_that_flip(stage: QuorumStage) -> None:
-    """Bits turn around on disks, in entries that others have too; soon everybody has to know the same again."""
+    """Bits flip on disks, in entries that other nodes have too. Soon afterwards all nodes must agree again."""
     cluster, administrator = stage.cluster, stage.subject.administrator
     for serial in range(2 * ROUNDS):
         await stage.write(*(f"{serial}{letter}" for letter in "abcdef"))
@@ -112,7 +115,7 @@ async def bits_that_flip(stage: QuorumStage) -> None:
 
 
 async def two_removals(stage: QuorumStage) -> None:
-    """An isolated leader is asked to remove one of the others, and after a timeout, the other one too."""
+    """An isolated leader is asked to remove one of the others and, after a timeout, the other one too."""
     leader, others = stage.leader, stage.followers()
     stage.isolate(leader)
     for name in others:
@@ -123,7 +126,7 @@ async def two_removals(stage: QuorumStage) -> None:
 
 
 async def a_candidate_that_missed_much(stage: QuorumStage) -> None:
-    """One follower hears nothing of some writes; then the leader goes, and the two others elect the next one."""
+    """One follower misses some writes; then the leader fails, and the two others elect the next one."""
     for serial in range(ROUNDS):
         leader, (behind, _) = stage.leader, stage.followers()
         stage.isolate(behind)
@@ -137,7 +140,7 @@ async def a_candidate_that_missed_much(stage: QuorumStage) -> None:
 
 
 async def elections_without_one_voter(stage: QuorumStage) -> None:
-    """One voter hears nothing while the others elect leader after leader."""
+    """One voter receives nothing while the others elect one leader after the other."""
     absent = stage.followers()[0]
     stage.isolate(absent)
     for _ in range(ROUNDS):

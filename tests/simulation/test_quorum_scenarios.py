@@ -1,4 +1,4 @@
-"""Scenarios of the quorum that have a name."""
+"""Named scenarios of the quorum."""
 
 import trio
 
@@ -7,7 +7,7 @@ from tests.support.quorum_bugs import QUORUM_BUGS
 
 
 async def a_deaf_minute(stage: QuorumStage) -> None:
-    """A follower is heard for a minute, and hears nothing of the others."""
+    """For a minute, a follower can send but receives nothing."""
     before = stage.epoch
     deaf, other = stage.followers()
     stage.cut(stage.leader, deaf)
@@ -45,7 +45,7 @@ async def a_stopped_leader(stage: QuorumStage) -> None:
 
 
 def test_a_leader_that_was_stopped_writes_nothing_of_its_own_when_it_wakes() -> None:
-    """It steps down before it takes anything, and what it has not committed yields to its successor's."""
+    """It steps down before it accepts an append, and its uncommitted entries are replaced by its successor's."""
     stage = play(a_stopped_leader)
     assert stage.violation is None
     (first, *_) = [event for event in stage.events if event.kind == "role_changed"]

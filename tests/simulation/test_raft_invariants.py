@@ -1,4 +1,4 @@
-"""Each invariant sees the breach that it is for, in a trace of a few events."""
+"""Each invariant detects its violation in a trace of a few events."""
 
 import pytest
 
@@ -9,7 +9,7 @@ VOTERS = ((1, "d1"), (2, "d2"), (3, "d3"))
 
 
 class Story:
-    """Three nodes; the first leads in epoch 1, and has an entry of it at 0 that node 2 has, too."""
+    """Three nodes. The first one leads in epoch 1, and has an entry of it at offset 0, which node 2 has too."""
 
     def __init__(self) -> None:
         self.broken: list[str] = []

@@ -1,4 +1,4 @@
-"""The replica observer sees all committed records of simulated nodes, whatever happens to the nodes."""
+"""The replica observer traces all committed records of simulated nodes, whatever happens to the nodes."""
 
 from contextlib import suppress
 
@@ -18,9 +18,10 @@ async def write(stage: ReplicaStage, connection: Connection) -> None:
 
 
 def test_records_committed_just_before_the_log_directory_fails_count() -> None:
-    """It wakes to find that all have what it wrote, tells one of them, and cannot write any more, all at once.
+    """At the same time, the leader learns that all replicas have a record, notifies one of them, and its writes start
+    to fail.
 
-    Chance has it what comes first.
+    The order of these is random.
     """
     committed_by_leader: list[bool] = []
 

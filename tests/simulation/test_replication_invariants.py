@@ -1,4 +1,4 @@
-"""Each invariant of replication sees the breach that it is for, in a trace of a few events."""
+"""Each invariant of replication detects its violation in a trace of a few events."""
 
 from collections.abc import Callable
 
@@ -17,9 +17,9 @@ EPOCH_OF_SECOND_LIFE = 50
 
 
 class Story:
-    """Brokers 1 to 3 replicate a partition, two of them are enough. Broker 1 leads, and all have the first batch.
+    """Brokers 1 to 3 replicate a partition with min.insync.replicas=2. Broker 1 leads, and all have the first batch.
 
-    It is committed.
+    This batch is committed.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Story:
         self.trace.event(f"n{node}", kind, {"topic_id": TOPIC_ID.hex(), "partition": 0, **fields})
 
     def registers(self, node: int, epoch: int, *, fenced: bool = False, is_stopping: bool = False) -> None:
-        """The process of now, as the metadata and as itself know it."""
+        """Register the broker's current process, in the metadata and in its own state."""
         self.knows(node, epoch, fenced=fenced, is_stopping=is_stopping)
         self.tell(node, "broker_state_changed", epoch=epoch)
 
@@ -167,7 +167,7 @@ def test_a_loss_is_not_excused_by_an_election_of_before() -> None:
 
 
 def test_high_watermark_of_a_new_leader_counts() -> None:
-    """A checkpoint of before a loss may name an offset that only later records have."""
+    """A checkpoint from before a loss may have a high watermark that only later records reach."""
     story = Story()
     for node in (1, 2):
         story.ends(node, "power_cut")
@@ -286,7 +286,7 @@ def another_record_at_the_same_offset(story: Story) -> None:
 
 
 def leader_without_what_is_committed(story: Story) -> None:
-    """It ended cleanly, and yet has nothing any more."""
+    """The broker ended cleanly, but its replica has no records."""
     story.ends(2, "process_ended")
     story.changes(isr=(2,), leader=2)
     story.finds(2)
@@ -302,7 +302,7 @@ def one_loss_that_is_no_excuse(story: Story) -> None:
 
 
 def two_kills_that_lose_nothing(story: Story) -> None:
-    """The page cache stays."""
+    """The page cache survives."""
     for node in (1, 2, 3):
         story.ends(node, "process_killed")
     story.changes(isr=(1,), leader=1)

@@ -1,4 +1,4 @@
-"""Replication scenarios of the KIPs, played by unmodified nodes, and again without the rule."""
+"""Replication scenarios of the KIPs, with unmodified nodes, and again with a bug that removes the rule."""
 
 import trio
 
@@ -8,14 +8,14 @@ from tests.simulation.scenarios import Breach, Scenario, Showing, showings
 
 HOLD = "InSyncReplicasHoldWhatIsCommitted"
 
-# Longer than the session of a broker, after which it is fenced.
+# Longer than a broker session, after which the broker is fenced.
 SESSION_SECONDS = 12.0
-# Longer than until the next checkpoint of high watermarks.
+# Longer than the interval between checkpoints of high watermarks.
 CHECKPOINT_SECONDS = 6.0
 
 
 async def a_follower_that_knows_less_of_what_is_committed(stage: ReplicaStage) -> None:
-    """KIP-101, scenario 1: the high watermark of a follower lags behind, and it leads before it hears of a leader."""
+    """KIP-101, scenario 1: a follower's high watermark lags, and it becomes leader before it learns of another one."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=2)
     await stage.produce(a, "m0")
@@ -51,7 +51,7 @@ async def two_power_cuts(stage: ReplicaStage) -> None:
 
 
 async def fast_fail_overs(stage: ReplicaStage) -> None:
-    """KIP-279: a follower has an epoch that its leader never had, and the leader an end of the epoch before."""
+    """KIP-279: a follower has an epoch that its leader never had, and the leader has an end of the epoch before."""
     a, b, _ = stage.brokers
     await stage.lay_out(a, b, min_insync_replicas=2)
     await stage.produce(a, "m0")
@@ -73,7 +73,9 @@ async def fast_fail_overs(stage: ReplicaStage) -> None:
 
 
 async def fail_overs_by_turns(stage: ReplicaStage) -> None:
-    """KIP-279, some more epochs: two logs share no epoch but the first, and it takes a look at each to find that."""
+    """KIP-279 with several epochs: two logs share only the first epoch, and need a round trip per epoch to find that
+    out.
+    """
     a, b, _ = stage.brokers
     await stage.lay_out(a, b, min_insync_replicas=2)
     await stage.produce(a, "m0")
@@ -93,7 +95,9 @@ async def fail_overs_by_turns(stage: ReplicaStage) -> None:
 
 
 async def the_last_replica_standing(stage: ReplicaStage) -> None:
-    """KIP-966: the ISR shrinks to one, which loses all it has with its power. Others still have what is committed."""
+    """KIP-966: the ISR shrinks to one broker, which loses all records in a power cut. Others still have the committed
+    ones.
+    """
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=2)
     await stage.produce(a, "m0")
@@ -121,7 +125,9 @@ async def an_unclean_election(stage: ReplicaStage) -> None:
 
 
 async def a_follower_that_has_not_heard_of_the_leader(stage: ReplicaStage) -> None:
-    """An unclean election has lost what it takes for committed, and it is back before it can have heard so."""
+    """An unclean election has lost records that a follower considers committed, and it serves before it
+    learns of that.
+    """
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=1, unclean_leader_election_enable=True)
     await _lead_alone_and_go(stage, acks=1)
@@ -133,7 +139,7 @@ async def a_follower_that_has_not_heard_of_the_leader(stage: ReplicaStage) -> No
 
 
 async def no_unclean_election(stage: ReplicaStage) -> None:
-    """The only replica in sync is down, and there is no leader until it is back: nothing is lost."""
+    """The only replica in sync is down, and there is no leader until it returns: nothing is lost."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=1)
     await _lead_alone_and_go(stage, acks=-1)
@@ -142,7 +148,7 @@ async def no_unclean_election(stage: ReplicaStage) -> None:
 
 
 async def _lead_alone_and_go(stage: ReplicaStage, acks: int) -> None:
-    """The first broker has what the others have not, and dies; they are there again."""
+    """The first broker has records that the others lack, and dies; then the others return."""
     a, b, c = stage.brokers
     await stage.produce(a, "m0")
     stage.part(a, b, c)
@@ -156,7 +162,7 @@ async def _lead_alone_and_go(stage: ReplicaStage, acks: int) -> None:
 
 
 async def a_leader_out_of_the_controllers_reach(stage: ReplicaStage) -> None:
-    """It is reachable for clients only, finally: it never acknowledges its own records, and drops them."""
+    """Only clients can reach the leader. It never acknowledges its own records, and later truncates them."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=1)
     await stage.produce(a, "m0")

@@ -1,4 +1,4 @@
-"""The simulated disk behaves as the real one while all is well, and loses what a power cut may lose."""
+"""The simulated disk behaves like the real one without faults, and loses only what a power cut may lose."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ from kraft.env import Disk, FsyncFailed, RealDisk
 
 
 def simulate(main: Callable[[Host, SimulatedDisk], Awaitable[None]], seed: str = "test") -> Simulation:
-    """Run with a host and the disk that its next process sees."""
+    """Run with a host, and with the disk of its next process."""
     simulation = Simulation(seed)
     host = simulation.add_host("one")
     simulation.run(lambda: main(host, disk_of(host)))
@@ -34,7 +34,7 @@ def error_of(action: Callable[[], object]) -> object:
 
 
 async def ordinary_use(disk: Disk, base: str) -> list[object]:
-    """A program's view of a disk, errors included."""
+    """The results of a program's operations on a disk, including errors."""
     log: list[object] = []
     disk.make_dir(f"{base}/a/b")
     disk.make_dir(f"{base}/a/b")
@@ -57,7 +57,7 @@ async def ordinary_use(disk: Disk, base: str) -> list[object]:
     disk.open(f"{base}/a/b/second", create=True).close()
     disk.rename(f"{base}/a/b/file", f"{base}/a/b/second")
     log += [disk.list(f"{base}/a/b"), disk.exists(f"{base}/a/b/file"), disk.exists(f"{base}/a/b/second/x")]
-    log.append(file.read(0, 5))  # an open file does not mind its name
+    log.append(file.read(0, 5))  # an open file remains readable after its name is removed
     disk.rename(f"{base}/a", f"{base}/c")
     log += [disk.list(base), disk.list(f"{base}/c/b")]
     await disk.sync_dir(base)

@@ -1,4 +1,4 @@
-"""Processes on simulated hosts: started, killed, paused, and dying by themselves."""
+"""Processes on simulated hosts: started, killed, paused, and ending by themselves."""
 
 from collections.abc import Awaitable, Callable
 
@@ -12,7 +12,7 @@ from kraft.env import Env
 
 
 class Ticking:
-    """A process that traces a tick every second, and tries to go on when it is cancelled."""
+    """A process that traces a tick every second, and tries to continue when it is cancelled."""
 
     def __init__(self, env: Env) -> None:
         self._env = env

@@ -1,4 +1,4 @@
-"""Members of groups, as seeds play them, take no broker's word for what only a leader knows."""
+"""The simulator's group members trust only a current leader's answer about the end of a log."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
@@ -19,7 +19,7 @@ Positions: TypeAlias = list[int | None]
 
 
 class Loner(GroupMember):
-    """It owns what it is given, and reads it by way of whom it is told to."""
+    """A member that owns given partitions, and reads them through given brokers."""
 
     def __init__(self, stage: ReplicaStage, incarnation: int) -> None:
         self.servers: list[Address] = []
@@ -33,17 +33,17 @@ class Loner(GroupMember):
         self._stage = stage
 
     async def reads_by(self, name: str) -> int | None:
-        """Where it has come to after two seconds, of which it spends none with whom it knew before."""
+        """Read for two seconds, starting with the given broker. Returns the position."""
         self.servers[:] = [(name, KAFKA_PORT)]
         with trio.move_on_after(2.0):
             await self._stage.simulation.on(self._stage.client, self.run)
         return self.positions[PARTITION]
 
     async def take_part(self) -> None:
-        """Nothing is asked of it."""
+        """Do nothing: the protocol is not tested."""
 
     async def leave(self) -> None:
-        """It never came."""
+        """Do nothing: the member has not joined."""
 
     def refused(self, code: ErrorCode) -> None:
         """Never called."""
@@ -53,7 +53,7 @@ class Loner(GroupMember):
 
 
 def positions_in(script: Callable[[ReplicaStage, Positions], Awaitable[None]]) -> Positions:
-    """Where a script says that a member was, one after the other."""
+    """The member's positions that a script reports, in order."""
     positions: Positions = []
     assert play(lambda stage: script(stage, positions)).violation is None
     return positions
@@ -76,7 +76,7 @@ def test_a_member_that_old_metadata_sends_to_a_deposed_leader_keeps_its_position
 
 
 def test_a_member_does_not_ask_a_follower_that_led_as_old_metadata_has_it() -> None:
-    """That one knows who leads now, and has less."""
+    """That broker knows the current leader, and has fewer records."""
 
     async def script(stage: ReplicaStage, positions: Positions) -> None:
         a, b, c = stage.brokers
@@ -97,7 +97,7 @@ def test_a_member_does_not_ask_a_follower_that_led_as_old_metadata_has_it() -> N
 
 
 def test_member_waits_for_the_leader_while_it_is_down() -> None:
-    """The follower knows the same epoch, and has less."""
+    """The follower knows the same epoch, and has fewer records."""
 
     async def script(stage: ReplicaStage, positions: Positions) -> None:
         a, b, c = stage.brokers

@@ -1,4 +1,4 @@
-"""Simulated sockets do what the kernel's do; and what faults do to them."""
+"""Simulated sockets behave like the kernel's, without faults and with them."""
 
 from collections.abc import Awaitable, Callable
 
@@ -24,7 +24,7 @@ async def outcome_of(action: Callable[[], Awaitable[object]]) -> object:
 
 
 async def echo(stream: trio.SocketStream) -> None:
-    """Send everything back, and a last word after the end."""
+    """Send everything back, and a final text after the end."""
     async with stream:
         try:
             async for chunk in stream:
@@ -53,7 +53,7 @@ async def exchange(log: Log, host: str, port: int) -> None:
 
 
 async def large(log: Log, host: str, port: int) -> None:
-    """More than any buffer holds, both ways at once."""
+    """Send more than any buffer holds, in both directions at once."""
     stream = await trio.open_tcp_stream(host, port)
     data = bytes(range(256)) * 20_000
 
@@ -99,7 +99,7 @@ async def close_wakes_reader(log: Log, host: str, port: int) -> None:
 
 
 async def listening(log: Log, host: str, port: int) -> None:
-    """A listener from its start to its end, with connections that were never accepted."""
+    """A listener from opening to closing, with connections that were never accepted."""
     (listener,) = await trio.open_tcp_listeners(0, host=host)
     bound = listener.socket.getsockname()[1]
     try:
@@ -122,7 +122,7 @@ async def listening(log: Log, host: str, port: int) -> None:
 
 
 async def reset(log: Log, host: str, port: int) -> None:
-    """Closing with something unread resets the connection; closing without ends it."""
+    """Closing with unread data resets the connection; closing without ends it."""
     (listener,) = await trio.open_tcp_listeners(0, host=host)
     bound = listener.socket.getsockname()[1]
     for name, sent in (("unread", b"data"), ("all read", b"")):
@@ -159,7 +159,7 @@ async def run_script(log: Log, host: str) -> None:
 
 
 def simulate(main: Callable[[Simulation, Host, Host], Awaitable[None]], seed: str = "test") -> Simulation:
-    """Run with two hosts, as the first of them."""
+    """Run `main` with two hosts, on the first of them."""
     simulation = Simulation(seed)
     one, other = simulation.add_host("one"), simulation.add_host("other")
     simulation.run(lambda: simulation.on(one, main, simulation, one, other))

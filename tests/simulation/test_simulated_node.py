@@ -1,4 +1,4 @@
-"""Promises are kept while everything breaks: a handful of seeds; `make soak` runs any number."""
+"""Promises hold under all faults, for a few seeds; `make soak` runs any number."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_without_faults_nothing_is_uncertain(shape: str) -> None:
     verdict = Scenario(1, seconds=8, faults=(), shape=Shape([shape])).run()
     assert verdict.violation is None
     assert verdict.strikes == {}
-    assert verdict.operations.get("create-topic info", 0) <= 1  # what was under way at the end
+    assert verdict.operations.get("create-topic info", 0) <= 1  # the one in flight at the end
 
 
 @pytest.mark.parametrize("fault", FAULTS)

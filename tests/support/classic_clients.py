@@ -26,7 +26,7 @@ LATEST = 9
 
 
 class ClassicClients(GroupsShard):
-    """A shard and its clients. Completed responses are checked at once; the others wait in the shard."""
+    """A shard and its clients. A request returns a completion, which is done at once or later."""
 
     def __init__(self, config: GroupConfig | None = None) -> None:
         super().__init__(config or GroupConfig(initial_rebalance_delay_ms=INITIAL_DELAY_MS))

@@ -97,8 +97,9 @@ def put_and_tell(state: Registers, now_ms: int, *, name: str, value: str) -> Dec
 
 
 class RegistersRuntime:
-    """A runtime on one node, and a test's requests to it. The test commits each request, so requests are
-    never batched.
+    """A runtime on one node, and a test's requests to it.
+
+    These requests are outside of a connection's turn, so the test commits them: `outcome` does it.
     """
 
     def __init__(
@@ -172,7 +173,7 @@ class RegistersRuntime:
         return await self.outcome(self.read(name))
 
     async def outcome(self, completion: Completion[T]) -> T:
-        """The response that a client gets at the end of this turn of the event loop. Raises CoordinatorError."""
+        """End the turn, which commits appended records, and wait for the response. Raises CoordinatorError."""
         self.partitions.end_turn()
         done = trio.Event()
         completion.then(lambda outcome: done.set())

@@ -89,7 +89,7 @@ class RaftWorld:
         self.loss = 0.0
         self.cuts: set[tuple[int, int]] = set()
         self.change_answers: list[VoterChangeResponse] = []
-        # Faults of a wrong driver, which the tests have to detect.
+        # Tests set these to False to simulate a wrong driver.
         self.votes_are_durable = self.log_is_durable = True
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count(1)

@@ -1,6 +1,4 @@
-"""Valid requests about features that are missing or small here: ACLs, SCRAM users, client quotas, producers,
-transactions.
-"""
+"""Valid requests about ACLs, SCRAM users, client quotas, producers and transactions."""
 
 from typing import Any
 

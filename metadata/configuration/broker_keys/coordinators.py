@@ -23,8 +23,8 @@ from metadata.configuration.vocabulary import (
 
 
 # Each key: type, default, validator, importance; then its documentation, and where it may change in a running broker.
-# Defaults are Kafka's but for the consumers' heartbeat interval (5000 there): all of a group hear of a join within one
-# interval, and with this one what follows from it is done within 5 s.
+# Defaults are Kafka's, except for the consumers' heartbeat interval (5000 in Kafka). All members of a group learn of a
+# join within one interval, so with this one a rebalance is complete within 5 s.
 # fmt: off
 class CoordinatorConfigs(ConfigValues):
     """Groups, share groups and transactions."""

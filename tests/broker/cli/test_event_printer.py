@@ -1,4 +1,4 @@
-"""The node's log: which events it prints, in which form, and how many of those that clients cause."""
+"""The node's log: the printed events, their format, and the limit on events that clients cause."""
 
 import json
 import re
@@ -70,7 +70,7 @@ async def test_events_that_clients_cause_are_counted_once_they_are_too_many(
         nursery.start_soon(printer.run)
         for count in range(5_331):
             printer.trace("refused", count=count)
-        printer.trace("failed", count=1)  # each kind counts for itself
+        printer.trace("failed", count=1)  # each kind is counted separately
         for _ in range(LINES_MAX + 1):
             printer.trace("cut", path="/data")  # a kind without a bound
         lines = logged(capsys)

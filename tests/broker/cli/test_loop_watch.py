@@ -1,4 +1,4 @@
-"""That a loop which was held is told of, with what held it."""
+"""A hold of the event loop is reported with the task that caused it."""
 
 import struct
 import time
@@ -25,10 +25,10 @@ def hold(seconds: float) -> None:
 
 
 class Holding:
-    """A service whose requests hold the loop for 300 ms."""
+    """A service whose requests block the loop for 300 ms."""
 
     def open_session(self, connection: Connection) -> None:
-        """Nothing is kept."""
+        """Keep no state."""
 
     def serve(self, connection: Connection, start: int, end: int) -> Reply:
         hold(0.3)
@@ -40,7 +40,7 @@ async def traced(nursery: trio.Nursery) -> AsyncIterator[Traced]:
     traced = Traced()
     nursery.start_soon(LoopWatch(traced).run)
     await trio.sleep(2 * LOOK_S)
-    traced.events.clear()  # a machine that is busy may have held it already
+    traced.events.clear()  # on a busy machine, earlier holds may have been reported
     yield traced
     nursery.cancel_scope.cancel()
 
@@ -78,7 +78,9 @@ async def test_a_task_that_waits_in_the_kernel_is_named(traced: Traced) -> None:
 
 
 async def test_a_loop_that_is_not_held_is_not_told_of(traced: Traced) -> None:
-    """Fifty short turns are not a long one. On a busy machine the process may wait for a processor: that is told."""
+    """Fifty short steps are not one hold. On a busy machine, the process may wait for a CPU, which is
+    reported as such.
+    """
     for _ in range(50):
         hold(0.01)
         await trio.lowlevel.checkpoint()

@@ -12,7 +12,7 @@ async def test_the_first_signal_stops_and_a_later_one_stops_at_once(autojump_clo
     async with trio.open_nursery() as nursery:
         nursery.start_soon(handle_signals, signals, lambda: heard.append("stop"), lambda: heard.append("at once"))
         send.send_nowait(2)
-        send.send_nowait(15)  # as `timeout` does it: to the process and to its group
+        send.send_nowait(15)  # as `timeout` does: to the process and to its group
         await trio.sleep(0.5)
         assert heard == ["stop"]
         send.send_nowait(2)

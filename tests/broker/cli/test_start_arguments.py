@@ -68,7 +68,7 @@ def test_help_names_the_arguments() -> None:
 
 
 def test_a_node_does_not_load_the_tools_beside_it() -> None:
-    """Its process lives for months: neither its start nor its memory should pay for them."""
+    """A node's process runs for months. Unused modules would cost start time and memory."""
     program = (
         "import sys; from broker.cli import main; import broker.cli.start; "
         "print([name for name in ('click', 'rich', 'broker.cli.grammar') if name in sys.modules])"

@@ -1,4 +1,4 @@
-"""Fetched bytes to ConsumerRecords, and records to batches, against the plain reader and writer of batches."""
+"""Decoding of ConsumerRecords and encoding of batches, compared with the simple decoder and encoder."""
 
 import gc
 
@@ -47,7 +47,7 @@ def transactional(first: int, producer_id: int, *values: str) -> bytes:
 
 
 def found(data: bytes, **settings: object) -> tuple[list[tuple[int, str]], int]:
-    """Offsets and values, and the offset to fetch next."""
+    """The offsets and values, and the next offset to fetch."""
     records, next_offset = decode_records(data, "t", 0, **{"from_offset": 0, **settings})  # type: ignore[arg-type]
     return [(record.offset, (record.value or b"").decode()) for record in records], next_offset
 
@@ -204,7 +204,7 @@ def test_decoding_runs_no_collection_of_garbage_and_leaves_the_collector_as_it_w
     found_enabled = gc.isenabled()
     (gc.enable if is_enabled else gc.disable)()
     gc.collect()
-    # A generation of one object: a collection would begin at once.
+    # With a threshold of one object, a collection would begin at once.
     thresholds = gc.get_threshold()
     gc.callbacks.append(lambda phase, _: collections.append(phase))
     try:

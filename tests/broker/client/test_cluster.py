@@ -1,4 +1,4 @@
-"""Routing, metadata and retries, against nodes that answer as a script says and against real ones."""
+"""Routing, metadata and retries, with scripted nodes and with real ones."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""A client's connection: requests pipelined by many tasks, answers in order, and how it is lost."""
+"""A client's connection: requests pipelined by many tasks, responses in order, and lost connections."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -32,7 +32,7 @@ def payload(number: int, correlation_id: int) -> bytes:
 
 @asynccontextmanager
 async def connected_to(script: Script, *, timeout_ms: float = 5_000) -> AsyncIterator[tuple[ScriptedNode, Connection]]:
-    """A connection that is carried for as long as it lasts."""
+    """A connection that is open within the block."""
     async with scripted_node(script) as node, trio.open_nursery() as nursery:
         connection = await Connection.open(
             "127.0.0.1", node.port, "test", connect_timeout_ms=1_000, request_timeout_ms=timeout_ms
@@ -196,7 +196,7 @@ async def test_an_answer_that_cannot_be_read_costs_its_request_only(jumping_cloc
 
 
 async def test_closing_with_open_requests_resets_the_connection(jumping_clock: MockClock) -> None:
-    """So that the kernel does not deliver later what was not sent yet."""
+    """Then the kernel does not deliver bytes later that were still in its buffer."""
     async with scripted_node(silence) as node:
         connection = await Connection.open(
             "127.0.0.1", node.port, "test", connect_timeout_ms=1_000, request_timeout_ms=1_000

@@ -1,4 +1,4 @@
-"""The public names of `broker.client` are listed once and imported when they are first used."""
+"""The public names of `broker.client` are listed once and imported on first use."""
 
 import subprocess
 import sys

@@ -7,7 +7,8 @@ from typing import Any
 from metadata.configuration import BROKER_CONFIGS, DYNAMIC_ONLY_CONFIGS, TOPIC_CONFIGS, ConfigKey
 from tests.support.source_code import Module, is_within, read_modules
 
-# The packages that run a node. Their modules read a key as an attribute: `config.log_roll_ms`, `TopicConfigs.flush_ms`.
+# The packages of a running node. Their modules read a key as an attribute: `config.log_roll_ms`,
+# `TopicConfigs.flush_ms`.
 OF_A_NODE = (
     "broker.config",
     "broker.controller_client",

@@ -198,7 +198,8 @@ def test_unknown_and_ignored_names_are_distinguished() -> None:
         "foo.bar=1", "num.io.threads=9", "num.network.threads=3", "listener.name.a.ssl.key.password=x", "node.id=1"
     )
     assert config.unknown() == ["foo.bar"]
-    assert config.ignored() == ["num.io.threads"]  # three network threads are Kafka's default: nothing is lost
+    # Three network threads are Kafka's default, so the value has no effect to lose.
+    assert config.ignored() == ["num.io.threads"]
 
 
 def test_secrets_are_hidden() -> None:

@@ -1,4 +1,4 @@
-"""The channel to the active controller, while controllers change and connections break."""
+"""The channel to the active controller, during leader changes and lost connections."""
 
 from collections.abc import Callable
 
@@ -18,12 +18,12 @@ from tests.support.channel_world import ME, ChannelWorld, channel_world
 from tests.support.scripted_node import Answer, scripted_node
 
 ASK = AllocateProducerIdsRequest(broker_id=ME)
-# How long a change of leaders may take a waiting request.
+# The longest time that a leader change may add to a waiting request.
 PROMPT_S = 0.1
 
 
 class Own(LocalController):
-    """This node's controller, active while the test says so."""
+    """This node's own controller, active as long as the test says so."""
 
     is_active = False
 
@@ -52,7 +52,7 @@ def refused(code: ErrorCode) -> AllocateProducerIdsResponse:
 
 
 async def ask(world: ChannelWorld, timeout_ms: float = 5_000) -> int:
-    """Send a request; returns the id of the node that responded."""
+    """Send a request. Returns the id of the node that responded."""
     response = await world.channel.call(ASK, 0, timeout_ms=timeout_ms)
     assert response.error_code == 0
     node: int = response.producer_id_start
@@ -105,7 +105,7 @@ async def test_request_in_flight_is_retried_at_the_next_leader(jumping_clock: Mo
         asking = Asking(nursery, each)
         await first.wait_for(1)
         first.drop_connections()
-        await trio.sleep(0.05)  # the next leader is not known yet: the channel keeps trying the dead one
+        await trio.sleep(0.05)  # the next leader is not known yet, so the channel keeps trying the dead one
         each.announce(None, 2)
         each.announce(2, 2, second.address)
         assert await asking.answered_by() == 2
@@ -139,7 +139,7 @@ async def test_leader_of_a_new_epoch_gets_a_new_connection(jumping_clock: MockCl
 
 
 async def test_last_leader_gets_requests_while_no_leader_is_known(jumping_clock: MockClock) -> None:
-    """A replica that looks for another leader may find that the old one still leads."""
+    """A replica that looks for another leader may find that the previous one still leads."""
     async with scripted_node(answers(1)) as node, channel_world() as each:
         each.announce(1, 1, node.address)
         await ask(each)

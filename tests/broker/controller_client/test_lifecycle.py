@@ -107,7 +107,7 @@ class Broker:
 
 @asynccontextmanager
 async def serving(controller: Controller) -> AsyncIterator[tuple[ScriptedNode, Broker, trio.Nursery]]:
-    """A leading controller, and a broker that knows it and does not run yet."""
+    """A leading controller, and a broker that knows it and is not started yet."""
     async with scripted_node(controller) as node, channel_world() as world, trio.open_nursery() as nursery:
         broker = Broker(world)
         world.announce(1, 1, node.address)
@@ -184,7 +184,7 @@ async def test_new_leader_or_connection_gets_a_heartbeat_at_once(jumping_clock: 
 
 
 async def test_shutdown_of_another_broker_triggers_a_heartbeat(jumping_clock: MockClock) -> None:
-    """The controller lets it go only after all other brokers know of the shutdown."""
+    """The controller lets it stop only after all other brokers have learned of the shutdown."""
     async with serving(Controller()) as (node, broker, nursery):
         await broker.start(nursery)
         broker.load(RegisterBrokerRecord(broker_id=OTHER, incarnation_id=bytes(16), broker_epoch=EPOCH + 1))
@@ -215,7 +215,7 @@ async def test_failing_log_directory_is_reported_at_once(jumping_clock: MockCloc
         broker.lifecycle.log_dir_failed()
         await trio.sleep(0.001)
         assert list(heartbeats(node)[-1].offline_log_dirs) == [b"a" * 16]
-        await trio.sleep(60)  # longer than there was time for it
+        await trio.sleep(60)  # longer than the timeout
 
 
 async def test_broker_that_cannot_report_a_failed_directory_ends(jumping_clock: MockClock) -> None:
@@ -316,7 +316,7 @@ async def test_shutdown_allowed_in_the_first_response_ends_at_once(jumping_clock
 
 
 async def test_shutdown_ends_soon_when_the_quorum_goes_down(jumping_clock: MockClock) -> None:
-    """As when a whole cluster is stopped: no controller will ever respond."""
+    """For example, when a whole cluster is stopped: no controller will respond."""
     controller = Controller()
     async with serving(controller) as (_, broker, nursery):
         await broker.start(nursery)
@@ -349,7 +349,7 @@ async def test_shutdown_ends_without_a_reachable_controller(jumping_clock: MockC
     async with serving(controller) as (node, broker, nursery):
         await broker.start(nursery)
         controller.is_silent = True
-        await trio.sleep(2.5)  # a heartbeat is under way
+        await trio.sleep(2.5)  # a heartbeat is in flight
         if dies:
             node.drop_connections()
             broker.world.announce(None, 2)

@@ -1,4 +1,4 @@
-"""The requests of a broker to the controller, and their times (KIP-631): the pure protocol."""
+"""The requests of a broker to the controller, and their times (KIP-631), as a pure protocol."""
 
 from math import inf
 

@@ -28,7 +28,7 @@ def request(*keys: str, version: int, key_type: int = GROUP) -> FindCoordinatorR
 
 
 async def find(client: WireClient, *keys: str, version: int = 6, key_type: int = GROUP) -> list[Any]:
-    """The response for each key, in the shape of the version."""
+    """The response for each key, in the format of the version."""
     response = await client.call(request(*keys, version=version, key_type=key_type), version)
     return [response] if version < 4 else response.coordinators
 
@@ -86,7 +86,7 @@ async def test_transaction_coordinator_is_found_and_its_topic_created(tmp_path: 
 
 @pytest.mark.parametrize("version", [1, 6])
 async def test_share_coordinators_have_a_final_error(tmp_path: Path, version: int) -> None:
-    """Clients would retry a retriable error without end."""
+    """Clients would repeat a retriable error without end."""
     async with running_node(tmp_path) as running, connected(running.port) as client:
         found = only(await find(client, "id", version=version, key_type=SHARE))
         assert found.error_code == ErrorCode.INVALID_REQUEST

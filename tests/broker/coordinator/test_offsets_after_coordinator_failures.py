@@ -20,7 +20,7 @@ GROUP, TOPIC = "group", "topic"
 
 
 async def coordinator(cluster: RunningCluster) -> int:
-    """The node that coordinates the group, as the first node that is up says."""
+    """The node that coordinates the group, according to the first running node."""
     with trio.fail_after(WITHIN_S):
         while True:
             asked = next(node for node in cluster.nodes.values() if node.is_up)
@@ -32,7 +32,7 @@ async def coordinator(cluster: RunningCluster) -> int:
 
 
 async def commit(cluster: RunningCluster, offset: int) -> bool:
-    """Whether it was acknowledged."""
+    """Commit an offset. Returns True if it was acknowledged."""
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     topics = [OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])]
     async with connected(cluster.port(await coordinator(cluster))) as client:
@@ -41,7 +41,7 @@ async def commit(cluster: RunningCluster, offset: int) -> bool:
 
 
 async def told(cluster: RunningCluster) -> int:
-    """The committed offsets, as soon as a coordinator returns them."""
+    """The committed offset, as soon as a coordinator returns it."""
     topics = [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])]
     with trio.fail_after(WITHIN_S):
         while True:

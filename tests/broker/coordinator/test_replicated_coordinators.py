@@ -1,4 +1,4 @@
-"""A coordinator's partition with several replicas: when responses leave, and how state follows leadership."""
+"""A coordinator's partition with several replicas: when responses are sent, and how state follows leadership."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ async def test_response_waits_for_the_in_sync_replicas(tmp_path: Path) -> None:
         runtime = runtimes[1]
         assert await runtime.put("a", "1") == ""
         parked = runtime.write(wait_for_put)
-        for node_id in (2, 3):  # and with them the quorum, so that the leader stays one and its ISR as it is
+        for node_id in (2, 3):  # and with them the quorum, so that the leader and its ISR do not change
             await cluster.nodes[node_id].crash()
         written = runtime.write(put, name="a", value="2")
         asked = runtime.read("a")

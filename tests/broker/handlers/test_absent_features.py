@@ -1,4 +1,4 @@
-"""APIs of what is not there yet (ACLs, SCRAM) answer as a Kafka cluster that has none of it."""
+"""APIs of missing features (ACLs, SCRAM) answer like a Kafka cluster that does not use these features."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Every API that is advertised has exactly Kafka 4.3's versions: clients infer the release of a node from them."""
+"""The versions of every advertised API equal Kafka 4.3's, because clients infer a node's release from them."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.support import kafka_facts
 
 PRODUCE = 0
 INIT_PRODUCER_ID = 22
-# Kafka 4.3 lists these versions with unstable.api.versions.enable only: those of two-phase commit (KIP-939).
+# Kafka 4.3 lists these versions, those of two-phase commit (KIP-939), only with unstable.api.versions.enable.
 UNSTABLE_MAX = {INIT_PRODUCER_ID: 6}
 
 
@@ -30,7 +30,7 @@ def test_messages_have_the_versions_and_names_of_kafka_4_3() -> None:
     facts = kafka_facts.apis("broker") | kafka_facts.apis("controller")
     for api in APIS.values():
         fact = facts[api.key]
-        # Versions 0 to 2 of Produce are listed and have no messages (KAFKA-18659).
+        # Versions 0 to 2 of Produce are listed, but have no messages (KAFKA-18659).
         lowest = 3 if api.key == PRODUCE else fact.min_version
         assert (api.name, api.min_version, api.max_version) == (
             fact.name,

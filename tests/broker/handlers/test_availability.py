@@ -1,4 +1,4 @@
-"""Which brokers and replicas clients can reach through their listener."""
+"""The brokers and replicas that clients can reach through their listener."""
 
 import attrs
 import pytest
@@ -56,7 +56,7 @@ def test_leaders_and_replicas_that_cannot_be_reached(leader: int, listener: str,
 
 
 def test_replicas_in_failed_log_directories_are_offline() -> None:
-    """KIP-858; a directory that is not known is taken for one that works."""
+    """KIP-858; an unknown directory counts as online."""
     held = attrs.evolve(partition(1, 1, 2), directories=(ONLINE, FAILED))
     unknown = attrs.evolve(partition(1, 1, 2), directories=(UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY))
 

@@ -22,7 +22,7 @@ from tests.support.running_node import NODE_ID, RunningNode
 from tests.support.wire_client import WireClient, connected, only
 
 OTHER_ID = 2
-# Less than the session timeout of nine seconds, for which no request may wait.
+# Less than the session timeout of nine seconds, which no request may have to wait for.
 FENCED_WITHIN_S = 8.0
 FEATURES = [
     Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
@@ -37,7 +37,7 @@ async def controller(node: RunningNode) -> AsyncIterator[WireClient]:
 
 
 def registration(node: RunningNode, **changes: Any) -> BrokerRegistrationRequest:
-    """A request of a broker that does not exist."""
+    """A registration request of a broker that does not exist."""
     request = BrokerRegistrationRequest(
         broker_id=OTHER_ID,
         cluster_id=node.node.cluster_id,
@@ -60,7 +60,7 @@ async def register(node: RunningNode, controller: WireClient) -> int:
 
 
 async def heartbeat(controller: WireClient, epoch: int, *, offset: int | None = None, **wants: bool) -> Any:
-    """Caught up unless `offset` says otherwise."""
+    """Send a heartbeat of a broker that is caught up, unless `offset` says otherwise."""
     request = BrokerHeartbeatRequest(
         broker_id=OTHER_ID, broker_epoch=epoch, current_metadata_offset=epoch if offset is None else offset
     )
@@ -217,7 +217,7 @@ async def test_controllers_advertise_their_apis(client: WireClient, controller: 
 def proposal(
     epoch: int, topic_id: bytes, version: int, *, index: int = 0, isr: tuple[int, ...] = (OTHER_ID,), **changes: int
 ) -> AlterPartitionRequest:
-    """A leader's request for the ISR `isr`."""
+    """A leader's AlterPartition request for the ISR `isr`."""
     partition = PartitionData(partition_index=index, leader_epoch=0, partition_epoch=0)
     if version >= 3:
         partition.new_isr_with_epochs = [BrokerState(broker_id=broker_id) for broker_id in isr]
@@ -309,7 +309,9 @@ async def test_a_leader_that_does_not_have_the_clients_listener(
 
 
 async def test_a_partition_without_a_leader(node: RunningNode, client: WireClient) -> None:
-    """Only Metadata calls that an error; DescribeTopicPartitions just says that there is none (KIP-966)."""
+    """Only Metadata returns an error for it; DescribeTopicPartitions returns the partition without a leader
+    (KIP-966).
+    """
     async with connected(node.controller_port) as connection:
         epoch = await register(node, connection)
         assert not (await heartbeat(connection, epoch)).is_fenced

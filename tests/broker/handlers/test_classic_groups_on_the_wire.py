@@ -1,4 +1,4 @@
-"""The APIs of classic groups, in every version, over a node."""
+"""The APIs of classic groups, in every version, with a node."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def join_request(member_id: str = "", **fields: Any) -> JoinGroupRequest:
 
 
 async def coordinated(client: WireClient) -> None:
-    """Have a coordinator for all groups."""
+    """Wait until there is a coordinator for all groups."""
     with trio.fail_after(WITHIN_S):
         while True:
             found = await client.call(FindCoordinatorRequest(key="group"), 3)
@@ -44,7 +44,7 @@ async def coordinated(client: WireClient) -> None:
 
 
 async def joined(client: WireClient, version: int, **fields: Any) -> Any:
-    """The answer to a member that is alone."""
+    """The response to a join of the only member."""
     answer = await client.call(join_request(**fields), version)
     if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
         answer = await client.call(join_request(answer.member_id, **fields), version)

@@ -53,7 +53,7 @@ async def described(
 
 
 async def wait_described(client: WireClient, count: int) -> None:
-    """Wait until the broker's image has quotas of so many entities."""
+    """Wait until the broker's image has quotas of `count` entities."""
     with trio.fail_after(10):
         while len(await described(client)) != count:
             await trio.sleep(0.01)

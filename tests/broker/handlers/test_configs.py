@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: what is set, where it comes from, and what it does."""
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: values, their sources, and their effects."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,7 +29,7 @@ INT, LONG, LIST = 3, 5, 7
 async def describe(
     client: WireClient, kind: int, name: str, keys: list[str] | None = None, *, version: int = 4, **fields: Any
 ) -> Any:
-    """The result of one resource."""
+    """The result for one resource."""
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
     return only((await client.call(DescribeConfigsRequest(resources=[resource], **fields), version)).results)
 
@@ -42,7 +42,7 @@ async def values_of(client: WireClient, kind: int, name: str, *keys: str) -> dic
 async def alter(
     client: WireClient, kind: int, name: str, *changes: tuple[str, int, str | None], version: int = 1, **fields: Any
 ) -> tuple[int, str | None]:
-    """Error code and message of an IncrementalAlterConfigs for one resource."""
+    """The error code and message of an IncrementalAlterConfigs for one resource."""
     resource = incremental_alter_configs.AlterConfigsResource(
         resource_type=kind,
         resource_name=name,
@@ -60,7 +60,7 @@ async def alter(
 async def replace(
     client: WireClient, kind: int, name: str, configs: Mapping[str, str | None], *, version: int = 2, **fields: Any
 ) -> tuple[int, str | None]:
-    """Error code and message of an AlterConfigs for one resource."""
+    """The error code and message of an AlterConfigs for one resource."""
     resource = alter_configs.AlterConfigsResource(
         resource_type=kind,
         resource_name=name,
@@ -119,7 +119,7 @@ async def test_only_the_configs_that_are_asked_for(client: WireClient) -> None:
     await create_topic(client)
 
     assert set(await values_of(client, TOPIC, "topic", "retention.ms", "no.such")) == {"retention.ms"}
-    assert len(await values_of(client, TOPIC, "topic")) > 25  # no name means all, as null does
+    assert len(await values_of(client, TOPIC, "topic")) > 25  # no names mean all keys, as null does
 
 
 async def test_a_broker(client: WireClient) -> None:
@@ -135,7 +135,7 @@ async def test_a_broker(client: WireClient) -> None:
 
 
 async def test_the_default_of_all_brokers(client: WireClient) -> None:
-    """One is set from the start: who may lead depends on it (KIP-966)."""
+    """One is always set, because elections depend on it: min.insync.replicas (KIP-966)."""
     agreed = {"min.insync.replicas": ("1", DYNAMIC_DEFAULT_BROKER_CONFIG)}
     assert await values_of(client, BROKER, "") == agreed
 

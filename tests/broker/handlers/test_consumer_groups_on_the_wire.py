@@ -1,5 +1,6 @@
-"""ConsumerGroupHeartbeat (68) and ConsumerGroupDescribe (69) in every version, over a node; and groups that change
-between the protocols."""
+"""ConsumerGroupHeartbeat (68) and ConsumerGroupDescribe (69) in every version, with a node; and groups that change
+between the protocols.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,12 @@ from tests.support.wire_client import WireClient, connected, only
 WITHIN_S = 20.0
 SETTINGS = {"group_initial_rebalance_delay_ms": 20, "offsets_topic_num_partitions": 2}
 VERSIONS = pytest.mark.parametrize("version", range(2))
-# Version 1, one topic named "t", no data; nothing is owned.
+# Version 1, one topic named "t", no user data, no owned partitions.
 SUBSCRIPTION = b"\x00\x01" + b"\x00\x00\x00\x01\x00\x01t" + b"\xff\xff\xff\xff" + b"\x00\x00\x00\x00"
 
 
 async def ready(client: WireClient) -> None:
-    """Have a coordinator for all groups, and a topic "t" of two partitions."""
+    """Wait until there is a coordinator for all groups, and create a topic "t" of two partitions."""
     with trio.fail_after(WITHIN_S):
         while True:
             found = await client.call(FindCoordinatorRequest(key="group"), 3)
@@ -177,7 +178,7 @@ def classic_join(member_id: str) -> JoinGroupRequest:
 
 
 async def classic_member(client: WireClient) -> tuple[str, int]:
-    """A new member of the classic protocol: its id, and its generation."""
+    """A new member of the classic protocol: its id and its generation."""
     member_id = (await client.call(classic_join(""), 9)).member_id
     answer = await client.call(classic_join(member_id), 9)
     assert answer.error_code == ErrorCode.NONE
@@ -245,7 +246,7 @@ async def commits(client: WireClient, member_id: str, generation: int) -> None:
 
 
 async def kinds(client: WireClient) -> tuple[str, str, list[int]]:
-    """The group's type and state in ListGroups, and the kinds of its described members."""
+    """The group's type and state in ListGroups, and the types of its described members."""
     listed = only((await client.call(ListGroupsRequest(), 5)).groups)
     described = only((await client.call(ConsumerGroupDescribeRequest(group_ids=["group"]), 1)).groups)
     return listed.group_type, listed.group_state, [member.member_type for member in described.members]

@@ -1,4 +1,4 @@
-"""Controllers make themselves known, and are asked before a feature's level changes (KIP-919, KIP-584)."""
+"""Controllers register, and their supported levels count when a feature's level changes (KIP-919, KIP-584)."""
 
 from collections.abc import Callable
 from pathlib import Path

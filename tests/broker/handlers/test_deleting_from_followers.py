@@ -1,4 +1,4 @@
-"""DeleteRecords answers when the records are gone from every replica that is alive."""
+"""DeleteRecords responds when the records are deleted from every live replica."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -29,7 +29,7 @@ async def node(tmp_path: Path) -> AsyncIterator[RunningNode]:
 
 @pytest.fixture
 async def follower(node: RunningNode, client: WireClient) -> AsyncIterator[ScriptedFollower]:
-    """Has three committed records of the topic."""
+    """A follower with three committed records of the topic."""
     async with scripted_follower(node, FOLLOWER) as follower:
         await follower.create_topic([LEADER, FOLLOWER])
         assert (await produce(client, batch(b"a", b"b", b"c"), acks=1)).error_code == 0
@@ -50,7 +50,7 @@ def outcome(response: Any) -> tuple[int, int]:
 
 
 def from_start(follower: ScriptedFollower, log_start_offset: int, **fields: Any) -> FetchRequest:
-    """A fetch of a follower that has everything from `log_start_offset` on."""
+    """A Fetch of a follower that has all records from `log_start_offset` on."""
     request = follower.fetch_request(3, **fields)
     only(only(request.topics).partitions).log_start_offset = log_start_offset
     return request

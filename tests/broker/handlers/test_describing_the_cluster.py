@@ -1,4 +1,6 @@
-"""Metadata, DescribeTopicPartitions, DescribeCluster and DescribeLogDirs: what there is, and where."""
+"""Metadata, DescribeTopicPartitions, DescribeCluster and DescribeLogDirs describe the cluster's objects and their
+places.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from tests.support.wire_client import WireClient, connected, only
 
 
 def named(*names: str, **fields: Any) -> MetadataRequest:
-    """One that creates nothing, unless `fields` say otherwise."""
+    """A Metadata request for these topics; it creates none unless `fields` say so."""
     topics = [MetadataRequestTopic(name=name) for name in names]
     return MetadataRequest(topics=topics, **{"allow_auto_topic_creation": False, **fields})
 
@@ -174,7 +176,7 @@ def pages(*names: str, limit: int = 2000, cursor: tuple[str, int] | None = None)
 
 
 async def describe(client: WireClient, request: DescribeTopicPartitionsRequest) -> tuple[list[Any], Any]:
-    """Topics with their partitions, or their error, and the cursor."""
+    """The topics with their partitions or their error, and the cursor."""
     response = await client.call(request, 0)
     topics = [
         (topic.name, topic.error_code or [partition.partition_index for partition in topic.partitions])
@@ -301,7 +303,7 @@ async def test_log_directories_and_their_replicas(tmp_path: Path, version: int) 
         sizes = {}
         for result in response.results:
             partitions = only(result.topics).partitions
-            assert len(partitions) == 2  # new partitions go to the directory that has fewest
+            assert len(partitions) == 2  # new partitions go to the directory with the fewest
             sizes |= {each.partition_index: each.partition_size for each in partitions}
             assert (result.error_code, result.is_cordoned) == (0, False)
             assert not any(each.is_future_key or each.offset_lag for each in partitions)
@@ -324,9 +326,9 @@ async def test_only_the_partitions_that_are_asked_for_are_described(client: Wire
     assert (topic.name, [each.partition_index for each in topic.partitions]) == ("topic", [2])
 
 
-# Read, write, create, delete, alter, describe, and describing and altering configs.
+# READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS.
 ALL_OF_A_TOPIC = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11
-# Create, alter, describe, cluster action, describing and altering configs, idempotent write.
+# CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS and IDEMPOTENT_WRITE.
 ALL_OF_THE_CLUSTER = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12
 NOT_ASKED_FOR = -(2**31)
 

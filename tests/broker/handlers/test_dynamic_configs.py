@@ -29,7 +29,7 @@ async def set_config(client: WireClient, name: str, value: str | None, broker: s
 
 
 async def is_let_in(port: int) -> bool:
-    """Whether a connection is kept: one beyond the limits is closed at once."""
+    """True if a connection is kept open. One beyond the limits is closed at once."""
     stream = await trio.open_tcp_stream("127.0.0.1", port)
     async with stream:
         with trio.move_on_after(0.3):
@@ -43,7 +43,7 @@ async def is_let_in(port: int) -> bool:
 @pytest.mark.parametrize("name", ["max.connections", "max.connections.per.ip"])
 async def test_limits_of_connections(node: RunningNode, client: WireClient, name: str) -> None:
     assert await is_let_in(node.port)
-    # The broker's connection to the controller is one of those that count.
+    # The broker's own connection to the controller also counts.
     await set_config(client, name, "1", broker="1" if name == "max.connections" else "")
     assert not await is_let_in(node.port)
     await set_config(client, name, None, broker="1" if name == "max.connections" else "")
@@ -51,7 +51,7 @@ async def test_limits_of_connections(node: RunningNode, client: WireClient, name
 
 
 async def test_how_long_idle_producers_are_remembered(tmp_path: Path) -> None:
-    """By the time of their records."""
+    """The age is that of the producers' records."""
     an_hour_ago = int((time.time() - 3_600) * 1000)
     first = batch(b"value", producer_id=7, producer_epoch=0, base_sequence=0, timestamp=an_hour_ago)
     out_of_order = batch(b"value", producer_id=7, producer_epoch=0, base_sequence=5, timestamp=an_hour_ago)

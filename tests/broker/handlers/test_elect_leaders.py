@@ -1,4 +1,4 @@
-"""ElectLeaders, as it is asked and answered (KIP-460); what it does is told elsewhere."""
+"""ElectLeaders: requests and responses (KIP-460). Other tests cover the elections."""
 
 from collections.abc import AsyncIterator
 
@@ -15,7 +15,7 @@ PREFERRED, UNCLEAN, NEITHER = 0, 1, 2
 
 @pytest.fixture(params=["broker", "controller"])
 async def either(request: pytest.FixtureRequest, node: RunningNode) -> AsyncIterator[WireClient]:
-    """A connection to the node as a broker, which forwards, or as the controller that it is, too."""
+    """A connection to the node's broker listener, which forwards, or to its controller listener."""
     async with connected(node.port) as client:
         await create_topic(client, partitions=2)
         await create_topic(client, "other")

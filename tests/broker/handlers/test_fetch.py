@@ -1,4 +1,4 @@
-"""Fetch: what is read within which limits, and what is answered instead of records."""
+"""Fetch: the returned records within all limits, and errors."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def by_id(topic_id: bytes, offset: int = 0, *, index: int = 0, **fields: Any) ->
 
 
 def sizes_of(response: Any) -> dict[tuple[str, int], int]:
-    """The bytes of records of each partition in a response."""
+    """The size of the records of each partition in a response, in bytes."""
     return {
         (topic.topic, partition.partition_index): len(partition.records)
         for topic in response.responses
@@ -76,7 +76,7 @@ async def test_the_batch_that_holds_the_offset_is_sent_whole(client: WireClient)
 
 
 async def test_a_large_answer_from_several_partitions_arrives_whole(client: WireClient) -> None:
-    """Large enough for the kernel to send it from the file."""
+    """The response is so large that the kernel sends it from the file."""
     await create_topic(client, partitions=3)
     values = {index: b"%d" % index * 400_000 for index in range(3)}
     for index, value in values.items():
@@ -89,7 +89,7 @@ async def test_a_large_answer_from_several_partitions_arrives_whole(client: Wire
 
 
 async def test_no_part_of_a_large_answer_is_held_back(client: WireClient) -> None:
-    """The kernel waits 200 ms for the rest of a segment where it was told that more is to come."""
+    """The kernel would wait 200 ms for the rest of a segment if it was told that more data follows."""
     await create_topic(client)
     await produce(client, batch(bytes(300_000)))
 
@@ -102,7 +102,7 @@ async def test_no_part_of_a_large_answer_is_held_back(client: WireClient) -> Non
 
 
 async def test_at_least_one_batch_is_sent_however_small_the_limits(client: WireClient) -> None:
-    """KIP-74: or a consumer would be stuck before a batch larger than its limits."""
+    """KIP-74: otherwise a consumer could not read a batch larger than its limits."""
     await create_topic(client)
     await produce(client, batch(bytes(1000)))
     await produce(client, batch(b"next"))
@@ -119,7 +119,7 @@ async def test_the_limit_of_a_partition_holds_apart_from_the_first_batch(client:
     size = len((await fetch(client)).records) // 4
 
     assert len((await fetch(client, partition_max_bytes=2 * size)).records) == 2 * size
-    # Clients know that the last batch may be cut off.
+    # Clients know that the last batch may be truncated.
     assert len((await fetch(client, partition_max_bytes=2 * size + 5)).records) == 2 * size + 5
 
 
@@ -164,7 +164,7 @@ async def test_errors_show_when_the_limit_is_used_up_too(client: WireClient) -> 
     assert (first.error_code, second.error_code) == (0, ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
-# Instead of records
+# Errors
 
 
 @pytest.mark.parametrize("offset", [-1, 4, 2**63 - 1])
@@ -212,7 +212,7 @@ async def test_unknown_ids_and_unknown_partitions_of_known_ids_are_told_apart(cl
 
 
 async def test_an_id_does_not_outlive_its_topic(client: WireClient) -> None:
-    """The purpose of KIP-516: a topic that is created again under the same name is another one."""
+    """The purpose of KIP-516: a topic that is created again with the same name is a different topic."""
     old_id = await create_topic(client)
     await client.call(DeleteTopicsRequest(topic_names=["topic"], timeout_ms=1_000), 4)
     new_id = await create_topic(client)
@@ -268,7 +268,7 @@ async def test_the_leader_epoch_that_a_client_knows_is_checked(
 
 @pytest.mark.parametrize("version", [12, 15, 16, 18])
 async def test_fetch_with_an_old_leader_epoch_gets_the_leader(tmp_path: Path, version: int) -> None:
-    """KIP-951, which the protocol could say before version 16, but Kafka says from there on."""
+    """KIP-951: earlier versions could carry the leader too, but Kafka sends it only from version 16 on."""
     async with running_node(tmp_path) as first, connected(first.port) as client:
         topic_id = await create_topic(client)
         first.crash()

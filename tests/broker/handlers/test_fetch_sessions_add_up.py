@@ -1,4 +1,4 @@
-"""The responses of a fetch session add up to the response of a request without a session."""
+"""The responses of a fetch session together equal the response to a request without a session."""
 
 from random import Random
 from typing import Any
@@ -17,7 +17,7 @@ STEPS = 60
 
 
 class SessionClient:
-    """A consumer: what it was told of each partition that it fetches, and how far it has read."""
+    """A consumer: the state of each partition from responses, and its position."""
 
     def __init__(self, client: WireClient) -> None:
         self._client = client
@@ -61,7 +61,7 @@ class SessionClient:
         await self._client.send(request, VERSION)
 
     async def receive(self) -> list[int]:
-        """Which partitions the answer speaks of."""
+        """Receive a response. Returns the partitions that it contains."""
         response = await self._client.receive()
         assert response.error_code == 0
         self._session_id, self._epoch = response.session_id, self._epoch + 1 if response.session_id else 0
@@ -125,7 +125,7 @@ async def session_round(session: SessionClient) -> list[int]:
 
 
 async def look(client: WireClient, offset: int, index: int) -> tuple[int, int]:
-    """The high watermark and the log start offset of a partition, outside of any session."""
+    """The high watermark and the log start offset of a partition, requested outside of any session."""
     response = await client.call(fetch_request(offset, indexes=[index]), VERSION)
     data = only(only(response.responses).partitions)
     return data.high_watermark, data.log_start_offset

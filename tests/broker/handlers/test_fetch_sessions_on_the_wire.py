@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227) as clients use them: partitions named once, answers that say only what is new."""
+"""Fetch sessions (KIP-227) as clients use them: partitions are named once, and responses contain only changes."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ FOREVER_MS = 600_000
 
 
 def incremental(session_id: int, epoch: int, **fields: Any) -> FetchRequest:
-    """A request of a session that changes nothing, unless `fields` say otherwise."""
+    """An incremental request, which changes nothing unless `fields` say so."""
     settings = {"max_wait_ms": 0, "min_bytes": 1, **fields}
     return FetchRequest(session_id=session_id, session_epoch=epoch, **settings)
 
@@ -34,7 +34,7 @@ def indexes(response: Any) -> list[int]:
 
 
 async def open_session(client: WireClient, partitions: int = 1, **fields: Any) -> int:
-    """A session that fetches all partitions of "topic" from the beginning."""
+    """Open a session that fetches all partitions of "topic" from the beginning. Returns its id."""
     request = fetch_request(indexes=range(partitions), session_epoch=0, **fields)
     response = await client.call(request, VERSION)
     assert response.error_code == 0
@@ -81,7 +81,7 @@ async def test_session_response_has_changed_partitions_only(client: WireClient) 
     moved_on = await client.call(incremental(session_id, 4, topics=at(1, index=1)), VERSION)
 
     assert indexes(first) == [1]
-    assert indexes(again) == [1]  # the client has not confirmed that it has the records
+    assert indexes(again) == [1]  # the client has not acknowledged the records
     assert indexes(moved_on) == []
 
 
@@ -99,7 +99,7 @@ async def test_partitions_are_added_and_forgotten(client: WireClient) -> None:
 
 
 async def test_partitions_with_records_take_turns_at_the_limit(client: WireClient) -> None:
-    """A busy partition must not starve those after it."""
+    """A busy partition must not starve the partitions after it."""
     await create_topic(client, partitions=3)
     session_id = await open_session(client, 3)
     for index in range(3):

@@ -1,4 +1,4 @@
-"""Fetch as a long poll: how long it waits for more, and who ends the wait."""
+"""Fetch as a long poll: how long it waits, and which events end the wait."""
 
 import gc
 
@@ -90,7 +90,7 @@ async def test_nothing_to_wait_for_is_answered_at_once(client: WireClient) -> No
 
 
 async def test_an_unknown_partition_does_not_keep_others_from_waiting(client: WireClient) -> None:
-    """Or a client that asks for a deleted topic would ask again without a pause."""
+    """Otherwise a client that fetches a deleted topic would repeat its request without a pause."""
     await create_topic(client)
     request = fetch_request(max_wait_ms=100)
     request.topics.append(FetchTopic(topic="unknown", partitions=[FetchPartition(partition=0)]))
@@ -126,7 +126,7 @@ async def test_request_after_a_waiting_fetch_is_handled_at_once_and_answered_aft
     await client.send(fetch_request(max_wait_ms=FOREVER_MS), 12)
     await client.expect_silence(0.05)
 
-    # The records for which the fetch waits arrive over the same connection, after it.
+    # The records for which the Fetch waits arrive later over the same connection.
     await client.send(produce_request(batch(b"value")), 9)
 
     fetched, produced = await client.receive(), await client.receive()
@@ -147,6 +147,6 @@ async def test_waiting_fetch_is_dropped_with_its_connection(node: RunningNode, c
 
 
 def waiting_fetches() -> int:
-    """The number of instances in memory, whatever refers to them."""
+    """The number of instances in memory, wherever they are referenced."""
     gc.collect()
     return sum(isinstance(thing, DelayedFetch) for thing in gc.get_objects())

@@ -1,4 +1,4 @@
-"""A leader and those that follow it: what is committed, when producers hear of it, and who is in sync."""
+"""A leader and its followers: commits, acknowledgements to producers, and the ISR."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.support.wire_client import WireClient, connected, only
 
 LEADER, FOLLOWER = 1, 2
 BOTH = [LEADER, FOLLOWER]
-# The lag of the tests in which a follower falls behind; in the others none may, on any machine.
+# The lag time of tests in which a follower lags. In the other tests no follower may lag, on any machine.
 SHORT_LAG_MS = 500
 lags_soon = pytest.mark.parametrize("lag_max_ms", [SHORT_LAG_MS])
 FOREVER_MS = 600_000
@@ -41,7 +41,7 @@ async def node(tmp_path: Path, lag_max_ms: int) -> AsyncIterator[RunningNode]:
 
 @pytest.fixture
 async def follower(node: RunningNode) -> AsyncIterator[ScriptedFollower]:
-    """In sync with the node in its topic."""
+    """A follower that is in sync with the node."""
     async with scripted_follower(node, FOLLOWER) as follower:
         await follower.create_topic(BOTH)
         await follower.fetch(0)
@@ -68,9 +68,9 @@ async def test_acks_all_is_answered_when_the_follower_has_it(client: WireClient,
     sent = await follower.fetch(0, max_wait_ms=FOREVER_MS)
     assert [record.value for record in records_of(sent)] == [b"value"]
     assert sent.high_watermark == 0
-    await client.expect_silence(0.05)  # it was sent, and may never have arrived
+    await client.expect_silence(0.05)  # the request was sent, but may not have arrived
 
-    assert (await follower.fetch(1)).high_watermark == 1  # of this very fetch
+    assert (await follower.fetch(1)).high_watermark == 1  # the response to this very Fetch
     assert produced(await client.receive()) == (ErrorCode.NONE, 0)
 
 
@@ -108,11 +108,11 @@ async def test_requests_of_one_connection_are_committed_together(
 async def test_produce_that_is_not_committed_in_time_gets_request_timed_out(
     client: WireClient, follower: ScriptedFollower, repeats: int
 ) -> None:
-    for offset in range(repeats):  # the later ones are repeated, and take the short way
+    for offset in range(repeats):  # the later ones are repeated, and take the shortcut
         request = produce_request(batch(b"value"))
         request.timeout_ms = 1
         assert produced(await client.call(request, 9)) == (ErrorCode.REQUEST_TIMED_OUT, offset)
-    assert (await follower.fetch(repeats)).high_watermark == repeats  # it is there nevertheless
+    assert (await follower.fetch(repeats)).high_watermark == repeats  # the records are committed nevertheless
 
 
 async def test_a_batch_that_is_sent_again_waits_like_the_first(client: WireClient, follower: ScriptedFollower) -> None:
@@ -161,7 +161,7 @@ async def test_a_follower_that_has_caught_up_is_let_in(client: WireClient, follo
 
 @lags_soon
 async def test_with_too_few_in_sync_nothing_more_is_committed(node: RunningNode, client: WireClient) -> None:
-    """KIP-966: what such a leader has may be lost with it."""
+    """KIP-966: such a leader could be lost together with its records."""
     async with scripted_follower(node, FOLLOWER) as follower:
         await follower.create_topic(BOTH, min_insync_replicas="2")
         await follower.fetch(0)
@@ -185,7 +185,8 @@ async def test_a_fenced_follower_is_not_let_in(client: WireClient, follower: Scr
     assert (await produce(client, batch(b"value"))).error_code == 0
 
     await follower.fetch(1)
-    assert (await produce(client, batch(b"value"))).error_code == 0  # had it been proposed, it would count by now
+    # If the follower had been proposed for the ISR, it would count now.
+    assert (await produce(client, batch(b"value"))).error_code == 0
     assert await follower.isr() == [LEADER]
     await follower.heartbeat()
     await follower.fetch(2)
@@ -193,7 +194,7 @@ async def test_a_fenced_follower_is_not_let_in(client: WireClient, follower: Scr
 
 
 async def test_fetches_of_a_former_incarnation_are_refused(client: WireClient, follower: ScriptedFollower) -> None:
-    """KIP-903: it may have lost since what it had."""
+    """KIP-903: the former incarnation's records may have been lost since."""
     former = follower.broker_epoch
     await follower.heartbeat(want_fence=True)
     await until_isr(follower, LEADER)
@@ -233,7 +234,7 @@ async def test_nothing_that_was_refused_counts(client: WireClient, follower: Scr
 
 
 async def test_fetch_of_a_broker_without_a_replica_is_refused(node: RunningNode, follower: ScriptedFollower) -> None:
-    """It may know of a reassignment that the leader does not, and is to ask again."""
+    """It may know of a reassignment that the leader does not know yet, and has to retry."""
     async with scripted_follower(node, 3) as stranger:
         stranger.topic_id = follower.topic_id
         assert (await stranger.fetch(0)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -241,7 +242,7 @@ async def test_fetch_of_a_broker_without_a_replica_is_refused(node: RunningNode,
 
 
 async def test_a_follower_that_waits_says_nothing_new(client: WireClient, follower: ScriptedFollower) -> None:
-    """Its fetch counts when it comes, and not when it is answered."""
+    """Its Fetch counts at its arrival, not at its response."""
     await produce(client, batch(b"value"), acks=1)
     await follower.client.send(follower.fetch_request(1, max_wait_ms=FOREVER_MS), FETCH_VERSION)
     await follower.client.expect_silence(0.05)
@@ -254,7 +255,7 @@ async def test_a_follower_that_waits_says_nothing_new(client: WireClient, follow
 async def test_a_follower_goes_on_waiting_for_records_where_something_else_has_changed(
     client: WireClient, follower: ScriptedFollower
 ) -> None:
-    """In a session that has told it of all there is: then a change of the topic's config is not worth an answer."""
+    """In a session without news, a change of the topic's config does not complete the Fetch."""
     opening = follower.fetch_request(0)
     opening.session_epoch = 0
     session_id = (await follower.client.call(opening, FETCH_VERSION)).session_id

@@ -1,4 +1,4 @@
-"""Requests that belong to the controller: in an envelope, and at a broker whose controller is out of reach."""
+"""Requests to the controller in an envelope, and at a broker that cannot reach a controller."""
 
 from ipaddress import ip_address
 from pathlib import Path
@@ -73,7 +73,7 @@ async def test_an_envelope_that_is_wrong_harms_no_other(node: RunningNode, reque
 
 
 async def test_api_of_newer_nodes_is_refused_as_unsupported(node: RunningNode) -> None:
-    """While nodes are upgraded one by one, a broker may know a version that the controller does not."""
+    """During a rolling upgrade, a broker may use a version that the controller does not know."""
     for version in (1, 8):
         unknown = encode_request_header(19, version, CORRELATION_ID, "client")
         async with connected(node.controller_port) as broker:
@@ -81,7 +81,7 @@ async def test_api_of_newer_nodes_is_refused_as_unsupported(node: RunningNode) -
 
 
 async def test_envelopes_of_one_broker_share_a_commit(node: RunningNode) -> None:
-    """They come from many clients, none of which should wait for the others."""
+    """They come from many clients, which should not wait for each other."""
     async with connected(node.controller_port) as broker:
         before = len(node.traced.of("log_written"))
         await broker.pipeline(*[(envelope(payload(creation(f"topic-{number}"), 7)), 0) for number in range(50)])
@@ -90,7 +90,7 @@ async def test_envelopes_of_one_broker_share_a_commit(node: RunningNode) -> None
 
 
 async def test_the_largest_request_that_a_broker_accepts_can_be_forwarded(tmp_path: Path) -> None:
-    size_max = 200_000  # comes in pieces
+    size_max = 200_000  # arrives in several pieces
     limits = {"socket.request.max.bytes": str(size_max)}
     roles = {1: "controller", 2: "broker"}
     async with running_cluster(tmp_path, roles, overrides=limits) as cluster, connected(cluster.port(2)) as client:

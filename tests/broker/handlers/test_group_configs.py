@@ -1,4 +1,6 @@
-"""Groups have configs of their own, which their members feel with their next heartbeat; and all that can be listed."""
+"""Groups have their own configs, which take effect with the members' next heartbeats; and the listing of
+all resources.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,7 +40,7 @@ QUICK = {
 async def set_config(
     client: WireClient, name: str, value: str | None, *, group: str = "group"
 ) -> tuple[int, str | None]:
-    """Error code and message."""
+    """Returns the error code and message."""
     config = AlterableConfig(name=name, config_operation=DELETE if value is None else SET, value=value)
     resource = AlterConfigsResource(resource_type=GROUP, resource_name=group, configs=[config])
     answer = only((await client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)).responses)
@@ -53,7 +55,7 @@ async def described(
 
 
 async def listed(client: WireClient, version: int, *kinds: int) -> Sequence[tuple[int, str]] | int:
-    """Types and names, or why not."""
+    """The types and names, or the error code."""
     answer = await client.call(ListConfigResourcesRequest(resource_types=list(kinds)), version)
     found = [(each.resource_type, each.resource_name) for each in answer.config_resources]
     return answer.error_code or found
@@ -65,7 +67,7 @@ async def heartbeat(client: WireClient, epoch: int, member_id: str = "member", *
 
 
 async def joined(client: WireClient) -> Any:
-    """The answer to the first heartbeat of a member, once the group has a coordinator."""
+    """The response to the first heartbeat of a member, once the group has a coordinator."""
     await client.call(FindCoordinatorRequest(coordinator_keys=["group"]), 4)
     with trio.fail_after(WITHIN_S):
         while True:
@@ -141,7 +143,7 @@ async def test_members_hear_of_it_with_their_next_heartbeat(tmp_path: Path) -> N
         assert await set_config(client, SESSION, "200") == (0, None)
         assert (await heartbeat(client, member.member_epoch)).error_code == 0
         with trio.fail_after(WITHIN_S):
-            # A heartbeat would prolong the session.
+            # A heartbeat would extend the session.
             await trio.sleep(0.5)
             while (await heartbeat(client, member.member_epoch)).error_code != ErrorCode.UNKNOWN_MEMBER_ID:
                 await trio.sleep(0.5)

@@ -45,7 +45,7 @@ def topic_id(node: RunningNode, name: str) -> bytes:
 
 
 async def coordinated(client: WireClient, group: str = "group") -> None:
-    """Have a coordinator for the group."""
+    """Wait until there is a coordinator for the group."""
     with trio.fail_after(WITHIN_S):
         while True:
             found = await client.call(FindCoordinatorRequest(key=group), 3)
@@ -67,7 +67,7 @@ async def commit(
     leader_epoch: int = 3,
     **fields: Any,
 ) -> dict[int, int]:
-    """The error codes by partition."""
+    """Commit offsets. Returns the error codes by partition."""
     partitions = [
         OffsetCommitRequestPartition(
             partition_index=index,
@@ -93,7 +93,7 @@ async def fetch(
     topics: dict[str, list[int]] | None = None,
     **fields: Any,
 ) -> dict[tuple[str, int], tuple[int, int, str | None, int]]:
-    """Offset, leader epoch, metadata and error code by topic and partition; of all without `topics`."""
+    """Offset, leader epoch, metadata and error code by topic and partition; for all of them without `topics`."""
     if version < 8:
         old = None
         if topics is not None:
@@ -259,7 +259,7 @@ async def test_a_simple_group_has_no_members(node: RunningNode, client: WireClie
 
 
 async def join(client: WireClient) -> tuple[str, int]:
-    """Be the only member of the group, subscribed to the topic; the member's id and the generation."""
+    """Join as the only member of the group, subscribed to the topic. Returns the member's id and the generation."""
     subscription = b"\0\0" + b"\0\0\0\1" + b"\0\5topic" + b"\xff\xff\xff\xff"
     joining = JoinGroupRequest(
         group_id="group",

@@ -1,4 +1,4 @@
-"""Produce by idempotent producers (KIP-98): retries, gaps, epochs, and the five batches that are remembered."""
+"""Produce by idempotent producers (KIP-98): retries, gaps, epochs, and the five remembered batches."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -111,14 +111,14 @@ async def test_a_duplicate_in_the_same_write_as_its_original_is_found(client: Wi
 
 
 async def sequences_taken(client: WireClient, *batches: bytes, topic: str = "topic") -> list[ErrorCode]:
-    """The error codes of batches that are sent one after another."""
+    """Send batches one after another. Returns their error codes."""
     return [ErrorCode((await produce(client, each, topic=topic)).error_code) for each in batches]
 
 
 async def test_batches_after_a_refused_batch_are_refused_until_it_is_sent_again(
     client: WireClient, other: WireClient
 ) -> None:
-    """The partition comes to be between two batches of an unknown producer (KAFKA-15591)."""
+    """The partition is created between two batches of an unknown producer (KAFKA-15591)."""
     assert await sequences_taken(client, numbered(0, 3), numbered(3)) == [MISSING, MISSING]
     await create_topic(other)
     await produce(other, batch(b"somebody else's"))
@@ -131,7 +131,7 @@ async def test_batches_after_a_refused_batch_are_refused_until_it_is_sent_again(
 async def test_only_batches_of_the_same_producer_and_connection_wait_for_a_refused_batch(
     client: WireClient, other: WireClient
 ) -> None:
-    """By the same connection, for the same partition, of the same producer in the same epoch."""
+    """Only batches on the same connection, to the same partition, of the same producer and epoch are affected."""
     assert await sequences_taken(client, numbered(4), numbered(4, producer_id=8)) == [MISSING, MISSING]
     await create_topic(other)
     await create_topic(other, "elsewhere")
@@ -143,7 +143,7 @@ async def test_only_batches_of_the_same_producer_and_connection_wait_for_a_refus
 
 
 async def test_batches_after_a_permanent_error_do_not_wait(client: WireClient) -> None:
-    """Not every client gives its next batches other numbers."""
+    """Not every client renumbers its next batches."""
     await create_topic(client, configs={"max.message.bytes": "500"})
     too_large = batch(b"x" * 500, producer_id=7, producer_epoch=0, base_sequence=0)
 

@@ -1,4 +1,4 @@
-"""InitProducerId: an id for every producer, and never the same one twice."""
+"""InitProducerId: every producer gets a unique id."""
 
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ async def test_invalid_init_producer_id_is_refused(client: WireClient, fields: d
 
 
 async def test_a_producer_that_had_an_id_gets_another(client: WireClient) -> None:
-    """Only transactional producers keep theirs (KIP-360)."""
+    """Only transactional producers keep their ids (KIP-360)."""
     answer = await init_producer_id(client, producer_id=12345, producer_epoch=3)
 
     assert (answer.error_code, answer.producer_epoch) == (0, 0)

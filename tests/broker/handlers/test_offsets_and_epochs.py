@@ -1,4 +1,6 @@
-"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords: questions about where a log begins, ends and turns."""
+"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords: the start and end of a log, and the ends of its
+leader epochs.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ HIGH_WATERMARK = -1
 
 
 def list_request(*timestamps: int, topic: str = "topic", index: int = 0, **fields: Any) -> ListOffsetsRequest:
-    """One that asks for the same partition with each of `timestamps`."""
+    """A request for the same partition with each of `timestamps`."""
     partitions = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for timestamp in timestamps]
     return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=partitions)], **fields)
 
@@ -49,7 +51,7 @@ async def end_of_epoch(
 
 
 async def three_records(client: WireClient) -> None:
-    """At 100, 300 and 200 ms; offset 0 is deleted."""
+    """Produce three records at 100, 300 and 200 ms, and delete offset 0."""
     await create_topic(client)
     for timestamp in (50, 100, 300, 200):
         await produce(client, batch(b"value", timestamp=timestamp))
@@ -193,7 +195,7 @@ async def test_the_leader_epoch_that_a_client_knows_is_checked(client: WireClien
 
 @pytest.mark.parametrize("version", [2, 3, 4])
 async def test_where_leader_epochs_ended(tmp_path: Path, version: int) -> None:
-    """KIP-101; after each crash an epoch without a leader begins, and then another."""
+    """KIP-101; each crash is followed by an epoch without a leader, and then by another epoch."""
     for count in (2, 0, 3):
         async with running_node(tmp_path) as node, connected(node.port) as client:
             if count == 2:

@@ -1,4 +1,4 @@
-"""Produce: what is appended, what is refused and in which words, and when it is answered."""
+"""Produce: appended batches, errors and their messages, and the time of the response."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -30,7 +30,7 @@ MAGIC_POSITION = 16
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[RunningNode]:
-    """As everywhere, but its clock stands still, so that timestamps can be told."""
+    """A node whose clock stands still, so that timestamps are known."""
     async with running_node(tmp_path, wall=lambda: NOW_MS / 1000) as running:
         yield running
         assert not running.traced.of("handler_failed")
@@ -44,7 +44,7 @@ def by_id(topic_id: bytes, records: bytes, index: int = 0) -> ProduceRequest:
 
 
 def without_crc(records: bytes) -> bytes:
-    """With a bit of the last record flipped."""
+    """The batch with a flipped bit in the last record."""
     return records[:-1] + bytes([records[-1] ^ 1])
 
 
@@ -191,7 +191,7 @@ async def test_invalid_batch_is_refused(client: WireClient, records: bytes | Non
     answer = await produce(client, records)
 
     assert (answer.error_code, answer.base_offset, answer.record_errors) == (code, -1, [])
-    # Kafka tells where the log starts with all but the refusals that every client understands.
+    # Kafka returns the log start offset with all errors except those that every client understands.
     assert answer.log_start_offset == (-1 if code is ErrorCode.CORRUPT_MESSAGE else 0)
     assert await read_values(client) == []
     assert (await produce(client, batch(b"value"))).base_offset == 0
@@ -310,7 +310,7 @@ async def test_min_insync_replicas_asks_for_no_more_than_there_are(client: WireC
     ids=["unknown topic", "corrupt", "empty"],
 )
 async def test_a_failure_with_acks_0_closes_the_connection(node: RunningNode, topic: str, records: bytes) -> None:
-    """The only way to inform a client that wants no response; it then requests metadata again."""
+    """It is the only way to inform a client that requested no response. The client then requests metadata again."""
     async with connected(node.port) as client:
         await create_topic(client)
         await client.send_unanswered(produce_request(records, topic=topic, acks=0), 9)

@@ -1,7 +1,7 @@
-"""Batches whose checksum is right and whose records are not: refused, since no consumer could read past them.
+"""Batches with a correct checksum and invalid records are refused, because no consumer could read past them.
 
-Kafka's LogValidator answers INVALID_RECORD. Every test produces twice on one connection, so that the request goes the
-general way and by the shortcut, and then a sound batch, which has to be the first in the log.
+Kafka's LogValidator answers INVALID_RECORD. Every test produces twice on one connection, so that the request is handled
+by the general path and by the shortcut, and then sends a valid batch, which has to be the first in the log.
 """
 
 import pytest
@@ -19,7 +19,9 @@ MIB = 1 << 20
 
 
 def rewritten(records: bytes, *, count: int | None = None, data: bytes | None = None) -> bytes:
-    """The batch with another number of records in its header, or other bytes in their place; with a right checksum."""
+    """The batch with a different number of records in its header, or with other record bytes; its checksum
+    is correct.
+    """
     fields = list(HEADER.unpack_from(records))
     data = records[HEADER_SIZE:] if data is None else data
     fields[1] += HEADER_SIZE + len(data) - len(records)
@@ -87,7 +89,7 @@ async def test_bytes_that_are_not_of_the_claimed_compression_are_refused(
 async def test_batches_that_hold_far_more_than_their_size_are_refused(
     client: WireClient, codec: Compression, configs: dict[str, str]
 ) -> None:
-    """Where the broker has to decompress: a few kilobytes must not have it write and read 100 MiB."""
+    """If the broker has to decompress a batch, a few kilobytes must not make it read and write 100 MiB."""
     await create_topic(client, configs=configs)
     bomb = batch(bytes(100 * MIB - 100), key=b"key", compression=codec)
     answer = await produce(client, bomb)

@@ -1,4 +1,4 @@
-"""DescribeQuorum, AddRaftVoter and RemoveRaftVoter, asked of a broker and of a controller (KIP-595, KIP-853)."""
+"""DescribeQuorum, AddRaftVoter and RemoveRaftVoter, sent to a broker and to a controller (KIP-595, KIP-853)."""
 
 from collections.abc import AsyncIterator
 
@@ -23,7 +23,7 @@ UNKNOWN_TIME = -1
 
 @pytest.fixture(params=["broker", "controller"])
 async def either(request: pytest.FixtureRequest, node: RunningNode) -> AsyncIterator[WireClient]:
-    """A connection to the node as a broker, which forwards, or as the controller that it is, too."""
+    """A connection to the node's broker listener, which forwards, or to its controller listener."""
     async with connected(node.port if request.param == "broker" else node.controller_port) as client:
         yield client
 

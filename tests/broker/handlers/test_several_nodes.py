@@ -47,7 +47,7 @@ def named(*names: str, creates: bool = False) -> MetadataRequest:
 
 
 async def named_voters(client: WireClient) -> DescribeQuorumResponse:
-    """The quorum, once all voters have told which directories are theirs."""
+    """The quorum, once all voters have reported their directory ids."""
     with trio.fail_after(WITHIN_S):
         while True:
             quorum = await client.call(METADATA_QUORUM, 2)
@@ -98,7 +98,7 @@ async def test_any_broker_has_topics_created(tmp_path: Path) -> None:
             async with connected(node.port) as client:
                 asked_for, created = f"asked-for-{node.node_id}", f"created-{node.node_id}"
 
-                # To ask for a topic may create it, and it is there in the same answer.
+                # A Metadata request may create the topic, and its response contains it.
                 answer = only((await client.call(named(asked_for, creates=True), 12)).topics)
                 assert (answer.error_code, len(answer.partitions)) == (0, 1)
 
@@ -142,7 +142,7 @@ async def test_leader_that_removes_itself_from_the_voters_answers_before_it_resi
 
 
 async def test_brokers_that_are_no_controllers_name_themselves(tmp_path: Path) -> None:
-    """Clients cannot reach the controller, and need not: the broker that they take for it forwards their requests."""
+    """Clients cannot reach the controller and need not: the broker named in its place forwards their requests."""
     roles = {1: "controller", 2: "broker", 3: "broker"}
     async with running_cluster(tmp_path, roles) as cluster:
         for node_id in (2, 3):
@@ -159,7 +159,7 @@ async def test_brokers_that_are_no_controllers_name_themselves(tmp_path: Path) -
 
 
 async def test_request_to_the_wrong_broker_is_refused_with_the_right_one(tmp_path: Path) -> None:
-    """KIP-951. Each broker has one partition of the topic, so that it knows something of it."""
+    """KIP-951. Each broker has one partition of the topic, so that all of them know it."""
     async with (
         running_cluster(tmp_path, {1: "broker,controller", 2: "broker"}) as cluster,
         connected(cluster.port(1)) as right,

@@ -42,7 +42,7 @@ def test_lagging_follower_is_throttled_and_one_in_sync_is_not(world: World) -> N
 
 
 def test_follower_that_is_about_to_join_is_not_throttled(world: World) -> None:
-    """The high watermark waits for it already, though another proposal has to be answered first."""
+    """The high watermark already waits for it, although another proposal is still pending."""
     assert world.partition.in_sync is not None
     world.partition.in_sync.proposal = Proposal((LOCAL, B))
     world.fetch(A, 0)

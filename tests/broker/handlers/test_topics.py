@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics and CreatePartitions: what they do, what they refuse, in Kafka's codes and words."""
+"""CreateTopics, DeleteTopics and CreatePartitions: their effects, and Kafka's error codes and messages."""
 
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ async def create(client: WireClient, *topics: CreatableTopic, version: int = 7, 
 
 
 async def partitions(client: WireClient) -> dict[str, int]:
-    """How many each topic has."""
+    """The number of partitions of each topic."""
     response = await client.call(MetadataRequest(topics=None), 12)
     return {each.name: len(each.partitions) for each in response.topics}
 
@@ -75,7 +75,7 @@ async def test_topics_are_created(client: WireClient, version: int) -> None:
 
 @pytest.mark.parametrize("version", [5, 7])
 async def test_the_configs_that_follow_are_told(client: WireClient, version: int) -> None:
-    """KIP-525; Java's Admin fails where they are null."""
+    """KIP-525; Java's Admin fails if they are null."""
     result = (await create(client, configured(retention_ms="1234"), version=version))["topic"]
 
     configs = {config.name: (config.value, config.config_source) for config in result.configs}

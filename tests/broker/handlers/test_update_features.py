@@ -1,4 +1,4 @@
-"""UpdateFeatures, and how ApiVersions tells of it (KIP-584)."""
+"""UpdateFeatures, and its effect on ApiVersions (KIP-584)."""
 
 from collections.abc import AsyncIterator
 
@@ -21,7 +21,7 @@ UPGRADE, SAFE_DOWNGRADE = 1, 2
 
 @pytest.fixture(params=["broker", "controller"])
 async def either(request: pytest.FixtureRequest, node: RunningNode) -> AsyncIterator[WireClient]:
-    """A connection to the node as a broker, which forwards, or as the controller that it is, too."""
+    """A connection to the node's broker listener, which forwards, or to its controller listener."""
     async with connected(node.port if request.param == "broker" else node.controller_port) as client:
         yield client
 
@@ -35,7 +35,7 @@ def level(feature: str, max_version_level: int, upgrade_type: int = UPGRADE) -> 
 
 
 async def finalized(client: WireClient) -> tuple[dict[str, int], int]:
-    """The levels and their epoch; what is told of several levels has to be one."""
+    """The finalized levels and their epoch. If the response has a minimum and a maximum level, they must be equal."""
     response = await client.call(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
     assert all(each.min_version_level == each.max_version_level for each in response.finalized_features)
     levels = {each.name: each.max_version_level for each in response.finalized_features}
@@ -43,7 +43,7 @@ async def finalized(client: WireClient) -> tuple[dict[str, int], int]:
 
 
 def turned_off(version: int) -> FeatureUpdateKey:
-    """Versions say in their own ways that a lower level is meant."""
+    """The request for a lower level, which differs between versions."""
     if version == 0:
         return FeatureUpdateKey(feature=ELR, max_version_level=0, allow_downgrade=True)
     return level(ELR, 0, SAFE_DOWNGRADE)
@@ -66,7 +66,7 @@ async def test_a_feature_is_turned_off_and_on(either: WireClient, version: int) 
 
 
 async def test_group_version_turns_groups_of_the_consumer_protocol_off_and_on(node: RunningNode) -> None:
-    """As in Kafka, where their APIs answer UNSUPPORTED_VERSION below group.version 1 (KIP-848)."""
+    """As in Kafka: below group.version 1, their APIs return UNSUPPORTED_VERSION (KIP-848)."""
     joining = ConsumerGroupHeartbeatRequest(
         group_id="group",
         member_id="member",

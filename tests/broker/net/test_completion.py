@@ -1,4 +1,4 @@
-"""Completions, which are set once, and the waits of requests, which have a deadline."""
+"""Completions, which are set once, and waiting requests, which have a deadline."""
 
 import pytest
 import trio
@@ -9,7 +9,7 @@ from broker.net.reply import PendingReply
 
 
 class ListedWait(RequestWait[str]):
-    """A wait at one place, a list."""
+    """A wait that is registered in one list."""
 
     def __init__(self, place: list[RequestWait[str]]) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class ListedWait(RequestWait[str]):
 
 
 class Replies:
-    """Counts what a connection is told."""
+    """Counts the notifications of a connection."""
 
     completed = 0
 

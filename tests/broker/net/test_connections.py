@@ -1,4 +1,4 @@
-"""Connections through both drivers, over real sockets: order, pipelining, bounds, back-pressure, refusals."""
+"""Connections with both drivers, over real sockets: order, pipelining, bounds, back-pressure, refusals."""
 
 import contextlib
 import struct
@@ -22,7 +22,7 @@ def frame(payload: bytes) -> bytes:
 
 
 class Commands:
-    """A service whose requests say how they want to be answered: `<verb> <argument>`."""
+    """A service whose requests say how they are to be answered: `<verb> <argument>`."""
 
     def __init__(self) -> None:
         self.parked: list[PendingReply] = []
@@ -35,10 +35,10 @@ class Commands:
         self.file: FileRange | None = None
 
     def open_session(self, connection: Connection) -> None:
-        """Nothing is kept."""
+        """Keep no state."""
 
     def check_size(self, api_key: int, size: int) -> None:
-        """Every size will do."""
+        """Accept every size."""
 
     def serve(self, connection: Connection, start: int, end: int) -> Reply:
         request = bytes(connection.buffer.data[start:end])
@@ -140,7 +140,7 @@ async def read_frame(stream: trio.abc.ReceiveStream, held: bytearray) -> bytes:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what another task will bring about."""
+    """Wait until another task makes the condition true."""
     with trio.fail_after(5):
         while not condition():
             await trio.sleep(0.001)
@@ -220,7 +220,7 @@ async def test_connection_that_finishes_drops_a_request_that_waits_for_its_turn(
 
 
 async def test_throttled_connection_sends_replies_and_runs_nothing_until_its_time_is_over(server: Server) -> None:
-    """KIP-219: the answer is sent at once, and the next request is neither run nor, once noticed, read."""
+    """KIP-219: the response is sent at once. The next request is not handled and, once noticed, no more is read."""
     async with await server.connect() as stream, await server.connect() as other:
         await stream.send_all(frame(b"park") + frame(b"throttle second") + frame(b"echo third"))
         await until(lambda: len(server.commands.served) == 2)
@@ -335,7 +335,7 @@ async def test_replies_after_a_parked_reply_are_bounded_in_bytes(server: Server)
         await until(lambda: bool(server.commands.parked))
         connection = server.commands.connections[0]
         flood = frame(b"silent " + bytes(1000))
-        count = 20_000  # 20 MB, far beyond what the sockets and the connection may hold
+        count = 20_000  # 20 MB, far more than the sockets and the connection may buffer
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stream.send_all, flood * count + frame(b"echo end"))
             await until(lambda: connection.muted)

@@ -1,4 +1,6 @@
-"""Controllers' listeners: Kafka's protocol and that between replicas on one port, told apart by their first bytes."""
+"""Controllers' listeners accept Kafka's protocol and the protocol between replicas, distinguished by the
+first bytes.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -13,7 +15,7 @@ from broker.net.reply import Reply
 from kraft.env import kernel_socket
 
 SIZE_MAX = 1024
-# A size and what every hello of a replica begins with; and a size and the key and version of a request.
+# A size and the first bytes of every replica's hello; and a size with the API key and version of a request.
 HELLO = b"\0\0\0\x04\x95abc"
 REQUEST = b"\0\0\0\x04\0\x12\0\x03"
 
@@ -29,10 +31,10 @@ class Served:
     closed: list[str | None] = attrs.field(factory=list)
 
     def open_session(self, connection: Connection) -> None:
-        """Nothing is kept."""
+        """Keep no state."""
 
     def check_size(self, api_key: int, size: int) -> None:
-        """Every size will do."""
+        """Accept every size."""
 
     def serve(self, connection: Connection, start: int, end: int) -> Reply:
         self.requests.append(bytes(connection.buffer.data[start:end]))
@@ -135,7 +137,7 @@ async def test_all_but_replicas_can_be_told_to_connect_again(served: Served) -> 
             served.acceptor.close_all("CONTROLLER", "enough")
             assert await broker.receive_some() == b""
             await silent.send_all(REQUEST[2:])
-            with suppress(trio.BrokenResourceError):  # a reset: it was closed with something unread
+            with suppress(trio.BrokenResourceError):  # a reset: it was closed with unread data
                 assert await silent.receive_some() == b""
             await replica.send_eof()
             assert await replica.receive_some() == b"bye"

@@ -1,4 +1,4 @@
-"""A broker's heartbeats come over one connection at a time; the last one stands for its process."""
+"""A broker's heartbeats come over one connection at a time; the latest one represents its process."""
 
 from pathlib import Path
 
@@ -10,22 +10,22 @@ from tests.support.running_cluster import running_cluster
 from tests.support.wire_client import connected
 
 ROLES = {1: "broker", 2: "controller"}
-# Only what happens to connections may tell the controller who is gone.
+# Timeouts so long that only connections can tell the controller which broker is gone.
 PATIENT = {"broker.session.timeout.ms": "60000", "broker.heartbeat.interval.ms": "30000"}
 
 
 class Served(Service):
-    """Connections of brokers, and who was heard over those that were closed."""
+    """Connections of brokers, and the brokers whose heartbeats came over the closed ones."""
 
     def __init__(self) -> None:
         self.heartbeats = HeartbeatConnections()
         self.lost: list[tuple[int, int]] = []
 
     def open_session(self, connection: Connection) -> None:
-        """Nothing is kept."""
+        """Keep no state."""
 
     def check_size(self, api_key: int, size: int) -> None:
-        """Every size will do."""
+        """Accept every size."""
 
     def serve(self, connection: Connection, start: int, end: int) -> Reply:
         raise AssertionError("nothing is sent")
@@ -69,7 +69,7 @@ def test_the_end_of_an_older_connection_means_nothing_and_comes_with_the_next_on
     served.heartbeats.record_heartbeat(1, 10, newer)
     assert older.closed
     assert served.lost == []
-    served.heartbeats.record_heartbeat(1, 10, older)  # this one was under way when its connection was closed
+    served.heartbeats.record_heartbeat(1, 10, older)  # in flight when its connection was closed
     assert not newer.closed
     newer.close(None)
     assert served.lost == [(1, 10)]
@@ -80,6 +80,6 @@ async def test_a_broker_that_lost_its_connection_is_heard_again_at_once(tmp_path
         broker = cluster.nodes[1].traced
         async with connected(cluster.nodes[2].controller_port) as client:
             epoch = broker.of("broker_state_changed")[-1]["epoch"]
-            await client.call(BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch), 1)  # in its name
+            await client.call(BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch), 1)  # in the broker's name
             await cluster.until(lambda: bool(broker.of("controller_connection_lost")))
             await client.expect_close()

@@ -1,4 +1,4 @@
-"""Charging of clients by the quotas in the metadata, in a time that the test sets."""
+"""Clients are charged by the quotas in the metadata, with a clock that the test sets."""
 
 from math import inf
 
@@ -19,7 +19,7 @@ ALICE: QuotaEntity = (("user", "alice"),)
 
 @attrs.define
 class Quotas:
-    """Quotas, the time they go by, and how often they have told of a change."""
+    """Quotas, their clock, and the number of change notifications."""
 
     now_ms: float = 0.0
     changes: int = 0

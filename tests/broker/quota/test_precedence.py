@@ -1,4 +1,4 @@
-"""The quota of a client is that of the most specific entity: the eight levels of Kafka's design, chapter 4.9."""
+"""A client's quota is that of the most specific entity: the eight levels in chapter 4.9 of Kafka's design."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def entity(**names: str | None) -> QuotaEntity:
     return quota_entity((entity_type.replace("_", "-"), name) for entity_type, name in names.items())
 
 
-# From the most specific to the least, with the clients that share a quota of the level.
+# The levels, most specific first, with the clients that share a quota of the level.
 LEVELS: tuple[tuple[QuotaEntity, QuotaShare], ...] = (
     (entity(user=USER, client_id=CLIENT), QuotaShare(USER, CLIENT)),
     (entity(user=USER, client_id=None), QuotaShare(USER, CLIENT)),
@@ -35,7 +35,7 @@ OTHERS = (
 
 
 def table(*entities: QuotaEntity) -> QuotaTable:
-    """Quotas whose limits are the levels' numbers, from 1."""
+    """Quotas whose limits are the numbers of the levels, from 1."""
     quotas = QuotaTable()
     for number, each in enumerate([level for level, _ in LEVELS], start=1):
         if each in entities:

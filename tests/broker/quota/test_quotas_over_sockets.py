@@ -1,4 +1,4 @@
-"""Quotas that are set by AlterClientQuotas limit real clients, and no others."""
+"""Quotas set with AlterClientQuotas limit the right clients, and no others."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -25,7 +25,7 @@ from tests.support.running_node import RunningNode, running_node
 from tests.support.wire_client import WireClient, connected, only
 
 ANONYMOUS = {"user": "ANONYMOUS"}
-# A client that was idle may use what its quota allows in one second.
+# A client that was idle may use in one second what its quota allows.
 WINDOWS = {"quota_window_num": 2, "quota_window_size_seconds": 1}
 
 
@@ -43,7 +43,7 @@ async def set_quota(node: RunningNode, entity: dict[str, str | None], **quotas: 
 
 
 async def throttle_time_ms(client: WireClient, records: bytes) -> int:
-    """Produce the records, and return how long the client is throttled."""
+    """Produce the records. Returns the throttle time of the response."""
     response = await client.call(produce_request(records), PRODUCE_VERSION)
     assert only(only(response.responses).partition_responses).error_code == ErrorCode.NONE
     throttle_time: int = response.throttle_time_ms
@@ -93,7 +93,7 @@ async def test_client_that_ignores_throttle_times_is_held_and_others_are_not(lim
     produced: list[float] = []
 
     def overrun() -> None:
-        """librdkafka queues on regardless of throttle times."""
+        """Send without pause: librdkafka queues requests regardless of throttle times."""
         settings = {"bootstrap.servers": f"127.0.0.1:{limiting_node.port}", "client.id": "greedy", "linger.ms": 0}
         producer = Producer({**settings, "batch.num.messages": 1})
         for _ in range(40):
@@ -123,7 +123,7 @@ async def test_confluent_consumer_holds_its_rate(limiting_node: RunningNode) -> 
     size, count, rate = 10_000, 30, 100_000
 
     def consume(client_id: str) -> float:
-        """The seconds that it takes to read all records from the first one on."""
+        """Read all records from the beginning. Returns the seconds."""
         settings = {"bootstrap.servers": f"127.0.0.1:{limiting_node.port}", "client.id": client_id, "group.id": "none"}
         consumer = Consumer({**settings, "fetch.message.max.bytes": str(2 * size)})
         consumer.assign([TopicPartition("topic", 0, 0)])
@@ -143,14 +143,14 @@ async def test_confluent_consumer_holds_its_rate(limiting_node: RunningNode) -> 
         await set_quota(limiting_node, {"user": "ANONYMOUS", "client-id": "limited"}, consumer_byte_rate=rate)
         limited = await trio.to_thread.run_sync(consume, "limited")
         free = await trio.to_thread.run_sync(consume, "free")
-    at_once = 1  # second's worth of records
+    at_once = 1  # records of one second
     assert (size * count / rate - at_once) * 0.9 < limited < 12
     assert free < limited
 
 
 @pytest.mark.parametrize("way", ["shortcut", "general"])
 async def test_request_quota_slows_down_a_client_and_no_other(limiting_node: RunningNode, way: str) -> None:
-    """A hundredth of a percent of the event loop is 100 us in a second: some requests of a client that was idle."""
+    """A hundredth of a percent of the event loop is 100 us per second: some requests of a client that was idle."""
 
     async def throttled(client_id: str) -> int:
         async with connected(limiting_node.port, client_id) as client:

@@ -1,4 +1,4 @@
-"""Regular expressions of subscriptions: the common syntax matches as Python's does, in bounded time."""
+"""Regular expressions of subscriptions: the common syntax matches like Python's, in bounded time."""
 
 import re
 from contextlib import suppress

@@ -49,7 +49,7 @@ def test_discarded_waiter_is_not_completed() -> None:
 
 
 def test_completed_waiter_may_add_another_one() -> None:
-    """A completed response lets the next request of its connection run, which appends."""
+    """A completed response lets the connection's next request run, which appends."""
     acknowledgements = Acknowledgements()
 
     class Appending(Waiting):

@@ -47,7 +47,7 @@ class ScriptedController:
         return answer
 
     def answer(self, code: ErrorCode = ErrorCode.NONE) -> None:
-        """Answer all partitions of the last request in the same way."""
+        """Answer the last request, with the same code for all partitions."""
         topics = [
             AlteredTopic(
                 topic_id=topic.topic_id,

@@ -1,4 +1,4 @@
-"""Which brokers count as disconnected, and for how long."""
+"""Brokers that count as disconnected, and for how long."""
 
 import trio
 from trio.testing import MockClock

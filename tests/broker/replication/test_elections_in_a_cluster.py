@@ -42,7 +42,7 @@ async def elect(
     partitions: Sequence[int] | None = (0,),
     version: int = 2,
 ) -> list[tuple[int, ErrorCode]]:
-    """Request an election from a broker; returns its error code for each partition."""
+    """Request an election from a broker. Returns the error code of each partition."""
     named = None if partitions is None else [TopicPartitions(topic="topic", partitions=list(partitions))]
     async with connected(cluster.port(node_id)) as client:
         response = await client.call(ElectLeadersRequest(election_type=kind, topic_partitions=named), version)
@@ -59,7 +59,7 @@ def partition_at(cluster: RunningCluster, node_id: int, index: int = 0) -> Parti
 
 
 async def come_and_go(cluster: RunningCluster, node_id: int) -> None:
-    """Kill and restart a broker; it is in sync then and leads no partition."""
+    """Kill and restart a broker. Afterwards it is in sync and leads no partition."""
     await cluster.nodes[node_id].crash()
     await until_led_by_another(cluster, node_id % 3 + 1, node_id)
     await cluster.start(node_id)

@@ -1,4 +1,4 @@
-"""A failed log directory takes its replicas offline, and no other replica of its broker (KIP-858)."""
+"""A failed log directory takes only its own replicas offline, and no other replica of its broker (KIP-858)."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,7 +21,7 @@ ALL = (1, 2, 3)
 
 @asynccontextmanager
 async def cluster_of_three(path: Path, disk: FaultyDisk) -> AsyncIterator[RunningCluster]:
-    """Node 1 has two log directories, on this disk."""
+    """A cluster whose node 1 has two log directories on this disk."""
     two = {1: {"log.dirs": f"{path / 'one'},{path / 'two'}"}}
     async with running_cluster(path, disks={1: disk}, of_nodes=two) as cluster:
         yield cluster
@@ -54,7 +54,7 @@ async def until_told(cluster: RunningCluster) -> None:
 
 
 async def fail(cluster: RunningCluster, disk: FaultyDisk, directory: Path, index: int) -> None:
-    """Let the directory fail; node 1 notices by a write that fails."""
+    """Let the directory fail, and make node 1 notice it with a write."""
     disk.failing = (str(directory),)
     async with connected(cluster.port(1)) as client:
         await client.send(produce_request(batch(b"lost"), index=index), 9)
@@ -123,7 +123,7 @@ async def test_follower_with_a_failed_directory_leaves_the_isr(tmp_path: Path, c
         lost, left = index_in(tmp_path / "two"), index_in(tmp_path / "one")
         assert await send(cluster, 2, b"before", index=lost) == 0
         disk.failing = (str(tmp_path / "two"),)
-        assert await send(cluster, 2, b"value", index=lost) == 0  # as soon as the follower is out
+        assert await send(cluster, 2, b"value", index=lost) == 0  # as soon as the follower has left the ISR
         described = await until_described(cluster, 2, lost, leader=2, isr=(2, 3))
         assert described.offline_replicas == [1]
         assert await send(cluster, 2, b"value", index=left) == 0

@@ -216,7 +216,7 @@ def test_lagging_partitions_are_found_from_responses_and_may_be_delayed() -> Non
         plan.set_position((T, index), at(12))
     assert list(plan.lagging) == [(T, 2)]
     plan.delay((T, 2), 5)
-    plan.delay((T, 2), 3)  # it stays as it is
+    plan.delay((T, 2), 3)  # it stays unchanged
     request = request_of(plan, 4)
     assert (named(request), forgotten(request)) == ({(T, 0): 12, (T, 1): 12}, [(T, 2)])
     plan.handle_response(answer(), 4)

@@ -43,7 +43,7 @@ def go_on(
 
 
 def answer(fetch: Fetch, high_watermark: int = 0, busy: tuple[int, ...] = ()) -> list[int]:
-    """The partitions the response carries when those in `busy` have data."""
+    """The partitions in the response if those in `busy` have data."""
     fetched = [
         FetchedPartition(each, ErrorCode.NONE, high_watermark, high_watermark, 0, DATA if each.index in busy else None)
         for each in fetch.targets

@@ -86,7 +86,7 @@ def test_follower_without_requests_does_not_count_as_caught_up(world: World) -> 
 
 @pytest.mark.parametrize("change", ["new epoch", "another life", "another offset"])
 def test_requests_of_another_leader_epoch_or_incarnation_do_not_count(world: World, change: str) -> None:
-    """A leader of a new epoch knows nothing of its followers; and requests of a former incarnation do not count."""
+    """A leader of a new epoch knows nothing of its followers, and requests of a former incarnation do not count."""
     world.append()
     world.fetch(B, 1)
     session = Session(world)
@@ -132,7 +132,7 @@ class Waiting:
 
 
 def test_request_with_another_leader_epoch_gets_all_offsets_again(world: World) -> None:
-    """A follower serves consumers once it got the high watermark under this epoch, even if that is unchanged."""
+    """A follower serves consumers once it has the high watermark under this epoch, even if that is unchanged."""
     session = Session(world)
 
     def is_told(epoch: int) -> bool:
@@ -152,7 +152,7 @@ def test_waiting_request_is_notified_of_changed_partitions(world: World) -> None
     (target,) = waiting.moves
     assert list(session.session.due) == [target]
     session.ask()
-    assert waiting.expired == 1  # overtaken
+    assert waiting.expired == 1  # replaced by a later request
 
 
 def test_forgotten_target_stops_waiting(world: World) -> None:
@@ -186,7 +186,7 @@ def test_held_target_is_read_first_when_it_is_released(world: World) -> None:
 
 
 def test_held_target_becomes_due_when_its_partition_changes(world: World) -> None:
-    """The replica may be in sync now, and then is not throttled, or the leader may have changed."""
+    """The replica may be in sync now and therefore not throttled, or the leader may have changed."""
     session = Session(world)
     (target,) = world.partition.waiters.for_log_end
     assert isinstance(target, FetchTarget)

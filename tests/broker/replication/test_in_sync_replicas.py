@@ -12,7 +12,7 @@ LAG_MS = 10_000.0
 def in_sync(
     *isr: int, replicas: tuple[int, ...] = (LEADER, A, B), start: int = 0, barred: tuple[int, ...] = ()
 ) -> InSyncReplicas:
-    """The state of a leader whose epoch begins at `start`; the ISR was committed at time 0."""
+    """A leader's state whose epoch begins at `start`; the ISR was committed at time 0."""
     state = InSyncReplicas(
         LEADER,
         epoch_start_offset=start,
@@ -49,16 +49,16 @@ def test_high_watermark_does_not_wait_for_an_out_of_sync_follower() -> None:
 
 
 def test_high_watermark_waits_for_a_caught_up_follower_that_may_join() -> None:
-    """A high watermark that moves ahead of such a follower would keep it out of the ISR for ever."""
+    """Otherwise the high watermark would always be ahead of such a follower, which could never join the ISR."""
     for barred, expected in [((), 10), ((B,), 20)]:
         state = in_sync(LEADER, barred=barred)
         fetched(state, B, 10, 10, 1)
         assert state.high_watermark(20, LAG_MS) == expected
-        assert state.high_watermark(20, LAG_MS + 2) == 20  # it was caught up for too long ago
+        assert state.high_watermark(20, LAG_MS + 2) == 20  # it was last caught up too long ago
 
 
 def test_high_watermark_does_not_wait_for_a_follower_that_has_just_left_the_isr() -> None:
-    """A restarted broker may lack records for long; that its former incarnation was caught up does not count."""
+    """A restarted broker may lack records for long. Its former incarnation's progress does not count."""
     state = in_sync(LEADER, A, B)
     for broker_id in (A, B):
         fetched(state, broker_id, 10, 10, 1)
@@ -200,7 +200,9 @@ def test_proposal_contains_the_broker_epochs_of_the_followers_fetches_kip_903() 
 def test_committed_records_are_on_every_replica_that_could_be_elected(
     isr: set[int], fetches: list[tuple[int, int, int]], joins: bool
 ) -> None:
-    """Whether the controller uses the committed ISR, or has committed the proposed one and its response was lost."""
+    """This holds if the controller uses the committed ISR, and if it has committed the proposed ISR and the response
+    was lost.
+    """
     state = in_sync(LEADER, *sorted(isr))
     now = 0
     for broker_id, offset, later_ms in fetches:

@@ -1,7 +1,7 @@
 """The last stable offset (KIP-98) of logs with transactions that were replicated, recovered or truncated.
 
-The producer states learn the high watermark however the partition moves it; otherwise a transaction
-that has ended would hold back the last stable offset, and with it the cleaner, for ever.
+The producer states learn the high watermark however the partition moves it. Otherwise an ended transaction would hold
+back the last stable offset permanently, and with it the cleaner.
 """
 
 from pathlib import Path
@@ -80,7 +80,7 @@ def follower(tmp_path: Path) -> World:
 
 
 def stored(directory: Path, records: bytes) -> Path:
-    """A partition's directory as Kafka leaves it, with just a segment."""
+    """A partition's directory as Kafka leaves it, with only a segment."""
     partition = directory / "topic-0"
     partition.mkdir()
     (partition / f"{0:020}.log").write_bytes(records)
@@ -116,7 +116,7 @@ def test_follower_stops_at_the_first_of_several_transactions_that_has_not_ended(
 
 
 def test_leader_alone_passes_transactions_that_it_reads_from_its_disk(tmp_path: Path) -> None:
-    """KIP-98: also without a checkpointed high watermark, as in a directory of Kafka's."""
+    """KIP-98: also without a checkpointed high watermark, as in a directory written by Kafka."""
     world = World(stored(tmp_path, FINISHED))
     assert last_stable_offset(world.partition) == 0
     world.become(replicas=(LOCAL,), isr=(LOCAL,))
@@ -174,7 +174,7 @@ def test_replica_that_begins_again_elsewhere_has_no_transactions(follower: World
 
 
 def test_last_stable_offset_is_not_below_the_logs_start(follower: World) -> None:
-    """DeleteRecords may remove the beginning of a transaction that runs."""
+    """DeleteRecords may remove the beginning of an open transaction."""
     follow(follower, data(0) + data(1, sequence=1) + plain(2), high_watermark=3)
     log = follower.partition.log
     assert log is not None

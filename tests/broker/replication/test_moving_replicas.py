@@ -33,7 +33,7 @@ ROLES = {1: COMBINED, 2: COMBINED, 3: COMBINED, 4: "broker"}
 
 
 async def move(cluster: RunningCluster, asked: int, replicas: Sequence[int] | None, index: int = 0) -> int:
-    """Request or cancel a reassignment from a broker; returns the error code."""
+    """Request or cancel a reassignment from a broker. Returns the error code."""
     wanted = ReassignablePartition(partition_index=index, replicas=None if replicas is None else list(replicas))
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="topic", partitions=[wanted])])
     async with connected(cluster.port(asked)) as client:
@@ -57,7 +57,7 @@ async def until_moved(cluster: RunningCluster, asked: int) -> None:
 
 
 def directories(tmp_path: Path, node_id: int) -> list[str]:
-    """The partitions' directories of a broker, without what makes their names unique."""
+    """The names of a broker's partition directories, without their unique suffixes."""
     names = (path.name for path in (tmp_path / f"node-{node_id}").iterdir() if path.name.startswith("topic-"))
     return sorted(name.split(".")[0] + (f".{name.rpartition('-')[2]}" if "." in name else "") for name in names)
 
@@ -85,7 +85,7 @@ async def test_partition_moves_away_from_its_leader_while_it_is_written(tmp_path
         await write(20)
         partition = await until_described(cluster, 4, isr=[2, 3, 4])
         assert (partition.leader_id, list(partition.replica_nodes)) == (4, [4, 2, 3])
-        # A batch that was refused while the leader changed may have been appended nevertheless.
+        # A batch that was refused during a leader change may have been appended nevertheless.
         assert list(dict.fromkeys(await read(cluster, 4))) == sent
         await until_replicated(cluster, tmp_path, [2, 3, 4])
         await cluster.until(lambda: directories(tmp_path, 1) == [])
@@ -140,7 +140,7 @@ async def test_replication_factor_is_raised_and_lowered(tmp_path: Path) -> None:
 
 
 async def test_broker_renames_stray_logs_after_it_was_offline(tmp_path: Path) -> None:
-    """As Kafka does; if the broker gets the replica again, it fetches it from the start."""
+    """As Kafka does. If the broker gets the replica again, it fetches it from the start."""
     async with running_cluster(tmp_path, ROLES) as cluster:
         await create_replicated(cluster, [[1, 2, 4], [1, 2, 4]], {"min.insync.replicas": "1"})
         assert await send(cluster, 1, b"x") == 0
@@ -208,7 +208,7 @@ async def test_reassignment_survives_crashes_of_the_new_replica_and_the_leader(t
 
 
 def is_fenced(cluster: RunningCluster, broker_id: int, *, by: int) -> bool:
-    """Whether the broker is fenced in another node's metadata."""
+    """True if the broker is fenced in another node's metadata."""
     node = cluster.nodes[by].node
     assert node is not None
     assert node.loader is not None
@@ -220,7 +220,7 @@ async def test_real_admin_client_starts_lists_and_cancels_reassignments(tmp_path
     async with running_cluster(tmp_path, ROLES) as cluster:
         await create_replicated(cluster, [[1, 2], [1, 2]])
         await cluster.nodes[3].crash()
-        # Before, the administrator might be sent to it.
+        # Before that, the administrator might connect to it.
         await cluster.until(lambda: is_fenced(cluster, 3, by=4))
         first, second = TopicPartition("topic", 0), TopicPartition("topic", 1)
         admin = await trio.to_thread.run_sync(

@@ -68,7 +68,7 @@ def test_new_leader_epoch_starts_at_the_log_end_without_a_record_kip_101(world: 
 
 
 def test_new_leader_learns_the_high_watermark_from_its_followers_kip_207(world: World) -> None:
-    """KIP-207: until then it must not tell consumers where the log ends."""
+    """KIP-207: until then it must not return the log end to consumers."""
     world.become()
     assert world.partition.knows_committed
     world.append(3)
@@ -163,7 +163,7 @@ def test_proposed_isr_counts_until_the_controller_responds_kip_497(world: World)
     world.fetch(A, 0)
     world.fetch(B, 0)
     assert (world.proposed, world.proposal.isr) == (1, ALL)
-    world.now_ms = 5_000  # B is not caught up any more, but may be in the ISR by now
+    world.now_ms = 5_000  # B is no longer caught up, but may be in the ISR by now
     producer = world.append()
     world.fetch(A, 1)
     assert producer.told == []
@@ -172,7 +172,7 @@ def test_proposed_isr_counts_until_the_controller_responds_kip_497(world: World)
     assert (world.isr, world.partition.partition_epoch, producer.told) == (ALL, 1, [])
     propose_shrinking(world.partition)
     assert world.proposal.isr == (LOCAL, A)
-    assert producer.told == []  # B stays a member until the outcome is certain
+    assert producer.told == []  # B remains a member until the outcome is certain
     proposal_accepted(world.partition, world.proposal, leader_epoch=0, partition_epoch=2, isr=(LOCAL, A))
     assert producer.told == [ErrorCode.NONE]
 
@@ -285,7 +285,7 @@ def heard(world: World, epoch: int) -> None:
 
 
 def is_served(world: World) -> bool:
-    """Whether this replica serves consumers."""
+    """True if this replica serves consumers."""
     try:
         return world.partition.committed_log() is world.partition.log
     except KafkaError as error:
@@ -295,7 +295,7 @@ def is_served(world: World) -> bool:
 
 
 def test_follower_serves_consumers_after_its_first_fetch_from_the_leader(world: World) -> None:
-    """Records that it counts as committed may have been removed: the leader's first response may truncate them."""
+    """The leader's first response may truncate records that the follower counts as committed."""
     world.become(leader=A, epoch=3, version=0)
     assert not is_served(world)
     heard(world, 3)

@@ -44,7 +44,7 @@ LEADER = view(1, "north")
     ("rack", "followers", "chosen"),
     [
         ("south", [view(2, "south"), view(3, "west")], 2),
-        ("north", [view(2, "north", end=99)], 1),  # the leader is as near
+        ("north", [view(2, "north", end=99)], 1),  # the leader is equally near
         ("east", [view(2, "south"), view(3, None)], 1),
         ("", [view(2, ""), view(3, None)], 1),
         ("south", [], 1),
@@ -73,7 +73,7 @@ async def fetched(
 async def until_read(client: WireClient, values: list[bytes]) -> None:
     """Wait until a follower serves exactly these records.
 
-    It learns of new records with its next fetch. Until the leader of the epoch has answered it, it serves nothing.
+    It learns of new records with its next fetch. Until the leader of the epoch has responded, it serves nothing.
     """
     with trio.fail_after(WITHIN_S):
         while True:
@@ -172,7 +172,7 @@ async def test_debug_read_returns_uncommitted_records(tmp_path: Path) -> None:
 
 
 class Watched:
-    """A consumer of librdkafka that reports from which broker it reads; its calls block."""
+    """A consumer of librdkafka that reports the broker from which it reads; its calls block."""
 
     def __init__(self, cluster: RunningCluster, rack: str) -> None:
         self.source = -1

@@ -158,7 +158,7 @@ async def test_report_is_sent_again_until_it_is_answered(
 
 
 async def test_refused_report_is_not_sent_again(world: World, autojump_clock: MockClock) -> None:
-    """The partition was deleted or has no replica here; the metadata log will have that."""
+    """The partition was deleted or has no replica here, which the metadata log will show."""
     world.controller.code = ErrorCode.UNKNOWN_TOPIC_ID
     world.compare(world.partition())
     await trio.sleep(60)

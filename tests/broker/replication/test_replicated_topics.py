@@ -82,7 +82,7 @@ async def test_records_that_only_a_former_leader_has_are_truncated(tmp_path: Pat
         assert await send(cluster, 1, b"kept") == 0
         epoch = (await described(cluster, 1)).leader_epoch
         await cluster.nodes[1].crash()
-        # As if it had appended this and died before a follower fetched it.
+        # As if the leader had appended this and died before a follower fetched it.
         lost = bytearray(batch(*[b"lost"] * 5))
         patch(lost, 0, 1, epoch)
         with (tmp_path / "node-1/topic-0/00000000000000000000.log").open("ab") as segment:

@@ -58,7 +58,7 @@ def test_rate_returns_its_allowance_and_when_it_grows() -> None:
     assert rate.allowance(100, 3000) == 0
     assert rate.allowance(100, 4000) == 100
     rate.record(1_000_000, 4000)
-    assert rate.time_within(100, 4000) == 11_000  # the first window is forgotten, and it is to be seen again
+    assert rate.time_within(100, 4000) == 11_000  # the first window no longer counts
     assert rate.time_within(0, 4000) == 11_000
 
 
@@ -111,7 +111,7 @@ def test_topic_config_lists_the_throttled_replicas(entries: list[str], throttled
 
 RATE = 200_000
 BATCH = 20_000
-BATCHES = 60  # six seconds' worth
+BATCHES = 60  # for six seconds
 CHUNK = 40_000  # the most bytes of a partition in one fetch
 
 
@@ -151,7 +151,7 @@ async def test_new_replica_is_copied_at_the_quota_while_others_continue(tmp_path
             assert await send(cluster, 1, b"in sync", index=1) == 0
             assert await send(cluster, 1, b"in sync") == 0
             copied = len(content(tmp_path, 3)) if (tmp_path / "node-3" / "topic-0").exists() else 0
-            # At first a whole window may be filled; and a batch is always sent whole.
+            # At first, a whole window may be used up, and a batch is always sent whole.
             assert copied <= RATE * (trio.current_time() - began + 1) + CHUNK + BATCH
         await alter_configs(cluster, BROKER, str(broker), {f"{side}.replication.throttled.rate": str(1 << 40)})
         await until_described(cluster, 1, leader=1, isr=[1, 2, 3])
@@ -159,7 +159,7 @@ async def test_new_replica_is_copied_at_the_quota_while_others_continue(tmp_path
 
 
 async def test_in_sync_replica_is_never_throttled(tmp_path: Path) -> None:
-    """A replica that comes back out of sync is throttled until the throttle is removed, without a restart."""
+    """A replica that returns out of sync is throttled until the throttle is removed, without a restart."""
     async with running_cluster(tmp_path) as cluster:
         throttled = {f"{side}.replication.throttled.replicas": "*" for side in ("leader", "follower")}
         await create_replicated(cluster, [[1, 2, 3]], throttled)

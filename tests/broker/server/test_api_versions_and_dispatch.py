@@ -1,4 +1,4 @@
-"""Which requests are answered at all, in every version that is advertised; which ones close the connection."""
+"""Requests that are answered, in every advertised version, and requests that close the connection."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from tests.support.wire_client import WireClient, connected, framed
 
 API_VERSIONS = 18
 PRODUCE, FETCH, METADATA = 0, 1, 3
-# The broker APIs of this stage; a client decides by this table what it may ask for.
+# The APIs that the broker advertises. A client uses this table to choose requests.
 ADVERTISED = {
     0: (0, 13),
     1: (4, 18),
@@ -85,7 +85,7 @@ def software(name: str = "test", version: str = "1.0") -> ApiVersionsRequest:
 
 
 def request_of(api_key: int, version: int) -> Any:
-    """A request that is answered with more than an empty list where that is easily had."""
+    """A request whose response is not just an empty list, if that is easily possible."""
     if api_key == API_VERSIONS:
         return software()
     if api_key == PRODUCE:
@@ -111,7 +111,7 @@ async def test_every_advertised_version_answers_in_whole(client: WireClient) -> 
 
 
 async def test_default_requests_leave_the_connection_usable(client: WireClient) -> None:
-    """All of them at once, so that each also has to wait for its turn."""
+    """All of them are sent at once, so that each also has to wait for its turn."""
     served = [(request_of(api_key, version), version) for api_key, version in SERVED]
 
     await client.pipeline(*served)
@@ -160,7 +160,7 @@ async def test_a_request_that_is_not_served_is_traced_with_the_name_of_its_api(
 
 @pytest.mark.parametrize("version", [5, 99, -1])
 async def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest(client: WireClient, version: int) -> None:
-    """KIP-511: the client learns from it which version to ask in."""
+    """KIP-511: the response tells the client which versions it may use."""
     header = API_VERSIONS.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + b"\0\0\0\7\0\4test"
     await client.send_bytes(framed(header + b"\0whatever"))
 
@@ -195,7 +195,7 @@ async def test_features_are_told_with_the_level_in_force(client: WireClient) -> 
 
 
 async def test_old_clients_are_not_told_of_features_that_begin_at_zero(client: WireClient) -> None:
-    """They take them for an error (KAFKA-17011)."""
+    """They consider such a feature an error (KAFKA-17011)."""
     response = await client.call(software(), 3)
 
     assert all(feature.min_version > 0 for feature in response.supported_features)

@@ -1,7 +1,7 @@
-"""An authorizer and quotas see every request, and are obeyed by the next one on a warm connection.
+"""An authorizer and quotas see every request, and changes apply to the next request on a warm connection.
 
-Each test of a rule goes both ways: `shortcut` repeats a request until the node knows its bytes, and `general` sends one
-that differs from those before it.
+Each test of a rule covers both paths: `shortcut` repeats a request until the node recognizes its bytes, and `general`
+sends one that differs from those before it.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from tests.support.running_node import RunningNode
 from tests.support.wire_client import WireClient, connected, only
 
 PRODUCE, FETCH, CREATE_TOPICS = 0, 1, 19
-REPEATS = 4  # the first one teaches, the others go the way it taught
+REPEATS = 4  # the first request is learned, the others take the shortcut
 WAYS = ("shortcut", "general")
 THROTTLE_MS = 300
 
@@ -33,7 +33,7 @@ def access(node: RunningNode) -> Access:
 
 
 def to_produce(topic_id: bytes, way: str, *, acks: int = -1) -> ProduceRequest:
-    """For all versions. A batch to two partitions goes the general way."""
+    """For all versions. A batch to two partitions takes the general path."""
     indexes = (0,) if way == "shortcut" else (0, 1)
     data = [PartitionProduceData(index=index, records=batch(b"value")) for index in indexes]
     topic = TopicProduceData(name="topic", topic_id=topic_id, partition_data=data)
@@ -41,7 +41,7 @@ def to_produce(topic_id: bytes, way: str, *, acks: int = -1) -> ProduceRequest:
 
 
 def to_fetch(topic_id: bytes, way: str, *, offset: int = 0, session: Sequence[int] = (0, -1)) -> FetchRequest:
-    """For all versions. A fetch of two partitions goes the general way."""
+    """For all versions. A fetch of two partitions takes the general path."""
     indexes = (0,) if way == "shortcut" else (0, 1)
     partitions = [
         FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20) for index in indexes
@@ -78,7 +78,7 @@ async def test_next_produce_on_a_warm_connection_obeys_the_authorizer(
         assert await produced(client, request, version) is ErrorCode.NONE
 
     access.deny(ANONYMOUS, AclOperation.WRITE, AclResourceType.TOPIC, "topic")
-    for _ in range(REPEATS):  # nothing was learned from the first refusal
+    for _ in range(REPEATS):  # a refusal is not learned
         answer = only((await client.call(request, version)).responses).partition_responses[0]
         assert answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert (answer.base_offset, answer.log_start_offset) == (-1, -1)
@@ -126,7 +126,7 @@ async def test_shortcut_of_one_principal_does_not_serve_another(
         assert await produced(other, to_produce(topic_id, way)) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert await fetched(other, to_fetch(topic_id, way)) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
-        access.last_session.authenticate("User:alice")  # who authenticates again has other rights
+        access.last_session.authenticate("User:alice")  # after another authentication, the principal has other rights
         assert await produced(other, to_produce(topic_id, way)) is ErrorCode.NONE
         access.last_session.authenticate("User:mallory")
         assert await produced(other, to_produce(topic_id, way)) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -135,7 +135,7 @@ async def test_shortcut_of_one_principal_does_not_serve_another(
 
 
 async def test_unknown_topics_are_told_only_to_clients_that_may_use_them(client: WireClient, access: Access) -> None:
-    """By name the authorizer is asked first, as in Kafka; an id that is unknown has no name to ask about."""
+    """For a name, the authorizer is asked first, as in Kafka; an unknown id has no name to ask about."""
     access.deny(ANONYMOUS, AclOperation.WRITE, AclResourceType.TOPIC, "topic")
     access.deny(ANONYMOUS, AclOperation.READ, AclResourceType.TOPIC, "topic")
 
@@ -173,7 +173,7 @@ async def test_follower_needs_to_be_allowed_to_act_for_the_cluster(client: WireC
 async def test_next_produce_on_a_warm_connection_is_throttled(
     client: WireClient, access: Access, way: str, version: int
 ) -> None:
-    """KIP-219: the answer comes at once, and the connection is muted for as long as it says."""
+    """KIP-219: the response is sent at once, and the connection is muted for the throttle time in it."""
     topic_id = await create_topic(client, partitions=2)
     request = to_produce(topic_id, way)
     for _ in range(REPEATS):
@@ -217,7 +217,7 @@ async def test_throttled_produce_without_an_answer_mutes_its_connection(
 async def test_next_fetch_on_a_warm_connection_is_throttled(
     client: WireClient, access: Access, way: str, version: int
 ) -> None:
-    """It is answered without records, which its consumer asks for again."""
+    """The response has no records, so the consumer requests them again."""
     topic_id = await create_topic(client, partitions=2)
     await produced(client, to_produce(topic_id, "general"))
     request = to_fetch(topic_id, way)
@@ -293,7 +293,7 @@ async def test_follower_is_counted_and_never_throttled(client: WireClient, acces
 async def test_request_that_waits_for_acknowledgement_is_charged_before_the_next_one_runs(
     client: WireClient, access: Access
 ) -> None:
-    """A client with several requests in flight would otherwise have all of them appended first."""
+    """Otherwise all requests in flight of a client would be appended before the first one is charged."""
     await create_topic(client, configs={"flush.messages": "1"})
     access.quotas.throttle_ms[PRODUCE] = THROTTLE_MS
     request = to_produce(bytes(16), "shortcut")

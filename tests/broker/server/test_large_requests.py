@@ -1,4 +1,4 @@
-"""Requests about much are answered as those about little: duplicates once, everything in order, in slices."""
+"""Large requests are answered like small ones: duplicates once, everything in order, in slices."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -93,7 +93,7 @@ async def test_large_offset_commit_and_fetch_cover_every_partition(tmp_path: Pat
 async def test_large_produce_appends_to_every_partition_and_keeps_the_order_of_requests(
     tmp_path: Path, acks: int
 ) -> None:
-    """Its records lie in the receive buffer, into which the connection's next requests come."""
+    """Its records are in the receive buffer, into which the connection's next requests are read."""
     async with running_node(tmp_path) as node, connected(node.port) as client:
         await _create_led(client, "wide", MANY_PARTITIONS)
         for round_ in range(3):
@@ -125,7 +125,7 @@ async def test_large_produce_with_acks_0_closes_the_connection_for_one_unknown_p
 
 @pytest.mark.parametrize("fields", [{"max_wait_ms": 0}, {"max_wait_ms": 100, "min_bytes": 10_000}])
 async def test_large_fetch_answers_every_partition_in_order(tmp_path: Path, fields: dict[str, int]) -> None:
-    """At once, and after having waited in vain."""
+    """Both at once, and after a wait without new records."""
     async with running_node(tmp_path) as node, connected(node.port) as client:
         await _create_led(client, "wide", MANY_PARTITIONS)
         for index in (3, MANY_PARTITIONS - 1):
@@ -171,7 +171,7 @@ async def test_large_fetch_session_returns_changes_and_ends(tmp_path: Path) -> N
 
 
 async def test_large_fetch_forgets_all_topics_that_it_names(tmp_path: Path) -> None:
-    """KIP-227; of more than 256 forgotten topics the last ones stayed in the session."""
+    """KIP-227; before the fix, of more than 256 forgotten topics, the last ones stayed in the session."""
     names = [f"topic-{number:03}" for number in range(MANY_PARTITIONS)]
     topics = [FetchTopic(topic=name, partitions=[FetchPartition(partition=0)]) for name in names]
     async with running_node(tmp_path) as node, connected(node.port) as client:
@@ -265,7 +265,7 @@ async def test_metadata_of_many_missing_topics_answers_each_once(tmp_path: Path)
 
 
 async def test_full_metadata_follows_every_change(tmp_path: Path) -> None:
-    """The cached encoding is that of the image: after a topic comes, grows or goes."""
+    """The cached encoding is that of the image, after a topic is created, grown or deleted."""
     async with running_node(tmp_path) as node, connected(node.port) as client:
         for number in range(3):
             await _create(client, f"topic-{number}", 40)
@@ -292,7 +292,7 @@ async def _create(client: WireClient, name: str, partitions: int) -> None:
 
 
 async def _create_led(client: WireClient, name: str, partitions: int) -> None:
-    """Until the broker has made the logs of all partitions."""
+    """Create a topic, and wait until the broker has created the logs of all partitions."""
     await _create(client, name, partitions)
     while any(
         each.error_code for each in only((await client.call(_large_fetch(max_wait_ms=0), 12)).responses).partitions
@@ -317,7 +317,7 @@ def _large_fetch(**fields: Any) -> FetchRequest:
 
 
 async def _commit(client: WireClient, indexes: Iterable[int]) -> None:
-    """Commit the partition's own index as its offset."""
+    """Commit, for each partition, its own index as the offset."""
     partitions = [
         OffsetCommitRequestPartition(partition_index=index, committed_offset=index, committed_metadata="")
         for index in indexes

@@ -1,4 +1,4 @@
-"""Replies that were parked and are completed from elsewhere: by a timer, or by another client's request."""
+"""Waiting responses that are completed by a timer, or by another client's request."""
 
 from collections.abc import AsyncIterator
 from random import Random
@@ -23,7 +23,7 @@ UNENCODABLE = 1 << 20
 
 
 class ParkedHeartbeats:
-    """A service that answers no Heartbeat before the test does."""
+    """A service whose Heartbeat responses are completed by the test."""
 
     def __init__(self) -> None:
         self.traced = Traced()

@@ -1,4 +1,4 @@
-"""A request is bounded in size by its API, and refused before memory is taken for it."""
+"""The size of a request is limited by its API, and checked before memory is allocated."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ async def test_whole_frame_above_its_apis_bound_closes_the_connection(tmp_path: 
 
 
 async def test_update_of_thousands_of_features_closes_the_connection(tmp_path: Path) -> None:
-    """All updates are one decision: 4,500 of them held the loop for 21 ms."""
+    """All updates are one decision. 4,500 of them blocked the loop for 21 ms."""
     async with running_node(tmp_path) as node, connected(node.port) as client:
         updates = [FeatureUpdateKey(feature=f"feature-{number}") for number in range(1_001)]
         few = UpdateFeaturesRequest(feature_updates=updates[:1_000], validate_only=True)

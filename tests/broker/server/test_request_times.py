@@ -1,4 +1,4 @@
-"""The time for which requests hold the event loop is measured where a client has a request quota."""
+"""The time for which requests use the event loop is measured if a client has a request quota."""
 
 from collections.abc import Generator
 from math import inf
@@ -15,7 +15,7 @@ from broker.server.shortcut_tables import ShortcutTables
 
 @attrs.define
 class Times:
-    """Quotas that keep the times they are told: those before an answer, and all others."""
+    """Quotas that record the reported times: those before a response, and all others."""
 
     before: list[float] = attrs.field(factory=list)
     after: list[float] = attrs.field(factory=list)

@@ -1,4 +1,4 @@
-"""Tables of what requests have taught, one for each kind of client."""
+"""The tables of learned requests, one for each kind of client."""
 
 import gc
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Requests that are repeated take a shorter way through the node, and must not get another answer there."""
+"""Repeated requests take a shorter path through the node, and must get the same responses there."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from tests.support.running_node import RunningNode
 from tests.support.wire_client import WireClient, connected, only
 
 TOPIC = 2
-REPEATS = 4  # the first one teaches, the others go the way it taught
+REPEATS = 4  # the first request is learned, the others take the shortcut
 
 
 def produce_to(topic: str, topic_id: bytes, records: bytes, index: int = 0, acks: int = -1) -> ProduceRequest:
@@ -54,7 +54,7 @@ async def test_repeated_produce_requests(client: WireClient, version: int) -> No
 
     for repeat in range(REPEATS):
         for index in (0, 1):
-            for size in (10, 200, 20_000):  # as many bytes of a length as there may be
+            for size in (10, 200, 20_000):  # for each possible number of bytes of a length
                 request = produce_to("topic", topic_id, batch(b"%d" % repeat * size), index)
                 topic = only((await client.call(request, version)).responses)
                 answer = only(topic.partition_responses)
@@ -158,7 +158,7 @@ async def test_repeated_fetch_requests(client: WireClient, version: int) -> None
 async def test_fetch_requests_for_topics_of_many_lengths_take_turns(
     client: WireClient, version: int, epoch: int
 ) -> None:
-    """So that the offset is at another place in each, with zeros around it."""
+    """The offset is then at a different position in each, with zeros around it."""
     names = ["t" * length for length in range(1, 10)]
     ids = {name: await create_topic(client, name) for name in names}
     for name in names:

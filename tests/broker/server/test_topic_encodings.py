@@ -1,4 +1,4 @@
-"""Full Metadata is encoded once for each image, listener and version, and a change costs what it changes."""
+"""Full Metadata is encoded once for each image, listener and version. A change encodes only the changed topics."""
 
 from collections.abc import Generator
 from time import thread_time
@@ -74,7 +74,7 @@ def _partition(topic_id: bytes, index: int) -> PartitionRecord:
 
 
 def finish(steps: Generator[None, None, Any]) -> tuple[Any, float]:
-    """The results of the steps, and the CPU time of the longest one."""
+    """Run all steps. Returns the result, and the CPU time of the longest step."""
     longest = 0.0
     while True:
         began = thread_time()
@@ -86,7 +86,9 @@ def finish(steps: Generator[None, None, Any]) -> tuple[Any, float]:
 
 
 def encoded(encodings: TopicEncodings, image: MetadataImage, version: int = 9) -> tuple[list[str], float]:
-    """Encodes all topics, checks them against the plain codec, and says which topics were described for it."""
+    """Encode all topics, and compare the bytes with the plain codec's. Returns the described topics and the longest
+    step.
+    """
     describing = Describing(image, version)
     array, longest = finish(encodings.encode(Variant(LISTENER, version, False), image, describing))
     data = b"".join(encode(MetadataResponse(topics=array), version))
@@ -162,4 +164,4 @@ def test_no_step_takes_long_at_50000_partitions() -> None:
     _, first = finish(encodings.encode(variant, image, Describing(image, 12)))
     change = PartitionChangeRecord(topic_id=(7).to_bytes(16, "big"), partition_id=3, isr=())
     _, after_change = finish(encodings.encode(variant, changed(image, change), Describing(image, 12)))
-    assert max(first, after_change) < 0.02  # 1 ms and less, unless the garbage collector runs
+    assert max(first, after_change) < 0.02  # 1 ms or less, unless the garbage collector runs

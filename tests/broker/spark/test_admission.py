@@ -1,4 +1,4 @@
-"""Admission control: how the rows and bytes of a batch are shared between partitions."""
+"""Admission control: the distribution of a batch's rows and bytes over the partitions."""
 
 import pytest
 from hypothesis import given
@@ -63,7 +63,7 @@ def test_a_batch_stays_within_available_offsets_and_makes_progress(
     found = limited(start, end, rows_max)
     assert all(start[each] <= found[each] <= end[each] for each in end)
     assert all(found[each] > start[each] for each in end if end[each] > start[each])
-    # Rounding up gives each partition at most one row; floats are exact to 53 bits.
+    # Rounding up adds at most one row per partition; floats are exact to 53 bits.
     assert count_rows(start, found) <= (rows_max + len(ranges)) * (1 + 1e-9)
 
 

@@ -1,4 +1,4 @@
-"""Topics read once by Spark: rows, ranges, refusals, and what is pushed down."""
+"""Spark reads topics once: rows, ranges, refusals, and pushed-down predicates."""
 
 import re
 from datetime import UTC, datetime
@@ -38,7 +38,7 @@ def refusal(reader: DataFrameReader) -> str:
 
 @pytest.fixture(scope="module")
 def topic(bootstrap: str) -> str:
-    """Two partitions with 30 and 5 records, a millisecond apart from 1970-01-01 00:00:01 on."""
+    """Two partitions with 30 and 5 records, a millisecond apart, starting at 1970-01-01 00:00:01."""
     name = create_topic(bootstrap, partitions=2)
     fill_topic(bootstrap, name, 30)
     fill_topic(bootstrap, name, 5, partition=1)
@@ -135,12 +135,14 @@ def test_records_that_the_log_has_deleted_fail_the_query_or_are_skipped(spark: S
 
 
 def test_predicates_bound_the_offsets_that_are_read(spark: SparkSession, bootstrap: str, topic: str) -> None:
-    """The ranges show what was pushed: a query whose predicates exclude everything has a task that reads nothing."""
+    """The ranges show the pushed predicates: a query whose predicates exclude all records has a task that reads
+    nothing.
+    """
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
 
         def load() -> DataFrame:
-            """Again for each query: up to 4.3, Spark reads what the first one pushed in later ones, too."""
+            """A new frame for each query: up to 4.3, Spark reuses the predicates that the first query pushed."""
             return reading(spark, bootstrap, topic, pushDownPredicate="true", maxTimestampLateness="0s").load()
 
         moment = datetime.fromtimestamp(1.010, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")

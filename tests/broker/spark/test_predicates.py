@@ -1,4 +1,4 @@
-"""Predicates turned into bounds of what is read."""
+"""Predicates are converted to bounds of the ranges to read."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Every option of reading that Spark's Kafka connector documents: its default, and what is refused with which words."""
+"""Every option of reading that Spark's Kafka connector documents: its default, and the messages of refusals."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""The work of a task between Spark and the brokers: it survives them, and keeps its connections for the next task."""
+"""A task between Spark and the brokers: it survives broker failures, and keeps its connections for the next task."""
 
 import os
 import subprocess

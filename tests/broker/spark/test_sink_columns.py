@@ -1,4 +1,4 @@
-"""Which columns of a query the sink writes, and with which messages it refuses a schema."""
+"""The columns of a query that the sink writes, and the messages with which it refuses a schema."""
 
 from typing import Any
 

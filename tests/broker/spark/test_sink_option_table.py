@@ -1,6 +1,6 @@
 """Every option, column and refusal of writing in docs/spark.md, shown by a batch query and by a streaming one.
 
-The cases drive the sink as Spark does, without Spark, unless Spark itself refuses: test_sink and test_streaming have
+The cases call the sink as Spark does, without Spark, unless Spark itself refuses: test_sink and test_streaming have
 queries of Spark.
 """
 
@@ -39,14 +39,14 @@ TWO = {"value": pa.array([b"v0", b"v1"], pa.binary())}
 
 @attrs.frozen
 class Sink:
-    """Writes rows, of columns of Arrow, to the topics of a node."""
+    """Writes rows, given as Arrow columns, to the topics of a node."""
 
     spark: SparkSession
     topics: JobTopics
     directory: Path
 
     def write(self, query: str, columns: dict[str, Any], options: Options, *, is_overwriting: bool = False) -> None:
-        """Writes the rows in one task. An option that is None is taken away."""
+        """Write the rows in one task. An option with the value None is removed."""
         source = data_source({**self.topics.options, **options})
         rows = pa.record_batch(columns)
         schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=False)
@@ -179,7 +179,7 @@ def batches_are_appended(sink: Sink, query: str) -> None:
 
 @shows('mode("overwrite")', 'no mode, mode("ignore")', 'outputMode("update")', queries=(STREAMING,))
 def streams_are_appended(sink: Sink, query: str) -> None:
-    """Also in complete mode, of which Spark says that it overwrites."""
+    """This includes the complete mode, which Spark describes as overwriting."""
     for is_overwriting in (False, True):
         assert values(sink.written(query, TWO, is_overwriting=is_overwriting)) == [b"v0", b"v1"]
     rows = sink.spark.readStream.format("rate").load().selectExpr("CAST(value AS STRING) AS value")

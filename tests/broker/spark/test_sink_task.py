@@ -45,7 +45,7 @@ def test_all_rows_are_acknowledged_when_it_returns(node: NodeProcess) -> None:
 
 
 def test_a_failing_query_does_not_wait_for_brokers_that_do_not_answer(node: NodeProcess) -> None:
-    """The write that is under way would otherwise take the delivery timeout of two minutes."""
+    """Otherwise the pending write would take the delivery timeout of two minutes."""
     failed_at = 0.0
 
     def fail() -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""The cost of finding the data source, which Spark does in a process of its own for each query."""
+"""The time to import the data source, which Spark does in a new process for each query."""
 
 import subprocess
 import sys

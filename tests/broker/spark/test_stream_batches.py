@@ -39,7 +39,7 @@ def topic(admin: SyncAdmin) -> str:
 
 
 def fill(producer: SyncProducer, topic: str, *rows: int) -> None:
-    """Writes so many rows to partition 0, 1, ..."""
+    """Write the given number of rows to partition 0, 1, ..."""
     deliveries = [
         producer.send_soon(topic, b"x" * 100, partition=number) for number, each in enumerate(rows) for _ in range(each)
     ]
@@ -109,7 +109,7 @@ def test_bytes_of_a_batch_are_limited(bootstrap: str, topic: str, producer: Sync
     fill(producer, topic, 200, 200)
     with batches(bootstrap, topic, maxBytesPerTrigger="4000") as found:
         end = end_of(found, found.initial())
-        # A record of 100 bytes in a batch of its own takes 170: the header has 61.
+        # A record of 100 bytes takes 170 in a batch of its own, because the header has 61.
         assert 20 <= sum(end.offsets.values()) <= 40
 
 
@@ -152,7 +152,7 @@ def test_a_query_that_starts_at_the_latest_offsets_pins_them_by_an_empty_batch(
     with batches(bootstrap, topic, startingOffsets="latest") as again:
         end = end_of(again, pinned)
         assert sizes(again, pinned, end) == [2]
-        # The first batch, repeated after a crash, is what it was: not what an initial position of now says.
+        # The first batch is the same when it is repeated after a crash, although the latest offsets have changed.
         assert sizes(again, again.initial(), pinned) == []
 
 
@@ -169,7 +169,7 @@ def test_offsets_are_committed_to_a_group_after_the_batch(
         assert end.group_id is not None
         assert end.group_id.startswith("reports-")
         assert committed(end.group_id) == {}
-        # Spark asks for the next batch when this one is complete; for the last one of AvailableNow too.
+        # Spark requests the next batch when this one is complete, also after the last one of AvailableNow.
         assert found.next_end(end, is_limited=True) is None
         assert committed(end.group_id) == {0: 3, 1: 1}
     with batches(bootstrap, topic, **{"kafka.group.id": f"mine-{topic}"}) as found:
@@ -281,7 +281,7 @@ def test_a_checkpoint_of_sparks_connector_goes_on(bootstrap: str, topic: str, pr
         end = end_of(found, position)
         assert sizes(found, position, end) == [2]
         assert end.group_id is not None
-        # A batch that the connector has planned and not finished.
+        # A batch that the connector has planned but not finished.
         assert sizes(found, StreamOffsets.of_json({topic: {"0": 0, "1": 0}}), position) == [1, 2]
 
 

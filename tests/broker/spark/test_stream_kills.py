@@ -1,6 +1,6 @@
-"""Streaming under kills of its driver, its Python workers and the brokers.
+"""Streaming while the driver, the Python workers and the brokers are killed.
 
-A topic to Parquet has exactly the input. A topic to a topic loses nothing; what is there twice is counted.
+Parquet files have exactly the input. An output topic loses nothing, and its duplicates are counted.
 """
 
 import json
@@ -21,10 +21,11 @@ from tests.support.steady_load import SteadyLoad
 from tests.support.streaming_job import StreamingJob
 
 PARTITIONS = 3
-# Bounds, far above what it takes on a machine that has nothing else to do.
+# Time limits, far longer than necessary on an idle machine.
 DRAIN_S = 300.0
 START_S = 300.0
-# A start fails where a Python worker needs more than ten seconds to come up, which Spark does not let one configure.
+# A start fails if a Python worker needs more than ten seconds to start, a limit that Spark does not let users
+# configure.
 STARTS_MAX = 10
 
 
@@ -65,7 +66,7 @@ def read_parquet(path: str) -> list[tuple[int, int, bytes]]:
 
 
 def wait_for_batch(process: JobProcess, batches: Callable[[], int]) -> None:
-    """Waits until the job completes a batch, and starts it wherever it does not run, as a supervisor would."""
+    """Wait until the job completes a batch. Restart the job whenever it has ended, as a supervisor would."""
     before, starts = batches(), 0
 
     def has_batch() -> bool:
@@ -87,9 +88,9 @@ def run_under_kills(
     rate: int,
     pause_s: float,
 ) -> Counter[bytes]:
-    """Runs the job while it is killed, then until it has read all, and checks both outputs.
+    """Run the job while it is killed, then until it has read all records, and check both outputs.
 
-    Returns how often each value is in the output topic.
+    Returns the number of occurrences of each value in the output topic.
     """
     directory.mkdir()
     rng = Random(1)

@@ -1,4 +1,4 @@
-"""Streaming at a steady rate for a long time: the memory of all processes stays flat, and the lag bounded."""
+"""Long streaming at a constant rate: the memory of all processes stays constant, and the lag bounded."""
 
 import json
 import time

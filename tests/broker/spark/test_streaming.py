@@ -1,4 +1,4 @@
-"""Streaming queries of Spark: a topic to Parquet and to a topic, as a user writes them."""
+"""Streaming queries of Spark as a user writes them: a topic to Parquet, and to another topic."""
 
 import json
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def read(spark: SparkSession, bootstrap: str, topic: str) -> Read:
 
 
 def run_now(rows: DataFrame, kind: str, checkpoint: Path, **options: str) -> list[dict[str, Any]]:
-    """Runs a query with what there is, and returns the progress of its batches."""
+    """Run a query over the present records. Returns the progress of its batches."""
     query = (
         rows.writeStream.format(kind)
         .options(**options)
@@ -134,7 +134,7 @@ def test_a_running_query_reads_later_records(spark: SparkSession, bootstrap: str
         read(startingOffsets="latest", minOffsetsPerTrigger="1").writeStream.format("memory").queryName("later").start()
     )
     try:
-        # The empty first batch pins the start.
+        # The first batch is empty and fixes the start.
         while query.lastProgress is None:
             assert query.isActive, query.exception()
         fill(bootstrap, topic, 4, first=100)

@@ -145,7 +145,7 @@ def test_marker_of_a_replaced_coordinator_is_fenced(tmp_path: Path) -> None:
 
 
 def test_kip_890_marker_ends_a_verification(tmp_path: Path) -> None:
-    """A batch that was verified before its transaction ended must not begin a transaction that nothing ends."""
+    """A batch that was verified before its transaction ended must not begin a transaction without an end."""
     log = open_log(tmp_path / "topic-0")
     verification = log.producers.begin_verification(A, 0, 0, has_own_epoch=False)
     log.producers.check_verified(A, 0, 0, verification)
@@ -156,7 +156,7 @@ def test_kip_890_marker_ends_a_verification(tmp_path: Path) -> None:
 
 
 def test_kip_890_marker_of_the_previous_transaction_ends_no_verification(tmp_path: Path) -> None:
-    """A producer may begin its next transaction, of the next epoch, before the last one's marker is in the log."""
+    """A producer may begin its next transaction, with the next epoch, before the last one's marker is in the log."""
     log = open_log(tmp_path / "topic-0")
     write(log, A, epoch=0)
     verification = log.producers.begin_verification(A, 1, 0, has_own_epoch=True)

@@ -1,4 +1,4 @@
-"""A follower's log: it has the same bytes as the leader's log, and truncates records that the leader lacks."""
+"""A follower's log has the same bytes as the leader's log, and truncates records that the leader lacks."""
 
 import itertools
 from collections.abc import Sequence
@@ -143,7 +143,7 @@ def test_batches_that_do_not_continue_the_log_are_refused(leader: Log, follower:
 
 
 def test_repeated_gap_is_accepted(leader: Log, follower: Log) -> None:
-    """The leader's log was compacted earlier, so the gap is permanent. After that further gaps are accepted."""
+    """The leader's log was compacted earlier, so the gap is permanent. After that, further gaps are accepted."""
     for _ in range(2):
         with pytest.raises(KafkaError):
             follow(follower, fetched(leader, 4))
@@ -217,7 +217,7 @@ async def test_truncation_during_settling_is_settled_too(leader: Log, follower: 
 
 def test_truncation_at_the_log_end_only_drops_an_epoch_without_records(leader: Log, follower: Log) -> None:
     catch_up(follower, leader)
-    follower.epochs.assign(9, 12)  # it led and wrote no records
+    follower.epochs.assign(9, 12)  # it was a leader that wrote no records
     assert not follower.truncate_to(12)
     assert not follower.durability.is_unsettled
     assert follower.epochs.latest_epoch == 2
@@ -239,7 +239,7 @@ def test_truncation_to_a_segment_deletes_the_later_segments(leader: Log, followe
 def test_diverged_logs_become_equal_again(
     tmp_path_factory: pytest.TempPathFactory, lives: list[tuple[bool, int, bool]], max_bytes: int
 ) -> None:
-    """Two replicas lead alternately; in some epochs the other one follows, in others it is down."""
+    """Two replicas lead alternately. In some epochs the other one follows, in others it is down."""
     root = tmp_path_factory.mktemp("parted")
     logs = [open_log(root / "a-0", SMALL), open_log(root / "b-0", SMALL)]
     numbers = itertools.count()
@@ -260,7 +260,7 @@ def test_diverged_logs_become_equal_again(
 
 
 def _agrees(leader: Log, follower: Log) -> bool:
-    """Send the follower's last epoch and end to the leader once (KIP-595); returns whether the logs agree."""
+    """Send the follower's last epoch and end to the leader once (KIP-595). Returns True if the logs agree."""
     last_epoch = follower.epochs.latest_epoch
     if last_epoch < 0:
         return True

@@ -414,7 +414,7 @@ def test_recovery_rewrites_pages_that_a_failed_fsync_may_have_left_in_the_page_c
 
 
 async def test_cut_by_recovery_is_settled_even_at_the_recovery_point(five: Path) -> None:
-    """A flush begins at the recovery point, so a power cut could bring the removed records back, below later ones."""
+    """A flush begins at the recovery point, so a power cut could restore the removed records before later ones."""
     end_offset = open_log(five).log_end_offset
     untouched = NotingDisk()
     await open_log(five, disk=untouched, recovery_point=end_offset).durability.settle()

@@ -56,8 +56,8 @@ def directory(tmp_path) -> Directory:
 def test_snapshot_has_the_bytes_that_kafka_4_1_writes():
     assert encode_snapshot([ENTRY]).hex(" ", 4) == bytes.fromhex(
         "0001"  # version
-        "d711e2f2"  # CRC-32C of what follows
-        "00000001"  # producers
+        "d711e2f2"  # CRC-32C of the rest
+        "00000001"  # number of producers
         "00000000000003e9"  # id
         "0002"  # epoch
         "00000029"  # last sequence

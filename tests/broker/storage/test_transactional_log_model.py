@@ -47,7 +47,7 @@ class Written:
 
 
 class TransactionalLogMachine(RuleBasedStateMachine):
-    """The model is the list of all batches, each with its records' fate."""
+    """The model is the list of all batches, each with the fate of its records."""
 
     @initialize()
     def begin(self) -> None:
@@ -58,7 +58,7 @@ class TransactionalLogMachine(RuleBasedStateMachine):
         self.written: list[Written] = []
         self.epochs = [0, 0, 0]
         self.now_ms = NOW_MS
-        self.knows_markers_from = 0  # a restart forgets which earlier markers were not replicated
+        self.knows_markers_from = 0  # after a restart, earlier markers count as replicated
 
     def teardown(self) -> None:
         shutil.rmtree(self.root)
@@ -81,7 +81,7 @@ class TransactionalLogMachine(RuleBasedStateMachine):
 
     @rule(writes=st.lists(st.tuples(PRODUCERS, KEYS), min_size=1, max_size=5), fates=st.integers(0, 7))
     def interleave(self, writes: list[tuple[int, int]], fates: int) -> None:
-        """Several transactions that all end."""
+        """Append interleaved transactions, which all end."""
         for producer_id, key in writes:
             self.write(producer_id, [key])
         for producer_id in {producer_id: None for producer_id, _ in writes}:
@@ -106,7 +106,7 @@ class TransactionalLogMachine(RuleBasedStateMachine):
 
     @rule(producer_id=PRODUCERS)
     def end_with_a_marker_of_the_same_epoch(self, producer_id: int) -> None:
-        """Under transaction.version 2, it belongs to an earlier transaction."""
+        """Under transaction.version 2, such a marker belongs to an earlier transaction."""
         if self.open_records(producer_id):
             try:
                 append_marker(

@@ -1,4 +1,4 @@
-"""The names of Kafka's APIs, against the messages here and those of another implementation."""
+"""The names of Kafka's APIs, compared with the messages here and in another implementation."""
 
 import importlib
 import pkgutil

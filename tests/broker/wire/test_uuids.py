@@ -1,4 +1,4 @@
-"""UUIDs as Kafka writes them."""
+"""UUIDs in Kafka's text form."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The codec's rules: nulls, defaults, tagged fields, records, versions."""
+"""The rules of the codec: nulls, defaults, tagged fields, records, versions."""
 
 import kio.schema.errors
 import pytest
@@ -24,14 +24,14 @@ from tests.support.wire_messages import as_dict, message_id
 
 
 class OneMegabyteOfFile:
-    """Stands for a range of a file: it has a size and no bytes."""
+    """A range of a file without content, which only has a size."""
 
     def __len__(self) -> int:
         return 1_000_000
 
 
 def with_tagged_field(encoded: bytes, tag: int, value: bytes) -> bytes:
-    """Add a tagged field to a message that ends in none."""
+    """Add a tagged field to a message without tagged fields."""
     assert encoded.endswith(b"\0")
     return encoded[:-1] + bytes((1, tag, len(value))) + value
 
@@ -75,7 +75,7 @@ def test_records_are_a_view_of_the_received_buffer() -> None:
     assert records == b"12345"
     buffer[buffer.index(b"12345")] = ord("9")
     assert records == b"92345"
-    records[1] = ord("9")  # writable: the log patches offsets in place
+    records[1] = ord("9")  # writable, because the log patches offsets in place
     assert b"99345" in buffer
 
 
@@ -226,7 +226,7 @@ def test_a_messages_repr_has_only_fields_that_differ_from_defaults() -> None:
 
 
 def test_a_string_longer_than_kafka_takes_is_refused_in_flexible_versions_too() -> None:
-    """A flexible request could bring a name that no response of an older version can carry."""
+    """Otherwise a flexible request could bring a name that no response of an older version can carry."""
 
     def encoded(length: int, version: int) -> bytes:
         topic = CreatableTopic(name="x" * length, num_partitions=1, replication_factor=1)

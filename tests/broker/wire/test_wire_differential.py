@@ -1,4 +1,4 @@
-"""Every message in every version against kio, another implementation of Kafka's protocol, in both directions."""
+"""Every message in every version, compared with kio, another implementation of Kafka's protocol, in both directions."""
 
 import datetime
 import io
@@ -49,7 +49,7 @@ def kio_encode(message: Any) -> bytes:
 
 
 def assert_says_the_same(ours: Any, theirs: Any) -> None:
-    """Compare by the names of fields, too: bytes alone would not tell two swapped fields of one type."""
+    """Compare by the names of fields, too: bytes alone would not show two swapped fields of one type."""
     for field in fields(theirs):
         name = field.name if hasattr(ours, field.name) else field.name + "_ms"
         mine, its = getattr(ours, name), getattr(theirs, field.name)

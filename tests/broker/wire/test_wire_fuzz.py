@@ -1,4 +1,6 @@
-"""Whatever bytes come in: only WireError may come out, soon, and without memory that the bytes do not justify."""
+"""For any input bytes, the decoder raises only WireError, in bounded time and with memory in proportion to
+the input.
+"""
 
 import time
 import tracemalloc
@@ -20,7 +22,7 @@ from broker.wire.header import parse_request_header
 from broker.wire.varint import encode_varint
 from tests.support.wire_messages import message_id, message_versions, random_message
 
-# Numbers that mean something: signs, counts and lengths of all sizes, ends of varints.
+# Bytes with a meaning: signs, counts and lengths of all sizes, ends of varints.
 _POISON = (b"\0", b"\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff\xff\xff\xff\x0f", b"\xff" * 8, b"\x01", b"\x02")
 
 
@@ -52,7 +54,7 @@ def test_a_mutated_message_decodes_or_is_a_wire_error(api: Api, version: int, ki
         encoded = b"".join(encode(message, version))
         for _ in range(12):
             mutant = mutate(encoded, rng)
-            # As in a receive buffer: other frames' bytes stand before and after it.
+            # As in a receive buffer, where bytes of other frames precede and follow it.
             start, end = 7, 7 + len(mutant)
             buffer = rng.randbytes(7) + mutant + rng.randbytes(40)
             before = time.process_time()
@@ -152,7 +154,7 @@ def test_the_limit_counts_unknown_tagged_fields() -> None:
 
 @pytest.mark.parametrize("api", APIS.values(), ids=message_id)
 def test_an_element_of_a_request_takes_a_few_hundred_bytes_at_most(api: Api) -> None:
-    """With the limit on elements, this is what bounds a decoded request."""
+    """With the limit on elements, this bounds the memory of a decoded request."""
     count = 500
     for version in (api.min_version, api.max_version):
         for spec in api.request.__fields__:

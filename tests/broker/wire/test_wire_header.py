@@ -1,4 +1,4 @@
-"""Request and response headers, and the answer to an ApiVersions request of an unknown version."""
+"""Request and response headers, and the response to an ApiVersions request of an unknown version."""
 
 import io
 from importlib import import_module

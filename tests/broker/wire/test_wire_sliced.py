@@ -1,4 +1,4 @@
-"""Sliced decoders and encoders do what the others do, step by step."""
+"""Sliced decoders and encoders give the same results as the others, step by step."""
 
 from collections.abc import Generator
 from random import Random
@@ -16,7 +16,7 @@ from tests.support.wire_messages import message_id, message_versions, random_mes
 
 
 def finish(steps: Generator[None, None, Any]) -> tuple[Any, int]:
-    """The result of a generator, and the number of its yields."""
+    """Run a generator. Returns its result, and the number of its yields."""
     count = 0
     while True:
         try:
@@ -53,7 +53,7 @@ def test_sliced_codec_yields_often_and_joins_small_parts() -> None:
 
 
 def _end(cls: type[Any], version: int, data: bytes) -> int | None:
-    """Where the message ends; None where it is none."""
+    """The end of the message; None if the bytes are not a message."""
     try:
         return decode(cls, version, data)[1]
     except WireError:

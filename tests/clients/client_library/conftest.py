@@ -1,6 +1,6 @@
 """The cluster that the tests of the client library share: three nodes of ours, or of Apache Kafka.
 
-Apache Kafka's part runs with `make test-client-kafka`, or with --full.
+Apache Kafka is used with `make test-client-kafka`, or with --full.
 """
 
 from collections.abc import Iterator
@@ -23,12 +23,12 @@ def peer(request: pytest.FixtureRequest, full: bool) -> Iterator[ClientPeer]:
             pytest.skip(str(why))
     with cluster_of(request.param) as cluster:
         yield ClientPeer(cluster, is_apache_kafka)
-        # Orderly shutdowns would take longer than the tests: the last node waits for a majority that is gone.
+        # Clean shutdowns would take longer than the tests, because the last node waits for a lost majority.
         for member in cluster.members:
             member.kill()
 
 
 @pytest.fixture
 def group(topic: str) -> str:
-    """The name of a group that was not used before."""
+    """An unused group id."""
     return f"group-{topic}"

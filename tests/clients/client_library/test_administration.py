@@ -1,4 +1,4 @@
-"""The client library's Admin against three nodes of this project, or of Apache Kafka."""
+"""The client library's Admin with three nodes of this project, or of Apache Kafka."""
 
 import pytest
 import trio
@@ -143,7 +143,8 @@ async def test_the_cluster_and_its_quorum_are_described(peer: ClientPeer) -> Non
         updated.raise_first()
         with pytest.raises(KafkaError, match="BROKER_ID_NOT_REGISTERED"):
             await admin.unregister_broker(99)
-        # Apache Kafka's nodes, formatted with controller.quorum.voters, have a quorum that cannot be changed.
+        # Apache Kafka's nodes are formatted with controller.quorum.voters, so the voters of their quorum cannot be
+        # changed.
         with pytest.raises(KafkaError, match="UNSUPPORTED_VERSION" if peer.is_apache_kafka else "VOTER_NOT_FOUND"):
             await admin.remove_raft_voter(99, bytes(range(16)))
         directories = (await admin.describe_log_dirs()).raise_first()

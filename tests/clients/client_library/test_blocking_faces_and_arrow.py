@@ -1,4 +1,4 @@
-"""The blocking faces of the client library, and Arrow tables, with three nodes of ours or of Apache Kafka."""
+"""The blocking clients of the library, and Arrow tables, with three nodes of ours or of Apache Kafka."""
 
 from itertools import islice
 from typing import Any

@@ -1,4 +1,4 @@
-"""Partitions that the client library reads without a group, of three nodes of ours or of Apache Kafka."""
+"""The client library reads partitions without a group, from three nodes of ours or of Apache Kafka."""
 
 from collections import Counter
 from typing import Any

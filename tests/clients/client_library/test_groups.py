@@ -1,4 +1,4 @@
-"""Consumers of the client library that share groups, of three nodes of ours or of Apache Kafka."""
+"""Consumers of the client library in groups, with three nodes of ours or of Apache Kafka."""
 
 import re
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.clients
 
 
 class Told(RebalanceListener):
-    """Notes what it is told."""
+    """Records the calls of the listener."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, int]] = []
@@ -37,7 +37,7 @@ class Told(RebalanceListener):
 
 
 async def until_shared(consumers: Sequence[Consumer], sizes: Sequence[int]) -> list[Any]:
-    """Fetches with every consumer until their assignments have these sizes; returns the records."""
+    """Fetch with every consumer until their assignments have these sizes. Returns the records."""
     records: list[Any] = []
     with trio.fail_after(WITHIN_S):
         while sorted(len(each.assignment()) for each in consumers) != sorted(sizes):

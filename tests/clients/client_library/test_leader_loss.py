@@ -1,4 +1,4 @@
-"""Records of the client library while a leader is killed, one of three nodes of ours or of Apache Kafka."""
+"""Records of the client library while a leader is killed, with three nodes of ours or of Apache Kafka."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.clients
 
 @pytest.fixture
 def kill(peer: ClientPeer) -> Iterator[Callable[[int], None]]:
-    """Kill a node; it is started again after the test."""
+    """Kill a node, which is restarted after the test."""
     killed: list[Any] = []
 
     def kill_node(node_id: int) -> None:

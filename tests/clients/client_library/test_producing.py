@@ -1,4 +1,4 @@
-"""Records that the client library produces, to three nodes of ours or of Apache Kafka."""
+"""Records that the client library produces, with three nodes of ours or of Apache Kafka."""
 
 from collections import Counter
 from typing import Any
@@ -132,7 +132,7 @@ async def test_refused_records_fail_with_the_brokers_error(peer: ClientPeer, top
         assert await code_of(compacted.topic) == ErrorCode.INVALID_RECORD
         assert await code_of(timed.topic, timestamp_ms=4_000_000_000_000) == ErrorCode.INVALID_TIMESTAMP
         assert await code_of("not/allowed") == ErrorCode.INVALID_TOPIC_EXCEPTION
-        # The producer goes on after each of them.
+        # The producer continues after each error.
         assert (await producer.send(compacted.topic, b"value", key=b"key")).offset == 0
         assert (await producer.send(timed.topic, b"value")).offset == 0
         written = await producer.send(stamped.topic, b"value", timestamp_ms=NOON_MS)

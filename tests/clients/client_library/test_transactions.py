@@ -1,4 +1,4 @@
-"""Transactions of the client library, on three nodes of ours or of Apache Kafka."""
+"""Transactions of the client library, with three nodes of ours or of Apache Kafka."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -48,7 +48,7 @@ async def change_version(peer: ClientPeer, level: int, upgrade_type: UpgradeType
 
 @asynccontextmanager
 async def transaction_version(peer: ClientPeer, level: int) -> AsyncIterator[None]:
-    """The cluster has this level of transaction.version within the block, and 2 before and after it."""
+    """Set the cluster's transaction.version to this level within the block; it is 2 before and after."""
     if level == 2:
         yield
         return
@@ -60,7 +60,7 @@ async def transaction_version(peer: ClientPeer, level: int) -> AsyncIterator[Non
 
 
 async def read_to_end(peer: ClientPeer, partitions: Iterable[TopicPartition], **settings: Any) -> list[bytes | None]:
-    """The values of all records that this consumer may read now."""
+    """The values of all records that this consumer can read now."""
     values = []
     async with Consumer(peer.bootstrap, auto_offset_reset="earliest", **settings) as consumer:
         consumer.assign(list(partitions))
@@ -181,7 +181,7 @@ async def test_consumed_offsets_are_committed_with_the_output(
         await stack.enter_async_context(transaction_version(peer, version))
         producer = await stack.enter_async_context(producer_of(peer, topic))
         for attempt in range(2):
-            # The first consumer's transaction is aborted, so that the second one begins where it did.
+            # The first consumer's transaction is aborted, so that the second one starts at the same position.
             async with Consumer(peer.bootstrap, topics=[topic], group_id=group, **settings) as consumer:
                 with suppress(LookupError):
                     async with producer.transaction():

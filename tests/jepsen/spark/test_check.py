@@ -1,4 +1,4 @@
-"""The checkers over a stored history with Spark: the verdict is the local one."""
+"""The checkers over a stored history with Spark give the same verdict as the local ones."""
 
 from collections import Counter
 from collections.abc import Sequence

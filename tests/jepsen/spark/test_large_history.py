@@ -1,4 +1,4 @@
-"""A large history has the anomalies that are planted in it, and no others; Spark finds them."""
+"""A large history has exactly the planted anomalies; Spark finds them."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Events become the same operations, however they are spread over batches and tasks."""
+"""Events are paired to the same operations, however they are distributed over batches and tasks."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence

@@ -61,6 +61,6 @@ def test_all_promises_are_broken_by_some_planted_anomaly() -> None:
     found: Counter[str] = Counter()
     for seed in range(120):
         found += broken(RandomHistory(seed, batches=12, anomalies=1 + seed % 6).history, CHECKERS)
-    # No plant leaves a topic out of a listing, or takes long to heal.
+    # No planted anomaly removes a topic from a listing, or delays healing.
     of_few = {"AcknowledgedTopicsStay", "DeletedTopicsStayAway", "SeenTopicsAreReal", "RecoveryIsBounded"}
     assert {type(each).__name__ for each in CHECKERS} - set(found) <= of_few | {"NodesRunUntilStopped"}

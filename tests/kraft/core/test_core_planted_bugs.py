@@ -39,14 +39,16 @@ def patience(**by_node: float) -> Callable[[int], Callable[[], float]]:
 
 
 def voter_that_restarts(*, votes_are_durable: bool) -> None:
-    """Nodes 1 and 3 stand in the same epoch. Node 2 votes for 1, crashes, restarts, and gets a request from 3."""
+    """Nodes 1 and 3 stand for election in the same epoch. Node 2 votes for 1, restarts after a crash, and gets a
+    request from 3.
+    """
     world = RaftWorld([1, 2, 3], chance=patience(n1=0.0, n2=0.9, n3=0.0375))
     world.votes_are_durable = votes_are_durable
     world.start_all()
     world.cuts = {(1, 3), (3, 1)}
     assert world.run_until(lambda: world.hosts[2].disk.election.epoch == 1, 5_000)
     world.run(0.3)
-    world.cuts.add((1, 2))  # node 2 does not hear that node 1 has won
+    world.cuts.add((1, 2))  # node 2 does not receive that node 1 has won
     world.crash(2)
     world.start(2)
     world.run(500)
@@ -113,7 +115,7 @@ def figure_8() -> None:
     world.start(1)
     assert world.run_until(lambda: one.live.role is Role.LEADER, 20_000)
     assert world.run_until(lambda: two.disk.synced_end_offset == old_offset + 1, 1_000)
-    world.run(1)  # now "old" is on a majority, and node 1 knows
+    world.run(1)  # now "old" is on a majority, and node 1 knows it
     world.crash(1)
     world.crash(2)
     world.start(2)

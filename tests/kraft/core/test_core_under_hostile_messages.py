@@ -1,4 +1,4 @@
-"""A core never fails, and never returns an impossible effect, whatever well-formed messages it gets."""
+"""For any well-formed messages, a core never fails, and never returns an impossible effect."""
 
 from random import Random
 

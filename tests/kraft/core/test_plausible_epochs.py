@@ -15,7 +15,7 @@ from tests.support.directory_ids import directory_id
 from tests.support.raft_core import EMPTY, KEYS, WALL_S, SingleCore, established
 
 LAST = 2**31 - 1
-# The highest epoch that is believed at WALL_S.
+# The highest epoch that is plausible at WALL_S.
 HIGHEST = int(WALL_S) - COUNTED_FROM_S
 
 

@@ -64,7 +64,7 @@ def test_kip_853_one_change_at_a_time() -> None:
     assert response.error is Error.REQUEST_TIMED_OUT
     one.step(happened.Tick(), 2_500.0)
     one.fetch(2, 2, 1)
-    one.step(happened.Tick(), 2_500.0)  # its asker has given up, its entry is in the log
+    one.step(happened.Tick(), 2_500.0)  # the requester has given up, but its entry is in the log
     one.ask(said.RemoveVoterRequest(KEYS[2], 5_000))
     assert one.core.voters.ids == (1, 2)
 
@@ -186,7 +186,7 @@ def test_kip_853_leader_updates_its_own_address_once_its_epoch_has_committed() -
 def test_kip_853_replica_with_another_directory_never_updates_the_voter() -> None:
     one = SingleCore(named=Voter(ReplicaKey(1, directory_id("lost")), "host1:1"))
     assert not one.core.is_voter
-    effects = one.step(happened.Tick(), 100.0)  # it asks for the leader as an observer does
+    effects = one.step(happened.Tick(), 100.0)  # it asks for the leader, as an observer does
     (fetch,) = sends(effects)
     assert isinstance(fetch, said.FetchRequest)
     destination = next(effect.destination for effect in effects if isinstance(effect, todo.Send))

@@ -1,4 +1,4 @@
-"""Facts about Kafka 4.3's keys, as its own definitions print them."""
+"""Kafka 4.3's keys, compared with the output of its own definitions."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from tests.support import kafka_facts
 LONG_MAX = 2**63 - 1
 
 
-# Lists in Kafka since 4.2, which are strings with commas here.
+# Keys that are lists in Kafka since 4.2, and strings with commas here.
 STRINGS_HERE = {
     "advertised.listeners",
     "controller.listener.names",
@@ -27,8 +27,8 @@ STRINGS_HERE = {
     "log.dir",
     "log.dirs",
 }
-# See `docs/compatibility.md`: members of a group at rest hear of others within 5 s,
-# and thousands of clients may wait to be accepted.
+# See `docs/compatibility.md`: members of an idle group learn of others within 5 s, and thousands of clients may wait to
+# be accepted.
 OTHER_DEFAULT_HERE = {
     "consumer.heartbeat.interval.ms",
     "group.consumer.heartbeat.interval.ms",

@@ -94,7 +94,7 @@ def test_a_dynamic_value_hides_coarser_units_of_the_file() -> None:
 
 
 def test_hours_alone_decide_a_topics_value_without_being_listed() -> None:
-    """As Kafka does: its list begins at the finest unit's name, and that one is not set."""
+    """As in Kafka, whose list begins at the name of the finest unit, which is not set."""
     entry = topic_entry(BrokerLayers(NODE | {"log.retention.hours": "1"}), "retention.ms")
     assert (entry.value, entry.source, entry.synonyms) == ("3600000", ConfigSource.DEFAULT_CONFIG, ())
 

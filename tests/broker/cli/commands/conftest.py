@@ -1,4 +1,4 @@
-"""A node for the commands that ask a cluster, and a user without files of their own."""
+"""A node for commands that need a cluster, and a user without configuration files."""
 
 from collections.abc import Iterator
 
@@ -31,14 +31,14 @@ def _node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 @pytest.fixture
 def node(_node: NodeProcess, monkeypatch: pytest.MonkeyPatch) -> NodeProcess:
-    """One node for all tests, whom commands ask by default. Each test uses names of its own."""
+    """One node for all tests, the default server of commands. Each test uses its own names."""
     monkeypatch.setenv("KRAFT_BOOTSTRAP_SERVERS", _node.bootstrap)
     return _node
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands try for half a second, not for five, to reach a cluster."""
+    """Commands try to reach a cluster for half a second, instead of five."""
     monkeypatch.setattr(clients, "_REACH_MS", 500)
 
 
@@ -51,6 +51,6 @@ def _cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProces
 
 @pytest.fixture
 def three_nodes(_cluster: ClusterProcess, monkeypatch: pytest.MonkeyPatch) -> ClusterProcess:
-    """Three nodes for all tests, likewise."""
+    """Three nodes for all tests, the default servers of commands. Each test uses its own names."""
     monkeypatch.setenv("KRAFT_BOOTSTRAP_SERVERS", _cluster.bootstrap)
     return _cluster

@@ -1,4 +1,4 @@
-"""`kraft cluster start`: what it makes, what it shows, and how it ends, as a process of its own."""
+"""`kraft cluster start` as a process: the files that it creates, its output, and how it ends."""
 
 import json
 import os
@@ -23,13 +23,13 @@ from tests.support.cluster_process import run_command
 from tests.support.node_process import NodeProcess
 from tests.support.wire_client import connected
 
-# Far above what it takes: for machines with other things to do.
+# Far longer than necessary, for busy machines.
 PATIENCE_SECONDS = 60.0
 SERVES = re.compile(r"^kraft: all nodes serve clients, at (\S+); data in \S+$", re.MULTILINE)
 
 
 class Supervised:
-    """A supervisor as a process, its output in a file."""
+    """A supervisor as a process, with its output in a file."""
 
     def __init__(self, directory: Path, *arguments: str) -> None:
         self.directory = directory
@@ -45,7 +45,7 @@ class Supervised:
         return self._path.read_text()
 
     def wait_for(self, pattern: str) -> re.Match[str]:
-        """Until a line of the output matches."""
+        """Wait until a line of the output matches."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while (found := re.search(pattern, self.output(), re.MULTILINE)) is None:
             assert time.monotonic() < deadline, f"no {pattern} in:\n{self.output()}"
@@ -53,23 +53,23 @@ class Supervised:
         return found
 
     def wait_serving(self) -> str:
-        """Until all nodes serve; their addresses."""
+        """Wait until all nodes serve. Returns their addresses."""
         return self.wait_for(SERVES.pattern)[1]
 
     def end(self, signal_number: int = signal.SIGINT) -> int:
-        """Ask it to end; its exit code."""
+        """Send a signal to the supervisor. Returns its exit code."""
         self.process.send_signal(signal_number)
         return self.process.wait(PATIENCE_SECONDS)
 
     def node_pids(self) -> list[int]:
-        """Its nodes' processes."""
+        """The process ids of its nodes."""
         tasks = Path(f"/proc/{self.process.pid}/task").glob("*/children")
         return [int(pid) for children in tasks for pid in children.read_text().split()]
 
 
 @pytest.fixture
 def supervise(tmp_path: Path) -> Iterator[Callable[..., Supervised]]:
-    """Start a supervisor on the test's directory: `supervise("--nodes", "1")`. It does not outlive the test."""
+    """Start a supervisor on the test's directory: `supervise("--nodes", "1")`. It is killed at the end of the test."""
     started: list[Supervised] = []
 
     def start(*arguments: str) -> Supervised:
@@ -114,19 +114,19 @@ def test_consumer_groups_work_in_clusters_of_one_and_two_nodes(
     consumer.subscribe(["topic"])
     message = consumer.poll(PATIENCE_SECONDS)
     while message is not None and (error := message.error()) is not None:
-        # The other node may not have heard of the topic yet; librdkafka reports that and goes on.
+        # The other node may not know the topic yet; librdkafka reports that and continues.
         assert error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
         message = consumer.poll(PATIENCE_SECONDS)
     assert message is not None
     assert message.value() == b"value"
     consumer.close()
     warnings = [line for line in cluster.output().splitlines() if "warning" in line]
-    # How long the loop was held depends on what else this machine does.
+    # Holds of the event loop depend on the load of the machine.
     assert [line for line in warnings if "loop_held" not in line] == []
 
 
 def test_the_operator_is_told_once_of_a_groups_topic_that_cannot_be_created(tmp_path: Path) -> None:
-    """As of a properties file that was made for three nodes: clients ask for their coordinator for ever."""
+    """For example, with a properties file for three nodes. Clients keep asking for their coordinator."""
     node = NodeProcess(tmp_path / "data", {"offsets.topic.replication.factor": "3"})
     try:
         node.start()
@@ -141,7 +141,7 @@ def test_the_operator_is_told_once_of_a_groups_topic_that_cannot_be_created(tmp_
 
 
 async def ask_for_coordinator(port: int, times: int) -> set[int]:
-    """Which errors FindCoordinator answers."""
+    """The errors that FindCoordinator returns."""
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=["group"])
     async with connected(port) as client:
         return {(await client.call(request, 6)).coordinators[0].error_code for _ in range(times)}
@@ -150,13 +150,13 @@ async def ask_for_coordinator(port: int, times: int) -> set[int]:
 def test_a_node_that_dies_is_reported_and_the_others_go_on(supervise: Callable[..., Supervised]) -> None:
     cluster = supervise("--first-port", "0", "--nodes", "2")
     addresses = cluster.wait_serving()
-    # One of two nodes is a controller; the other one dies.
+    # One of two nodes is a controller; the other one is killed.
     (pid,) = [pid for pid in cluster.node_pids() if b"node-2.properties" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(pid, signal.SIGKILL)
     report = cluster.wait_for(r"^kraft: node 2 has ended with SIGKILL; to start it again: kraft (.*)$")
     assert report[1].endswith("/cluster/node-2.properties")
     assert run_command("quorum", "--bootstrap-server", addresses, "describe", "--status").code == 0
-    assert cluster.end(signal.SIGTERM) == 1  # since not all went well
+    assert cluster.end(signal.SIGTERM) == 1  # one of its nodes was killed
 
 
 def test_nodes_log_at_the_level_and_in_the_format_of_the_command(supervise: Callable[..., Supervised]) -> None:
@@ -179,7 +179,7 @@ def test_a_second_signal_ends_nodes_that_do_not_stop(supervise: Callable[..., Su
     cluster = supervise("--first-port", "0", "--nodes", "1")
     cluster.wait_serving()
     (pid,) = cluster.node_pids()
-    os.kill(pid, signal.SIGSTOP)  # it cannot even hear that it is to stop
+    os.kill(pid, signal.SIGSTOP)  # a suspended process cannot handle the signal to stop
     cluster.process.send_signal(signal.SIGTERM)
     with pytest.raises(subprocess.TimeoutExpired):
         cluster.process.wait(0.5)
@@ -242,7 +242,7 @@ def test_the_first_id_may_be_chosen(tmp_path: Path, nodes: int) -> None:
 
 
 def test_a_cluster_that_was_made_in_part_only_is_none(tmp_path: Path) -> None:
-    """A crash while it was made: the files of the last nodes are there, and not that of the first."""
+    """A crash while the cluster was created: the files of the last nodes exist, and that of the first does not."""
     Path(make(tmp_path, 3)[0].properties_path).unlink()
     with pytest.raises(NotOneCluster, match="holds no cluster"):
         make(tmp_path, None)

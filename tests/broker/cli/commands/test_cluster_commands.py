@@ -1,4 +1,4 @@
-"""The commands about a cluster of three nodes: its health, log directories, features, elections, moves."""
+"""Commands for a cluster of three nodes: health, log directories, features, elections, reassignments."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ def create(cluster: ClusterProcess, topic: str, *arguments: str) -> None:
 
 
 def leaders(described: Any) -> list[int | None]:
-    """The leaders of a topic's partitions, in what `kraft topics describe` prints."""
+    """The leaders of a topic's partitions, from the output of `kraft topics describe`."""
     return [each["leader"] for each in described[0]["partitions"]]
 
 
@@ -71,7 +71,7 @@ def test_replicas_move_as_a_plan_says(three_nodes: ClusterProcess, tmp_path: Pat
     )
     assert ask("reassign", "status", "--wait") == []
     assert succeed("reassign", "cancel") == "Nothing is being reassigned.\n"
-    # A plan that is carried out leaves nothing to plan.
+    # After a plan has been executed, a new plan has no moves.
     again = run_command("reassign", "plan", "moved", "--brokers", "1,2")
     assert (again.code, again.output, again.errors) == (Exit.OK, "", "kraft: nothing has to move.\n")
 

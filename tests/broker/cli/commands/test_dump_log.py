@@ -1,4 +1,4 @@
-"""`kraft dump-log`: Kafka's lines for what is there, and exit code 1 for what is wrong."""
+"""`kraft dump-log` prints the same lines as Kafka's tool, and ends with exit code 1 if a file is damaged."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +38,7 @@ def directory(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def dump(directory: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, list[str], list[str]]]:
-    """Dump some files: exit code, lines, complaints."""
+    """Dump some files. Returns the exit code, the lines and the reported problems."""
 
     def run(*names: str, options: tuple[str, ...] = ()) -> tuple[int, list[str], list[str]]:
         code = main(["dump-log", "--files", ",".join(str(directory / name) for name in names), *options])

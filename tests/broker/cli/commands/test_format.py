@@ -1,4 +1,4 @@
-"""`kraft format` and `kraft random-uuid`, as Kafka's storage tool does it: flags, output, messages, files."""
+"""`kraft format` and `kraft random-uuid`: flags, output, messages and files like those of Kafka's storage tool."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ class Node:
         )
 
     def format(self, *arguments: str, cluster_id: str = CLUSTER_ID) -> tuple[int, str, str]:
-        """Exit code, output and errors; with the directories' parent left out."""
+        """Format. Returns exit code, output and errors, in which the directories' parent is removed."""
         config = str(self.directory / "server.properties")
         code = main(["format", "-c", config, "-t", cluster_id, *arguments])
         output = self._capsys.readouterr()
@@ -57,7 +57,7 @@ class Node:
         return properties
 
     def quorum(self) -> tuple[VoterSet, list[MetadataRecord]]:
-        """The voters and the records that a quorum begins with whose metadata log is in `a`."""
+        """The first voters and records of a quorum whose metadata log is in `a`."""
         snapshots = trio.run(Snapshots.open, RealDisk(), str(self.directory / "a" / "__cluster_metadata-0"))
         assert snapshots.latest == OffsetAndEpoch(0, 0)
         snapshot = snapshots.open_snapshot(snapshots.latest)
@@ -129,7 +129,7 @@ def test_the_log_begins_with_the_features_levels(node: Node) -> None:
 
 
 def test_releases_are_named_as_kafka_names_them(node: Node) -> None:
-    """The last level of a release, whatever its patch; levels of 0 are not written."""
+    """A release means its last level, for any patch number; levels of 0 are not written."""
     assert node.format("-s", "--release-version", "3.9.1", "--feature", "transaction.version=0")[0] == 0
     assert node.quorum()[1] == [
         FeatureLevelRecord(name="kraft.version", feature_level=1),
@@ -164,7 +164,7 @@ def test_directories_of_others_are_refused(node: Node) -> None:
 
 
 def test_a_directory_that_cannot_be_read_is_left_out_and_one_is_needed(node: Node) -> None:
-    (node.directory / "b").write_text("")  # no directory
+    (node.directory / "b").write_text("")  # not a directory
     code, output, _ = node.format("-s")
     assert code == 0
     assert output.splitlines()[0] == "I/O error trying to read log directory b. Ignoring..."

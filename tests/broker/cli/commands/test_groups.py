@@ -1,4 +1,4 @@
-"""`kraft groups` on a node: members, lag, offsets that are reset and deleted."""
+"""`kraft groups` on a node: members, lag, and resetting and deleting offsets."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""`kraft produce` and `kraft consume` in pipes, as a shell has them."""
+"""`kraft produce` and `kraft consume` in pipes, as in a shell."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def consume(*arguments: str) -> list[str]:
 
 
 def fill(topic: str) -> None:
-    """Five records in each partition, a second apart, with keys `a` and `b` and a header in partition 1."""
+    """Write five records to each partition, a second apart, with keys `a` and `b` and a header in partition 1."""
     lines = [
         {
             "partition": number % 2,
@@ -180,7 +180,7 @@ def test_a_reader_that_has_enough_ends_the_command(topic: str) -> None:
     succeed("bench", "produce", topic, "-n", "2000", "-s", "200")
     command = f"{sys.executable} -m broker.cli consume {topic} | head -c 1 | wc -c"
     shell = ["bash", "-o", "pipefail", "-c", command]
-    # An unbuffered file may take a part of what is written, which must not pass for all of it.
+    # A write to an unbuffered file may be partial, and the rest must be written too.
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     done = subprocess.run(shell, env=environment, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (Exit.OUTPUT_CLOSED, b"1", b"")

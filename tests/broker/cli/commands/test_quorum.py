@@ -1,4 +1,4 @@
-"""`kraft quorum` against nodes that run: describe, and voters that come and go (KIP-853)."""
+"""`kraft quorum` with running nodes: describe, and adding and removing voters (KIP-853)."""
 
 from collections.abc import Iterator
 from pathlib import Path

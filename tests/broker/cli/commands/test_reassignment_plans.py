@@ -1,4 +1,4 @@
-"""Plans for reassignments: replicas stay where they may, the rest is spread evenly, files are checked."""
+"""Plans for reassignments: replicas stay where possible, the others are spread evenly, and files are checked."""
 
 from pathlib import Path
 

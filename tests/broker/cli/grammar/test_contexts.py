@@ -1,4 +1,4 @@
-"""The user's contexts: kept in a file of TOML, read back as they were written."""
+"""The user's contexts are kept in a TOML file, and read back as they were written."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 @pytest.fixture(scope="module", autouse=True)
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file that the tests use in place of the user's."""
+    """The file that the tests use instead of the user's."""
     path = tmp_path_factory.mktemp("contexts") / "kraft" / "config.toml"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KRAFT_CONFIG", str(path))

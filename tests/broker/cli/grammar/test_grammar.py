@@ -1,4 +1,4 @@
-"""The grammar as a whole: help, near names, versions, exit codes, and what a failure prints."""
+"""The grammar as a whole: help, similar names, versions, exit codes, and error messages."""
 
 import subprocess
 import sys

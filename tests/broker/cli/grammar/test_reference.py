@@ -1,4 +1,4 @@
-"""docs/commands.md says what the grammar has."""
+"""docs/commands.md agrees with the grammar."""
 
 import click
 
@@ -26,7 +26,7 @@ COMMANDS = commands(kraft, click.Context(kraft, info_name="kraft"))
 
 
 def test_the_command_reference_is_made_from_the_grammar() -> None:
-    """Where it is not: `python -m broker.cli.grammar.reference > docs/commands.md`."""
+    """To update it: `python -m broker.cli.grammar.reference > docs/commands.md`."""
     assert DOCUMENT.read_text() == reference()
 
 
@@ -52,5 +52,5 @@ def test_every_command_that_asks_a_cluster_prints_json() -> None:
 
 def test_commands_without_json_print_formats_of_other_programs() -> None:
     without = {name for name, command in COMMANDS.items() if isinstance(command, Command) and command.shape is None}
-    # Nodes' own output, the lines of Kafka's tools, and a shell's script.
+    # Their output is that of nodes, of Kafka's tools, or a shell script.
     assert without == {"kraft start", "kraft format", "kraft dump-log", "kraft cluster start", "kraft completion"}

@@ -1,4 +1,4 @@
-"""Which cluster a command asks: flags, files, variables and contexts, and which of them counts."""
+"""The cluster that a command uses: flags, files, variables and contexts, and their precedence."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""How the tools end as processes: by a signal, and where the reader of their output has gone."""
+"""How the tools end as processes: after a signal, and after the reader of their output has ended."""
 
 import signal
 import subprocess

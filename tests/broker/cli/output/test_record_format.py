@@ -1,4 +1,4 @@
-"""Formats of `kraft consume -f`, as kcat has them."""
+"""Formats of `kraft consume -f`, the same as kcat's."""
 
 import pytest
 

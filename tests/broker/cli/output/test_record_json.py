@@ -1,4 +1,4 @@
-"""Records as lines of JSON: what is printed can be written again, whatever bytes it has."""
+"""Records as lines of JSON: printed records can be written again, whatever bytes they contain."""
 
 import pytest
 from hypothesis import given

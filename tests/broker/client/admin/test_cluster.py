@@ -1,4 +1,4 @@
-"""The cluster, its features and its quorum through an Admin, of one node and of three."""
+"""An Admin describes the cluster, its features and its quorum, with one node and with three."""
 
 from pathlib import Path
 

@@ -71,7 +71,7 @@ async def join_consumer(client: WireClient, group_id: str) -> str:
 
 
 async def with_orders(admin: Admin) -> None:
-    """Creates a topic, and by a first question about a group the topic of the coordinators."""
+    """Create a topic and, by a first request about a group, the topic of the coordinators."""
     (await admin.create_topics([NewTopic("orders", 2)])).raise_first()
     assert (await admin.describe_groups(["classic"])).failed
 

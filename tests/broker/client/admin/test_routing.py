@@ -1,4 +1,4 @@
-"""How an Admin routes and retries, against a node that answers as a script says; and against older brokers."""
+"""An Admin's routing and retries, with a node that answers from a script, and with older brokers."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -60,7 +60,7 @@ Script = Mapping[type, Callable[[Any], Any]]
 async def admin_of(
     script: Script, versions: Mapping[str, int] | None = None
 ) -> AsyncIterator[tuple[ScriptedNode, Admin]]:
-    """A node that plays the script, and answers Metadata by itself unless the script does.
+    """A node that answers from the script, and answers Metadata itself unless the script does.
 
     `versions` are the highest versions of some APIs; -1 for an API that it does not serve.
     """
@@ -139,7 +139,7 @@ async def test_items_without_an_answer_at_the_deadline_time_out_with_their_last_
 
 
 async def test_a_call_whose_connection_breaks_is_sent_again() -> None:
-    answers = [b"\0\0\0\1?", created(a=0)]  # the first is no response
+    answers = [b"\0\0\0\1?", created(a=0)]  # the first is not a valid response
     async with admin_of({CreateTopicsRequest: lambda _: answers.pop(0)}) as (node, admin):
         (await admin.create_topics([NewTopic("a", 1)])).raise_first()
         assert node.connections > 1

@@ -1,4 +1,4 @@
-"""Fetched bytes to Arrow, against the record path."""
+"""Decoding fetched bytes to Arrow gives the same rows as the record path."""
 
 from typing import Any
 
@@ -25,12 +25,12 @@ from broker.wire.records import (
 from tests.support.record_strategies import TIME, records_lists
 
 Row = tuple[Any, ...]
-# Records that are decoded one by one do not tell their producers.
+# Records that are decoded one by one do not contain their producers.
 ALL = tuple(name for name in COLUMNS if name not in PRODUCER_COLUMNS)
 
 
 def arrow_rows(data: bytes, **settings: Any) -> tuple[list[Row], int, WireError | None]:
-    """The rows that are decoded, the offset to fetch next, and the error that ended it."""
+    """The decoded rows, the next offset to fetch, and the error that ended decoding, if any."""
     rows: list[Row] = []
     reached = settings.setdefault("from_offset", 0)
     try:
@@ -49,7 +49,7 @@ def arrow_rows(data: bytes, **settings: Any) -> tuple[list[Row], int, WireError 
 
 
 def record_rows(data: bytes, **settings: Any) -> tuple[list[Row], int]:
-    """The same rows of what the record path finds."""
+    """The same rows as decoded by the record path."""
     records, next_offset = decode_records(data, "t", 3, **{"from_offset": 0, **settings})
     return [
         (

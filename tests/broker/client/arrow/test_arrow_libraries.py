@@ -1,4 +1,4 @@
-"""numpy and pyarrow are optional: only the Arrow package imports them, and it says what to install."""
+"""numpy and pyarrow are optional: only the Arrow package imports them, and its error names what to install."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ def test_importing_arrow_without_its_libraries_names_the_extra_to_install(missin
     assert 'pip install "kraft[arrow]"' in outcome.stderr.splitlines()[-1]
 
 
-# Packages whose users have the libraries.
+# Packages that require the libraries.
 BEYOND = ("benchmarks", "broker.spark", "jepsen.spark")
 
 

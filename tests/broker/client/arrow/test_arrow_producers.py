@@ -1,4 +1,4 @@
-"""The producers of records in Arrow: ids, epochs and sequence numbers, as batch headers and offsets have them."""
+"""The producers of records in Arrow: ids, epochs and sequence numbers, derived from batch headers and offsets."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ LAST = 2**31 - 1
 
 
 def sent(first: int, count: int, **fields: Any) -> bytes:
-    """A batch of so many records from an offset on."""
+    """A batch of `count` records, beginning at an offset."""
     return encode_batch([Record(value=b"v") for _ in range(count)], base_offset=first, **fields)
 
 
@@ -51,7 +51,7 @@ def test_records_keep_their_sequence_numbers_when_compaction_removes_others() ->
 
 
 def test_batch_of_a_producer_without_sequence_numbers_has_none() -> None:
-    """As the batches that coordinators write in transactions."""
+    """Coordinators write such batches in transactions."""
     assert decoded(sent(0, 1, producer_id=5, producer_epoch=1), *PRODUCER_COLUMNS) == [(5, 1, None)]
 
 

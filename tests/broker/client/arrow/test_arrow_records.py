@@ -1,4 +1,4 @@
-"""Arrow columns to batches, against the record path."""
+"""Encoding Arrow columns to batches gives the same batches as the record path."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The hashes of many keys at once, against those of one key."""
+"""The hashes of many keys at once equal those of single keys."""
 
 import pyarrow as pa
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A node for the blocking clients, whose calls would hold up a node within the test's own loop."""
+"""A node in its own process for the blocking clients, whose calls would block a node in the test's event loop."""
 
 from collections.abc import Iterator
 

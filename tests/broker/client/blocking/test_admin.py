@@ -1,4 +1,4 @@
-"""SyncAdmin against a node."""
+"""SyncAdmin with a node."""
 
 import gc
 import inspect
@@ -30,7 +30,7 @@ def test_every_async_method_of_admin_has_a_blocking_one_with_equal_parameters_an
 
 def test_both_take_the_same_settings() -> None:
     asynchronous = dict(inspect.signature(Admin).parameters)
-    del asynchronous["environment"]  # that of a simulation, in which nothing blocks
+    del asynchronous["environment"]  # only for simulations, in which nothing blocks
     assert asynchronous == dict(inspect.signature(SyncAdmin).parameters)
 
 

@@ -1,4 +1,4 @@
-"""SyncConsumer against a node."""
+"""SyncConsumer with a node."""
 
 import inspect
 import threading
@@ -22,7 +22,7 @@ from broker.client import (
 from broker.client.consumer.record_reader import RecordReader
 from tests.support.scripts import run_script
 
-# Parameters that SyncConsumer has in place of those with async methods, and the one that only simulations pass.
+# Parameters with async methods that SyncConsumer replaces, and one that only simulations pass.
 OTHERS = {"listener", "environment"}
 
 
@@ -144,7 +144,7 @@ def test_a_rebalance_listener_runs_on_the_thread_that_reads_and_may_commit(boots
         assert committed(bootstrap, "listened") == 6
         consumer.subscribe(["listened"], listener=Listener())
         next(consumer)
-    # The one that closes it: on_revoked is called then, too.
+    # The main thread closes the consumer, which calls on_revoked, too.
     assert [(what, list(partitions), is_main) for what, partitions, is_main in seen if partitions] == [
         ("assigned", [partition], True),
         ("revoked", [partition], True),
@@ -172,7 +172,7 @@ def test_records_whose_fetch_is_interrupted_come_again(bootstrap: str, monkeypat
         def interrupted(method: object, *arguments: object) -> None:
             monkeypatch.undo()
             run(method, *arguments)  # type: ignore[arg-type]
-            raise KeyboardInterrupt  # it came when the records were there already
+            raise KeyboardInterrupt  # it is raised after the records have arrived
 
         for read in (lambda: consumer.fetch(5, 10), lambda: next(consumer), lambda: consumer.fetch_arrow(5, 10)):
             monkeypatch.setattr(consumer._hosted, "run", interrupted)

@@ -1,4 +1,4 @@
-"""The loop of the blocking clients: one per process, interrupted, forked, ended."""
+"""The event loop of the blocking clients: one per process, with interrupts, forks and its end."""
 
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -20,7 +20,7 @@ bootstrap = "127.0.0.1:%d" % server.getsockname()[1]
 
 
 class Client:
-    """Something that is open on a loop."""
+    """A client that is open on a loop."""
 
     def __init__(self) -> None:
         self.cancelled = threading.Event()

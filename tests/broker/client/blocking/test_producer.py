@@ -1,4 +1,4 @@
-"""SyncProducer against a node."""
+"""SyncProducer with a node."""
 
 import inspect
 import time
@@ -43,7 +43,7 @@ def test_every_method_of_producer_has_a_blocking_one_with_equal_parameters() -> 
     methods = {
         name: inspect.signature(function).parameters
         for name, function in inspect.getmembers(Producer, inspect.isfunction)
-        # A thread that calls send_soon waits for room in it.
+        # a thread that calls send_soon waits for room in that call
         if not name.startswith("_") and name != "wait_for_room"
     }
     for name, parameters in methods.items():

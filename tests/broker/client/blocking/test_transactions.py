@@ -1,4 +1,4 @@
-"""Transactions of SyncProducer, against a coordinator on another thread that answers as a script says."""
+"""Transactions of SyncProducer, with a coordinator in another thread that answers from a script."""
 
 from collections.abc import Iterator
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Consumers of a running node: what they read, and from where."""
+"""Consumers of a running node: the records that they read, and their positions."""
 
 import os
 import sys
@@ -210,7 +210,7 @@ async def test_paused_partitions_are_not_returned_and_not_lost(tmp_path: Path) -
         for index in (0, 1):
             await fill_node(node.port, 100, index=index)
         async with consuming(node.port, [ZERO, ONE]) as consumer:
-            found = await fetch_exactly(consumer, 10)  # the rest is fetched ahead
+            found = await fetch_exactly(consumer, 10)  # the rest is fetched in advance
             consumer.pause([ZERO])
             assert consumer.paused() == {ZERO}
             with trio.move_on_after(0.3):
@@ -301,7 +301,7 @@ async def test_a_topic_that_comes_later_is_read_once_it_is_there(tmp_path: Path)
             assert values(await fetch_exactly(consumer, 3)) == [0, 1, 2]
 
 
-# Errors and ends
+# Errors and closing
 
 
 async def test_calls_that_make_no_sense_say_so(tmp_path: Path) -> None:

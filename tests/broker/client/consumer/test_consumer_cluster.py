@@ -1,4 +1,4 @@
-"""Consumers of a cluster whose leaders move, die and lose records, and that read from followers."""
+"""Consumers of a cluster whose leaders move, die and lose records, and consumers that read from followers."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,7 +30,7 @@ def numbers(records: list[ConsumerRecord]) -> list[int]:
 
 
 async def send_numbers(cluster: RunningCluster, first: int, count: int) -> None:
-    """Sends one record after the other to the leader until each is acknowledged."""
+    """Send one record after the other to the leader, each until it is acknowledged."""
     for number in range(first, first + count):
         with trio.fail_after(WITHIN_S):
             while not await _is_sent(cluster, b"%d" % number):
@@ -58,7 +58,7 @@ async def test_every_acknowledged_record_is_read_in_order_while_leaders_are_kill
             async def read() -> None:
                 async for record in consumer:
                     number = int(record.value or b"-1")
-                    if not found or number > found[-1]:  # a retried send may be there twice
+                    if not found or number > found[-1]:  # a retried send may be duplicated
                         found.append(number)
                     if number == 59:
                         return
@@ -101,7 +101,7 @@ UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 
 @asynccontextmanager
 async def truncated(directory: Path) -> AsyncIterator[tuple[RunningCluster, int]]:
-    """A cluster whose topic has lost the records from offset 3 on, in an unclean election; and its leader."""
+    """A cluster whose topic has lost the records from offset 3 on in an unclean election, and its leader."""
     overrides = {"replica.lag.time.max.ms": "1000"}
     async with running_cluster(directory, {1: "controller", 2: "broker", 3: "broker"}, overrides=overrides) as cluster:
         await create_replicated(cluster, [(2, 3)], UNCLEAN)
@@ -111,7 +111,7 @@ async def truncated(directory: Path) -> AsyncIterator[tuple[RunningCluster, int]
 
 
 async def lose_records(cluster: RunningCluster) -> None:
-    """Broker 3 is away while broker 2 takes records, and leads alone afterwards."""
+    """Broker 3 is down while broker 2 accepts records, and later leads alone."""
     await cluster.nodes[3].crash()
     await until_described(cluster, 2, isr=(2,))
     await send_numbers(cluster, 3, 4)

@@ -1,4 +1,4 @@
-"""Consumers in groups: subscriptions, commits, auto commit, rebalances, as the application sees them."""
+"""Consumers in groups as an application sees them: subscriptions, commits, auto commit, rebalances."""
 
 import re
 from collections.abc import AsyncIterator, Sequence

@@ -27,7 +27,7 @@ from tests.support.wire_client import connected
 
 
 async def fetch_rows(consumer: Consumer, count: int, most: int = 1_000, **settings: Any) -> list[dict[str, Any]]:
-    """So many rows, by as many polls as it takes."""
+    """Fetch `count` rows, with as many polls as necessary."""
     rows: list[dict[str, Any]] = []
     with trio.fail_after(WITHIN_S):
         while len(rows) < count:

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): examples, and a property against the broker's own side of them."""
+"""Fetch sessions (KIP-227): examples, and a property test with the broker's side of a session."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -136,7 +136,7 @@ def test_names_instead_of_ids_need_another_session_kip_516() -> None:
 
 
 class BrokerSession:
-    """The state of a broker: the partitions and offsets of the session, by KIP-227's rules."""
+    """A broker's state: the partitions and offsets of the session, by the rules of KIP-227."""
 
     def __init__(self) -> None:
         self.kept: dict[TopicPartition, int] = {}

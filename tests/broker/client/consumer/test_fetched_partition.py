@@ -1,4 +1,4 @@
-"""Fetched bytes that wait to be read, and the buffer that holds them."""
+"""Fetched bytes that are not read yet, and the buffer that holds them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ NODE = 1
 
 
 def batch(base_offset: int, count: int, *, epoch: int = 3, last_offset: int | None = None, size: int = 0) -> bytes:
-    """Records whose values are their offsets."""
+    """A batch of records whose values are their offsets."""
     records = [Record(value=b"%d" % offset + b"." * size) for offset in range(base_offset, base_offset + count)]
     return encode_batch(records, base_offset=base_offset, leader_epoch=epoch, last_offset=last_offset)
 
@@ -150,7 +150,7 @@ def test_bulk_readers_take_the_remaining_bytes() -> None:
     source = fetched(b"".join(batches))
     read(source, 12)
     source.advance(10)
-    # The slice of the first two batches is begun: the reader skips what comes before the position.
+    # The slice begins with the first two batches: the reader skips the records below the position.
     assert (bytes(source.encoded), source.position.offset) == (b"".join(batches), 10)
     source.advance_to(Position(20, 3))
     assert not source.is_exhausted

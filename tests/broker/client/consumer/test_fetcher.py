@@ -1,4 +1,4 @@
-"""The fetch requests of a consumer, and its handling of responses; the brokers answer as scripts say."""
+"""The fetch requests of a consumer, and its handling of responses; the brokers answer from scripts."""
 
 import contextlib
 

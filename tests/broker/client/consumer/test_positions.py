@@ -13,7 +13,7 @@ ORDERS = TopicPartition("orders", 0)
 
 
 def fetching_at(consumed: int, fetched: int | None = None, epoch: int | None = 1) -> AssignedPartition:
-    """A partition that is read under the leader of epoch 1, fetched ahead up to `fetched`."""
+    """A partition that is read under the leader of epoch 1, and fetched in advance up to `fetched`."""
     assigned = AssignedPartition(ORDERS)
     assigned.update_leader(Leader(1, 1))
     assigned.seek(Position(consumed))
@@ -162,7 +162,7 @@ epochs = st.integers(0, 5)
 
 
 class Positions(RuleBasedStateMachine):
-    """Any order of calls keeps positions ordered, and leaves no state without what it needs."""
+    """Any order of calls keeps positions ordered, and every state has the data that it needs."""
 
     def __init__(self) -> None:
         super().__init__()

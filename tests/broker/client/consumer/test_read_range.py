@@ -109,7 +109,7 @@ async def test_offsets_that_were_compacted_away_end_a_range() -> None:
 
 
 async def test_a_log_whose_last_offsets_were_compacted_away_ends_a_range() -> None:
-    """The active segment may be empty, and all before it that is left is before the range."""
+    """The active segment may be empty, and all remaining records in earlier segments may be below the range."""
 
     def nothing_left(broker: ScriptedBroker, request: FetchRequest) -> FetchResponse | None:
         if broker.offset < 1 or request.session_epoch < 0:

@@ -86,7 +86,7 @@ def test_late_news_of_a_group_does_not_touch_the_users_assignment() -> None:
 def test_only_valid_positions_are_committed() -> None:
     state = assigned_to(A, B, C)
     state.assigned(A).seek(Position(3))
-    state.assigned(B).seek(Position(5, 2))  # to be validated
+    state.assigned(B).seek(Position(5, 2))  # must be validated
     assert state.consumed_offsets() == {A: OffsetAndMetadata(3)}
 
 

@@ -1,4 +1,4 @@
-"""No record is lost, written twice or out of order, whatever the connections and the brokers do."""
+"""No record is lost, duplicated or reordered, for any behaviour of connections and brokers."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from tests.support.produce_model import LIMITS, ProduceModel
 
 Step = tuple[str, int]
 
-# Each step with a number that says of what: a partition, a node, how many.
+# Each step with a number, which selects a partition or a node, or is a count.
 STEPS: dict[str, Callable[[ProduceModel, int], None]] = {
     "add": lambda model, number: model.add(number % 2, 1 + number % 5),
     "drain": lambda model, number: model.drain(),
@@ -32,7 +32,7 @@ STEPS: dict[str, Callable[[ProduceModel, int], None]] = {
     "wait": lambda model, number: wait(model, 0.2 * (1 + number % 8)),
     "expire": lambda model, number: wait(model, LIMITS.delivery_timeout_s / (1 + number % 2)),
 }
-# A script is mostly progress, so that it gets into states that are worth disturbing.
+# Most steps of a script make progress, so that faults meet many different states.
 DISTURBED = ("add", "drain", "serve", "serve and answer", "answer", "wait", "refuse", "break", "move", "restart")
 USUAL = ("add", "drain", "serve", "serve and answer", "answer", "wait")
 
@@ -98,7 +98,7 @@ def test_without_idempotence_no_record_is_lost(script: list[Step]) -> None:
 def test_five_batches_are_in_flight_after_the_first_acknowledgement() -> None:
     model = ProduceModel(1)
     model.add(0, 3 * 12)
-    model.drain()  # asks for a producer id
+    model.drain()  # requests a producer id
     for _ in range(10):
         model.drain()
     assert model.on_wire_max == 1, "a leader without state of the producer would accept any sequence"
@@ -128,7 +128,9 @@ def test_kip_360_epoch_is_raised_after_the_leader_lost_acknowledged_records() ->
 
 @pytest.mark.parametrize("appended", [0, 1, 2, 3])
 def test_batch_that_a_restarted_leader_has_forgotten_is_not_written_again(appended: int) -> None:
-    """A producer snapshot has only the last batch, so the leader rejects a resend of an earlier one as out of order."""
+    """A producer snapshot has only the last batch, so the leader rejects the retry of an earlier one as out
+    of order.
+    """
     model = ProduceModel(1)
     model.add(0, 3)
     model.settle()

@@ -1,4 +1,4 @@
-"""The bound on what a producer holds, and the order in which callers that wait are served."""
+"""The bound on a producer's memory, and the order in which waiting callers are served."""
 
 from hypothesis import given
 from hypothesis import strategies as st

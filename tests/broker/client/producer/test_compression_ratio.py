@@ -1,4 +1,4 @@
-"""How many uncompressed bytes go into a batch."""
+"""The estimate of how many uncompressed bytes fit into a batch."""
 
 import pytest
 

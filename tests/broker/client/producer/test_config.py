@@ -1,4 +1,4 @@
-"""The config keys of a producer: defaults, what excludes each other, and the types of the keyword arguments."""
+"""The config keys of a producer: defaults, conflicts between keys, and the types of the keyword arguments."""
 
 import attrs
 import pytest

@@ -1,4 +1,4 @@
-"""Exactly once and in order per partition, while brokers are killed under the producer."""
+"""Records are written exactly once and in order per partition while brokers are killed."""
 
 import struct
 from collections.abc import AsyncIterator, Callable
@@ -35,7 +35,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[ClusterProcess]:
 
 
 class NumberedLoad:
-    """Sends numbered records, each to the partition of its number, and notes where each was written."""
+    """Sends numbered records, each to the partition of its number, and records the offset of each."""
 
     def __init__(self, producer: Producer, count: int) -> None:
         self.producer = producer
@@ -97,14 +97,14 @@ async def test_records_are_written_once_and_in_order_through_leader_kills(
     for partition, records in read.items():
         numbers = [NUMBER.unpack_from(record.value or b"")[0] for record in records]
         assert numbers == list(range(partition, count, PARTITIONS))
-        # A batch that the leader has already, but no longer remembers, is acknowledged without an offset.
+        # A batch that the leader already has, but no longer remembers, is acknowledged without an offset.
         acknowledged = [load.offsets[number] for number in numbers]
         assert all(told in (record.offset, -1) for told, record in zip(acknowledged, records, strict=True))
     figure(f"{count} records, {kills} leaders killed, {took:.1f} s")
 
 
 async def kill_a_leader(cluster: ClusterProcess, watched: Cluster, rng: Random) -> None:
-    """Kill a broker that leads partitions, start it again when others lead them, and wait until it is in sync."""
+    """Kill a broker that leads partitions, restart it when others lead them, and wait until it is in sync."""
     partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
     await until(watched, lambda: all(watched.metadata.leader(each) is not None for each in partitions))
     leader = watched.metadata.leader(rng.choice(partitions))

@@ -1,4 +1,4 @@
-"""Which partition a record goes to, and that other clients choose the same one for a key."""
+"""The partition of a record; other clients choose the same one for a key."""
 
 from collections import Counter
 from random import Random

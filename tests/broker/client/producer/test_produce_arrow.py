@@ -1,4 +1,4 @@
-"""Tables written to a running node, and read back."""
+"""Tables are written to a running node and read back."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -144,7 +144,7 @@ async def test_batches_that_are_too_large_for_the_topic_are_split(tmp_path: Path
         assert [int(row["value"]) for row in rows] == list(range(1_000))
         with pytest.raises(KafkaError, match="MESSAGE_TOO_LARGE"):
             await producer.produce_arrow("orders", pa.table({"value": [b"x" * 30_000]}))
-        await producer.wait_for_room(producer.config.buffer_memory)  # everything was released
+        await producer.wait_for_room(producer.config.buffer_memory)  # all memory was released
 
 
 async def test_a_custom_partitioner_is_asked_about_rows_without_a_partition(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ async def test_rows_without_keys_are_spread_over_partitions(tmp_path: Path) -> N
     async with node_with_topics(tmp_path) as node, producing(node.port, acks=0) as producer:
         offsets = await producer.produce_arrow("orders", table)
         assert len(offsets) > 1
-        assert set(map(tuple, offsets.values())) == {()}  # acks=0 tells no offsets
+        assert set(map(tuple, offsets.values())) == {()}  # with acks=0 there are no offsets
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The producer against a running node; confluent-kafka reads back what it wrote."""
+"""The producer with a running node; confluent-kafka reads back the records."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

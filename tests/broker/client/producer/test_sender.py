@@ -1,4 +1,4 @@
-"""The requests of a producer, and its handling of errors, against nodes with scripted responses."""
+"""The requests of a producer, and its handling of errors, with nodes that answer from scripts."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -35,7 +35,7 @@ from tests.support.scripted_node import ScriptedNode, scripted_node
 TOPIC_ID = b"o" * 16
 FAST: dict[str, Any] = {"retry_backoff_ms": 5, "reconnect_backoff_ms": 5, "linger_ms": 0}
 
-# Answers the nth Produce request; None for silence.
+# The answer to the nth Produce request; None for no response.
 Answers = Callable[[int, ProduceRequest], ProduceResponse | None]
 
 
@@ -46,7 +46,7 @@ def answer(code: ErrorCode = ErrorCode.NONE, *, base_offset: int = 0, **fields: 
 
 @asynccontextmanager
 async def leader(answers: Answers) -> AsyncIterator[tuple[ScriptedNode, list[ProduceRequest]]]:
-    """A node that leads the one partition of the one topic, and the Produce requests that came."""
+    """A node that leads the one partition of the one topic, and the Produce requests that it has received."""
     produced: list[ProduceRequest] = []
 
     def script(request: Any) -> Any:
@@ -76,7 +76,7 @@ def described(nodes: list[ScriptedNode], leader_id: int, leader_epoch: int = 0) 
 
 
 def sequences(requests: list[ProduceRequest]) -> list[tuple[int, int, int]]:
-    """Producer epoch, base sequence and count of each request's batch."""
+    """Producer epoch, base sequence and number of records of each request's batch."""
     headers = [read_header(bytes(request.topic_data[0].partition_data[0].records or b""), 0) for request in requests]
     assert all(header.producer_id == 77 for header in headers)
     return [(header.producer_epoch, header.base_sequence, header.count) for header in headers]
@@ -282,7 +282,7 @@ async def test_leader_without_an_address_is_waited_for_without_spinning() -> Non
 
 
 class CountedSteps(trio.abc.Instrument):
-    """How often tasks ran."""
+    """Counts the steps of tasks."""
 
     count = 0
 

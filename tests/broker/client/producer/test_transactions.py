@@ -1,4 +1,4 @@
-"""The requests of transactions, and their errors, against a coordinator that answers as a test says."""
+"""The requests of transactions, and their errors, with a coordinator that answers from a script."""
 
 from contextlib import suppress
 from math import inf
@@ -47,7 +47,7 @@ async def send(producer: Producer, partition: int = 0) -> None:
 
 
 async def transact(producer: Producer, *, records: int = 0, offsets: bool = False, patience_s: float = inf) -> None:
-    """A transaction of records and offsets; the commit of the offsets is given up after `patience_s`."""
+    """A transaction of records and offsets. The commit of the offsets is cancelled after `patience_s`."""
     async with producer.transaction():
         if offsets:
             with trio.move_on_after(patience_s):
@@ -56,7 +56,7 @@ async def transact(producer: Producer, *, records: int = 0, offsets: bool = Fals
             await send(producer)
 
 
-# The usual course
+# Transactions without errors
 
 
 async def test_kip_890_batches_add_their_partitions_and_each_transaction_has_its_epoch() -> None:
@@ -353,7 +353,7 @@ async def test_refused_initialization_can_be_repeated() -> None:
             await producer.init_transactions()
 
 
-# Time
+# Timeouts
 
 
 async def test_unanswered_commit_can_be_waited_for_again(jumping_clock: MockClock) -> None:
@@ -396,7 +396,7 @@ async def test_unanswered_initialization_times_out(jumping_clock: MockClock) -> 
 
 
 async def test_abort_waits_for_batches_on_the_wire() -> None:
-    """A batch that arrived after the abort would stay in the log without an end (KIP-890)."""
+    """A batch that arrives after the abort would stay in the log as part of an open transaction (KIP-890)."""
     async with scripted_coordinator(version=1) as coordinator:
         async with producer_of(coordinator, request_timeout_ms=500) as producer:
             await producer.begin_transaction()
@@ -410,7 +410,7 @@ async def test_abort_waits_for_batches_on_the_wire() -> None:
         assert coordinator.take()[-1] == "EndTxn(abort@1)"
 
 
-# Use
+# Misuse of the API
 
 
 async def test_records_are_refused_outside_of_a_transaction() -> None:

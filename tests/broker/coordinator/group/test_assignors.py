@@ -16,7 +16,7 @@ Members = dict[str, MemberSpec]
 
 @st.composite
 def groups(draw: st.DrawFn, members_max: int = 6, partitions_max: int = 9) -> tuple[Members, dict[bytes, int]]:
-    """Members with subscriptions, and with what they may have had when there were other topics and members."""
+    """Members with subscriptions, and with an earlier assignment from when topics and members were different."""
     counts = {topic: draw(st.integers(1, partitions_max)) for topic in (A, B, C)}
     is_homogeneous = draw(st.booleans())
     everybody = draw(st.lists(st.sampled_from([A, B, C]), min_size=1, unique=True))
@@ -93,7 +93,7 @@ def test_uniform_moves_as_few_partitions_as_possible(members: int, partitions: i
 
 
 def test_partitions_move_along_a_chain_of_members() -> None:
-    """No member has two more than a member with which it shares a topic, and yet it could be more even."""
+    """No member has two more than a member with which it shares a topic, and yet a more even assignment exists."""
     members = {
         "a": MemberSpec((A,), current={A: frozenset({0, 1, 2})}),
         "b": MemberSpec((A, B), current={B: frozenset({0, 1})}),

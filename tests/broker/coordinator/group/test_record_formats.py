@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets`: byte for byte as Kafka 4.1 writes them; invalid bytes raise one of two errors."""
+"""Records of `__consumer_offsets` have the same bytes as Kafka 4.1's. Invalid bytes raise one of two errors."""
 
 from random import Random
 from typing import Any

@@ -1,4 +1,4 @@
-"""Decisions that share a batch, and the guarantees that this must not change."""
+"""Several decisions share a batch without affecting the runtime's guarantees."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ FOREVER_MS = 60_000
 
 
 def batches(runtime: RegistersRuntime) -> list[int]:
-    """The numbers of records in the batches of the coordinator's log."""
+    """The number of records in each batch of the coordinator's log."""
     log = runtime.partition.leader_log()
     part = log.read(0, 1 << 20, upper_bound=log.readable_end_offset, min_one_batch=True)
     return [header.count for _, header in iter_headers(part.file.read(part.position, part.size))]

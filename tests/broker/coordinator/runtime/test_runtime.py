@@ -1,4 +1,4 @@
-"""The runtime's guarantees: when state changes, when responses leave, and how shards are loaded and closed."""
+"""The runtime's guarantees: when state changes, when responses are sent, and how shards are loaded and closed."""
 
 import gc
 import weakref
@@ -117,7 +117,7 @@ async def test_decision_that_is_not_atomic_may_be_several_batches(tmp_path: Path
         assert len(runtime.state.values) == 20
 
 
-# Responses for later
+# Delayed responses
 
 
 async def test_parked_response_leaves_when_the_completing_decision_is_committed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Whatever producers and the coordinator do with one transactional id: the rules that always hold (Hypothesis)."""
+"""Properties of transactions for any actions of producers and the coordinator on one transactional id (Hypothesis)."""
 
 from typing import Any
 
@@ -38,9 +38,9 @@ class Context:
 
 
 class Producers(RuleBasedStateMachine):
-    """Two incarnations of a producer, one coordinator that may be loaded again at any time.
+    """Two incarnations of a producer, and one coordinator that may be loaded again at any time.
 
-    `given` are the identities that clients were given, oldest first.
+    `given` has the producer ids and epochs that clients received, oldest first.
     """
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class Producers(RuleBasedStateMachine):
 
     @rule()
     def use_up_epochs(self) -> None:
-        """Skips epochs, which would take too long to use up one by one."""
+        """Skip epochs, because using them up one by one would take too long."""
         current = self.current
         if current is not None and current.state is TransactionState.EMPTY:
             last = attrs.evolve(current, producer_epoch=EPOCH_MAX - 1)
@@ -162,7 +162,7 @@ class Producers(RuleBasedStateMachine):
 
     @rule(version=st.sampled_from((0, 1, 2)))
     def change_transaction_version(self, version: int) -> None:
-        """KIP-584: the feature is upgraded and downgraded while transactions are under way."""
+        """KIP-584: upgrade or downgrade the feature during transactions."""
         if self.current is None or self.current.next_producer_id < 0:
             self.version = version
 

@@ -1,4 +1,4 @@
-"""The records of `__transaction_state`: Kafka's bytes, and what is not Kafka's."""
+"""The records of `__transaction_state`: the same bytes as Kafka's, and fields that Kafka does not have."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The transitions of one transactional id, by example, named after the KIPs that demand them."""
+"""The transitions of one transactional id, by example, named after the KIPs that require them."""
 
 import attrs
 import pytest
@@ -183,7 +183,7 @@ def test_retry_after_the_end_succeeds(version: int, epoch: int) -> None:
 def test_kafka_17754_delayed_end_of_an_earlier_transaction_is_fenced_with_kip_890_only() -> None:
     """A retried EndTxn arrives on another connection when the next transaction is open.
 
-    Without an epoch per transaction it ends the wrong transaction.
+    Without an epoch per transaction, it ends the wrong transaction.
     """
     first = transaction(TransactionState.ONGOING)
     for version, is_harmful in ((0, True), (V2, False)):

@@ -1,4 +1,4 @@
-"""`load`: topics to Parquet, each record once, whatever happens to the job."""
+"""`load`: topics to Parquet, each record once, despite failures of the job."""
 
 import json
 import os
@@ -145,12 +145,14 @@ def test_small_files_are_joined_and_no_record_is_lost(spark: SparkSession, topic
     files = list((tmp_path / "out").glob("topic=many/**/*.parquet"))
     assert len(files) == 3
     assert offsets(spark, options.destination) == [(topic, 0, offset) for offset in range(60)]
-    # A query that does not know of manifests reads the same.
+    # A query without knowledge of manifests reads the same rows.
     assert spark.read.parquet(options.destination).count() == 60
 
 
 def test_column_that_only_some_files_have_is_read(spark: SparkSession, tmp_path: Path) -> None:
-    """As where later loads keep headers or producers: joined files would lose them."""
+    """For example, where only later loads keep headers or producers: merging files by the first schema
+    would lose them.
+    """
     columns = {"topic=t/a.parquet": {"offset": [1]}, "topic=t/b.parquet": {"offset": [2], "sequence": [7]}}
     for name, values in columns.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Which records the next run of a load reads, and which files the records are in after some runs."""
+"""The records that the next run of a load reads, and the files that contain the records after some runs."""
 
 import attrs
 import pytest

@@ -1,4 +1,4 @@
-"""`stats` over topics in which records are lost, or there twice: written by a node that forgets producers at once."""
+"""`stats` of topics with lost or duplicated records, written by a node that forgets producers at once."""
 
 import time
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def forgetful(tmp_path: Path) -> Iterator[JobTopics]:
 
 
 def wait_until_forgotten(topics: JobTopics, name: str, partition: int) -> None:
-    """Waits until a partition knows no producer."""
+    """Wait until a partition knows no producer."""
     written, deadline = TopicPartition(name, partition), time.monotonic() + 10
     with SyncAdmin(topics.bootstrap) as admin:
         while admin.describe_producers([written]).raise_first()[written]:

@@ -1,4 +1,4 @@
-"""`replay`: files back to a topic, in order per key, at a rate."""
+"""`replay`: files back to a topic, in order per key, at a given rate."""
 
 import time
 from collections import defaultdict
@@ -40,7 +40,7 @@ def test_objects_become_json_again_and_the_rate_is_kept(spark: SparkSession, top
     load(spark, options, topics.options)
     began = time.monotonic()
     replay(spark, ReplayOptions(str(tmp_path / "out"), target, rate=40.0), topics.options)
-    # One key is in one of two tasks, each of which has half of the rate.
+    # The only key is in one of two tasks, each of which gets half of the rate.
     assert time.monotonic() - began >= 1.5
     assert [record.value for record in topics.read(target, 40)] == [b'{"id":%d}' % number for number in range(40)]
 

@@ -1,4 +1,4 @@
-"""Lost and repeated records by sequence numbers: each case is a partition, judged in one query."""
+"""Lost and repeated records by sequence numbers: each case is a partition, and all are judged in one query."""
 
 from collections.abc import Iterable
 from random import Random
@@ -18,7 +18,7 @@ Record = tuple[int, int | None, int | None, int | None]
 
 @attrs.frozen
 class Case:
-    """The records of a partition: offset, producer id, epoch and sequence number; and what is to be found."""
+    """The records of a partition (offset, producer id, epoch and sequence number), and the expected findings."""
 
     records: tuple[Record, ...]
     producers: int = 1
@@ -28,7 +28,7 @@ class Case:
 
 
 def run(offset: int, sequence: int, count: int, *, producer: int = 7, epoch: int = 0) -> list[Record]:
-    """Records whose offsets and sequence numbers go on by one."""
+    """Records with consecutive offsets and sequence numbers."""
     return [(offset + n, producer, epoch, (sequence + n) & LAST) for n in range(count)]
 
 
@@ -37,7 +37,7 @@ def case(*runs: Iterable[Record], **found: int) -> Case:
 
 
 def random_partition(rng: Random) -> Case:
-    """Producers that repeat records and leave some out at random; no offset is missing."""
+    """Producers that repeat and skip records at random; no offset is missing."""
     written: dict[int, list[int]] = {producer: [] for producer in range(rng.randint(1, 3))}
     records: list[Record] = []
     for _ in range(rng.randint(1, 12)):

@@ -1,4 +1,4 @@
-"""The jobs on a Spark cluster of several processes, which read and write over TCP: nothing assumes local mode."""
+"""The jobs on a Spark cluster of several processes, which communicate over TCP: nothing assumes local mode."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from tests.support.standalone_spark import StandaloneSpark, standalone_spark
 
 RECORDS = 100_000
 PARTITIONS = 6
-# A bound, far above what it takes on a machine that has nothing else to do.
+# A time limit, far longer than necessary on an idle machine.
 JOB_S = 300
 
 

@@ -1,4 +1,4 @@
-"""`stats`: what is measured of topics, and the page about it."""
+"""`stats`: the measurements of topics, and the page that shows them."""
 
 from html.parser import HTMLParser
 from pathlib import Path
@@ -112,7 +112,7 @@ def test_interval_leaves_a_plot_readable(span_ms: int, interval_ms: int) -> None
 
 
 class _Tags(HTMLParser):
-    """Which tags are open, and how many there were."""
+    """The open tags, and the number of all tags."""
 
     def __init__(self) -> None:
         super().__init__()

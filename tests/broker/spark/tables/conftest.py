@@ -1,4 +1,4 @@
-"""A Spark session that has the packages for tables and for Avro: `make test-spark-tables` brings them."""
+"""A Spark session with the packages for tables and for Avro; `make test-spark-tables` downloads them."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -49,7 +49,7 @@ def table_configs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 @pytest.fixture
 def needs(table_configs: Mapping[str, str]) -> Callable[[str], None]:
-    """Skip a test whose package there is none of for this version of PySpark."""
+    """Skip a test if this version of PySpark has no such package."""
 
     def check(package: str) -> None:
         if package not in spark_packages.TABLES[pyspark.__version__]:

@@ -1,4 +1,4 @@
-"""`load` of Avro values, by Spark's own package: what fits the schema is a struct, everything else is in quarantine."""
+"""`load` of Avro values with Spark's own package: valid values become structs, all others go to quarantine."""
 
 import json
 from collections.abc import Callable
@@ -26,7 +26,7 @@ ORDER = json.dumps(
         ],
     }
 )
-# For each union its branch, then its value: numbers are zigzag varints, a text has its length before it.
+# For each union its branch, then its value: numbers are zigzag varints, a text is preceded by its length.
 FULL = b"\x02\x02" + b"\x02\x06tea" + b"\x00"
 EMPTY = b"\x00\x00\x02"
 

@@ -1,4 +1,4 @@
-"""`load` into Delta Lake and Iceberg: each run is a commit of the table, once, whenever the job is killed."""
+"""`load` into Delta Lake and Iceberg: each run is committed to the table once, whenever the job is killed."""
 
 import json
 import os
@@ -28,7 +28,7 @@ FORMATS = [TableFormat.DELTA, TableFormat.ICEBERG]
 
 @attrs.frozen
 class Lake:
-    """Where one test loads: a directory, and a table of one format."""
+    """The destination of one test: a directory, and a table of one format."""
 
     spark: SparkSession
     directory: Path
@@ -73,18 +73,18 @@ class Lake:
 
     @property
     def unfinished(self) -> list[Path]:
-        """The plans of runs that have no manifest yet."""
+        """The plans of runs without a manifest."""
         return [plan for plan in self.plans if not plan.with_suffix(".json").exists()]
 
     def leave_plan(self, run: int) -> None:
-        """Leave what a job leaves that is killed after a run's manifest is written, before its plan is removed."""
+        """Restore the state after a kill between a run's manifest and the removal of its plan."""
         path = self.directory / "_manifests" / f"{run:012}.json"
         manifest = json.loads(path.read_text())
         plan = {key: manifest[key] for key in ("run", "kind", "started_ms", "ranges")}
         path.with_suffix(".plan").write_text(json.dumps(plan))
 
     def forget_manifest(self, run: int) -> None:
-        """Leave what a job leaves that is killed after a run's commit, before its manifest is written."""
+        """Restore the state after a kill between a run's commit and its manifest."""
         self.leave_plan(run)
         path = self.directory / "_manifests" / f"{run:012}.json"
         path.unlink()
@@ -152,7 +152,7 @@ def test_load_killed_between_commit_and_manifest_finds_its_run_in_the_table(lake
     before = lake.manifests
     lake.forget_manifest(2)
     topics.write(topic, numbered(10))
-    # The records of that run are gone meanwhile: the table has them, so no job reads them again.
+    # The records of that run are deleted meanwhile. The table has them, so no job reads them again.
     topics.cut(topic, 0, 30)
     done = load(lake.spark, options, topics.options)
     assert (done.runs, done.records) == (2, 20)
@@ -208,7 +208,7 @@ def test_load_killed_before_the_quarantine_writes_that_alone(lake: Lake, topics:
     options = lake.options(topic, value_format=ValueFormat.JSON, value_schema="id bigint")
     load(lake.spark, options, topics.options)
     topics.write(topic, [{"value": b"no json", "timestamp_ms": DAY_MS}])
-    # The run is in the table with its two records; the row that does not fit was not written yet.
+    # The run is in the table with its two records; the malformed row was not written yet.
     lake.forget_manifest(0)
     plan = json.loads(lake.plans[0].read_text())
     plan["ranges"][0]["end"] = 3
@@ -227,7 +227,7 @@ def test_two_jobs_that_finish_the_same_run_add_its_rows_once(lake: Lake, topics:
     found: list[Any] = []
 
     def append() -> None:
-        # As another job has.
+        # As in another job.
         session = lake.spark.newSession()
         frame = loaded(session, str(lake.directory)).where("offset = 0")
         try:
@@ -257,7 +257,7 @@ def test_small_files_are_joined_by_the_table(lake: Lake, topics: JobTopics) -> N
     done = load(lake.spark, options, topics.options)
     assert (done.runs, done.compactions) == (4, 1)
     assert lake.files() == 1
-    # Killed within a compaction: the next job finishes it.
+    # Killed during a compaction, which the next job finishes.
     lake.forget_manifest(4)
     topics.write(topic, numbered(20))
     done = load(lake.spark, options, topics.options)
@@ -299,7 +299,7 @@ def test_load_that_is_killed_is_resumed_without_a_duplicate_or_a_gap(
         with (tmp_path / "job.log").open("ab") as log:
             job = subprocess.Popen(command, stderr=log, stdout=log, start_new_session=True)
         try:
-            # Within a run that the next job has to finish, wherever it is then.
+            # During a run that the next job has to finish, at whatever point.
             deadline = time.monotonic() + 300
             while len(lake.manifests) < seen + 2 or not lake.unfinished:
                 assert job.poll() is None, (tmp_path / "job.log").read_text()

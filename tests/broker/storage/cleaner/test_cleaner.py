@@ -1,4 +1,4 @@
-"""Which logs the cleaner cleans, when it does, and how it handles failures."""
+"""The logs that the cleaner selects, when it runs, and its handling of failures."""
 
 import random
 from collections.abc import AsyncIterator, Callable
@@ -227,7 +227,7 @@ async def test_directory_that_fails_during_a_compaction_goes_offline(
 async def test_deleting_a_topic_during_its_cleaning_leaves_no_files(world: World) -> None:
     log = world.create(0, attrs.evolve(COMPACTED, file_delete_delay_ms=0))
     fill(log, 400)
-    cleaner = world.cleaner(io_max_bytes_per_second=1.0)  # so it never ends by itself
+    cleaner = world.cleaner(io_max_bytes_per_second=1.0)  # so slow that it never finishes by itself
     with trio.fail_after(20):
         async with running(cleaner):
             await until(lambda: bool(cleaner._in_progress))
@@ -261,7 +261,7 @@ async def test_io_max_bytes_per_second_is_not_exceeded(world: World, autojump_cl
     size = sum(segment.size_bytes for segment in log.segments if segment is not log.segments.active)
     began = trio.current_time()
     await world.cleaner(io_max_bytes_per_second=1e6).clean_dirtiest()
-    # It reads all bytes twice, and writes them once.
+    # All bytes are read twice and written once.
     assert trio.current_time() - began == pytest.approx(3 * size / 1e6, rel=0.25)
 
 

@@ -30,7 +30,7 @@ def end(log: Log, producer_id: int = ONE, *, is_commit: bool, epoch: int = 0) ->
 
 
 def begin_segment(log: Log) -> None:
-    """Make everything so far cleanable, and keep the last batch of the cleaned part apart from what a test looks at."""
+    """Roll, so that everything so far can be cleaned, and the batch under test is not the last of the cleaned part."""
     put(log, (b"last", b"of round"))
     log.roll()
     put(log, (b"active", b""))
@@ -54,7 +54,7 @@ def headers(log: Log) -> list[BatchHeader]:
 
 
 def markers(log: Log) -> list[tuple[int, EndTransactionMarker | None]]:
-    """The offsets of all control batches with their markers; None for one that has lost its record."""
+    """The offsets of all control batches with their markers; None if the record was removed."""
     found = []
     for segment in log.segments:
         data = segment.file.read(0, segment.written)
@@ -92,7 +92,9 @@ async def test_committed_records_are_compacted_like_others(log: Log) -> None:
 
 
 async def test_marker_gets_a_delete_horizon_once_no_batch_of_its_transaction_is_left(log: Log) -> None:
-    """KIP-534: one compaction removes the records, the next one dates the marker, and a later one removes it."""
+    """KIP-534: one compaction removes the records, the next one sets the marker's delete horizon, and a later one
+    removes it.
+    """
     write(log, b"a", b"1")
     first = end(log, is_commit=False)
     write(log, b"b", b"2")
@@ -116,7 +118,7 @@ async def test_marker_gets_a_delete_horizon_once_no_batch_of_its_transaction_is_
 
 
 async def test_batch_without_records_keeps_its_marker_and_its_entry(log: Log, tmp_path: Path) -> None:
-    """It is the producer's last one. Without the marker, a replay would take the transaction for open."""
+    """It is the producer's last batch. Without the marker, a replay would consider the transaction open."""
     write(log, b"a", b"1")
     marker = end(log, is_commit=False)
     for round_ms in range(4):
@@ -144,7 +146,7 @@ async def test_entries_of_removed_transactions_leave_the_transaction_index(log: 
 
 
 async def test_last_marker_of_a_producer_stays_without_its_record(log: Log, tmp_path: Path) -> None:
-    """Under transaction.version 2 only the marker has the producer's epoch, which fences older ones."""
+    """Under transaction.version 2, only the marker has the producer's latest epoch, which fences older ones."""
     write(log, b"a", b"1", epoch=3)
     append_marker(log, ONE, is_commit=False, epoch=4, transaction_version=2)
     for round_ms in range(4):

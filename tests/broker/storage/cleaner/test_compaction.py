@@ -1,4 +1,4 @@
-"""Which records a compaction keeps, and which segments it must not change."""
+"""The records that a compaction keeps, and the segments that it must not change."""
 
 from pathlib import Path
 

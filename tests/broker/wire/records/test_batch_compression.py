@@ -1,4 +1,4 @@
-"""The compressions' framings and bounds."""
+"""The framing and the limits of the compressions."""
 
 import contextlib
 import gzip
@@ -57,7 +57,7 @@ def test_more_than_allowed_is_corrupt(codec: Compression, max_size: int) -> None
 @pytest.mark.parametrize("codec", CODECS)
 def test_cut_data_is_corrupt(codec: Compression) -> None:
     compressed = compress(codec, MIXED)
-    # Blocks of snappy-java's stream stand for themselves: cut between two of them it is a whole, shorter stream.
+    # The blocks of snappy-java's stream are independent: cut between two blocks, it is a valid, shorter stream.
     cuts = range(1, 16) if codec is Compression.SNAPPY else (1, 2, 4, 5, 8, 9, 17, 20)
     for cut in (*cuts, len(compressed) // 2 + 1):
         with pytest.raises(CorruptBatch):
@@ -240,7 +240,7 @@ def test_only_the_first_lz4_frame_counts() -> None:
 
 
 def streamed_zstd(data: bytes) -> bytes:
-    """A frame as streaming writers leave it: its header does not tell the content's size."""
+    """A frame as written by streaming writers, whose header does not contain the content's size."""
     compressor = zstandard.ZstdCompressor(level=3).compressobj()
     frame = compressor.compress(data) + compressor.flush()
     assert zstandard.frame_content_size(frame) == -1

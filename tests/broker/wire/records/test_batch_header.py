@@ -22,8 +22,8 @@ from broker.wire.records import (
     restamp,
 )
 
-# Offset 7 in epoch 3; producer 9000000001, its epoch 5, sequence 12, in a transaction. Two records: k=v, and 5 ms
-# before it one without key and value, with the header h=null. The CRC is the one kafka-python computes.
+# Offset 7 in epoch 3; producer 9000000001, its epoch 5, sequence 12, in a transaction. Two records: k=v, and one that
+# is 5 ms older, without key and value, with the header h=null. The CRC is the one that kafka-python computes.
 GOLDEN = bytes.fromhex(
     "0000000000000007 00000044 00000003 02 85f0e6c5 0010 00000001 0000018bcfe56800 0000018bcfe56800"
     "0000000218711a01 0005 0000000c 00000002"

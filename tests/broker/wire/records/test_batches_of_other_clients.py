@@ -1,4 +1,4 @@
-"""Batches exchanged with other implementations: theirs are read, ours are read by them, uncompressed ones are equal."""
+"""Batches exchanged with other implementations: each reads the other's, and uncompressed ones are equal."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -29,7 +29,7 @@ CLIENTS: dict[str, tuple[type[Any], type[Any]]] = {
 
 
 class CramjamAsPythonSnappy:
-    """The two functions of python-snappy that kafka-python calls; it finds no other snappy."""
+    """The two functions of python-snappy that kafka-python calls, so that it finds a snappy implementation."""
 
     @staticmethod
     def compress(data: bytes) -> bytes:
@@ -96,5 +96,5 @@ def test_our_batches_are_read_by_them(client: str, compression: Compression) -> 
 def test_uncompressed_batches_are_the_same_bytes(client: str) -> None:
     ours = encode_batch(RECORDS, leader_epoch=0, producer_id=77, producer_epoch=3, base_sequence=11, transactional=True)
     theirs = built_by(CLIENTS[client][0], Compression.NONE, RECORDS)
-    # The leader's epoch, which producers leave to the leader, is 0 with some and -1 with others.
+    # Producers leave the leader epoch to the leader: it is 0 in some and -1 in others.
     assert theirs[:12] + theirs[16:] == ours[:12] + ours[16:]

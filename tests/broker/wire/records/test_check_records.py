@@ -1,4 +1,4 @@
-"""The checks of a leader on a producer's batch (LogValidator's rules); the quick walk must see what a reader sees."""
+"""A leader's checks of a producer's batch (LogValidator's rules). The fast check must agree with the full decoder."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def shaped(sizes: list[int], step_ms: int) -> list[Record]:
     return [Record(index, TIME + index * step_ms, b"key", bytes(size)) for index, size in enumerate(sizes)]
 
 
-# Long runs of one shape, in which the offsets' and times' varints grow, between records of other shapes.
+# Long runs of one shape, in which the varints of offsets and times grow, between records of other shapes.
 shapes = st.lists(
     st.tuples(
         st.none() | st.integers(0, 200),

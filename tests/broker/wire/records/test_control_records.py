@@ -1,4 +1,4 @@
-"""Control records in Kafka's bytes."""
+"""Control records have Kafka's encoding."""
 
 import pytest
 from aiokafka.record.control_record import ABORT_MARKER, COMMIT_MARKER, ControlRecord

@@ -1,4 +1,4 @@
-"""The partial check of batches that are stored unchanged: it must accept valid ones, and detect the others."""
+"""The partial check of batches that are stored unchanged accepts valid ones, and detects all others."""
 
 import pytest
 from hypothesis import example, given
@@ -19,7 +19,7 @@ records = st.builds(
     value=st.none() | st.binary(max_size=200),
     headers=st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=2).map(tuple),
 )
-# Many of one record, between others: runs of one size, in which the offsets' varints grow.
+# Runs of equal records, in which the offsets' varints grow, between other records.
 runs = st.lists(st.tuples(records, st.integers(1, 150)), min_size=1, max_size=5).map(
     lambda runs: [record for record, count in runs for _ in range(count)]
 )
@@ -38,7 +38,7 @@ def is_sound(batch: bytes | bytearray) -> bool:
 
 
 def with_count(batch: bytes, count: int) -> bytearray:
-    """The batch with another number of records in its header, and a right checksum."""
+    """The batch with a different number of records in its header, and a correct checksum."""
     changed = bytearray(batch)
     changed[COUNT_POSITION : COUNT_POSITION + 4] = count.to_bytes(4)
     changed[LAST_OFFSET_DELTA_POSITION : LAST_OFFSET_DELTA_POSITION + 4] = (count - 1).to_bytes(4)
@@ -47,7 +47,7 @@ def with_count(batch: bytes, count: int) -> bytearray:
 
 
 def with_records(batch: bytes, data: bytes) -> bytearray:
-    """The batch with other bytes where its records are."""
+    """The batch with other bytes in place of its records."""
     fields = list(HEADER.unpack_from(batch))
     fields[1] += HEADER_SIZE + len(data) - len(batch)
     changed = bytearray(HEADER.pack(*fields) + data)
@@ -58,7 +58,7 @@ def with_records(batch: bytes, data: bytes) -> bytearray:
 @given(st.lists(records, min_size=1, max_size=20) | runs, st.sampled_from(Compression))
 @example([Record(timestamp=TIME, value=bytes(100))] * 9000, Compression.NONE)
 def test_sound_batches_pass_whatever_their_compression(given: list[Record], compression: Compression) -> None:
-    """Compressed ones of very many tiny records may not, and are then looked at in full."""
+    """Compressed batches of very many tiny records may fail the partial check, and are then decoded completely."""
     batch = encode_batch(given, compression=compression)
     assert is_sound(batch)
     if compression is Compression.NONE or len(given) <= len(batch) - HEADER_SIZE:
@@ -69,7 +69,7 @@ def test_sound_batches_pass_whatever_their_compression(given: list[Record], comp
 def test_a_single_record_passes_just_when_a_full_check_finds_it_sound(record: Record, data: st.DataObject) -> None:
     batch = bytearray(encode_batch([record]))
     check = PartialCheck()
-    assert passes(batch, check)  # and remembers it
+    assert passes(batch, check)  # and remembers the batch
     for _ in range(data.draw(st.integers(1, 3))):
         batch[data.draw(st.integers(HEADER_SIZE, len(batch) - 1))] = data.draw(st.integers(0, 255))
     assert passes(batch, check) == passes(batch) == is_sound(batch)
@@ -108,7 +108,7 @@ def test_a_batch_that_ends_early_does_not_pass(given: list[Record], missing: int
 
 
 def test_records_that_all_have_the_same_offset_delta_do_not_pass() -> None:
-    """As of a client that does not count."""
+    """As from a client that does not count offsets."""
     one = encode_batch([Record(timestamp=TIME, value=b"x")])[HEADER_SIZE:]
     for count in (2, 3, 100):
         batch = with_records(with_count(encode_batch([Record(timestamp=TIME, value=b"x")]), count), one * count)
@@ -128,7 +128,7 @@ def test_a_wrong_offset_delta_or_key_in_the_first_records_or_the_last_does_not_p
 @pytest.mark.parametrize("sizes", [[20], [20, 30], list(range(10, 50))])
 @pytest.mark.parametrize("index", [2, 63, 64, 150, 198])
 def test_a_wrong_length_anywhere_does_not_pass(sizes: list[int], index: int) -> None:
-    """Also within a run of records of one size, whose lengths are not looked at one by one."""
+    """This includes runs of records of one size, whose lengths are not checked one by one."""
     records = [Record(timestamp=TIME, value=bytes(sizes[at % len(sizes)])) for at in range(200)]
     batch = encode_batch(records)
     at = len(encode_batch(records[:index]))

@@ -1,4 +1,4 @@
-"""Batches that lose records: what stays is byte for byte what it was, and so is what the header says of the batch."""
+"""Batches from which records are removed: the remaining bytes and the other header fields are unchanged."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Records read into columns, against the plain reader."""
+"""Records decoded to columns equal those of the plain decoder."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Runs of records of one shape: how far they go, and the extremes of their timestamp deltas."""
+"""Runs of records of one shape: their lengths, and the extremes of their timestamp deltas."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from broker.wire.records.run import RUN_MIN, follow_run
 from broker.wire.records.varint import varint
 
 TIME = 1_700_000_000_000
-# Deltas whose varints have one byte, two, or three, whatever their sign; in some the second byte has few values.
+# Deltas whose varints have one byte, two, or three, with either sign; in some the second byte has few values.
 ONE, TWO_OF_FEW, TWO, THREE = (0, 63), (65, 300), (65, 8191), (8193, 1_000_000)
 
 

@@ -19,7 +19,7 @@ A, B, C = (TopicPartition("a", index) for index in range(3))
 
 
 class Recorder(RebalanceListener):
-    """Records the order of everything that a change does. `blocks` has a revocation wait for it."""
+    """Records the steps of a change in order. A revocation waits for `blocks`, if it is set."""
 
     def __init__(self, owned: Iterable[TopicPartition] = (), listener_timeout_ms: float = 60_000) -> None:
         self.seen: list[tuple[str, list[TopicPartition]]] = []
@@ -47,7 +47,7 @@ class Recorder(RebalanceListener):
         self.seen.append(("assigned", list(partitions)))
 
     async def request_and_apply(self, change: AssignmentChange) -> bool:
-        """As the background task and the next poll do."""
+        """Request a change as the background task does, and apply it as the next poll does."""
         results: list[bool] = []
 
         async def request() -> None:

@@ -1,4 +1,4 @@
-"""A member of a classic group, by example: what it asks, and what follows from each response."""
+"""A member of a classic group, by example: its requests, and the effects of each response."""
 
 from typing import Any
 

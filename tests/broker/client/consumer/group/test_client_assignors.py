@@ -1,4 +1,4 @@
-"""The assignors of classic groups: Kafka's examples, kafka-python's results, and what holds for any group."""
+"""The assignors of classic groups: Kafka's examples, kafka-python's results, and properties for any group."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -250,7 +250,7 @@ def wanted(topics: TopicRacks, members: Mapping[str, MemberSubscription]) -> lis
 
 
 def is_balanced(members: Mapping[str, MemberSubscription], assigned: Assigned) -> bool:
-    """No partition can go to a member that has at least two less than its owner."""
+    """True if no partition can move to a member that has at least two less than its owner."""
     return not any(
         len(partitions) > len(assigned[other]) + 1 and partition.topic in members[other].topics
         for partitions in assigned.values()
@@ -300,7 +300,7 @@ def test_sticky_moves_only_the_partitions_of_a_leaving_member(topics: TopicRacks
 def test_cooperative_sticky_never_gives_a_partition_before_it_is_revoked_kip_429(
     worlds: list[tuple[dict[str, list[frozenset[str]]], dict[str, MemberSubscription]]],
 ) -> None:
-    """The group changes, and members join again for as long as one of them has had to revoke something."""
+    """After each change of the group, members join again as long as one of them has had to revoke partitions."""
     assignor = CooperativeStickyAssignor()
     owned: dict[str, list[TopicPartition]] = {}
     generation = 0
@@ -328,7 +328,7 @@ def test_cooperative_sticky_never_gives_a_partition_before_it_is_revoked_kip_429
 def test_sticky_survives_any_claims(
     topics: TopicRacks, members: dict[str, MemberSubscription], data: st.DataObject
 ) -> None:
-    """Also of partitions that do not exist, and of the same ones by several members."""
+    """Including claims of partitions that do not exist, and of the same ones by several members."""
     claims = st.lists(st.builds(TopicPartition, st.sampled_from(NAMES), st.integers(-1, 9)), max_size=8)
     claiming = {
         member: attrs.evolve(each, owned=tuple(data.draw(claims)), generation=data.draw(st.integers(-1, 2)))
@@ -341,7 +341,7 @@ def test_sticky_survives_any_claims(
 
 
 def test_sticky_assigns_to_a_large_group() -> None:
-    """Members read different topics, the general case; the result is what matters, and that there is one soon."""
+    """Members read different topics, the general case. The test checks the result, and that it is computed soon."""
     topics = topics_of(**{f"t{index}": 10 for index in range(60)})
     names = list(topics)
     members = {f"m{index:03}": reads(*names[index % 3 :: 3], names[index % 60]) for index in range(100)}

@@ -30,7 +30,7 @@ def member(instance_id: str | None = None, subscription: Subscription | None = N
 
 
 def response(epoch: int, **topics: list[int]) -> ConsumerGroupHeartbeatResponse:
-    """With a target if topics are given."""
+    """A response, with a target assignment if topics are given."""
     target = [TopicPartitions(topic_id=name.encode() * 16, partitions=each) for name, each in topics.items()]
     assignment = Assignment(topic_partitions=target) if topics else None
     return ConsumerGroupHeartbeatResponse(
@@ -39,14 +39,14 @@ def response(epoch: int, **topics: list[int]) -> ConsumerGroupHeartbeatResponse:
 
 
 def beat(member: ConsumerMembership, answer: ConsumerGroupHeartbeatResponse) -> Any:
-    """One heartbeat; the request."""
+    """Send one heartbeat and apply the answer. Returns the request."""
     request = member.heartbeat_request()
     assert member.on_heartbeat(request, answer) is Next.GO_ON
     return request
 
 
 def stable(owned: Partitions = frozenset({(A, 0), (A, 1)}), **fields: Any) -> ConsumerMembership:
-    """A member of epoch 1 that has acknowledged what it owns."""
+    """A member of epoch 1 that has acknowledged its partitions."""
     joined = member(**fields)
     joined.join()
     beat(joined, response(1, a=[index for _, index in sorted(owned)]))

@@ -1,4 +1,4 @@
-"""Groups of the client library whose coordinator dies, in a cluster of three nodes."""
+"""Groups of the client library whose coordinator is killed, in a cluster of three nodes."""
 
 from pathlib import Path
 from typing import Any

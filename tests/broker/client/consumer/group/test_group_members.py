@@ -1,4 +1,4 @@
-"""Members of groups by both protocols, over real sockets against a running node."""
+"""Members of groups with both protocols, with a running node and real sockets."""
 
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -88,14 +88,14 @@ async def until(condition: Any) -> None:
 
 
 async def remove(node: RunningNode, group: str, member_id: str) -> None:
-    """Removes a member from the group as an administrator does."""
+    """Remove the member from the group, as an administrator does."""
     async with connected(node.port) as client:
         members = [MemberIdentity(member_id=member_id)]
         response = await client.call(LeaveGroupRequest(group_id=group, members=members), 5)
         assert response.members[0].error_code == ErrorCode.NONE
 
 
-# Which protocol
+# Choice of the protocol
 
 
 async def test_the_consumer_protocol_is_the_default_where_the_cluster_has_it_kip_848(tmp_path: Path) -> None:
@@ -282,11 +282,11 @@ async def test_another_subscription_replaces_the_first(tmp_path: Path, settings:
         await until_owned([member], [*FOUR, "b0", "b1"])
 
 
-# Assignors of applications
+# Custom assignors
 
 
 class LastAssignor:
-    """Gives everything to the last member."""
+    """Assigns everything to the last member."""
 
     name = "last"
     is_cooperative = False
@@ -301,7 +301,7 @@ class LastAssignor:
 
 
 class HastyAssignor(StickyAssignor):
-    """Claims to be cooperative, and gives away what others own."""
+    """Claims to be cooperative, but assigns partitions that others still own."""
 
     name = "hasty"
     is_cooperative = True

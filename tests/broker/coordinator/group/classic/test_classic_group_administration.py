@@ -17,7 +17,7 @@ from broker.wire.consumer_protocol import (
 from broker.wire.errors import ErrorCode, WireError
 from tests.support.classic_clients import GROUP, SESSION_MS, ClassicClients
 
-# As clients write them: the topics a and b, no user data; then, in later versions, what is owned, and where.
+# As clients encode them: the topics a and b, no user data; in later versions also the owned partitions and the rack.
 SUBSCRIPTIONS = {
     0: "0000 00000002 000161 000162 ffffffff",
     1: "0001 00000002 000161 000162 ffffffff 00000001 000161 00000001 00000007",

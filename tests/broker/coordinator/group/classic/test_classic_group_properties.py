@@ -1,10 +1,10 @@
-"""Classic groups in random runs: members join, leave, fall silent and return, and coordinators change.
+"""Random runs of classic groups: members join, leave, fall silent and return, and coordinators change.
 
 The invariants:
 
 - every waiting request gets one response, in bounded time;
 - a generation has one leader and one protocol, which all its members know; its assignment is the leader's;
-- the next coordinator replays from the log the state that members have got in responses;
+- the next coordinator replays from the log the state that members have received in responses;
 - a decision by itself changes nothing.
 """
 
@@ -32,7 +32,7 @@ TIMES = st.sampled_from([1, 500, INITIAL_DELAY_MS, SESSION_MS // 2, SESSION_MS, 
 
 
 class Recorded:
-    """A waiting request, and its responses."""
+    """A waiting request and its responses."""
 
     def __init__(self, member_id: str, completion: Completion[Any]) -> None:
         self.member_id = member_id
@@ -42,7 +42,7 @@ class Recorded:
 
 
 class CautiousClients(ClassicClients):
-    """Every decision is taken twice, and the first time nothing may have changed."""
+    """Makes every decision twice; the first one must not change the state."""
 
     def write(self, decide: Any, producer_id: int = -1) -> Any:
         before = {name: facts(group) for name, group in self._classic.items()}
@@ -145,7 +145,7 @@ class ClassicGroupsHold(RuleBasedStateMachine):
 
     @rule(protocols=PROTOCOLS, version=VERSIONS)
     def agree(self, protocols: list[str], version: int) -> None:
-        """All that are there do what they are asked to, so that there is a generation to be disturbed."""
+        """Let all present members respond, so that a generation is formed."""
         if self.group is None:
             return
         for member_id in [*self.group.members, *self.group.pending]:
@@ -157,11 +157,11 @@ class ClassicGroupsHold(RuleBasedStateMachine):
 
     @rule()
     def another_coordinator(self) -> None:
-        """The runtime fails the waiting requests, so that clients look for the new coordinator."""
+        """Change the coordinator: waiting requests fail, so that clients look for the new one."""
         for waiting in (*self.joining, *self.syncing):
             waiting.completion.complete(NOT_COORDINATOR)
         self.clients.load()
-        # A generation without an assignment is not stored: its number is used again.
+        # A generation without an assignment is not stored, so its number is used again.
         begun = 0 if self.group is None else self.group.generation
         for generation in [each for each in self.generations if each > begun]:
             self.generations.pop(generation)
@@ -181,12 +181,14 @@ class ClassicGroupsHold(RuleBasedStateMachine):
         self.joining = [waiting for waiting in self.joining if not waiting.completion.done]
         self.syncing = [waiting for waiting in self.syncing if not waiting.completion.done]
         if self.group is None:
-            # One that was empty for long is forgotten, and the next one counts from one.
+            # A group that was empty for long is removed, and a new one counts from one.
             self.generations.clear()
             self.members.clear()
 
     def _agrees(self, answer: Any) -> None:
-        """With all that others were told of this generation, apart from a leader that must not assign (KIP-814)."""
+        """The answer agrees with all earlier answers of this generation, except for a leader that must not assign
+        (KIP-814).
+        """
         generation = answer.generation_id
         known = self.generations.setdefault(generation, (answer.protocol_name, answer.protocol_type))
         assert known == (answer.protocol_name, answer.protocol_type)
@@ -256,7 +258,7 @@ class ClassicGroupsHold(RuleBasedStateMachine):
             assert read.members[member_id].instance_id == member.instance_id
 
     def teardown(self) -> None:
-        """All members fall silent: all are removed after a while, and all requests were answered."""
+        """Let all members fall silent: all are removed after a while, and all requests are answered."""
         self.clients.pass_ms(10 * 60 * 1000 + 10 * REBALANCE_MS)
         self.answers_agree()
         assert not self.joining

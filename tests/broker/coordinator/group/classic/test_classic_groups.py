@@ -1,4 +1,4 @@
-"""Classic groups by examples: a rule each, under the name that Kafka or the KIP gives it."""
+"""Classic groups by example: one rule per test, with the name that Kafka or the KIP gives it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Consumer groups in random runs: members join, leave, fall silent and return, responses are lost, topics and
+"""Random runs of consumer groups: members join, leave, fall silent and return, responses are lost, topics and
 coordinators change.
 
 The invariants:
@@ -41,7 +41,7 @@ INDEX = st.integers(0, 7)
 
 
 class CautiousGroups(ConsumerGroups):
-    """Every decision is taken twice, and the first time nothing may have changed."""
+    """Makes every decision twice; the first one must not change the state."""
 
     def write(self, decide: Any, producer_id: int = -1) -> Any:
         before, log, due = self._facts(), len(self.log), dict(self.timers.due)
@@ -134,7 +134,7 @@ class ConsumerGroupsHold(RuleBasedStateMachine):
 
     @rule()
     def be_quiet(self) -> None:
-        """Members that are gone expire; all others send heartbeats."""
+        """Let members that are gone expire, while all others send heartbeats."""
         for _ in range(4):
             self.shard.pass_ms(15_000)
             for client in list(self.clients):

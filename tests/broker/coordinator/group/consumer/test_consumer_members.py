@@ -1,4 +1,4 @@
-"""Heartbeats and commits of consumer groups' members: epochs, sessions and static members (KIP-848)."""
+"""Heartbeats and commits of members of consumer groups: epochs, sessions and static members (KIP-848)."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def stable(shard: ConsumerGroups, *names: str, instances: bool = False) -> list[
 
 
 def said(client: ConsumerClient, epoch: int, owned: PartitionSets | None = None, **fields: Any) -> Any:
-    """A heartbeat of this member at that epoch: what it is told, or why it is refused."""
+    """Send a heartbeat of this member with that epoch. Returns the response or the error."""
     request = client.request()
     request.member_epoch = epoch
     request.rebalance_timeout_ms = -1
@@ -79,7 +79,7 @@ def test_previous_epoch_is_accepted_if_only_assigned_partitions_are_owned(shard:
     former, had = one.epoch, one.owned
     two.subscribe([])
     two.heartbeat()
-    one.heartbeat(is_lost=True)  # it does not learn of its new epoch
+    one.heartbeat(is_lost=True)  # the response with the new epoch is lost
     member = shard.group.members["one"]
     assert (member.member_epoch, member.previous_member_epoch) == (former + 1, former)
     assert said(one, former) is FENCED_EPOCH, "it has to say what it has"
@@ -103,7 +103,7 @@ def test_member_that_rejoins_with_its_id_keeps_its_assignment(shard: ConsumerGro
 @pytest.mark.parametrize("state", MemberState)
 def test_fenced_member_rejoins_before_its_session_expires(shard: ConsumerGroups, state: MemberState) -> None:
     one, two = stable(shard, "one", "two")
-    # One member takes all partitions of the other one, and gives half of them back.
+    # One member gets all partitions of the other one, and returns half of them.
     taking = two if state is MemberState.UNRELEASED_PARTITIONS else one
     giving = one if taking is two else two
     giving.subscribe([])
@@ -171,7 +171,7 @@ def test_member_that_does_not_revoke_in_time_is_removed(shard: ConsumerGroups) -
     one = stable(shard, "one")[0]
     ConsumerClient(shard, "two", ["a"]).heartbeat()
     for _ in range(REBALANCE_MS // INTERVAL_MS):
-        said(one, one.epoch)  # it is alive, and does not say what it has
+        said(one, one.epoch)  # a heartbeat that does not list its partitions
         assert shard.group.members["one"].state is MemberState.UNREVOKED_PARTITIONS
         shard.pass_ms(INTERVAL_MS)
     assert list(shard.group.members) == ["two"]

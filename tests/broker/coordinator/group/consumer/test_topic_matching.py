@@ -1,4 +1,4 @@
-"""Topics of regular expressions: found at once if that is cheap, otherwise in slices, and never matched twice."""
+"""Topics of regular expressions: matched at once if that is cheap, otherwise in slices, and never matched twice."""
 
 import time
 from typing import Any
@@ -13,7 +13,7 @@ from metadata.image import MetadataDelta, MetadataImage
 from metadata.records import RemoveTopicRecord, TopicRecord
 from tests.support.consumer_clients import ConsumerClient, ConsumerGroups
 
-# With every character all its 3,000 steps are reached: the most expensive kind for an automaton.
+# Every character reaches all 3,000 states of the automaton, which makes this the most expensive expression.
 EXPENSIVE = ".*" * 1_500
 
 
@@ -30,7 +30,7 @@ def many(count: int) -> list[str]:
 
 
 def finish(matcher: TopicMatcher) -> int:
-    """How many slices it takes."""
+    """Finish matching. Returns the number of slices."""
     slices = 0
     while matcher.is_busy:
         matcher.advance()
@@ -138,7 +138,7 @@ def test_invalid_expression_matches_no_topics() -> None:
 def test_expressions_beyond_a_length_or_compiled_size_are_refused_cheaply(expression: str) -> None:
     started = time.thread_time()
     if expression.endswith("1}"):
-        compile_regex(expression)  # stands for itself, as in RE2
+        compile_regex(expression)  # matches itself, as in RE2
     else:
         with pytest.raises(RegexError):
             compile_regex(expression)
@@ -171,7 +171,7 @@ def joined(shard: ConsumerGroups, **fields: Any) -> tuple[ConsumerClient, int]:
 
 
 def test_member_has_its_literal_topics_first_and_those_of_an_expensive_expression_later() -> None:
-    """As in Kafka, which resolves every expression apart from the heartbeat."""
+    """As in Kafka, which resolves every expression separately from the heartbeat."""
     shard = expensive_shard()
     client, interval_ms = joined(shard, topics=["literal"], regex=EXPENSIVE)
     assert set(client.names()) == {"literal"}

@@ -106,7 +106,7 @@ def test_upgrade_keeps_partitions_of_a_member_that_has_not_synced(shard: Consume
     second = ClassicConsumer(shard, ["a"], is_cooperative=True, name="late")
     second.act()
     second.act()
-    first.act()  # is told to join again
+    first.act()  # the response asks it to join again
     assert first.joining is not None
     shard.pass_ms(1)
     first.act()

@@ -1,5 +1,5 @@
-"""Groups with members of both protocols in random runs: members join, leave, fall silent and return with the other
-protocol, responses are lost, and coordinators change. So groups change their kind, and change back.
+"""Random runs of groups with members of both protocols: members join, leave, fall silent and return with the other
+protocol, responses are lost, and coordinators change. So groups change their type repeatedly.
 
 The invariants:
 
@@ -36,7 +36,7 @@ SIZES = {"a": 3, "b": 2}
 TOPICS = st.sampled_from([["a"], ["a", "b"], ["b"]])
 INSTANCES = st.sampled_from([None, None, None, "i", "j"])
 INDEX = st.integers(0, 7)
-# One after another, a member of each protocol may have to be given up.
+# A member of each protocol may have to expire, one after the other.
 QUIET_S = 80
 TIMES = st.sampled_from([100, 5_000, REBALANCE_MS, 45_000])
 
@@ -44,7 +44,7 @@ Anyone = ClassicConsumer | ConsumerClient
 
 
 class CautiousGroups(ConsumerGroups):
-    """Every decision is taken twice, and the first time nothing may have changed. Epochs are watched."""
+    """Makes every decision twice; the first one must not change the state. Also checks that epochs do not decrease."""
 
     reached = 0
 
@@ -70,7 +70,7 @@ class CautiousGroups(ConsumerGroups):
         return response
 
     def number(self) -> int | None:
-        """The epoch or generation; None where there is no group with members."""
+        """The epoch or generation; None without a group that has members."""
         group = self.state.groups.get(GROUP)
         if group is None or group.is_empty:
             return None
@@ -103,7 +103,7 @@ class MigrationHolds(RuleBasedStateMachine):
     def act(self, member: Anyone, *, is_lost: bool = False) -> None:
         if isinstance(member, ClassicConsumer):
             if is_lost and (member.joining is not None or member.syncing is not None):
-                member.join()  # what it waits for does not come
+                member.join()  # the response that it waits for never arrives
             else:
                 member.act()
             if member.is_dead:
@@ -118,7 +118,7 @@ class MigrationHolds(RuleBasedStateMachine):
     def join(self, topics: list[str], instance: str | None, is_classic: bool, acts: int) -> None:
         self.made += 1
         if instance is not None:
-            # In a classic group it is given what it had, without a rebalance, whatever it wants now.
+            # In a classic group, it gets its former assignment without a rebalance, even if its subscription differs.
             topics = self.wishes.setdefault(instance, topics)
         member: Anyone = (
             ClassicConsumer(
@@ -153,7 +153,7 @@ class MigrationHolds(RuleBasedStateMachine):
             return
         member.subscribe(topics)
         if member.instance_id is not None:
-            # The subscription is sent at once: a member that takes its place would not send it.
+            # The subscription is sent at once, because a member that takes its place would not send it.
             self.wishes[member.instance_id] = topics
             for _ in range(4):
                 if member in self.members:
@@ -199,7 +199,7 @@ class MigrationHolds(RuleBasedStateMachine):
 
     @rule()
     def be_quiet(self) -> None:
-        """Members that are gone expire; all others send heartbeats, and have partitions."""
+        """Let members that are gone expire, while all others send heartbeats and get partitions."""
         quiet = 0
         for _ in range(4 * QUIET_S):
             before = [member.names() for member in self.members]
@@ -232,9 +232,9 @@ class MigrationHolds(RuleBasedStateMachine):
         return any(topic in member.topics for member in self._known())
 
     def _known(self) -> list[Anyone]:
-        """Those whom the coordinator takes for members.
+        """The members according to the coordinator.
 
-        A static one of a classic group may be part of a generation that it has not heard of, until its next heartbeat.
+        A static member of a classic group may be in a generation that it learns of only with its next heartbeat.
         """
         group = self.shard.state.groups.get(GROUP)
         if not isinstance(group, ConsumerGroup | ClassicGroup):

@@ -107,7 +107,7 @@ def test_requests_that_do_not_fit_are_refused(shard: ConsumerGroups) -> None:
 
 @attrs.frozen
 class GroupOfAnotherKind:
-    """A group of a kind that neither protocol knows, such as a share group."""
+    """A group of a type that neither protocol knows, such as a share group."""
 
     is_empty: bool = False
 
@@ -138,11 +138,11 @@ def test_classic_member_is_told_to_rejoin_until_it_has_revoked(shard: ConsumerGr
     client.heartbeat()
     assert member.heartbeat() == AGAIN
     member.act()
-    member.act()  # has joined
+    member.act()  # it has joined
     state = shard.group.members[member.member_id]
     assert (state.state, state.member_epoch) == (MemberState.UNREVOKED_PARTITIONS, generation)
     assert member.heartbeat() == AGAIN
-    member.act()  # is given less, gives up the rest, and joins
+    member.act()  # it is assigned less, gives up the rest, and joins
     assert shard.group.members[member.member_id].state is MemberState.STABLE
     assert (len(member.owned["a"]), member.generation) == (2, generation)
     client.heartbeat()
@@ -259,7 +259,7 @@ def test_a_static_member_of_the_classic_protocol_is_replaced_in_a_consumer_group
 
 
 def test_static_member_is_fenced_after_it_was_replaced_in_the_other_protocol(shard: ConsumerGroups) -> None:
-    """Otherwise the two incarnations would replace each other again and again."""
+    """Otherwise the two incarnations would replace each other repeatedly."""
     client = ConsumerClient(shard, "new", ["a"], instance_id="x")
     client.heartbeat()
     classic = ClassicConsumer(shard, ["a"], instance_id="x", name="x")

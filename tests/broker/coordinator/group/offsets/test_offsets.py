@@ -151,7 +151,7 @@ def test_aborted_transaction_commits_no_offsets() -> None:
 
 
 def test_later_record_wins_over_a_pending_offset() -> None:
-    """So it is after compaction, too, which goes by the order of records."""
+    """Compaction, which keeps the later record, has the same result."""
     shard = GroupsShard()
     commit(shard, 2, producer_id=7)
     commit(shard, 3)
@@ -232,7 +232,7 @@ def test_retention_time_of_a_commit_counts_from_the_commit() -> None:
 
 
 def test_longest_retention_time_of_a_commit_does_not_overflow() -> None:
-    """The time at which they expire stays in the range of 64 bits, or it could not be written down."""
+    """The expiration time must stay in the range of 64 bits, because it is written to the log."""
     shard = GroupsShard(CONFIG)
     commit(shard, 1, retention_ms=2**63 - 1)
     shard.pass_ms(3 * RETENTION_MS)
@@ -383,7 +383,7 @@ PRODUCERS = st.integers(1, 2)
 
 
 class OffsetsAgainstAModel(RuleBasedStateMachine):
-    """The model has what is committed by place, with the number of its record, and what is pending by producer."""
+    """The model has the committed offset by place, with the number of its record, and the pending ones by producer."""
 
     def __init__(self) -> None:
         super().__init__()
