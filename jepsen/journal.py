@@ -34,6 +34,9 @@ VALUES: Final[dict[str, type[Any]]] = {
     "poll-group": values.GroupPoll,
     "commit": values.Commit,
     "fetch-committed": values.CommittedRead,
+    "transact": values.Transaction,
+    "end-transaction": values.Decision,
+    "final-offsets": values.GroupOffsets,
     "read-replica": values.ReplicaRead,
     "heal": values.Healing,
 }

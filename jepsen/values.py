@@ -122,6 +122,54 @@ class CommittedRead:
 
 
 @attrs.frozen
+class Transaction:
+    """`transact`: a transaction, from its begin to the application's decision; see `Decision`.
+
+    `name` is unique. `records` are (topic, index, values). A consume-transform-produce transaction also commits
+    `offsets` of `group`, as (topic, index, offset of the next record to read).
+    """
+
+    transactional_id: str
+    name: str
+    records: tuple[tuple[str, int, tuple[str, ...]], ...]
+    group: str = ""
+    offsets: tuple[tuple[str, int, int], ...] = ()
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return tuple(value for _, _, values in self.records for value in values)
+
+
+@attrs.frozen
+class Decision:
+    """`end-transaction`: the application commits or aborts the transaction of this name.
+
+    A commit with outcome `OK` has happened, and one with `INFO` may have. An abort has happened whatever its outcome
+    is, since nothing can commit the transaction any more.
+    """
+
+    name: str
+    is_commit: bool
+
+
+@attrs.frozen
+class GroupOffsets:
+    """`final-offsets`: the offsets that a group has committed, after recovery, for (topic, index) pairs.
+
+    The result has (topic, index, offset), with offset 0 where nothing was committed. For each record that the group
+    consumed, its members have written `transformed(group, value)`.
+    """
+
+    group: str
+    partitions: tuple[tuple[str, int], ...]
+
+
+def transformed(group: str, value: str) -> str:
+    """The value that a consume-transform-produce application of `group` writes for `value`."""
+    return f"{group}<{value}"
+
+
+@attrs.frozen
 class ReplicaRead:
     """`read-replica`: the contents of a partition on a node's disk at the end of a run. The result is a
     `ReplicaLog`.

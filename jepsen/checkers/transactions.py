@@ -1,0 +1,213 @@
+"""Promises to transactional producers, and to consumers that read committed records only."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import attrs
+
+from jepsen.checkers.checker import Anomaly, Checker
+from jepsen.checkers.losses import AcknowledgedRecordsAreRead
+from jepsen.checkers.order import NothingTwice
+from jepsen.checkers.reads import (
+    NothingFromNowhere,
+    NothingIsCorrupt,
+    OffsetsNeverChange,
+    PollsGoForward,
+    PollsSkipNothing,
+)
+from jepsen.checkers.records import TopicPartition, excerpt, final_reads, named, records_read
+from jepsen.history import History, Operation, Outcome
+from jepsen.values import Decision, Transaction, transformed
+
+
+@attrs.frozen
+class DecidedTransaction:
+    """A transaction and the application's decision; `decision` is None if it never decided."""
+
+    operation: Operation
+    decision: Operation | None
+
+    @property
+    def value(self) -> Transaction:
+        value: Transaction = self.operation.value
+        return value
+
+    @property
+    def wants_commit(self) -> bool:
+        return self.decision is not None and bool(self.decision.value.is_commit)
+
+    @property
+    def is_committed(self) -> bool:
+        return self.wants_commit and self.decision is not None and self.decision.outcome is Outcome.OK
+
+    @property
+    def is_aborted(self) -> bool:
+        """True if nothing can have committed it."""
+        return not self.wants_commit or (self.decision is not None and self.decision.outcome is Outcome.FAIL)
+
+    @property
+    def proof(self) -> tuple[Operation, ...]:
+        return (self.operation,) if self.decision is None else (self.operation, self.decision)
+
+
+def decided_transactions(history: History) -> list[DecidedTransaction]:
+    """All transactions, in the order in which they began."""
+    decisions: dict[str, Operation] = {}
+    for operation in history.of("end-transaction"):
+        decision: Decision = operation.value
+        before = decisions.get(decision.name)
+        # A commit that failed is followed by an abort; the commit may have happened unless it certainly failed.
+        if before is None or before.outcome is Outcome.FAIL:
+            decisions[decision.name] = operation
+    return [DecidedTransaction(each, decisions.get(each.value.name)) for each in history.of("transact")]
+
+
+class NothingAbortedIsRead:
+    """No consumer that reads committed records gets a record of an aborted transaction. ("aborted read", G1a)"""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        aborted = {
+            value: each for each in decided_transactions(history) if each.is_aborted for value in each.value.values
+        }
+        for partition, records, operation in records_read(history) if aborted else ():
+            for offset, value in records:
+                if value in aborted:
+                    transaction = aborted[value]
+                    what = f"offset {offset} of {named(partition)} holds {value}, whose transaction was aborted"
+                    yield Anomaly(type(self).__name__, what, (*transaction.proof, excerpt(operation, offset)))
+
+
+class NothingPrecommittedIsRead:
+    """No record is read before the application asks to commit its transaction. ("precommitted read")"""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        asked = {value: each for each in decided_transactions(history) for value in each.value.values}
+        for partition, records, operation in records_read(history) if asked else ():
+            for offset, value in records:
+                transaction = asked.get(value)
+                decision = None if transaction is None else transaction.decision
+                is_early = (
+                    decision is not None
+                    and operation.completed_at is not None
+                    and operation.completed_at < decision.invoked_at
+                )
+                if transaction is not None and is_early:
+                    what = f"offset {offset} of {named(partition)} holds {value} before its transaction is committed"
+                    yield Anomaly(type(self).__name__, what, (*transaction.proof, excerpt(operation, offset)))
+
+
+class TransactionsAreAtomic:
+    """After recovery, either all records of a transaction are read, or none of them is. ("torn transaction")"""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        finals = final_reads(history)
+        seen = {partition: frozenset(final.records.values()) for partition, final in finals.items()}
+        for transaction in decided_transactions(history):
+            told = [
+                (value, value in seen[topic, index])
+                for topic, index, values in transaction.value.records
+                if (topic, index) in seen
+                for value in values
+            ]
+            there, missing = [value for value, is_seen in told if is_seen], [value for value, is_ in told if not is_]
+            if there and missing:
+                what = f"{transaction.value.name} wrote {there[0]}, and {missing[0]} is missing"
+                yield Anomaly(type(self).__name__, what, transaction.proof)
+
+
+class CommittedTransactionsAreRead:
+    """After recovery, all records of a transaction whose commit was acknowledged are read."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        finals = final_reads(history)
+        seen = {partition: frozenset(final.records.values()) for partition, final in finals.items()}
+        for transaction in decided_transactions(history):
+            for topic, index, values in transaction.value.records if transaction.is_committed else ():
+                missing = [value for value in values if value not in seen.get((topic, index), values)]
+                if missing:
+                    what = f"{missing[0]} of {named((topic, index))} was committed, and is not there at last"
+                    yield Anomaly(type(self).__name__, what, transaction.proof)
+
+
+class OffsetsAreAtomicWithOutput:
+    """A group's committed offset passes a record if and only if the output for the record is there, once.
+
+    ("committed offsets atomic with output")
+    """
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        finals = final_reads(history)
+        outputs = Counter(value for final in finals.values() for value in final.records.values())
+        for operation in history.of("final-offsets", outcome=Outcome.OK):
+            committed: Mapping[TopicPartition, int] = {
+                (topic, index): offset for topic, index, offset in operation.result
+            }
+            for partition, offset in committed.items():
+                final = finals.get(partition)
+                for at, value in final.records.items() if final is not None else ():
+                    expected, found = int(at < offset), outputs[transformed(operation.value.group, value)]
+                    if found != expected and final is not None:
+                        what = (
+                            f"{operation.value.group} is at {offset} of {named(partition)} and has written "
+                            f"{found} outputs for {value} at {at}"
+                        )
+                        yield Anomaly(type(self).__name__, what, (operation, final.around(at)))
+
+
+class StableOffsetsAreCommitted:
+    """A leader's last stable offset is not after its high watermark, and no record is read from there on."""
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        for operation in history.of("see-stable", outcome=Outcome.OK):
+            stable, high_watermark, last_read = operation.result
+            if not last_read < stable <= high_watermark:
+                what = (
+                    f"{named(operation.value)} is stable up to {stable}, committed up to {high_watermark}, and was "
+                    f"read up to {last_read}"
+                )
+                yield Anomaly(type(self).__name__, what, (operation,))
+
+
+class ConsumersGoForward:
+    """A consumer with assigned partitions gets records of a partition in order, from poll to poll, and skips none.
+
+    ("poll-skip", "nonmonotonic-poll")
+    """
+
+    def check(self, history: History) -> Iterator[Anomaly]:
+        last: dict[tuple[str, TopicPartition], Operation] = {}
+        known: dict[TopicPartition, set[int]] = defaultdict(set)
+        for partition, records, _ in records_read(history):
+            known[partition].update(offset for offset, _ in records)
+        for operation in history.of("poll", outcome=Outcome.OK):
+            partition = operation.value.topic, operation.value.partition
+            before = last.get((operation.client, partition))
+            if operation.result:
+                last[operation.client, partition] = operation
+            if before is None or not operation.result or operation.value.offset == 0:
+                continue
+            end, first = before.result[-1][0] + 1, operation.result[0][0]
+            skipped = [offset for offset in range(end, first) if offset in known[partition]]
+            if first < end or skipped:
+                what = f"{operation.client} gets {first} of {named(partition)} after {end - 1}"
+                proof = excerpt(before, end), excerpt(operation, first)
+                yield Anomaly(type(self).__name__, what, proof)
+
+
+TRANSACTION_CHECKERS: Final[tuple[Checker, ...]] = (
+    NothingAbortedIsRead(),
+    NothingPrecommittedIsRead(),
+    TransactionsAreAtomic(),
+    CommittedTransactionsAreRead(),
+    OffsetsAreAtomicWithOutput(),
+    StableOffsetsAreCommitted(),
+    ConsumersGoForward(),
+    NothingFromNowhere(),
+    NothingTwice(),
+    AcknowledgedRecordsAreRead(),
+    OffsetsNeverChange(),
+    PollsSkipNothing(),
+    PollsGoForward(),
+    NothingIsCorrupt(),
+)
