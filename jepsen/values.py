@@ -156,17 +156,22 @@ class Decision:
 class GroupOffsets:
     """`final-offsets`: the offsets that a group has committed, after recovery, for (topic, index) pairs.
 
-    The result has (topic, index, offset), with offset 0 where nothing was committed. For each record that the group
-    consumed, its members have written `transformed(group, value)`.
+    The result has (topic, index, offset), with offset 0 where nothing was committed. Members of the group have written
+    an output for each record that they consumed, see `transformed`.
     """
 
     group: str
     partitions: tuple[tuple[str, int], ...]
 
 
-def transformed(group: str, value: str) -> str:
-    """The value that a consume-transform-produce application of `group` writes for `value`."""
-    return f"{group}<{value}"
+def transformed(transaction: str, group: str, value: str) -> str:
+    """The value that an application of `group` writes for `value` in the transaction of this name."""
+    return f"{transaction}>{group}<{value}"
+
+
+def input_of(output: str) -> str:
+    """The part of an output that is the same in each transaction that transforms the same record."""
+    return output.partition(">")[2]
 
 
 @attrs.frozen

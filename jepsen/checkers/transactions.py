@@ -18,7 +18,7 @@ from jepsen.checkers.reads import (
 )
 from jepsen.checkers.records import TopicPartition, excerpt, final_reads, named, records_read
 from jepsen.history import History, Operation, Outcome
-from jepsen.values import Decision, Transaction, transformed
+from jepsen.values import Decision, Transaction, input_of, transformed
 
 
 @attrs.frozen
@@ -138,7 +138,7 @@ class OffsetsAreAtomicWithOutput:
 
     def check(self, history: History) -> Iterator[Anomaly]:
         finals = final_reads(history)
-        outputs = Counter(value for final in finals.values() for value in final.records.values())
+        outputs = Counter(input_of(value) for final in finals.values() for value in final.records.values())
         for operation in history.of("final-offsets", outcome=Outcome.OK):
             committed: Mapping[TopicPartition, int] = {
                 (topic, index): offset for topic, index, offset in operation.result
@@ -146,7 +146,8 @@ class OffsetsAreAtomicWithOutput:
             for partition, offset in committed.items():
                 final = finals.get(partition)
                 for at, value in final.records.items() if final is not None else ():
-                    expected, found = int(at < offset), outputs[transformed(operation.value.group, value)]
+                    output = input_of(transformed("", operation.value.group, value))
+                    expected, found = int(at < offset), outputs[output]
                     if found != expected and final is not None:
                         what = (
                             f"{operation.value.group} is at {offset} of {named(partition)} and has written "

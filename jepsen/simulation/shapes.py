@@ -23,6 +23,7 @@ SHAPES: Final[Mapping[str, Callable[[Simulation], Subject]]] = MappingProxyType(
         "nodes-3": lambda simulation: NodesSubject(simulation, 3),
         "nodes-5": lambda simulation: NodesSubject(simulation, 5),
         "nodes-3+2": lambda simulation: NodesSubject(simulation, 0, controllers=3, brokers=2),
+        "transactions-3": lambda simulation: NodesSubject(simulation, 3, is_transactional=True),
         "quorum-1": lambda simulation: QuorumSubject(simulation, 1, 3),
         "quorum-3": lambda simulation: QuorumSubject(simulation, 3, 3),
         "quorum-3+1": lambda simulation: QuorumSubject(simulation, 3, 4),

@@ -95,3 +95,19 @@ def cluster_load(brokers: int) -> Load:
         acks_one_topics=("hopeful",),
         grouped=("queue", "safe"),
     )
+
+
+# For a cluster whose clients are transactional; their rates are in `transactions`.
+TRANSACTION_LOAD: Final = Load(
+    topics=(WantedTopic("pair", 1, replication_factor=2),),
+    late=WantedTopic("late", 1, configs=(("flush.messages", "1"),), replication_factor=2),
+    late_per_second=1,
+    producers=(1, 1),
+    produced_per_second=(0.3, 1),
+    readers=0.4,
+    contenders=(0, 0),
+    contended_per_second=(1,),
+    churned_per_second=(0.2,),
+    churned_partitions=2,
+    deleted=0.8,
+)

@@ -30,7 +30,7 @@ from jepsen.simulation.simulation import Simulation
 from jepsen.simulation.subjects.administrator import VoterAdministrator
 from jepsen.simulation.subjects.data import ToldPartition, in_order, replica_log, show_data, told_of
 from jepsen.simulation.subjects.groups import Groups, groups_of, offsets_topic
-from jepsen.simulation.subjects.load import NODE_LOAD, cluster_load
+from jepsen.simulation.subjects.load import NODE_LOAD, TRANSACTION_LOAD, cluster_load
 from jepsen.simulation.subjects.node_plan import (
     CONTROLLER_PORT,
     KAFKA_PORT,
@@ -39,6 +39,7 @@ from jepsen.simulation.subjects.node_plan import (
     NodePlan,
 )
 from jepsen.simulation.subjects.topic_administrator import TopicMover
+from jepsen.simulation.subjects.transactions import TransactionalClients, transactional_topics
 from jepsen.simulation.trace import Event
 from jepsen.values import ReplicaRead, WantedTopic
 from jepsen.workloads.acks_one_producer import produce_with_acks_one
@@ -63,9 +64,20 @@ SETTLED_SECONDS: Final = 35.0
 
 
 class NodesSubject:
-    """Clients create and delete topics, produce and consume records, and join groups; `verify` reads all records."""
+    """Clients create and delete topics, produce and consume records, and join groups; `verify` reads all records.
 
-    def __init__(self, simulation: Simulation, combined: int, controllers: int = 0, brokers: int = 0) -> None:
+    With `is_transactional`, most of them are transactional instead.
+    """
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        combined: int,
+        controllers: int = 0,
+        brokers: int = 0,
+        *,
+        is_transactional: bool = False,
+    ) -> None:
         self.simulation = simulation
         self.replicas = Replicas()
         chance = simulation.rng("subject")
@@ -78,16 +90,28 @@ class NodesSubject:
         self.administrator = VoterAdministrator(self.replicas, names, list(names.values()), self)
         simulation.trace.listeners.append(self._replace_disk)
         self._host_names: dict[str, str] = {}
-        self._load = NODE_LOAD if len(plan.nodes) == 1 else cluster_load(len(plan.brokers))
+        of_records = NODE_LOAD if len(plan.nodes) == 1 else cluster_load(len(plan.brokers))
+        self._load = TRANSACTION_LOAD if is_transactional else of_records
+        self._transactional_topics = transactional_topics(len(plan.brokers)) if is_transactional else ()
         self.committed = Committed({each.name: each.node_id for each in plan.brokers})
         self.topic_administrator = None
         self._groups = Groups([], {})
         if len(plan.brokers) > 1:
-            topics = [*(topic.name for topic in self._load.topics), CONSUMER_OFFSETS]
+            topics = [topic.name for topic in (*self._load.topics, *self._transactional_topics)]
+            topics += [CONSUMER_OFFSETS] * (not is_transactional)
             show_data(simulation, self.committed, [*topics, self._load.late.name])
             self.topic_administrator = TopicMover(self.committed, topics, plan.log_directories, self)
         # The history of sends with acks=1, which may be lost.
         self._acks_one_history = History(simulation.clock.current_time, simulation.trace.operation)
+        self._transactions = None
+        if is_transactional:
+            history = History(simulation.clock.current_time, simulation.trace.operation)
+            self._transactions = TransactionalClients(
+                self._transactional_topics,
+                history,
+                lambda name: attrs.evolve(self._client(name), history=history),
+                simulation.rng("transactions"),
+            )
         self._admin, self._mover = self._client("admin"), self._client("mover")
         self._mover_is_busy = trio.Lock()
 
@@ -113,7 +137,7 @@ class NodesSubject:
     async def prepare(self) -> None:
         await self.cluster.wait_serving()
         client = self._client("setup")
-        topics, rng = list(self._load.topics), self.simulation.rng("groups")
+        topics, rng = [*self._load.topics, *self._transactional_topics], self.simulation.rng("groups")
         if self._load.grouped:
             topics.append(offsets_topic(len(self._plan.brokers), rng))
         for topic in topics:
@@ -132,6 +156,8 @@ class NodesSubject:
                     client = self._acks_one_client(self._client(f"h{number}-{topic}-{index}", f"p{number}"))
                     self._start(nursery, client, produce_with_acks_one, topic, index, per_second)
             self._start_library_clients(nursery)
+            if self._transactions is not None:
+                self._transactions.start(self._start, nursery)
             for topic, index in (*load.partitions(), *load.partitions(acks_one=True)):
                 if rng.random() < load.readers:
                     client = self._client(f"r-{topic}-{index}", "readers")
@@ -171,6 +197,8 @@ class NodesSubject:
             for name, place in self._groups.places.items():
                 self._start(members, self._client(f"{name}.last", place.group.name), stay, place)
             ends = await self._verify_topics()
+            if self._transactions is not None:
+                await self._transactions.verify(self._start, self._as)
             await self._groups.wait_reached(ends)
             members.cancel_scope.cancel()
         await self._wait_all_caught_up()
@@ -255,6 +283,8 @@ class NodesSubject:
             yield from checker.check(self.history)
         for checker in ACKS_ONE_CHECKERS:
             yield from checker.check(self._acks_one_history)
+        if self._transactions is not None:
+            yield from self._transactions.anomalies(self.committed)
 
     # Access for the administrators
 

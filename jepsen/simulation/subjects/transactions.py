@@ -1,0 +1,97 @@
+"""Transactional clients of simulated nodes: producers, consumers, and groups that consume, transform and produce."""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from random import Random
+from typing import Any, Final, TypeAlias
+
+import trio
+
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from jepsen.checkers import TRANSACTION_CHECKERS, Anomaly
+from jepsen.history import History
+from jepsen.simulation.invariants import Committed
+from jepsen.values import WantedTopic
+from jepsen.workloads.client import Client
+from jepsen.workloads.committed_reader import ends_of, read_all_committed, read_committed
+from jepsen.workloads.transactional_producer import write_transactions
+from jepsen.workloads.transformer import transform, wait_transformed
+
+# Starts a task of a client in a nursery.
+Start: TypeAlias = Callable[..., None]
+# Runs a task of a client and returns its result.
+Run: TypeAlias = Callable[..., Awaitable[Any]]
+
+INPUT: Final = "txn-in"
+OUTPUT: Final = "txn-out"
+_INPUT_PARTITIONS: Final = 3
+_OUTPUT_PARTITIONS: Final = 2
+# Few, so that transactional ids share a coordinator, and not all of them do.
+_STATE_PARTITIONS: Final = 2
+_PRODUCED_PER_SECOND: Final = (0.5, 2.0, 5.0)
+_PROTOCOLS: Final = ("classic", "consumer")
+
+
+def transactional_topics(brokers: int) -> Sequence[WantedTopic]:
+    """The topics of transactions, which lose nothing as long as replicas in sync keep their disks."""
+    most = min(3, brokers)
+    safe = (("min.insync.replicas", str(most - 1)), ("flush.messages", "1"))
+    compacted = (*safe, ("cleanup.policy", "compact"))
+    return (
+        WantedTopic(INPUT, _INPUT_PARTITIONS, configs=safe, replication_factor=most),
+        WantedTopic(OUTPUT, _OUTPUT_PARTITIONS, configs=safe, replication_factor=most),
+        WantedTopic(CONSUMER_OFFSETS, _STATE_PARTITIONS, configs=compacted, replication_factor=most),
+        WantedTopic(TRANSACTION_STATE, _STATE_PARTITIONS, configs=compacted, replication_factor=most),
+    )
+
+
+class TransactionalClients:
+    """See the module's docstring. `client_for` returns a client by its name, with the history of transactions."""
+
+    def __init__(
+        self, topics: Sequence[WantedTopic], history: History, client_for: Callable[[str], Client], rng: Random
+    ) -> None:
+        self._names = [topic.name for topic in topics]
+        self._history = history
+        self._client_for = client_for
+        self._rng = rng
+        self._group = f"transformers-{rng.randrange(100)}"
+        self._protocol = rng.choice(_PROTOCOLS)
+        self._inputs = [(INPUT, index) for index in range(_INPUT_PARTITIONS)]
+        self._outputs = [(OUTPUT, index) for index in range(_OUTPUT_PARTITIONS)]
+
+    def start(self, start: Start, nursery: trio.Nursery) -> None:
+        """Start all clients. Some producers share a transactional id."""
+        rng, per_second = self._rng, self._rng.choice(_PRODUCED_PER_SECOND)
+        ids = [f"producer-{number}" for number in range(rng.randint(1, 3))]
+        for number, transactional_id in enumerate([*ids, *rng.choices(ids, k=rng.randint(0, 2))]):
+            client = self._client_for(f"t{number}")
+            start(nursery, client, write_transactions, transactional_id, self._inputs, per_second)
+        for topic, index in (*self._inputs, *self._outputs):
+            start(nursery, self._client_for(f"c-{topic}-{index}"), read_committed, topic, index)
+        self._start_transformers(start, nursery, "", rng.randint(1, 3), rng)
+
+    def _start_transformers(self, start: Start, nursery: trio.Nursery, when: str, count: int, rng: Random) -> None:
+        for number in range(count):
+            # The last one may be a zombie of the first.
+            is_zombie = number > 1 and rng.random() < 0.5
+            transactional_id = f"{self._group}-{0 if is_zombie else number}"
+            client = self._client_for(f"x{number}{when}")
+            start(nursery, client, transform, transactional_id, self._group, self._protocol, [INPUT], self._outputs)
+
+    async def verify(self, start: Start, run: Run) -> None:
+        """Wait until no transaction is open and all records are transformed, and read all records."""
+        client = self._client_for("txn-final")
+        reads = [(partition, await run(client, read_all_committed, client, *partition)) for partition in self._inputs]
+        async with trio.open_nursery() as nursery:
+            self._start_transformers(start, nursery, ".last", 1, self._rng)
+            await run(client, wait_transformed, client, self._group, ends_of(reads))
+            nursery.cancel_scope.cancel()
+        for partition in self._outputs:
+            await run(client, read_all_committed, client, *partition)
+
+    def anomalies(self, committed: Committed) -> Iterator[Anomaly]:
+        """Nothing is promised about transactions after a permitted loss of their records."""
+        if any(log.losses for log in committed.logs.values() if log.topic in self._names):
+            return
+        for checker in TRANSACTION_CHECKERS:
+            yield from checker.check(self._history)
