@@ -347,11 +347,13 @@ class Accumulator:
 
     def expired(self, now: float) -> list[Batch]:
         """The batches whose delivery timeout is over. The caller fails them."""
-        created_until = now - self.limits.delivery_timeout_s
+        timeout_s = self.limits.delivery_timeout_s
         found = []
         for queue in self._active.values():
-            if queue.oldest().created_at <= created_until:
-                found += [batch for batch in [*queue.outstanding, *queue.waiting] if batch.created_at <= created_until]
+            # The same sum as in `_due`: a difference may be rounded to another result, at the very end of the timeout.
+            if queue.oldest().created_at + timeout_s <= now:
+                batches = [*queue.outstanding, *queue.waiting]
+                found += [batch for batch in batches if batch.created_at + timeout_s <= now]
         return found
 
     def _remove(self, queue: PartitionQueue, batch: Batch) -> None:

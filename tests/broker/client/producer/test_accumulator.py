@@ -210,3 +210,16 @@ def test_batch_is_due_when_it_is_full_or_has_lingered(count: int, due_after_s: f
         assert drained.next_at == due_after_s
     model.accumulator.is_urgent = True
     assert model.accumulator.drain(0.0, lambda partition: None, lambda node: True).is_leader_missing
+
+
+def test_batch_expires_at_the_time_that_drain_returns_despite_rounding() -> None:
+    # 1.3 + 60.0 - 60.0 is less than 1.3. A sender that waits for the time that `drain` returns must find the batch
+    # expired then: otherwise it asks again and again, until the clock moves.
+    model = ProduceModel(1)
+    assert model.identity is not None
+    model.identity.assigned(1, 0)
+    model.now = 1.3
+    model.add(0, 4)
+    expires_at = model.accumulator.drain(model.now, lambda partition: None, lambda node: True).next_at
+    assert expires_at == model.now + LIMITS.delivery_timeout_s
+    assert len(model.accumulator.expired(expires_at)) == 2
