@@ -173,6 +173,8 @@ class StableOffsetsAreCommitted:
 class ConsumersGoForward:
     """A consumer with assigned partitions gets records of a partition in order, from poll to poll, and skips none.
 
+    A poll from offset zero is a new start.
+
     ("poll-skip", "nonmonotonic-poll")
     """
 
@@ -183,10 +185,13 @@ class ConsumersGoForward:
             known[partition].update(offset for offset, _ in records)
         for operation in history.of("poll", outcome=Outcome.OK):
             partition = operation.value.topic, operation.value.partition
-            before = last.get((operation.client, partition))
-            if operation.result:
-                last[operation.client, partition] = operation
-            if before is None or not operation.result or operation.value.offset == 0:
+            key = operation.client, partition
+            before = last.pop(key, None) if operation.value.offset else None
+            if before is not None and not operation.result:
+                last[key] = before
+            elif operation.result:
+                last[key] = operation
+            if before is None or not operation.result:
                 continue
             end, first = before.result[-1][0] + 1, operation.result[0][0]
             skipped = [offset for offset in range(end, first) if offset in known[partition]]

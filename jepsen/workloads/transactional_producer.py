@@ -114,7 +114,7 @@ class Transactions:
         """
         client, history = self.client, self.client.history
         begun = history.invoke(client.name, "transact", value)
-        sendings = _Sendings(client, value)
+        sendings = _Sendings(client)
         try:
             await self._producer.begin_transaction()
             await self._send(value, sendings)
@@ -175,7 +175,7 @@ class Transactions:
 class _Sendings:
     """The records of a transaction as `send` operations, which end with the transaction."""
 
-    def __init__(self, client: Client, value: Transaction) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
         self._sent: list[_Sent] = []
 

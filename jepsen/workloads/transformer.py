@@ -6,6 +6,7 @@ from typing import Final
 import trio
 
 from broker.client import ClientError, Consumer, ConsumerRecord, KafkaError, TopicPartition
+from broker.client.consumer.group import RebalanceListener
 from broker.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from jepsen.values import GroupOffsets, Transaction, transformed
 from jepsen.workloads.client import Client
@@ -44,10 +45,8 @@ async def transform(
                 _consumer(client, group, protocol) as consumer,
             ):
                 await producer.init_transactions()
-                consumer.subscribe(topics)
-                await _Transformer(
-                    Transactions(client, producer, transactional_id, serial), consumer, group, output
-                ).run()
+                transactions = Transactions(client, producer, transactional_id, serial)
+                await _Transformer(transactions, consumer, group, output).run(topics)
         except (ProducerOver, KafkaError, ClientError):
             pass
         await client.pause(1 / _BETWEEN_SECONDS)
@@ -72,7 +71,7 @@ def _consumer(client: Client, group: str, protocol: str) -> Consumer:
     )
 
 
-class _Transformer:
+class _Transformer(RebalanceListener):
     """One member of the group with its producer."""
 
     def __init__(
@@ -82,12 +81,15 @@ class _Transformer:
         self._consumer = consumer
         self._group = group
         self._output = output
+        self._assigned: set[TopicPartition] = set()
 
-    async def run(self) -> None:
+    async def run(self, topics: Sequence[str]) -> None:
         """Run until it makes room for another one. Raises ProducerOver, KafkaError, ClientError."""
+        self._consumer.subscribe(topics, listener=self)
         rng = self._transactions.client.rng
         while rng.random() >= _ENDS:
             records = await self._consumer.fetch(_POLL_RECORDS_MAX, timeout_s=_POLL_SECONDS)
+            self._assigned.clear()
             if records and not await self._transactions.run(self._planned(records), self._consumer.group_metadata()):
                 self._rewind(records)
 
@@ -109,13 +111,20 @@ class _Transformer:
         )
 
     def _rewind(self, records: Sequence[ConsumerRecord]) -> None:
-        """Consume the records of an aborted transaction again, as far as the partitions are still assigned."""
+        """Consume the records of an aborted transaction again.
+
+        A partition that was assigned again meanwhile is at its committed offset: another member may have consumed it.
+        """
         first: dict[TopicPartition, int] = {}
         for record in records:
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         for partition, offset in first.items():
-            if partition in self._consumer.assignment():
+            if partition in self._consumer.assignment() and partition not in self._assigned:
                 self._consumer.seek(partition, offset)
+
+    async def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        self._assigned.update(partitions)
+        await trio.lowlevel.checkpoint()
 
 
 async def committed_offsets(

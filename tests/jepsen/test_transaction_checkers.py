@@ -191,6 +191,7 @@ def test_consumer_gets_a_record_again() -> None:
 
 def test_consumer_may_start_again_from_offset_zero() -> None:
     story = committed(2)
-    story.polls(0, 0, (0, "a/0"), (2, "b/0"))
-    story.polls(0, 0, (0, "a/0"))
+    story.polls(0, 0, (2, "a/0"), (4, "b/0"))
+    story.polls(0, 0)
+    story.polls(0, 1, (2, "a/0"))
     assert broken(story) == []
