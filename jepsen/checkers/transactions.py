@@ -173,9 +173,7 @@ class StableOffsetsAreCommitted:
 class ConsumersGoForward:
     """A consumer with assigned partitions gets records of a partition in order, from poll to poll, and skips none.
 
-    A poll from offset zero is a new start.
-
-    ("poll-skip", "nonmonotonic-poll")
+    A poll from offset zero is a new start. ("poll-skip", "nonmonotonic-poll")
     """
 
     def check(self, history: History) -> Iterator[Anomaly]:
@@ -186,11 +184,13 @@ class ConsumersGoForward:
         for operation in history.of("poll", outcome=Outcome.OK):
             partition = operation.value.topic, operation.value.partition
             key = operation.client, partition
-            before = last.pop(key, None) if operation.value.offset else None
-            if before is not None and not operation.result:
-                last[key] = before
-            elif operation.result:
+            before = last.pop(key, None)
+            if operation.value.offset == 0:
+                before = None
+            if operation.result:
                 last[key] = operation
+            elif before is not None:
+                last[key] = before
             if before is None or not operation.result:
                 continue
             end, first = before.result[-1][0] + 1, operation.result[0][0]
