@@ -97,6 +97,11 @@ def cluster_load(brokers: int) -> Load:
     )
 
 
+def default_load(nodes: int, brokers: int) -> Load:
+    """The load of so many nodes, of which `brokers` are brokers."""
+    return NODE_LOAD if nodes == 1 else cluster_load(brokers)
+
+
 # For a cluster whose clients are transactional; their rates are in `transactions`.
 TRANSACTION_LOAD: Final = Load(
     topics=(WantedTopic("pair", 1, replication_factor=2),),

@@ -30,7 +30,7 @@ from jepsen.simulation.simulation import Simulation
 from jepsen.simulation.subjects.administrator import VoterAdministrator
 from jepsen.simulation.subjects.data import ToldPartition, in_order, replica_log, show_data, told_of
 from jepsen.simulation.subjects.groups import Groups, groups_of, offsets_topic
-from jepsen.simulation.subjects.load import NODE_LOAD, TRANSACTION_LOAD, cluster_load
+from jepsen.simulation.subjects.load import TRANSACTION_LOAD, default_load
 from jepsen.simulation.subjects.node_plan import (
     CONTROLLER_PORT,
     KAFKA_PORT,
@@ -90,30 +90,34 @@ class NodesSubject:
         self.administrator = VoterAdministrator(self.replicas, names, list(names.values()), self)
         simulation.trace.listeners.append(self._replace_disk)
         self._host_names: dict[str, str] = {}
-        of_records = NODE_LOAD if len(plan.nodes) == 1 else cluster_load(len(plan.brokers))
-        self._load = TRANSACTION_LOAD if is_transactional else of_records
-        self._transactional_topics = transactional_topics(len(plan.brokers)) if is_transactional else ()
+        self._load = TRANSACTION_LOAD if is_transactional else default_load(len(plan.nodes), len(plan.brokers))
+        self._transactions = self._transactional_clients() if is_transactional else None
         self.committed = Committed({each.name: each.node_id for each in plan.brokers})
-        self.topic_administrator = None
+        self.topic_administrator = self._show_data() if len(plan.brokers) > 1 else None
         self._groups = Groups([], {})
-        if len(plan.brokers) > 1:
-            topics = [topic.name for topic in (*self._load.topics, *self._transactional_topics)]
-            topics += [CONSUMER_OFFSETS] * (not is_transactional)
-            show_data(simulation, self.committed, [*topics, self._load.late.name])
-            self.topic_administrator = TopicMover(self.committed, topics, plan.log_directories, self)
         # The history of sends with acks=1, which may be lost.
         self._acks_one_history = History(simulation.clock.current_time, simulation.trace.operation)
-        self._transactions = None
-        if is_transactional:
-            history = History(simulation.clock.current_time, simulation.trace.operation)
-            self._transactions = TransactionalClients(
-                self._transactional_topics,
-                history,
-                lambda name: attrs.evolve(self._client(name), history=history),
-                simulation.rng("transactions"),
-            )
         self._admin, self._mover = self._client("admin"), self._client("mover")
         self._mover_is_busy = trio.Lock()
+
+    def _transactional_clients(self) -> TransactionalClients:
+        history = History(self.simulation.clock.current_time, self.simulation.trace.operation)
+        return TransactionalClients(
+            transactional_topics(len(self._plan.brokers)),
+            history,
+            lambda name: attrs.evolve(self._client(name), history=history),
+            self.simulation.rng("transactions"),
+        )
+
+    def _show_data(self) -> TopicMover:
+        """Trace the replicas of all topics. Returns the administrator of those that exist from the start."""
+        topics = [topic.name for topic in self._load.topics]
+        if self._transactions is None:
+            topics.append(CONSUMER_OFFSETS)
+        else:
+            topics += [topic.name for topic in self._transactions.topics]
+        show_data(self.simulation, self.committed, [*topics, self._load.late.name])
+        return TopicMover(self.committed, topics, self._plan.log_directories, self)
 
     @property
     def members(self) -> QuorumMembers:
@@ -137,7 +141,9 @@ class NodesSubject:
     async def prepare(self) -> None:
         await self.cluster.wait_serving()
         client = self._client("setup")
-        topics, rng = [*self._load.topics, *self._transactional_topics], self.simulation.rng("groups")
+        topics, rng = list(self._load.topics), self.simulation.rng("groups")
+        if self._transactions is not None:
+            topics += self._transactions.topics
         if self._load.grouped:
             topics.append(offsets_topic(len(self._plan.brokers), rng))
         for topic in topics:

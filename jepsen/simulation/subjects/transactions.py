@@ -45,12 +45,12 @@ def transactional_topics(brokers: int) -> Sequence[WantedTopic]:
 
 
 class TransactionalClients:
-    """See the module's docstring. `client_for` returns a client by its name, with the history of transactions."""
+    """See the module's docstring. `client_for` returns a client by its name, which uses `history`."""
 
     def __init__(
         self, topics: Sequence[WantedTopic], history: History, client_for: Callable[[str], Client], rng: Random
     ) -> None:
-        self._names = [topic.name for topic in topics]
+        self.topics = topics
         self._history = history
         self._client_for = client_for
         self._rng = rng
@@ -91,7 +91,8 @@ class TransactionalClients:
 
     def anomalies(self, committed: Committed) -> Iterator[Anomaly]:
         """Nothing is promised about transactions after a permitted loss of their records."""
-        if any(log.losses for log in committed.logs.values() if log.topic in self._names):
+        names = [topic.name for topic in self.topics]
+        if any(log.losses for log in committed.logs.values() if log.topic in names):
             return
         for checker in TRANSACTION_CHECKERS:
             yield from checker.check(self._history)
