@@ -1,8 +1,8 @@
 """Counts how often planted bugs are found: `python -m tests.simulation.hunting quorum-3,quorum-5 100` prints a line for
 each.
 
-Names of bugs after the number of seeds restrict it to these bugs: see `tests.support.storage_bugs`, `quorum_bugs`,
-`replication_bugs` and `group_bugs`.
+With names of bugs after the number of seeds, only for those bugs: see `tests.support.storage_bugs`, `quorum_bugs`,
+`replication_bugs`, `group_bugs` and `transaction_bugs`.
 """
 
 import argparse
@@ -18,9 +18,11 @@ from tests.support.planted_bugs import Bug
 from tests.support.quorum_bugs import QUORUM_BUGS
 from tests.support.replication_bugs import REPLICATION_BUGS
 from tests.support.storage_bugs import STORAGE_BUGS
+from tests.support.transaction_bugs import COORDINATION_BUGS, TRANSACTION_BUGS
 
 SECONDS = 30.0
 ALL_BUGS: dict[str, Bug] = {**STORAGE_BUGS, **QUORUM_BUGS, **REPLICATION_BUGS, **GROUP_BUGS}
+ALL_BUGS |= {**TRANSACTION_BUGS, **COORDINATION_BUGS}
 
 
 def found_by(

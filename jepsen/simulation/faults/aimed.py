@@ -4,7 +4,7 @@ from typing import Protocol
 
 import trio
 
-from broker.coordinator.internal_topics import CONSUMER_OFFSETS
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from jepsen.simulation.faults.fault import Strike
 from jepsen.simulation.faults.process_faults import DOWN_SECONDS_MAX
 from jepsen.simulation.hosts import Host
@@ -48,7 +48,9 @@ _OF_REPLICATION = (
 # Events of records are frequent, so they count as steps only for the records of a coordinator. They are traced by the
 # replica observer, which is not affected by faults.
 _OF_COORDINATORS = ("replica_wrote", "replica_committed")
-# The strike comes immediately, or later, while a message or an fsync is in progress or has just completed.
+# A transaction is prepared and completed in one of these, and its markers are written between the two.
+_COORDINATORS_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+# Immediately, or later, when a message or an fsync is in progress or has just completed.
 DELAYS_SECONDS = (0.0, 0.0, 0.0005, 0.002, 0.01)
 ARMED_SECONDS_MAX = 8.0
 HITS_MAX = 4
@@ -78,7 +80,7 @@ class Aimed:
             nonlocal hits
             is_target = event.kind == step and event.host in strike.cluster.nodes
             if is_target and step in _OF_COORDINATORS:
-                is_target = event.fields["topic"] == CONSUMER_OFFSETS
+                is_target = event.fields["topic"] in _COORDINATORS_TOPICS
             if is_target and hits < HITS_MAX and rng.random() < chance:
                 hits += 1
                 self._take_aim(strike, step, self._target(strike, event))

@@ -35,7 +35,7 @@ class TopicAdministrator(Protocol):
         ...
 
     def coordinator_of_any(self, rng: Random) -> str | None:
-        """The name of a random group coordinator, or None if there is none."""
+        """The name of a random coordinator of groups or transactions, or None if there is none."""
         ...
 
     async def elect_leaders(self, rng: Random) -> None:

@@ -79,7 +79,7 @@ class IsolatePartitionLeader:
 
 
 class KillCoordinator:
-    """kill -9 of a group coordinator, and sometimes of the next one as soon as it is elected."""
+    """kill -9 of a coordinator of groups or transactions, and sometimes of the next one as soon as it is elected."""
 
     async def strike(self, strike: Strike) -> None:
         for _ in range(strike.rng.choice((1, 1, 2, 3))):

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
-from broker.coordinator.internal_topics import CONSUMER_OFFSETS
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from jepsen.simulation.invariants import Committed
 from jepsen.simulation.invariants.committed import CommittedLog
 from jepsen.workloads.administration import configure, elect_preferred_leaders, reassign
 
-# Configs that may be set on any topic without affecting a promise.
+_COORDINATED: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+# Configs that may be set on any topic without changing a promise.
 _CONFIGS: Final = (
     ("segment.ms", ("700", "10000", "604800000")),
     ("segment.bytes", ("4000", "1073741824")),
@@ -50,7 +51,7 @@ class TopicMover:
         return self._leader_of([log for _, log in self._used()], rng)
 
     def coordinator_of_any(self, rng: Random) -> str | None:
-        return self._leader_of([log for _, log in self._used() if log.topic == CONSUMER_OFFSETS], rng)
+        return self._leader_of([log for _, log in self._used() if log.topic in _COORDINATED], rng)
 
     async def elect_leaders(self, rng: Random) -> None:
         used = self._used()
