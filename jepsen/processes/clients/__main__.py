@@ -10,6 +10,7 @@ from jepsen.processes.clients.consuming import consume, read_to_the_end
 from jepsen.processes.clients.contending import contend, see_topics
 from jepsen.processes.clients.joining import join
 from jepsen.processes.clients.producing import produce
+from jepsen.processes.clients.transacting import consume_committed, read_transactions, transact, transform_records
 
 ROLES: Final[dict[str, Callable[[Client], None]]] = {
     "produce": produce,
@@ -19,6 +20,10 @@ ROLES: Final[dict[str, Callable[[Client], None]]] = {
     "ask": ask,
     "read": read_to_the_end,
     "see-topics": see_topics,
+    "transact": transact,
+    "transform": transform_records,
+    "consume-committed": consume_committed,
+    "read-transactions": read_transactions,
 }
 
 

@@ -51,6 +51,10 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "metadata.log.max.record.bytes.between.snapshots": "100000",
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "group.initial.rebalance.delay.ms": "500",
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.min.session.timeout.ms": "6000",
@@ -98,7 +102,8 @@ async def perform(experiment: Experiment) -> Outcome:
         with _own_history(journals, zero) as history:
             stage = _stage(experiment, cluster, history, zero)
             members = _member_processes(experiment, cluster, zero)
-            await trio.to_thread.run_sync(_create_topic, cluster.bootstrap, experiment.partitions)
+            topics = (TOPIC, *experiment.workload.more_topics)
+            await trio.to_thread.run_sync(_create_topics, cluster.bootstrap, topics, experiment.partitions)
             async with _watched(cluster, history), members.running():
                 await _run_nemesis(experiment, stage, members, history, zero)
             await _read_finally(experiment, cluster, journals, zero)
@@ -152,9 +157,10 @@ def _own_history(journals: Path, zero: float) -> Iterator[History]:
         yield History(lambda: time.monotonic() - zero, Journal(file).note)
 
 
-def _create_topic(bootstrap: str, partitions: int) -> None:
+def _create_topics(bootstrap: str, topics: Sequence[str], partitions: int) -> None:
     client = AdminClient({"bootstrap.servers": bootstrap})
-    client.create_topics([NewTopic(TOPIC, num_partitions=partitions)])[TOPIC].result()
+    for created in client.create_topics([NewTopic(each, num_partitions=partitions) for each in topics]).values():
+        created.result()
 
 
 @asynccontextmanager

@@ -1,18 +1,28 @@
 """The workloads: their clients, and the promises by which they are checked."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
 import attrs
 
-from jepsen.checkers import ACKS_ONE_CHECKERS, IDEMPOTENT_CHECKERS, Checker, count_losses
+from jepsen.checkers import (
+    ACKS_ONE_CHECKERS,
+    IDEMPOTENT_CHECKERS,
+    TRANSACTION_CHECKERS,
+    Checker,
+    count_losses,
+)
 from jepsen.checkers.forwarded_topics import FORWARDED_TOPIC_CHECKERS
 from jepsen.checkers.groups import GROUP_CHECKERS
 from jepsen.checkers.offsets import OFFSET_CHECKERS
 from jepsen.checkers.processes import NodesRunUntilStopped
+from jepsen.checkers.recovery import RecoveryIsBounded
+from jepsen.checkers.replicas import ReplicasAreIdentical
 from jepsen.history import History
 from jepsen.processes.clients.client import EITHER, MemberPlan
+from jepsen.processes.clients.transacting import OUTPUT
 from jepsen.processes.run.member_processes import Group
 
 
@@ -26,12 +36,21 @@ def _losses(history: History) -> Mapping[str, str]:
     return {"lost, as acks=1 allows": str(count_losses(history))}
 
 
+def _transactions(history: History) -> Mapping[str, str]:
+    decisions = Counter(
+        f"{'commits' if each.value.is_commit else 'aborts'} {each.outcome.value}"
+        for each in history.of("end-transaction")
+    )
+    return {f"transactions: {name}": str(count) for name, count in sorted(decisions.items())}
+
+
 @attrs.frozen
 class Workload:
     """`clients` are roles (`jepsen.processes.clients`) by name; their `rate` is of operations per second, each.
 
     Members of `groups` join and leave at the same time. `last` are the roles of the clients that read the
-    final state. `notes` returns figures of a history that are only reported.
+    final state. `notes` returns figures of a history that are only reported. `more_topics` are those besides the
+    topic that all clients use.
     """
 
     clients: Mapping[str, str]
@@ -41,6 +60,7 @@ class Workload:
     is_idempotent: bool = True
     notes: Callable[[History], Mapping[str, str]] = _sessions
     groups: tuple[Group, ...] = ()
+    more_topics: tuple[str, ...] = ()
 
     def places(self) -> dict[str, MemberPlan]:
         """The names of the members of groups, and their plans."""
@@ -69,6 +89,20 @@ WORKLOADS: Final[Mapping[str, Workload]] = MappingProxyType(
             MappingProxyType({"p1": "produce", "p2": "produce", "o1": "ask", "o2": "ask", "c1": "consume"}),
             (*OFFSET_CHECKERS, *IDEMPOTENT_CHECKERS, NodesRunUntilStopped()),
             rate=50,
+        ),
+        "transactions": Workload(
+            MappingProxyType(
+                {
+                    **dict.fromkeys(("t1a", "t1b", "t2a"), "transact"),
+                    **dict.fromkeys(("x1a", "x1b", "x2a"), "transform"),
+                    "c1": "consume-committed",
+                }
+            ),
+            (*TRANSACTION_CHECKERS, ReplicasAreIdentical(), RecoveryIsBounded(), NodesRunUntilStopped()),
+            rate=10,
+            last=("read-transactions",),
+            notes=_transactions,
+            more_topics=(OUTPUT,),
         ),
         "groups": Workload(
             _PRODUCERS,
