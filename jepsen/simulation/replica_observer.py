@@ -4,7 +4,7 @@ A host is observed after each batch of its tasks, when all of them wait again, a
 does not change a node.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import attrs
 
@@ -14,7 +14,7 @@ from broker.replication.partition import Partition
 from broker.replication.replica_fetcher_manager import ReplicaFetcherManager
 from broker.storage.log import Log
 from broker.wire.errors import KafkaError
-from broker.wire.records import iter_headers
+from broker.wire.records import BatchHeader, iter_headers
 from jepsen.simulation.hosts import Host
 from jepsen.simulation.invariants.committed import Batch, Committed
 from jepsen.simulation.trace import Event, Trace
@@ -191,7 +191,7 @@ class ReplicaObserver:
         seen.leader_epoch, seen.leads = -1, False
         seen.cut_to = None
         if log is not None:
-            batches = read_batches(log, log.log_start_offset)
+            batches = batches_of(read_headers(log, log.log_start_offset))
             seen.end_offset = batches[-1][1] if batches else log.log_start_offset
             self._trace_replica(host, seen, "replica_found", batches=batches)
 
@@ -215,28 +215,33 @@ class ReplicaObserver:
         if cut_to < seen.end_offset:
             seen.end_offset = cut_to
             self._trace_replica(host, seen, "replica_cut", end_offset=cut_to)
-        batches = read_batches(log, seen.end_offset)
-        if batches:
-            seen.end_offset = batches[-1][1]
-            self._trace_replica(host, seen, "replica_wrote", batches=batches)
+        headers = read_headers(log, seen.end_offset)
+        if headers:
+            seen.end_offset = headers[-1].next_offset
+            self._trace_replica(host, seen, "replica_wrote", batches=batches_of(headers))
+        if any(header.is_control for header in headers):
+            self._trace_replica(host, seen, "replica_ended_transaction")
 
     def _trace_replica(self, host: Host, seen: _ObservedReplica, kind: str, **fields: object) -> None:
         about = {"topic": seen.partition.topic, "topic_id": seen.topic_id, "partition": seen.partition.index}
         self._trace.event(host.name, kind, {**about, **fields})
 
 
-def read_batches(log: Log, offset: int) -> tuple[Batch, ...]:
-    """The batches in a log's files from an offset on. Unreadable data counts as missing."""
-    batches: list[Batch] = []
+def read_headers(log: Log, offset: int) -> list[BatchHeader]:
+    """The batch headers in a log's files from an offset on. Unreadable data counts as missing."""
+    headers: list[BatchHeader] = []
     try:
         while offset < log.readable_end_offset:
             found = log.read(offset, _READ_BYTES, upper_bound=log.readable_end_offset, min_one_batch=True)
-            before = len(batches)
-            for _, header in iter_headers(found.file.read(found.position, found.size)):
-                batches.append((header.base_offset, header.next_offset, header.partition_leader_epoch, header.crc))
-            if len(batches) == before:
+            before = len(headers)
+            headers += [header for _, header in iter_headers(found.file.read(found.position, found.size))]
+            if len(headers) == before:
                 break
-            offset = batches[-1][1]
+            offset = headers[-1].next_offset
     except (KafkaError, OSError):
         pass  # the disk has just failed
-    return tuple(batches)
+    return headers
+
+
+def batches_of(headers: Iterable[BatchHeader]) -> tuple[Batch, ...]:
+    return tuple((each.base_offset, each.next_offset, each.partition_leader_epoch, each.crc) for each in headers)

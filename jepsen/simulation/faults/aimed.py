@@ -37,6 +37,7 @@ STEPS = (
     "coordinator_unloaded",
     *("replica_wrote",) * 2,
     *("replica_committed",) * 2,
+    *("replica_ended_transaction",) * 2,
 )
 # Steps that random choice would rarely select: those of a start, of an election, and of replication.
 _OF_STARTS = ("process_started", "log_recovered", "node_started", "storage_log_dir_loaded")
