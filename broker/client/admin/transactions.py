@@ -1,6 +1,6 @@
 """Producers of partitions, and transactions: described and listed (KIP-664), their producers fenced (KIP-360)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import attrs
@@ -11,6 +11,8 @@ from broker.client.admin.topic_partitions import by_topic
 from broker.client.brokers import Broker
 from broker.client.cluster import TRANSACTION
 from broker.client.errors import check
+from broker.client.producer.transaction_state import PreparedTransaction
+from broker.client.transaction_versions import end_versions, has_version_2
 from broker.client.types import TopicPartition
 from broker.wire.api.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
 from broker.wire.api.describe_producers import ProducerState as WireProducerState
@@ -19,6 +21,7 @@ from broker.wire.api.describe_transactions import (
     DescribeTransactionsResponse,
 )
 from broker.wire.api.describe_transactions import TransactionState as WireTransactionState
+from broker.wire.api.end_txn import EndTxnRequest, EndTxnResponse
 from broker.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from broker.wire.api.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from broker.wire.errors import ErrorCode, KafkaError
@@ -172,6 +175,37 @@ class TransactionCalls(Routing):
             return outcomes
 
         return await self._by_coordinator(transactional_ids, ask, timeout_ms, TRANSACTION)
+
+    async def end_transactions(
+        self,
+        transactions: Mapping[str, PreparedTransaction],
+        *,
+        is_commit: bool,
+        timeout_ms: float | None = None,
+    ) -> Results[str, None]:
+        """Commits or aborts prepared transactions of producers that may be gone, by their transactional ids.
+
+        A transaction that was ended in the same way before succeeds again, while its producer has not begun another
+        one. The outcome is KafkaError with PRODUCER_FENCED, INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE where it was
+        ended otherwise: by its producer, by a producer that took its id over, or after `transaction.timeout.ms`.
+        """
+
+        async def ask(broker: Broker, pending: Sequence[str], deadline: Deadline) -> Outcomes[str, None]:
+            lowest, highest = end_versions(is_v2=has_version_2(broker))
+            outcomes: Outcomes[str, None] = {}
+            for transactional_id in pending:
+                producer_id, epoch = transactions[transactional_id]
+                request = EndTxnRequest(
+                    transactional_id=transactional_id,
+                    producer_id=producer_id,
+                    producer_epoch=epoch,
+                    committed=is_commit,
+                )
+                response: EndTxnResponse = await broker.call(request, lowest=lowest, highest=highest)
+                outcomes[transactional_id] = outcome_of(response.error_code, None, None)
+            return outcomes
+
+        return await self._by_coordinator(transactions, ask, timeout_ms, TRANSACTION)
 
 
 def _producer(state: WireProducerState) -> ProducerDescription:

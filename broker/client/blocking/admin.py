@@ -60,6 +60,7 @@ class SyncAdmin(BlockingClient[Admin]):
     describe_transactions = blocking(Admin.describe_transactions)
     list_transactions = blocking(Admin.list_transactions)
     fence_producers = blocking(Admin.fence_producers)
+    end_transactions = blocking(Admin.end_transactions)
     describe_acls = blocking(Admin.describe_acls)
     create_acls = blocking(Admin.create_acls)
     delete_acls = blocking(Admin.delete_acls)

@@ -126,9 +126,9 @@ class SyncProducer(BlockingClient[QueuedProducer]):
         """Fences other producers of the transactional id; see `Producer.init_transactions`."""
         return self._hosted.run(QueuedProducer.init_transactions, keep_prepared)
 
-    def prepare_transaction(self) -> PreparedTransaction:
+    def prepare_transaction(self, *, allow_timeout: bool = False) -> PreparedTransaction:
         """Writes all records that were handed over; see `Producer.prepare_transaction`."""
-        return self._hosted.run(QueuedProducer.prepare_transaction)
+        return self._hosted.run(QueuedProducer.prepare_transaction, allow_timeout)
 
     def complete_transaction(self, decided: PreparedTransaction) -> None:
         """Commits or aborts the prepared transaction; see `Producer.complete_transaction`."""

@@ -149,9 +149,9 @@ class QueuedProducer:
     async def init_transactions(self, keep_prepared: bool) -> PreparedTransaction | None:
         return await self.producer.init_transactions(keep_prepared=keep_prepared)
 
-    async def prepare_transaction(self) -> PreparedTransaction:
+    async def prepare_transaction(self, allow_timeout: bool) -> PreparedTransaction:
         await self.wait_until_empty()
-        return await self.producer.prepare_transaction()
+        return await self.producer.prepare_transaction(allow_timeout=allow_timeout)
 
     async def complete_transaction(self, decided: PreparedTransaction) -> None:
         await self.producer.complete_transaction(decided)

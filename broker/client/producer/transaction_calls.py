@@ -75,10 +75,13 @@ class OpenTransactions:
             await trio.lowlevel.checkpoint()
         self._apply(Event.BEGIN)
 
-    async def prepare(self) -> PreparedTransaction:
+    async def prepare(self, *, allow_timeout: bool) -> PreparedTransaction:
         """Writes all records, so that nothing but the decision is missing. Raises TransactionError."""
-        if not self._is_two_phase:
-            raise TransactionStateError("transactions are prepared with transaction_two_phase_commit_enable=True only")
+        if not (self._is_two_phase or allow_timeout):
+            raise TransactionStateError(
+                "transactions are prepared with transaction_two_phase_commit_enable=True, or with allow_timeout=True:"
+                " then the coordinator aborts them after transaction.timeout.ms"
+            )
         prepared = PreparedTransaction(*self._requests.identity)
         with self._state_errors():
             self.state.prepare(prepared)
@@ -232,16 +235,19 @@ class TransactionCalls:
         """
         await self._opened_transactions().end(is_commit=False)
 
-    async def prepare_transaction(self) -> PreparedTransaction:
+    async def prepare_transaction(self, *, allow_timeout: bool = False) -> PreparedTransaction:
         """Writes all records of the transaction, which can then be committed or aborted, also by another producer.
 
         This is the first phase of a two-phase commit (KIP-939), which needs `transaction_two_phase_commit_enable` here
         and by brokers: they never end the transaction because of its age. Write the returned value to where the
         decision is kept, together with what it decides about, and call `complete_transaction` with it. A producer that
-        is closed leaves a prepared transaction open. Raises TransactionAbortable where a record could not be written,
+        is closed leaves a prepared transaction open; `Admin.end_transactions` ends it from another process.
+
+        `allow_timeout` prepares without that support: the coordinator aborts the transaction after
+        `transaction.timeout.ms`, whatever was decided. Raises TransactionAbortable where a record could not be written,
         ProducerFenced, ProducerFailed, TransactionStateError.
         """
-        return await self._opened_transactions().prepare()
+        return await self._opened_transactions().prepare(allow_timeout=allow_timeout)
 
     async def complete_transaction(self, decided: PreparedTransaction) -> None:
         """Commits the prepared transaction if it is `decided`, and aborts it otherwise.

@@ -18,6 +18,7 @@ from broker.client.errors import ConnectionLost, KafkaError, UnsupportedByBroker
 from broker.client.producer.config import ProducerConfig
 from broker.client.producer.sequences import Identity, ProducerIdentity
 from broker.client.producer.transaction_state import PreparedTransaction, ProducerTransaction, Request
+from broker.client.transaction_versions import end_versions, has_version_2
 from broker.client.types import OffsetAndMetadata, TopicPartition
 from broker.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from broker.wire.api.add_partitions_to_txn import (
@@ -35,10 +36,7 @@ from broker.wire.api.txn_offset_commit import (
 )
 from broker.wire.errors import ErrorCode
 
-_FEATURE: Final = "transaction.version"
-_V2: Final = 2
-# The first versions of transaction.version 2. AddPartitionsToTxn is for brokers from version 4 on.
-_END_V2: Final = 5
+# The first version of transaction.version 2. AddPartitionsToTxn is for brokers from version 4 on.
 _COMMIT_OFFSETS_V2: Final = 5
 _ADD_PARTITIONS_MAX: Final = 3
 # InitProducerId can raise the epoch from this version on (KIP-360), and keep prepared transactions (KIP-939).
@@ -187,14 +185,14 @@ class TransactionRequests:
             producer_epoch=identity.epoch,
             committed=is_commit,
         )
-        lowest, highest = (_END_V2, None) if transaction.is_v2 else (0, _END_V2 - 1)
+        lowest, highest = end_versions(is_v2=transaction.is_v2)
 
         async def ask(broker: Broker) -> None:
             response: EndTxnResponse = await broker.call(request, lowest=lowest, highest=highest)
             check(response.error_code)
             if response.producer_id >= 0:
                 self._identity.assigned(response.producer_id, response.producer_epoch)
-            transaction.negotiate(is_v2=_is_v2(broker))
+            transaction.negotiate(is_v2=has_version_2(broker))
 
         await self._ask_coordinator(ask)
 
@@ -217,7 +215,7 @@ class TransactionRequests:
             check(response.error_code)
             self._identity.assigned(response.producer_id, response.producer_epoch)
             kept = PreparedTransaction(response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch)
-            return _is_v2(broker), kept if kept.producer_id >= 0 else None
+            return has_version_2(broker), kept if kept.producer_id >= 0 else None
 
         return await self._ask_coordinator(ask, timeout_ms)
 
@@ -268,10 +266,6 @@ class TransactionRequests:
                 await trio.sleep(self._concurrent_pause.pause_s(concurrent))
 
         return await self._cluster.retried(attempt, timeout_ms=timeout_ms)
-
-
-def _is_v2(broker: Broker) -> bool:
-    return broker.features.get(_FEATURE, 0) >= _V2
 
 
 def _check_added(response: AddPartitionsToTxnResponse) -> None:

@@ -506,6 +506,15 @@ async def test_kip_939_transaction_of_one_phase_is_not_prepared() -> None:
             await producer.prepare_transaction()
 
 
+async def test_transaction_of_one_phase_is_prepared_where_its_timeout_is_allowed() -> None:
+    async with scripted_coordinator(version=2) as coordinator:
+        async with producer_of(coordinator, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
+            await producer.begin_transaction()
+            producer.send_soon("orders", b"value", partition=0)
+            assert await producer.prepare_transaction(allow_timeout=True) == PreparedTransaction(77, 1)
+        assert coordinator.take() == ["InitProducerId(@-1)", "Produce(0@1.0+1)"]
+
+
 def test_kip_939_prepared_transactions_have_no_timeout() -> None:
     with pytest.raises(ConfigError, match=r"transaction\.timeout\.ms"):
         Producer("localhost:9092", transactional_id="payments", transaction_timeout_ms=5_000, **TWO_PHASE)
