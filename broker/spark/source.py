@@ -52,14 +52,17 @@ class KraftDataSource(DataSource):
         from broker.spark.options.write_options import WriteOptions
         from broker.spark.sink.writers import KraftBatchWriter
 
-        return KraftBatchWriter(WriteOptions.of(self.options), schema, overwrite=overwrite)
+        return KraftBatchWriter(WriteOptions.of(self.options, is_streaming=False), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 - Spark's name
         """The output mode makes no difference: what a batch has is appended. Spark itself refuses `update`."""
         from broker.spark.options.write_options import WriteOptions
-        from broker.spark.sink.writers import KraftStreamWriter
+        from broker.spark.sink.writers import ExactlyOnceStreamWriter, KraftStreamWriter
 
-        return KraftStreamWriter(WriteOptions.of(self.options), schema)
+        options = WriteOptions.of(self.options, is_streaming=True)
+        if options.exactly_once is not None:
+            return ExactlyOnceStreamWriter(options, options.exactly_once, schema)
+        return KraftStreamWriter(options, schema)
 
 
 def _fields(schema: StructType) -> list[tuple[str, str]]:

@@ -1,9 +1,9 @@
 """The sinks that Spark calls: of a batch query, and of a streaming one.
 
 A write has two parts. `write` runs in a task and returns a message; `commit` or `abort` runs on the driver, with the
-messages of all tasks. These sinks write at least once: `write` returns when the brokers have acknowledged the rows, so
-that the driver has nothing left to decide, and a task that Spark repeats writes its rows again. A sink that writes
-exactly once prepares a transaction in `write`, names it in the message, and decides by batch id in `commit`.
+messages of all tasks. Without the option exactlyOnce, sinks write at least once: `write` returns when the brokers have
+acknowledged the rows, so that the driver has nothing left to decide, and a task that Spark repeats writes its rows
+again. With it, `write` leaves a transaction open and names it in the message, and `commit` decides by the batch's id.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,8 +15,11 @@ from pyspark.sql.types import StructType
 
 from broker.spark.clients import PRODUCERS
 from broker.spark.options import IllegalOption
-from broker.spark.options.write_options import WriteOptions
+from broker.spark.options.write_options import ExactlyOnce, WriteOptions
 from broker.spark.sink.columns import SinkColumns
+from broker.spark.sink.decisions import RowsPrepared
+from broker.spark.sink.driver import abort_batch, commit_batch
+from broker.spark.sink.prepared_task import write_prepared
 from broker.spark.sink.task import write_batches
 
 
@@ -39,6 +42,27 @@ class KraftBatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> RowsWritten:
         return _write(iterator, self._columns, self._options)
+
+
+class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
+    """Appends the rows of each micro-batch to topics in transactions, all of which the driver commits or aborts."""
+
+    def __init__(self, options: WriteOptions, exactly_once: ExactlyOnce, schema: StructType) -> None:
+        """Checks the query's columns. Raises IllegalColumns."""
+        self._options = options
+        self._exactly_once = exactly_once
+        self._columns = SinkColumns.of(schema, options.topic)
+
+    def write(self, iterator: Iterator[Any]) -> RowsPrepared:
+        return write_prepared(iterator, self._columns, self._options, self._exactly_once)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Commits the batch. Spark calls it again for a batch that it repeats."""
+        commit_batch(self._options, self._exactly_once, messages, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Aborts the batch, unless it is decided. Spark also calls it after a commit that failed."""
+        abort_batch(self._options, self._exactly_once, messages, batchId)
 
 
 class KraftStreamWriter(DataSourceStreamArrowWriter):

@@ -9,22 +9,26 @@ SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
 
 def test_topic_and_client_keys_are_read_in_any_case_of_letters() -> None:
-    options = WriteOptions.of({"TOPIC": " orders ", "Kafka.Bootstrap.Servers": "a:1,b:2", "kafka.linger.ms": "20"})
+    options = WriteOptions.of(
+        {"TOPIC": " orders ", "Kafka.Bootstrap.Servers": "a:1,b:2", "kafka.linger.ms": "20"}, is_streaming=True
+    )
     assert options.topic == "orders"
     assert options.client_config == {"bootstrap.servers": "a:1,b:2", "linger.ms": "20"}
 
 
 def test_topic_may_be_left_to_the_column() -> None:
-    assert WriteOptions.of(SERVERS).topic is None
+    assert WriteOptions.of(SERVERS, is_streaming=True).topic is None
 
 
 def test_options_of_reading_have_no_effect_on_a_sink() -> None:
-    options = WriteOptions.of({**SERVERS, "subscribe": "orders", "checkpointLocation": "/tmp/x"})
+    options = WriteOptions.of({**SERVERS, "subscribe": "orders", "checkpointLocation": "/tmp/x"}, is_streaming=True)
     assert options.client_config == {"bootstrap.servers": "localhost:9092"}
 
 
 def test_keys_of_a_consumer_are_ignored_as_the_java_producer_ignores_them() -> None:
-    options = WriteOptions.of({**SERVERS, "kafka.isolation.level": "read_committed", "kafka.acks": "1"})
+    options = WriteOptions.of(
+        {**SERVERS, "kafka.isolation.level": "read_committed", "kafka.acks": "1"}, is_streaming=True
+    )
     assert options.client_config == {"bootstrap.servers": "localhost:9092", "acks": "1"}
 
 
@@ -47,5 +51,5 @@ def test_keys_of_a_consumer_are_ignored_as_the_java_producer_ignores_them() -> N
 )
 def test_refused_options_name_the_reason(options: dict[str, str], reason: str) -> None:
     with pytest.raises(IllegalOption) as refused:
-        WriteOptions.of(options)
+        WriteOptions.of(options, is_streaming=True)
     assert reason in str(refused.value)
