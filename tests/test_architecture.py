@@ -184,6 +184,7 @@ PURE: dict[str, frozenset[str]] = {
     ),
     "broker.controller_client.lifecycle_protocol": frozenset(),
     "broker.spark.options": frozenset(),
+    "broker.spark.sink.decisions": frozenset(),
 }
 
 # The modules that use the operating system other than through Env and Trio, and the reasons.
@@ -245,6 +246,9 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     # A streaming query's clock and the id of its group; the thread that writes while a task takes rows from Spark.
     "broker.spark.streaming.batches": {"time", "uuid"},
     "broker.spark.sink.task": {"concurrent"},
+    # The transactional ids of a worker process, which Spark forks, and a bound on the wait for earlier decisions.
+    "broker.spark.sink.prepared_task": {"os", "threading", "uuid"},
+    "broker.spark.sink.decision_log": {"time"},
     # The event loop cannot be measured by its own clock, nor observed from within it.
     "broker.cli.loop_watch": {"threading", "time"},
     "broker.cli.start": {"signal"},

@@ -32,6 +32,7 @@ class StreamingJob:
     # Failed tasks are retried, as on a cluster; local[2] would not retry.
     master: str = "local[2,4]"
     progress: str = ""
+    exactly_once: bool = False
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "tests.support.streaming_job", json.dumps(attrs.asdict(self))]
@@ -115,6 +116,7 @@ class StreamingJob:
             .format("kraft")
             .option("kafka.bootstrap.servers", self.servers)
             .option("topic", self.output_topic)
+            .option("exactlyOnce", str(self.exactly_once).lower())
             .option("checkpointLocation", str(Path(self.directory) / "checkpoint-topic"))
             .trigger(**self._trigger())
             .start()

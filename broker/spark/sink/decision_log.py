@@ -72,7 +72,8 @@ class DecisionLog:
         Fences earlier drivers of the query. Raises IllegalOption for a topic that does not keep its records,
         CorruptDecision, KafkaError, TimedOut. If the commit fails, the decision may be in force or not.
         """
-        self._create()
+        if not self._exists():
+            self._create()
         settings = {
             **self._settings,
             "transactional.id": self._ids.of_decisions,
@@ -83,7 +84,10 @@ class DecisionLog:
             written = producer.send(
                 self._topic, decision.to_json(), key=self._ids.query_id.encode(), partition=_PARTITION
             )
-            yield Proposal(self._last_before(consumer, written.offset), producer.commit_transaction)
+            last = self._last_before(consumer, written.offset)
+            if last is None:
+                self._check_policy()
+            yield Proposal(last, producer.commit_transaction)
 
     @contextmanager
     def _consumer(self) -> Iterator[SyncConsumer]:
@@ -134,14 +138,15 @@ class DecisionLog:
         return True
 
     def _create(self) -> None:
-        """Creates the topic unless it is there. Raises IllegalOption for a topic that does not keep its records."""
+        """Creates the topic. It may be there: a broker may not know yet of a topic that exists."""
         try:
             self._admin.create_topics([NewTopic(self._topic, num_partitions=1, configs=_CONFIGS)]).raise_first()
         except KafkaError as error:
             if error.code.name != "TOPIC_ALREADY_EXISTS":
                 raise
-        else:
-            return
+
+    def _check_policy(self) -> None:
+        """Raises IllegalOption for a topic that does not keep its records."""
         topic = ConfigResource(ConfigResourceType.TOPIC, self._topic)
         policy = self._admin.describe_configs([topic]).value(topic)["cleanup.policy"].value
         if policy != "compact":

@@ -2,12 +2,12 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from broker.client import KafkaError, PreparedTransaction, SyncAdmin
+from broker.client import KafkaError, PreparedTransaction, SyncAdmin, TimedOut
 from broker.client.config import ClientConfig
 from broker.spark.options import client_settings
 from broker.spark.options.write_options import ExactlyOnce, WriteOptions
@@ -31,6 +31,8 @@ from broker.spark.sink.decisions import (
 _ONGOING: Final = "Ongoing"
 # Transactions of a broker that does not answer are left to the next batch.
 _LIST_TIMEOUT_MS: Final = 5_000
+# Markers for partitions without a leader are written later.
+_VISIBLE_TIMEOUT_MS: Final = 5_000
 _UNKNOWN: Final = frozenset({"TRANSACTIONAL_ID_NOT_FOUND", "INVALID_PRODUCER_ID_MAPPING"})
 _ENDED_OTHERWISE: Final = frozenset(
     {"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"}
@@ -96,7 +98,7 @@ class SinkDriver:
             if each.state == _ONGOING
         ]
 
-    def _commit_transactions(self, batch: Batch, transactions: Iterable[TaskTransaction]) -> None:
+    def _commit_transactions(self, batch: Batch, transactions: Sequence[TaskTransaction]) -> None:
         ended = self._admin.end_transactions(dict(transactions), is_commit=True)
         lost = []
         for transactional_id, error in ended.failed.items():
@@ -104,11 +106,17 @@ class SinkDriver:
                 raise error
             lost.append(f"{transactional_id} ({error.code.name})")
         if not lost:
+            self._wait_until_visible(transactions)
             return
         message = _lost_after(batch, lost)
         if self._exactly_once.fails_on_data_loss:
             raise TransactionLost(message)
         _log.warning("%s", message)
+
+    def _wait_until_visible(self, transactions: Sequence[TaskTransaction]) -> None:
+        """Waits for the markers of the transactions: until they are written, a repeated commit has no answer."""
+        with suppress(TimedOut):
+            self._admin.end_transactions(dict(transactions), is_commit=True, timeout_ms=_VISIBLE_TIMEOUT_MS)
 
     def _abort_transactions(self, transactional_ids: Sequence[str]) -> None:
         """Fences the producers of transactions that were replaced. The next commit repeats what fails here."""

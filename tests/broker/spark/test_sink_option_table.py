@@ -15,15 +15,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from broker.client import ConsumerRecord, KafkaError
+from broker.client import ConsumerRecord, KafkaError, SyncAdmin
 from broker.client.arrow.schema import HEADERS_TYPE
 from broker.spark.options import IllegalOption
 from broker.spark.sink.columns import IllegalColumns
+from broker.spark.sink.decisions import TransactionLost
+from tests.support.committed_records import committed_values
 from tests.support.document_tables import table_rows
 from tests.support.job_topics import JobTopics
 from tests.support.option_cases import OptionCases
 from tests.support.source_queries import BATCH, STREAMING, Options, SourceQueries, copied, data_source
 from tests.support.spark_topics import create_topic
+from tests.support.streaming_tasks import StreamingSink
 
 DOCUMENT = "docs/spark.md"
 
@@ -138,6 +141,111 @@ def serializers_are_refused(sink: Sink, query: str) -> None:
             f"Kafka option '{name}.serializer' is not supported as {what} are serialized with ByteArraySerializer."
         )
         assert expected in sink.refusal(query, TWO, {"topic": "t", f"kafka.{name}.serializer": "x"})
+
+
+@shows("kafka.transactional.id")
+def transactional_ids_are_the_sinks_own(sink: Sink, query: str) -> None:
+    expected = "Kafka option 'transactional.id' is not supported: tasks need one each. Set the option exactlyOnce"
+    assert expected in sink.refusal(query, TWO, {"topic": "t", "kafka.transactional.id": "x"})
+
+
+# Exactly once
+
+
+@shows("exactlyOnce", queries=(STREAMING,))
+def repeated_batch_is_written_once(sink: Sink, query: str) -> None:
+    options = {**sink.topics.options, "topic": create_topic(sink.topics.bootstrap)}
+    for _ in range(2):
+        sink.write(query, TWO, {**options, "exactlyOnce": "false"})
+    assert values(sink.topics.read(options["topic"], 4)) == [b"v0", b"v1"] * 2
+    target = create_topic(sink.topics.bootstrap)
+    run = StreamingSink({**options, "topic": target, "exactlyOnce": "true"})
+    for _ in range(2):
+        run.commit(0, run.write(0, b"v0", b"v1"))
+        run = run.restarted()
+    assert committed_values(sink.topics.bootstrap, target) == [b"v0", b"v1"]
+
+
+@shows("exactlyOnce", queries=(BATCH,))
+@shows("exactlyOnce in a batch query")
+def batch_query_cannot_be_exact(sink: Sink, query: str) -> None:
+    assert values(sink.written(query, TWO, {"exactlyOnce": "false"})) == [b"v0", b"v1"]
+    expected = "exactlyOnce is for streaming queries, whose batches have ids by which a repetition is known: leave it"
+    assert expected in sink.refusal(BATCH, TWO, {"topic": "t", "exactlyOnce": "true"})
+
+
+@shows("decisionsTopic", queries=(STREAMING,))
+def decisions_are_written_to_the_topic(sink: Sink, query: str) -> None:
+    decisions = f"{create_topic(sink.topics.bootstrap)}-decisions"
+    run = StreamingSink({**exactly(sink), "decisionsTopic": decisions})
+    run.commit(0, run.write(0, b"v"))
+    assert [record.key for record in sink.topics.read(decisions, 1)] == [run.query_id.encode()]
+
+
+@shows("transactionalIdPrefix", queries=(STREAMING,))
+def transactional_ids_begin_with_the_prefix(sink: Sink, query: str) -> None:
+    for prefix in (None, "reports"):
+        run = StreamingSink({**exactly(sink), "transactionalIdPrefix": prefix})
+        transaction = run.write(0, b"v").transaction
+        assert transaction is not None
+        assert transaction.transactional_id.startswith(f"{prefix or 'kraft-spark'}-{run.query_id}-{run.run_id}-")
+
+
+@shows("failOnDataLoss", queries=(STREAMING,))
+def query_goes_on_without_rows_that_are_lost(sink: Sink, query: str) -> None:
+    run = StreamingSink({**exactly(sink), "failOnDataLoss": "false"})
+    message = run.write(0, b"v")
+    run.commit(0, message)
+    assert message.transaction is not None
+    with SyncAdmin(sink.topics.bootstrap) as admin:
+        admin.fence_producers([message.transaction.transactional_id]).raise_first()
+    run.commit(0, message)
+    with pytest.raises(TransactionLost, match="With failOnDataLoss=false"):
+        StreamingSink(exactly(sink), run.query_id, run.run_id).commit(0, message)
+
+
+@shows("failOnDataLoss", queries=(BATCH,))
+def batch_query_has_no_transactions_to_lose(sink: Sink, query: str) -> None:
+    assert values(sink.written(query, TWO, {"failOnDataLoss": "false"})) == [b"v0", b"v1"]
+
+
+@shows("decisionsTopic", "transactionalIdPrefix", queries=(BATCH,))
+@shows("decisionsTopic, transactionalIdPrefix without exactlyOnce")
+def names_need_exactly_once(sink: Sink, query: str) -> None:
+    for name in ("decisionsTopic", "transactionalIdPrefix"):
+        expected = f"{name} needs exactlyOnce: set exactlyOnce to true, or leave {name} out"
+        assert expected in sink.refusal(query, TWO, {"topic": "t", name: "x"})
+
+
+@shows("a name in them that topics cannot have", "exactlyOnce with kafka.acks=1", queries=(STREAMING,))
+def illegal_names_and_acks_are_refused(sink: Sink, query: str) -> None:
+    for name in ("decisionsTopic", "transactionalIdPrefix"):
+        expected = f"{name} must be of letters, digits, '.', '_' and '-', at most 100, not 'a b'"
+        assert expected in sink.refusal(query, TWO, {**exactly(sink), name: "a b"})
+    expected = "Kafka option transactional.id needs acks=all; change it, or leave transactional.id out"
+    assert expected in sink.refusal(query, TWO, {**exactly(sink), "kafka.acks": "1"})
+
+
+@shows("a decisionsTopic that is not compacted", queries=(STREAMING,))
+def topic_that_forgets_decisions_is_refused(sink: Sink, query: str) -> None:
+    run = StreamingSink({**exactly(sink), "decisionsTopic": create_topic(sink.topics.bootstrap)})
+    with pytest.raises(IllegalOption, match=r"set its cleanup\.policy to compact"):
+        run.commit(0, run.write(0, b"v"))
+
+
+@shows(
+    "a name in them that topics cannot have",
+    "exactlyOnce with kafka.acks=1",
+    "a decisionsTopic that is not compacted",
+    queries=(BATCH,),
+)
+def batch_query_is_refused_before_them(sink: Sink, query: str) -> None:
+    for options in ({"decisionsTopic": "a b"}, {"kafka.acks": "1"}, {"decisionsTopic": "t"}):
+        assert "exactlyOnce is for streaming queries" in sink.refusal(query, TWO, {**exactly(sink), **options})
+
+
+def exactly(sink: Sink) -> dict[str, str | None]:
+    return {**sink.topics.options, "topic": create_topic(sink.topics.bootstrap), "exactlyOnce": "true"}
 
 
 # Columns

@@ -1,6 +1,7 @@
 """Streaming while the driver, the Python workers and the brokers are killed.
 
-Parquet files have exactly the input. An output topic loses nothing, and its duplicates are counted.
+Parquet files have exactly the input. An output topic loses nothing, and its duplicates are counted; with exactlyOnce it
+has none.
 """
 
 import json
@@ -16,6 +17,7 @@ import pytest
 
 from broker.client import NewTopic, SyncAdmin, SyncConsumer, TopicPartition
 from tests.support.cluster_process import ClusterProcess, new_cluster
+from tests.support.committed_records import committed_values
 from tests.support.job_process import JobProcess, kill_process, wait_until
 from tests.support.steady_load import SteadyLoad
 from tests.support.streaming_job import StreamingJob
@@ -87,6 +89,7 @@ def run_under_kills(
     *,
     rate: int,
     pause_s: float,
+    exactly_once: bool,
 ) -> Counter[bytes]:
     """Run the job while it is killed, then until it has read all records, and check both outputs.
 
@@ -94,7 +97,7 @@ def run_under_kills(
     """
     directory.mkdir()
     rng = Random(1)
-    job = StreamingJob(cluster.bootstrap, "input", "output", str(directory))
+    job = StreamingJob(cluster.bootstrap, "input", "output", str(directory), exactly_once=exactly_once)
     process = JobProcess(job, directory / "job.out")
     commits = directory / "checkpoint-parquet" / "commits"
 
@@ -122,8 +125,10 @@ def run_under_kills(
         process.kill()
     given = read_topic(cluster.bootstrap, "input")
     assert read_parquet(job.parquet) == given
-    written = Counter(value for _, _, value in read_topic(cluster.bootstrap, "output"))
+    written = Counter(committed_values(cluster.bootstrap, "output"))
     assert set(written) == {value for _, _, value in given}, "nothing is lost, and nothing made up"
+    if exactly_once:
+        assert max(written.values()) == 1, "nothing is written twice"
     return written
 
 
@@ -138,22 +143,37 @@ def kill_worker(process: JobProcess, cluster: ClusterProcess, rng: Random) -> No
 
 
 def kill_broker(process: JobProcess, cluster: ClusterProcess, rng: Random) -> None:
-    node = cluster.nodes[rng.choice(sorted(cluster.nodes))]
+    kill_and_restart(cluster, rng.choice(sorted(cluster.nodes)), rng)
+
+
+def kill_coordinator(process: JobProcess, cluster: ClusterProcess, rng: Random) -> None:
+    """Kills the leader of a partition of the transactions' topic; any broker where there is none yet."""
+    with SyncAdmin(cluster.bootstrap) as admin:
+        described = admin.describe_topics(["__transaction_state"]).succeeded
+    leaders = [each.leader for topic in described.values() for each in topic.partitions if each.leader is not None]
+    kill_and_restart(cluster, rng.choice(leaders or sorted(cluster.nodes)), rng)
+
+
+def kill_and_restart(cluster: ClusterProcess, node_id: int, rng: Random) -> None:
+    node = cluster.nodes[node_id]
     node.kill()
     time.sleep(rng.uniform(0, 4))
     node.start()
 
 
-def test_a_killed_driver_goes_on_where_it_was(
+def test_exactly_once_holds_through_kills_of_a_worker_and_the_driver(
     cluster: ClusterProcess, tmp_path: Path, figure: Callable[[str], None]
 ) -> None:
-    written = run_under_kills(cluster, tmp_path / "job", [kill_driver], rate=500, pause_s=1)
-    figure(f"{len(written)} records, of which {sum(written.values()) - len(written)} are written again")
+    kills = [kill_worker, kill_driver]
+    written = run_under_kills(cluster, tmp_path / "job", kills, rate=500, pause_s=1, exactly_once=True)
+    figure(f"{len(written)} records, each written once")
 
 
-@pytest.mark.parametrize("kill", [kill_driver, kill_worker, kill_broker])
+@pytest.mark.parametrize("exactly_once", [False, True], ids=["at_least_once", "exactly_once"])
+@pytest.mark.parametrize("kill", [kill_driver, kill_worker, kill_broker, kill_coordinator])
 def test_many_kills_leave_parquet_exact_and_lose_nothing(
     kill: Callable[[JobProcess, ClusterProcess, Random], None],
+    exactly_once: bool,
     cluster: ClusterProcess,
     tmp_path: Path,
     pytestconfig: pytest.Config,
@@ -163,5 +183,5 @@ def test_many_kills_leave_parquet_exact_and_lose_nothing(
     kills = pytestconfig.getoption("--kills") or (20 if full else 0)
     if not kills:
         pytest.skip("run with --full or --kills, or by `make spark-kills`")
-    written = run_under_kills(cluster, tmp_path / "job", [kill] * kills, rate=500, pause_s=3)
+    written = run_under_kills(cluster, tmp_path / "job", [kill] * kills, rate=500, pause_s=3, exactly_once=exactly_once)
     figure(f"{len(written)} records, of which {sum(written.values()) - len(written)} are written again")
