@@ -34,6 +34,7 @@ _CONFIGS: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
 # A driver of another query that died while it wrote its decision delays this one for so long.
 _TRANSACTION_TIMEOUT_MS: Final = 30_000
 _WAIT_S: Final = 60.0
+_CLOSE_S: Final = 5.0
 # A fetch of control records only returns nothing, after this time.
 _POLL_S: Final = 0.02
 # A fetch at the end of the topic would otherwise delay the next one, from an earlier offset, by half a second.
@@ -87,7 +88,12 @@ class DecisionLog:
             last = self._last_before(consumer, written.offset)
             if last is None:
                 self._check_policy()
-            yield Proposal(last, producer.commit_transaction)
+            try:
+                yield Proposal(last, producer.commit_transaction)
+            except BaseException:
+                # A commit that was not answered would otherwise be waited for as long as the brokers are away.
+                producer.close(timeout_s=_CLOSE_S)
+                raise
 
     @contextmanager
     def _consumer(self) -> Iterator[SyncConsumer]:

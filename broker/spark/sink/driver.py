@@ -83,9 +83,10 @@ class SinkDriver:
 
     def _open_transactions(self, proposed: Decision) -> list[OpenTransaction]:
         """The open transactions of the query's tasks: those of a decision, and others as far as brokers list them."""
-        listed = self._admin.list_transactions(states=[_ONGOING], timeout_ms=_LIST_TIMEOUT_MS).succeeded.values()
         wanted = [each.transactional_id for each in proposed.transactions]
-        wanted += [each.transactional_id for of_broker in listed for each in of_broker]
+        with suppress(TimedOut):
+            listed = self._admin.list_transactions(states=[_ONGOING], timeout_ms=_LIST_TIMEOUT_MS).succeeded.values()
+            wanted += [each.transactional_id for of_broker in listed for each in of_broker]
         described = self._admin.describe_transactions(each for each in wanted if self._ids.run_of(each) is not None)
         for error in described.failed.values():
             if not isinstance(error, KafkaError) or error.code.name not in _UNKNOWN:

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.spark.options import IllegalOption
-from broker.spark.options.write_options import WriteOptions
+from broker.spark.options.write_options import ExactlyOnce, WriteOptions
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
@@ -30,6 +30,23 @@ def test_keys_of_a_consumer_are_ignored_as_the_java_producer_ignores_them() -> N
         {**SERVERS, "kafka.isolation.level": "read_committed", "kafka.acks": "1"}, is_streaming=True
     )
     assert options.client_config == {"bootstrap.servers": "localhost:9092", "acks": "1"}
+
+
+def test_exactly_once_has_defaults() -> None:
+    assert WriteOptions.of(SERVERS, is_streaming=True).exactly_once is None
+    options = WriteOptions.of({**SERVERS, "exactlyonce": "TRUE"}, is_streaming=True)
+    assert options.exactly_once == ExactlyOnce("kraft-spark-decisions", "kraft-spark", fails_on_data_loss=True)
+    assert options.client_config["transaction.timeout.ms"] == "900000"
+
+
+def test_exactly_once_takes_the_timeout_of_transactions_that_is_given() -> None:
+    exactly = {**SERVERS, "exactlyOnce": "true"}
+    given = WriteOptions.of({**exactly, "kafka.transaction.timeout.ms": "5000"}, is_streaming=True)
+    assert given.client_config["transaction.timeout.ms"] == "5000"
+    two_phase = {**exactly, "kafka.transaction.two.phase.commit.enable": "true"}
+    assert "transaction.timeout.ms" not in WriteOptions.of(two_phase, is_streaming=True).client_config
+    with pytest.raises(IllegalOption, match=r"has no effect with transaction\.two\.phase\.commit\.enable"):
+        WriteOptions.of({**two_phase, "kafka.transaction.timeout.ms": "5000"}, is_streaming=True)
 
 
 @pytest.mark.parametrize(
