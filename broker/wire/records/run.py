@@ -15,6 +15,9 @@ RUN_MIN: Final = 12
 _LOW_BYTES: Final = bytes(range(0x80))
 _HIGH_BYTES: Final = bytes(range(0x80, 0x100))
 _EVEN_HIGH_BYTES: Final = bytes(range(0x80, 0x100, 2))
+# Slicing bytes with a step costs 0.7 ns per item. For a memoryview, comparing such a slice costs 1.7 ns, and copying it
+# 6 ns. So records are copied first, unless they are so large that copying them costs more than it saves.
+_COPIED_STRIDE_MAX: Final = 512
 # So many distinct bytes of a column are looked for by stripping them off, the others one by one.
 _DISTINCT_FEW: Final = 16
 
@@ -37,29 +40,33 @@ def follow_run(data: Buffer, start: int, stride: int, index: int, most: int) -> 
     count = min(most, (len(data) - start) // stride - 1, end_of_same_shape(index) - 1 - index)
     if count < RUN_MIN:
         return 0, 0, 0
+    if stride <= _COPIED_STRIDE_MAX and isinstance(data, memoryview):
+        data, start = bytes(data[start : start + stride * (count + 1)]), 0
     sizes_at, times_at, offsets_at = _numbers_at(data, start)
-    # A slice of a view, with the stride as its step, is a column. Comparing it costs a sixth of copying it out.
-    view = memoryview(data)[stride:]
-    length = stride * (count - 1) + 1
     for at in sizes_at:
-        column, size = view[at : at + length : stride], data[at : at + 1]
+        size = data[at : at + 1]
+        column = _column(data, at, stride, count)
         if column != bytes(size) * count:
             count -= len(bytes(column).lstrip(size))
-            length = stride * (count - 1) + 1
             if count < RUN_MIN:
                 return 0, 0, 0
     offsets = _offset_columns(index + 1, count)
     if len(offsets) != len(offsets_at):
         return 0, 0, 0
     for at, expected in zip(offsets_at, offsets, strict=True):
-        column = view[at : at + length : stride]
-        if column != expected:
-            count = min(count, _agreeing(bytes(column), expected))
-    columns = [bytes(view[at : at + length : stride]) for at in times_at]
-    for time_bytes in columns[:-1]:
+        column = _column(data, at, stride, count)
+        if column != expected[:count]:
+            count = min(count, _agreeing(bytes(column), expected[:count]))
+    times = [bytes(_column(data, at, stride, count)) for at in times_at]
+    for time_bytes in times[:-1]:
         count = min(count, _beginning(time_bytes, _HIGH_BYTES))
-    count = min(count, _beginning(columns[-1], _LOW_BYTES))
-    return (count, *_extremes([column[:count] for column in columns])) if count >= RUN_MIN else (0, 0, 0)
+    count = min(count, _beginning(times[-1], _LOW_BYTES))
+    return (count, *_extremes([time_bytes[:count] for time_bytes in times])) if count >= RUN_MIN else (0, 0, 0)
+
+
+def _column(data: Buffer, at: int, stride: int, count: int) -> Buffer:
+    """Returns one byte of each of the `count` records after the first, whose byte is at `at`."""
+    return data[at + stride : at + stride * count + 1 : stride]
 
 
 def end_of_same_shape(index: int) -> int:
