@@ -18,10 +18,10 @@ import attrs
 import trio
 
 from broker.net.connection import Connection, Service
+from broker.net.connection_scheduler import ConnectionScheduler
 from broker.net.epoll_reactor import EpollReactor
 from broker.net.peeked_stream import peek
 from broker.net.stream_driver import serve_stream
-from broker.net.turns import Turns
 
 # A request of Kafka's protocol begins with its size in four bytes and its API key in two, of which all that exist are
 # below 256. The quorum's own protocol begins with a size and a Hello: an array of five in msgpack.
@@ -64,9 +64,9 @@ class ConnectionLimits:
 class Acceptor:
     """Accepts connections on any number of listeners, and counts them.
 
-    `commit` ends every turn (see `Turns`). `kernel_socket` gives the kernel's socket beneath a stream, or None for a
-    stream that has none and is served through Trio. `on_close` is called with every closed connection, which has the
-    reason, and `on_refused` for refused ones, with the listener, the peer's address and the reason.
+    `commit` ends every turn (see `ConnectionScheduler`). `kernel_socket` gives the kernel's socket beneath a stream, or
+    None for a stream that has none and is served through Trio. `on_close` is called with every closed connection, which
+    has the reason, and `on_refused` for refused ones, with the listener, the peer's address and the reason.
     """
 
     def __init__(
@@ -81,8 +81,8 @@ class Acceptor:
         self._kernel_socket = kernel_socket
         self._on_close = on_close
         self._on_refused = on_refused
-        self._turns = Turns(commit)
-        self._reactor = EpollReactor(self._turns, limits.send_buffer_bytes)
+        self._scheduler = ConnectionScheduler(commit)
+        self._reactor = EpollReactor(self._scheduler, limits.send_buffer_bytes)
         self._activity: dict[Connection, int] = {}
         self._per_host: Counter[str] = Counter()
         self._counts: Counter[str] = Counter()  # open connections by listener
@@ -128,7 +128,7 @@ class Acceptor:
                 self._uncount(host, name)
                 self._on_refused(name, host, str(error))
                 return
-            await serve_stream(stream, connection, self._turns)
+            await serve_stream(stream, connection, self._scheduler)
 
         await self._accept(name, handle, listeners)
 
@@ -154,7 +154,7 @@ class Acceptor:
             is_whole = len(prefix) == _PEEKED_BYTES
             if is_whole and prefix[-1] != _HELLO_BEGINS and times_closed == self._times_closed[name]:
                 connection = self._connection(host, name, service, request_size_max)
-                await serve_stream(peeked, connection, self._turns)
+                await serve_stream(peeked, connection, self._scheduler)
                 return
             try:
                 if is_whole and prefix[-1] == _HELLO_BEGINS:
@@ -220,7 +220,7 @@ class Acceptor:
     def _connection(self, host: str, listener: str, service: Service, request_size_max: int) -> Connection:
         connection = Connection(
             service,
-            self._turns.run,
+            self._scheduler.run,
             self._closed,
             request_size_max=request_size_max,
             peer_host=host,

@@ -1,8 +1,8 @@
 """One client connection as a synchronous, sans-I/O pump: whole frames in, replies out in request order.
 
-A driver receives into `receive_space()`, reports the number of bytes with `received()`, has `Turns` run the connection,
-and sends `outgoing`. There is no task, channel or cancel scope per request, which would make requests three times as
-expensive.
+A driver receives into `receive_space()`, reports the number of bytes with `received()`, has `ConnectionScheduler` run
+the connection, and sends `outgoing`. There is no task, channel or cancel scope per request, which would make requests
+three times as expensive.
 
 Kafka stops reading a connection while one of its requests is being processed. Here requests are pipelined: a parked
 Fetch does not delay a later Produce, and only the replies wait for each other. An exclusive reply
@@ -66,7 +66,8 @@ class Service(Protocol):
         ...
 
     def serve(self, connection: "Connection", start: int, end: int) -> Reply:
-        """Answer the request in `connection.buffer.data[start:end]`; may keep views of it until `Turns` commits.
+        """Answer the request in `connection.buffer.data[start:end]`; may keep views of it until `ConnectionScheduler`
+        commits.
 
         Raises ProtocolError when the connection has to be closed.
         """

@@ -12,8 +12,8 @@ from typing import Final
 import trio
 
 from broker.net.connection import Connection
+from broker.net.connection_scheduler import ConnectionScheduler
 from broker.net.send import send_queue
-from broker.net.turns import Turns
 
 _READ: Final = select.EPOLLIN
 _WRITE: Final = select.EPOLLOUT
@@ -27,9 +27,9 @@ _MUTED: Final = 0
 class EpollReactor:
     """Serves kernel sockets until cancelled. `send_buffer_bytes` is their SO_SNDBUF; -1 keeps the system's default."""
 
-    def __init__(self, turns: Turns, send_buffer_bytes: int) -> None:
+    def __init__(self, scheduler: ConnectionScheduler, send_buffer_bytes: int) -> None:
         self._send_buffer_bytes = send_buffer_bytes
-        self.turns = turns
+        self.scheduler = scheduler
         self._epoll = select.epoll()
         self._transports: dict[int, EpollTransport] = {}
 
@@ -69,7 +69,7 @@ class EpollReactor:
                             transport.receive()
                         else:
                             self._on_event(transport, events)
-                    self.turns.run_all()
+                    self.scheduler.run_all()
         finally:
             for transport in list(self._transports.values()):
                 transport.connection.close(None)
@@ -86,7 +86,7 @@ class EpollReactor:
         """Handle any event other than readable alone."""
         if events & _WRITE:
             if transport.flush():
-                self.turns.add(transport.connection)
+                self.scheduler.add(transport.connection)
         elif events & _READ:
             transport.receive()
         else:
@@ -101,7 +101,7 @@ class EpollTransport:
 
     def __init__(self, reactor: EpollReactor, sock: socket.socket, connection: Connection) -> None:
         self._reactor = reactor
-        self._add_turn = reactor.turns.add
+        self._add_turn = reactor.scheduler.add
         self._sock = sock
         self._events = _READ
         self.connection = connection

@@ -5,17 +5,17 @@ from typing import Final
 import trio
 
 from broker.net.connection import Connection
+from broker.net.connection_scheduler import ConnectionScheduler
 from broker.net.reply import FileRange, Part
-from broker.net.turns import Turns
 
 # File ranges are read and sent in pieces of this size, so that a slow reader holds one piece in memory.
 PIECE_SIZE: Final = 256 * 1024
 
 
-async def serve_stream(stream: trio.abc.Stream, connection: Connection, turns: Turns) -> None:
+async def serve_stream(stream: trio.abc.Stream, connection: Connection, scheduler: ConnectionScheduler) -> None:
     """Serve one connection until either side closes it; closes the stream."""
     async with stream:
-        transport = StreamTransport(connection, turns)
+        transport = StreamTransport(connection, scheduler)
         connection.transport = transport
         try:
             async with trio.open_nursery() as nursery:
@@ -30,9 +30,9 @@ async def serve_stream(stream: trio.abc.Stream, connection: Connection, turns: T
 class StreamTransport:
     """A reader and a writer task over one stream."""
 
-    def __init__(self, connection: Connection, turns: Turns) -> None:
+    def __init__(self, connection: Connection, scheduler: ConnectionScheduler) -> None:
         self._connection = connection
-        self._turns = turns
+        self._scheduler = scheduler
         self._changed = trio.lowlevel.ParkingLot()
         self.cancel_scope = trio.CancelScope()
 
@@ -61,7 +61,7 @@ class StreamTransport:
             # A reply may have been sent while waiting; the space is asked for again, as a turn may have moved it.
             connection.receive_space()[: len(data)] = data
             connection.received(len(data))
-            self._turns.run(connection)
+            self._scheduler.run(connection)
 
     async def send_all_to(self, stream: trio.abc.Stream) -> None:
         connection = self._connection
@@ -77,7 +77,7 @@ class StreamTransport:
                 del connection.outgoing[: len(parts)]
                 connection.outgoing_size = sum(map(len, connection.outgoing))
                 self._wake()
-                self._turns.run(connection)
+                self._scheduler.run(connection)
             await self._changed.park()
 
     def _wake(self) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from broker.net.connection import Connection
 
 
-class Turns:
+class ConnectionScheduler:
     """Runs connections together, in the one order that is safe: pump all, commit once, then send to all.
 
     An acknowledgement may be in a connection's outgoing list before its record is written; `commit`
