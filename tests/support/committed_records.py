@@ -1,4 +1,4 @@
-"""What a consumer with read_committed finds in a topic, once no transaction is open there."""
+"""Reads a topic with read_committed, once no transaction is open there."""
 
 import time
 

@@ -158,9 +158,10 @@ def batch_of(messages: Iterable[WriterCommitMessage | None], batch_id: int) -> B
     batches = {each.batch for each in messages if isinstance(each, RowsPrepared)}
     if not batches:
         return None
-    if len(batches) > 1 or next(iter(batches)).batch_id != batch_id:
+    batch = min(batches)
+    if len(batches) > 1 or batch.batch_id != batch_id:
         raise ValueError(f"the tasks of batch {batch_id} belong to different batches: {sorted(batches)}")
-    return batches.pop()
+    return batch
 
 
 class OpenTransaction(NamedTuple):

@@ -83,7 +83,7 @@ def test_transaction_that_was_aborted_before_the_decision_is_lost() -> None:
 
 
 def test_transactions_of_repeated_tasks_are_aborted() -> None:
-    """Of the same run at any time; of another run where they began before the batch's own."""
+    """Another run's transactions are aborted only if they began before the batch's own."""
     kept, repeated = transaction(1), transaction(2)
     earlier, later, unknown = (transaction(number, run=OTHER_RUN) for number in (3, 4, 5))
     found = [opened(kept, 10), opened(repeated, 20), opened(earlier, 9), opened(later, 11), opened(unknown, None)]

@@ -125,9 +125,7 @@ def test_aborted_batch_leaves_nothing_and_is_written_again(bootstrap: str, topic
     assert committed_values(bootstrap, topic) == [b"a"]
 
 
-def test_abort_after_a_commit_that_failed_keeps_what_is_decided(
-    bootstrap: str, topic: str, sink: StreamingSink
-) -> None:
+def test_abort_after_a_failed_commit_keeps_the_decision(bootstrap: str, topic: str, sink: StreamingSink) -> None:
     message = sink.write(0, b"a")
     decide(bootstrap, message)
     sink.abort(0, message)
