@@ -20,7 +20,7 @@ class Waiter(Protocol[P_contra]):
 class AcknowledgementWaiter(Protocol):
     """A produce request that waits until its records are committed or flushed."""
 
-    def settled(self, code: ErrorCode) -> None:
+    def complete(self, code: ErrorCode, /) -> None:
         """Called once: with NONE if the records are committed or flushed. Must not raise."""
         ...
 
@@ -56,13 +56,13 @@ class Acknowledgements:
             if wanted > end_offset:
                 return
             del waiting[waiter]
-            waiter.settled(code)
+            waiter.complete(code)
 
     def fail(self, code: ErrorCode) -> None:
         """Complete all waiting requests with the error `code`: their offsets may never be reached."""
         while self.waiting:
             waiter, _ = self.waiting.popitem(last=False)
-            waiter.settled(code)
+            waiter.complete(code)
 
 
 class PartitionWaiters(Generic[P]):

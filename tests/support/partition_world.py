@@ -22,11 +22,11 @@ class Waiting:
     """A waiting Produce or Fetch request."""
 
     def __init__(self) -> None:
-        self.told: list[ErrorCode] = []
+        self.results: list[ErrorCode] = []
         self.notified = 0
 
-    def settled(self, code: ErrorCode) -> None:
-        self.told.append(code)
+    def complete(self, code: ErrorCode) -> None:
+        self.results.append(code)
 
     def try_complete(self, partition: Partition) -> None:
         self.notified += 1
@@ -73,7 +73,7 @@ class World:
         assert self.partition.log is not None
         acknowledgements = self.partition.awaits(-1, info.last_offset + 1)
         if acknowledgements is None:
-            producer.settled(ErrorCode.NONE)
+            producer.complete(ErrorCode.NONE)
         else:
             acknowledgements.add(producer, info.last_offset + 1)
         self.partition.log.commit()

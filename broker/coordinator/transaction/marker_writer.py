@@ -98,7 +98,7 @@ class _Wait:
         self._deadline: Deadline = deadlines.add(trio.current_time() + timeout_s, self._expire)
         acknowledgements.add(self, end_offset)
 
-    def settled(self, code: ErrorCode) -> None:
+    def complete(self, code: ErrorCode) -> None:
         self._deadline.cancel()
         self._written.complete(code)
 

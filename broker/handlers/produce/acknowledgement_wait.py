@@ -21,10 +21,6 @@ class PartitionWait(RequestWait[ErrorCode]):
         self._acknowledgements = acknowledgements
         acknowledgements.add(self, end_offset)
 
-    def settled(self, code: ErrorCode) -> None:
-        """See `broker.replication.waiters.AcknowledgementWaiter`."""
-        self.complete(code)
-
     def expire(self) -> None:
         """Fail with REQUEST_TIMED_OUT."""
         self.complete(ErrorCode.REQUEST_TIMED_OUT)
@@ -55,13 +51,13 @@ class AcknowledgementWait(RequestWait[Mapping[int, ErrorCode]]):
         self._left = len(self._waits)
         self.expire_in(deadlines, timeout_ms / 1000, self._expire)
         for wait in self._waits:
-            wait.then(self._partition_settled)
+            wait.then(self._partition_completed)
 
     def stop_waiting(self) -> None:
         for wait in self._waits:
             wait.abandon()
 
-    def _partition_settled(self, _: ErrorCode) -> None:
+    def _partition_completed(self, _: ErrorCode) -> None:
         self._left -= 1
         if not self._left:
             outcomes = enumerate(wait.outcome for wait in self._waits)

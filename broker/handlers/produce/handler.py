@@ -195,10 +195,10 @@ class _Waits:
         return reply
 
     def _respond(self, errors: Mapping[int, ErrorCode]) -> ProduceResponse | Steps[ProduceResponse]:
-        settled = self._settled(errors)
-        return settled if len(self._answers) > _ENCODED_AT_ONCE else run(settled)
+        steps = self._finish(errors)
+        return steps if len(self._answers) > _ENCODED_AT_ONCE else run(steps)
 
-    def _settled(self, errors: Mapping[int, ErrorCode]) -> Steps[ProduceResponse]:
+    def _finish(self, errors: Mapping[int, ErrorCode]) -> Steps[ProduceResponse]:
         late = [(*self._answers[number], code) for number, code in errors.items()]
         for first in range(0, len(late), STEP_ITEMS):
             refuse(self._context, self._response, late[first : first + STEP_ITEMS])

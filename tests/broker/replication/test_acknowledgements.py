@@ -8,10 +8,10 @@ class Waiting:
     """Collects the results, and may run a function on completion."""
 
     def __init__(self) -> None:
-        self.told: list[ErrorCode] = []
+        self.results: list[ErrorCode] = []
 
-    def settled(self, code: ErrorCode) -> None:
-        self.told.append(code)
+    def complete(self, code: ErrorCode) -> None:
+        self.results.append(code)
 
 
 def waiting_for(acknowledgements: Acknowledgements, *offsets: int) -> list[Waiting]:
@@ -25,9 +25,9 @@ def test_waiters_complete_when_their_offset_is_reached() -> None:
     acknowledgements = Acknowledgements()
     first, second, third = waiting_for(acknowledgements, 1, 2, 3)
     acknowledgements.reach(2)
-    assert (first.told, second.told, third.told) == ([ErrorCode.NONE], [ErrorCode.NONE], [])
+    assert (first.results, second.results, third.results) == ([ErrorCode.NONE], [ErrorCode.NONE], [])
     acknowledgements.reach(3, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-    assert third.told == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+    assert third.results == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
     assert not acknowledgements
 
 
@@ -35,9 +35,9 @@ def test_retried_batch_completes_with_the_requests_before_it() -> None:
     acknowledgements = Acknowledgements()
     first, again = waiting_for(acknowledgements, 5, 2)
     acknowledgements.reach(4)
-    assert (first.told, again.told) == ([], [])
+    assert (first.results, again.results) == ([], [])
     acknowledgements.reach(5)
-    assert (first.told, again.told) == ([ErrorCode.NONE], [ErrorCode.NONE])
+    assert (first.results, again.results) == ([ErrorCode.NONE], [ErrorCode.NONE])
 
 
 def test_discarded_waiter_is_not_completed() -> None:
@@ -45,7 +45,7 @@ def test_discarded_waiter_is_not_completed() -> None:
     first, second = waiting_for(acknowledgements, 1, 1)
     acknowledgements.discard(first)
     acknowledgements.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert (first.told, second.told) == ([], [ErrorCode.NOT_LEADER_OR_FOLLOWER])
+    assert (first.results, second.results) == ([], [ErrorCode.NOT_LEADER_OR_FOLLOWER])
 
 
 def test_completed_waiter_may_add_another_one() -> None:
@@ -53,11 +53,11 @@ def test_completed_waiter_may_add_another_one() -> None:
     acknowledgements = Acknowledgements()
 
     class Appending(Waiting):
-        def settled(self, code: ErrorCode) -> None:
-            super().settled(code)
+        def complete(self, code: ErrorCode) -> None:
+            super().complete(code)
             acknowledgements.add(later, 9)
 
     later, first = Waiting(), Appending()
     acknowledgements.add(first, 1)
     acknowledgements.reach(1)
-    assert (first.told, later.told, len(acknowledgements)) == ([ErrorCode.NONE], [], 1)
+    assert (first.results, later.results, len(acknowledgements)) == ([ErrorCode.NONE], [], 1)

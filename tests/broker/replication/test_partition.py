@@ -27,7 +27,7 @@ def world(tmp_path: Path) -> World:
 def test_single_replica_commits_at_once(world: World) -> None:
     world.become(replicas=(LOCAL,), isr=(LOCAL,))
     assert world.partition.answers_at_once
-    assert world.append(3).told == [ErrorCode.NONE]
+    assert world.append(3).results == [ErrorCode.NONE]
     assert world.partition.high_watermark == 3
 
 
@@ -38,11 +38,11 @@ def test_leader_waits_for_all_in_sync_replicas(world: World) -> None:
     world.partition.waiters.for_high_watermark[consumer] = None
     world.partition.waiters.for_log_end[follower] = None
     world.fetch(A, 3)
-    assert (world.partition.high_watermark, producer.told, consumer.notified) == (0, [], 0)
+    assert (world.partition.high_watermark, producer.results, consumer.notified) == (0, [], 0)
     world.fetch(B, 2)
-    assert (world.partition.high_watermark, producer.told, consumer.notified) == (2, [], 1)
+    assert (world.partition.high_watermark, producer.results, consumer.notified) == (2, [], 1)
     world.fetch(B, 3)
-    assert (world.partition.high_watermark, producer.told) == (3, [ErrorCode.NONE])
+    assert (world.partition.high_watermark, producer.results) == (3, [ErrorCode.NONE])
     assert follower.notified == 0  # the log has not grown since
     world.append()
     assert follower.notified == 1
@@ -88,9 +88,9 @@ def test_follower_progress_of_an_earlier_epoch_does_not_count(world: World) -> N
     world.fetch(A, 3)
     world.become(epoch=2, version=2)
     world.fetch(B, 3)
-    assert (world.partition.high_watermark, producer.told) == (0, [])
+    assert (world.partition.high_watermark, producer.results) == (0, [])
     world.fetch(A, 3)
-    assert (world.partition.high_watermark, producer.told) == (3, [ErrorCode.NONE])
+    assert (world.partition.high_watermark, producer.results) == (3, [ErrorCode.NONE])
 
 
 @pytest.mark.parametrize("leader", [A, -1])
@@ -100,7 +100,7 @@ def test_waiters_are_refused_when_the_leader_steps_down(world: World, leader: in
     world.partition.waiters.for_high_watermark[fetch] = None
     world.partition.waiters.for_log_end[fetch] = None
     world.become(leader=leader, epoch=1, version=1)
-    assert producer.told == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert producer.results == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert fetch.notified == 2
     with pytest.raises(KafkaError) as refusal:
         world.append()
@@ -119,7 +119,7 @@ def test_waiters_are_refused_when_the_log_directory_fails(world: World) -> None:
     producer, fetch = world.append(), Waiting()
     world.partition.waiters.for_high_watermark[fetch] = None
     world.partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
-    assert (producer.told, fetch.notified) == ([ErrorCode.KAFKA_STORAGE_ERROR], 1)
+    assert (producer.results, fetch.notified) == ([ErrorCode.KAFKA_STORAGE_ERROR], 1)
     assert not world.partition.answers_at_once
 
 
@@ -131,7 +131,7 @@ def test_smaller_isr_commits_waiting_records(world: World) -> None:
     producer = world.append()
     world.fetch(A, 1)
     world.become(version=1, isr=(LOCAL, A))
-    assert producer.told == [ErrorCode.NONE]
+    assert producer.results == [ErrorCode.NONE]
 
 
 def test_high_watermark_stays_below_min_isr_kip_966(world: World) -> None:
@@ -140,12 +140,12 @@ def test_high_watermark_stays_below_min_isr_kip_966(world: World) -> None:
     world.become()
     producer = world.append()
     world.become(version=1, isr=(LOCAL,))
-    assert (producer.told, world.partition.high_watermark) == ([], 0)
+    assert (producer.results, world.partition.high_watermark) == ([], 0)
     with pytest.raises(KafkaError) as refusal:
         world.append()
     assert refusal.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
     world.partition.configure(config(min_insync_replicas=1))
-    assert (producer.told, world.partition.high_watermark) == ([ErrorCode.NONE], 1)
+    assert (producer.results, world.partition.high_watermark) == ([ErrorCode.NONE], 1)
 
 
 def test_min_insync_replicas_is_bounded_by_the_number_of_replicas(world: World) -> None:
@@ -166,15 +166,15 @@ def test_proposed_isr_counts_until_the_controller_responds_kip_497(world: World)
     world.now_ms = 5_000  # B is no longer caught up, but may be in the ISR by now
     producer = world.append()
     world.fetch(A, 1)
-    assert producer.told == []
+    assert producer.results == []
 
     proposal_accepted(world.partition, world.proposal, leader_epoch=0, partition_epoch=1, isr=ALL)
-    assert (world.isr, world.partition.partition_epoch, producer.told) == (ALL, 1, [])
+    assert (world.isr, world.partition.partition_epoch, producer.results) == (ALL, 1, [])
     propose_shrinking(world.partition)
     assert world.proposal.isr == (LOCAL, A)
-    assert producer.told == []  # B remains a member until the outcome is certain
+    assert producer.results == []  # B remains a member until the outcome is certain
     proposal_accepted(world.partition, world.proposal, leader_epoch=0, partition_epoch=2, isr=(LOCAL, A))
-    assert producer.told == [ErrorCode.NONE]
+    assert producer.results == [ErrorCode.NONE]
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
@@ -186,7 +186,7 @@ def test_proposal_that_was_not_committed_is_dropped(world: World, code: ErrorCod
     assert not proposal_refused(world.partition, world.proposal, code)
     assert world.partition.in_sync is not None
     assert world.partition.in_sync.proposal is None
-    assert producer.told == [ErrorCode.NONE]
+    assert producer.results == [ErrorCode.NONE]
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.FENCED_LEADER_EPOCH])
@@ -197,9 +197,9 @@ def test_proposal_of_unknown_outcome_counts_until_the_metadata_changes(world: Wo
     world.fenced = (A,)
     assert not proposal_refused(world.partition, world.proposal, code)
     world.partition.advance_high_watermark()
-    assert producer.told == []
+    assert producer.results == []
     world.become(version=1, isr=(LOCAL,))
-    assert producer.told == [ErrorCode.NONE]
+    assert producer.results == [ErrorCode.NONE]
 
 
 def test_proposal_with_other_errors_is_retried(world: World) -> None:
@@ -250,10 +250,10 @@ def test_flush_messages_delays_the_high_watermark_until_the_flush(world: World) 
     world.partition.configure(config(flush_messages=1))
     world.become(replicas=(LOCAL,), isr=(LOCAL,))
     producer = world.append()
-    assert (producer.told, world.to_flush, world.partition.high_watermark) == ([], [world.partition], 0)
+    assert (producer.results, world.to_flush, world.partition.high_watermark) == ([], [world.partition], 0)
     assert world.partition.awaits(1, 1) is world.partition.waiters.for_flush
     world.partition.flushed(1)
-    assert (producer.told, world.partition.high_watermark) == ([ErrorCode.NONE], 1)
+    assert (producer.results, world.partition.high_watermark) == ([ErrorCode.NONE], 1)
     assert world.partition.awaits(1, 1) is None
 
 
@@ -263,9 +263,9 @@ def test_unflushed_records_are_replicated_but_not_committed(world: World) -> Non
     producer = world.append()
     world.fetch(A, 1)
     world.fetch(B, 1)
-    assert producer.told == []
+    assert producer.results == []
     world.partition.flushed(1)
-    assert producer.told == [ErrorCode.NONE]
+    assert producer.results == [ErrorCode.NONE]
 
 
 def test_flush_waiter_completes_when_flush_messages_is_unset(world: World) -> None:
@@ -274,7 +274,7 @@ def test_flush_waiter_completes_when_flush_messages_is_unset(world: World) -> No
     committed, flushed = world.append(), Waiting()
     world.partition.waiters.for_flush.add(flushed, 1)
     world.partition.configure(config())
-    assert (committed.told, flushed.told) == ([ErrorCode.NONE], [ErrorCode.NONE])
+    assert (committed.results, flushed.results) == ([ErrorCode.NONE], [ErrorCode.NONE])
     assert world.partition.answers_at_once
 
 
