@@ -13,7 +13,7 @@ from metadata.errors import ApiError
 _VERSION: Final = 7
 _DEFAULT: Final = -1
 # The client retries after this time. A longer one would delay the response for the other topics of its request.
-_PATIENCE_MS: Final = 2_000
+_TIMEOUT_MS: Final = 2_000
 _THERE_NOW: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
@@ -29,14 +29,14 @@ async def create_missing_topics(context: RequestContext, names: Sequence[str]) -
             or CreatableTopic(name=name, num_partitions=_DEFAULT, replication_factor=_DEFAULT)
             for name in names
         ],
-        timeout_ms=_PATIENCE_MS,
+        timeout_ms=_TIMEOUT_MS,
     )
     try:
         payload = await context.services.controllers.forward(
             encode_request(request, _VERSION, context.client_id or ""),
             principal=context.principal,
             client_host=context.client_host,
-            timeout_ms=_PATIENCE_MS,
+            timeout_ms=_TIMEOUT_MS,
         )
     except ApiError:
         return dict.fromkeys(names, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -46,6 +46,6 @@ async def create_missing_topics(context: RequestContext, names: Sequence[str]) -
     }
     there = [name for name in names if name not in failures]
     await context.services.image_waits.until(
-        lambda image: all(name in image.topics.by_name for name in there), _PATIENCE_MS / 1000
+        lambda image: all(name in image.topics.by_name for name in there), _TIMEOUT_MS / 1000
     )
     return failures

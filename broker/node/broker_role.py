@@ -113,7 +113,7 @@ class BrokerRole:
         self.partitions.when_followed(fetchers.followed)
         self.partitions.when_log_dir_failed(self._lifecycle.log_dir_failed)
         self.partitions.start(loader.image)
-        nursery.start_soon(self.partitions.backlog.run)
+        nursery.start_soon(self.partitions.file_queue.run)
         nursery.start_soon(fetchers.run)
         services = self._services()
         for run in (services.producer_ids.run, services.deadlines.run, self._transactions.run):

@@ -8,11 +8,11 @@ import trio
 
 from broker.config.effective import EffectiveConfig, TopicConfig
 from broker.replication.alter_partition_manager import AlterPartitionManager
-from broker.replication.backlog import Backlog
 from broker.replication.leader_role import propose_recovery
 from broker.replication.log_flusher import LogFlusher
 from broker.replication.partition import Partition
 from broker.replication.partition_context import PartitionContext, PartitionTasks
+from broker.replication.partition_file_queue import PartitionFileQueue
 from broker.replication.replica_directories import ReplicaDirectories, has_replica
 from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
@@ -45,7 +45,7 @@ class LocalTopic:
 class ReplicaManager:
     """See the module's docstring. From `start` on it is a publisher of the metadata loader.
 
-    `topics` contains each topic twice, by its name and by its id. `backlog` creates and deletes the files of
+    `topics` contains each topic twice, by its name and by its id. `file_queue` creates and deletes the files of
     partitions and must be run.
     """
 
@@ -71,7 +71,7 @@ class ReplicaManager:
         self._source_changed: list[Partition] = []
         self._led_listeners: list[LedListener] = []
         self._leadership_changed: list[Partition] = []
-        self.backlog = Backlog(self._notify_listeners)
+        self.file_queue = PartitionFileQueue(self._notify_listeners)
         self.flusher = LogFlusher(now_ms, self.log_failed)
         lag_max_ms = configs.config.replica_lag_time_max_ms
         self.isr_changes = AlterPartitionManager(local_id, self._partitions_with_followers, lag_max_ms=lag_max_ms)
@@ -187,7 +187,7 @@ class ReplicaManager:
         """Apply the whole image, once the existing logs are loaded; the logs of deleted topics are removed."""
         self._drop_strays(image)
         self._image = image
-        self.backlog.begin()
+        self.file_queue.begin()
         self._high_watermarks = self._log_manager.read_high_watermarks()
         for topic in image.topics.by_name.values():
             self._apply_topic(topic.name, topic.topic_id, dict(topic.partitions.items()), None)
@@ -199,7 +199,7 @@ class ReplicaManager:
         if self._image is None:
             return
         self._image = image
-        self.backlog.begin()
+        self.file_queue.begin()
         for topic in delta.topics.deleted.values():
             self._drop_topic(topic)  # before its configs are removed
         self._apply_configs(delta, image)
@@ -249,7 +249,7 @@ class ReplicaManager:
                 self._create(topic_id, index, is_new=False)
             else:
                 is_new = delta is not None and self._is_new(delta, index)
-                self.backlog.add(partial(self._create, topic_id, index, is_new=is_new))
+                self.file_queue.add(partial(self._create, topic_id, index, is_new=is_new))
 
     def _is_new(self, delta: TopicDelta, index: int) -> bool:
         """Whether this broker had no replica of the partition before `delta`."""
@@ -323,7 +323,7 @@ class ReplicaManager:
         elif partition.leads:
             self._leadership_changed.append(partition)
         partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self.backlog.add(partial(self._delete_log, topic.name, index))
+        self.file_queue.add(partial(self._delete_log, topic.name, index))
 
     def _delete_log(self, topic: str, index: int) -> None:
         try:

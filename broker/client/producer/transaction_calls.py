@@ -25,7 +25,7 @@ from broker.client.types import OffsetAndMetadata, TopicPartition
 
 # How long a cancelled block may still take to abort its transaction. Otherwise the coordinator aborts it after
 # transaction.timeout.ms, or when another producer with the transactional id begins.
-CANCELLED_PATIENCE_S: Final = 1.0
+CANCELLED_ABORT_TIMEOUT_S: Final = 1.0
 
 
 @attrs.define(eq=False)
@@ -135,7 +135,7 @@ class OpenTransactions:
 
     async def abort_cancelled(self) -> None:
         """Aborts what is open within a second, even if the caller is cancelled."""
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + CANCELLED_PATIENCE_S):
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + CANCELLED_ABORT_TIMEOUT_S):
             await self.end(is_commit=False)
 
     async def commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:

@@ -19,7 +19,7 @@ AT_ONCE: Final = 32
 PER_TURN: Final = 8
 
 
-class Backlog:
+class PartitionFileQueue:
     """Does work in the order in which it is added: the first items at once, the rest when `run` has its turns.
 
     `done` is called after each turn in which `run` did some work.
