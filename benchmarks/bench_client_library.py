@@ -23,7 +23,7 @@ from benchmarks.peers import Kraft, Peer, touch_memory
 
 _SIZES_BYTES: Final = (100, 1024)
 _PARTITIONS: Final = 6
-_PATIENCE_S: Final = 180
+_TIMEOUT_S: Final = 180
 _OURS: Final = "kraft"
 
 
@@ -70,7 +70,7 @@ class Bench:
         command += ["--batch-size", str(self.batch_size), "--records", str(records)]
         load = subprocess.Popen(command, stdout=subprocess.PIPE)
         processes.pin(load.pid, processes.cores()[1])
-        output, _ = load.communicate(timeout=_PATIENCE_S)
+        output, _ = load.communicate(timeout=_TIMEOUT_S)
         if load.returncode:
             raise LoadFailed(f"{library} could not {what}")
         measured = measure(LoadResult(**json.loads(output)), size_bytes, self.peer.cpu_seconds() - server_cpu_s)

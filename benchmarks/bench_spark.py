@@ -23,7 +23,7 @@ from benchmarks import report, spark_packages, topics
 from benchmarks.apache_kafka import Unavailable
 from benchmarks.clusters import Cluster, kraft_cluster
 from benchmarks.loadgen import LoadFailed
-from benchmarks.spark_topics import PARTITIONS, PATIENCE_S, Load, fill
+from benchmarks.spark_topics import PARTITIONS, TIMEOUT_S, Load, fill
 
 _AIMS: Final = {"all columns": 1.0, "three columns, aggregated": 1.0, "value only": 1.5}
 _HEAD: Final = (
@@ -97,7 +97,7 @@ def _read_by_confluent(bootstrap: str, topic: str, records: int) -> dict[str, li
     sums: dict[str, list[int]] = {}
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-        left, deadline = records, time.monotonic() + PATIENCE_S
+        left, deadline = records, time.monotonic() + TIMEOUT_S
         while left and time.monotonic() < deadline:
             messages = consumer.consume(min(10_000, left), 1.0)
             left -= len(messages)
@@ -121,7 +121,7 @@ def _checksum(message: Any) -> int:
 
 def _spark(source: str, bootstrap: str, topic: str, extra: Sequence[str]) -> Any:
     command = [sys.executable, "-m", "benchmarks.spark_reads", source, bootstrap, topic, *extra]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     if done.returncode:
         raise LoadFailed(f"{source} could not be read:\n{done.stderr[-3000:]}")
     return json.loads(done.stdout.splitlines()[-1])

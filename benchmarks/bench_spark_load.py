@@ -27,7 +27,7 @@ import pyarrow.dataset as ds
 from benchmarks import report, topics
 from benchmarks.clusters import kraft_cluster
 from benchmarks.loadgen import LoadFailed
-from benchmarks.spark_topics import PARTITIONS, PATIENCE_S, Load, fill
+from benchmarks.spark_topics import PARTITIONS, TIMEOUT_S, Load, fill
 
 _GIGABYTE: Final = 10**9
 # The three replicas are compressed to a bit more than half, and each of two destinations to less than that.
@@ -75,7 +75,7 @@ def _run(load: Load, options: argparse.Namespace, directory: Path) -> int:
 def _finish(name: str, command: list[str], load: Load, destination: Path) -> list[str]:
     """Run a load to its end. Returns the row of its figures."""
     began = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     seconds = time.perf_counter() - began
     if done.returncode:
         raise LoadFailed(f"load has failed:\n{done.stderr[-3000:]}")
@@ -92,7 +92,7 @@ def _start_and_kill(command: list[str], destination: Path, after_runs: int, rand
     """
     job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         wanted = max(after_runs, _runs(destination) + 1)
         while _runs(destination) < wanted:
             if job.poll() is not None or time.monotonic() > deadline:

@@ -7,14 +7,14 @@ from broker.wire.api import APIS
 from broker.wire.codec import decode, encode
 from broker.wire.header import encode_request_header, parse_response_header, response_header_version
 
-PATIENCE_S = 15.0
+TIMEOUT_S = 15.0
 
 
 class BlockingClient:
     """A connection that is open within the block."""
 
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
 
     def __enter__(self) -> "BlockingClient":
         return self

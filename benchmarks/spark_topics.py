@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from benchmarks.loadgen import LoadFailed
 
 PARTITIONS: Final = 6
-PATIENCE_S: Final = 900
+TIMEOUT_S: Final = 900
 _CONTENT_BYTES: Final = 16 << 20
 _STEP: Final = 7_919_003
 
@@ -58,6 +58,6 @@ def fill(bootstrap: str, topic: str, load: Load) -> float:
                 producer.poll(0.05)
         if not number % 10_000:
             producer.poll(0)
-    if producer.flush(PATIENCE_S):
+    if producer.flush(TIMEOUT_S):
         raise LoadFailed("records were not acknowledged")
     return time.perf_counter() - began

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.source_code import ROOT
 
-PATIENCE_SECONDS = 180
+TIMEOUT_SECONDS = 180
 LOOKS = re.compile(r"^kraft \w+ (describe|offsets)\b")
 TOUR = (ROOT / "README.md").read_text().partition("## A tour of five minutes")[2].partition("**Kill a node.**")[0]
 
@@ -63,7 +63,7 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
         ) as cluster,
     ):
         try:
-            deadline = time.monotonic() + PATIENCE_SECONDS
+            deadline = time.monotonic() + TIMEOUT_SECONDS
             while (serves := re.search(r"all nodes serve clients, at (\S+);", (tmp_path / "out").read_text())) is None:
                 assert time.monotonic() < deadline, (tmp_path / "out").read_text()
                 time.sleep(0.05)
@@ -91,7 +91,7 @@ def run(command: str, environment: dict[str, str], directory: Path) -> subproces
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        timeout=PATIENCE_SECONDS,
+        timeout=TIMEOUT_SECONDS,
     )
 
 
@@ -99,7 +99,7 @@ def test_every_command_of_the_tour_prints_the_documented_output(environment: dic
     commands = steps()
     assert len(commands) > 8
     for command, expected in commands:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
             done = run(command, environment, tmp_path)
             wrong = difference(done.stdout.splitlines(), expected) or (done.returncode and f"ends with {done.stdout}")

@@ -28,7 +28,7 @@ from jepsen.processes.nodes import ProcessCluster, running_cluster
 from jepsen.processes.quorum_status import quorum_status
 
 # Longer than any failover may take.
-_PATIENCE_SECONDS: Final = 30.0
+_TIMEOUT_SECONDS: Final = 30.0
 Trouble: TypeAlias = Callable[[ProcessCluster, "list[Creator]", argparse.Namespace], Awaitable["Findings"]]
 
 
@@ -100,7 +100,7 @@ TROUBLES: Final[dict[str, Trouble]] = {
 
 
 async def _next_success(creators: list[Creator], moment: float) -> float:
-    with trio.fail_after(_PATIENCE_SECONDS):
+    with trio.fail_after(_TIMEOUT_SECONDS):
         while (seconds := first_success_after(creations_of(creators), moment)) is None:
             await trio.sleep(0.005)
     return seconds

@@ -90,11 +90,11 @@ class Cluster:
         if where is not None:
             self.simulation.trace.event(host.name, "disk_damaged", {"where": where})
 
-    async def stop(self, host: Host, *, patience_seconds: float, down_seconds: float) -> None:
-        """Stop a node cleanly. Kill it if it has not ended after `patience_seconds`."""
+    async def stop(self, host: Host, *, timeout_seconds: float, down_seconds: float) -> None:
+        """Stop a node cleanly. Kill it if it has not ended after `timeout_seconds`."""
         ended = host.ended
         host.stop()
-        with trio.move_on_after(patience_seconds):
+        with trio.move_on_after(timeout_seconds):
             await ended.wait()
         host.held_down_until = trio.current_time() + down_seconds
         if not ended.is_set():

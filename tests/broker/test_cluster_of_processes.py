@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.cluster_process import ClusterProcess, new_cluster
 
 # So long that a failover which waits for the end of a session is detected, even on a busy machine.
-PATIENT = {"broker.session.timeout.ms": "60000"}
+LONG_SESSIONS = {"broker.session.timeout.ms": "60000"}
 FAILOVER_SECONDS_MAX = 30.0
 # Far longer than necessary. Every node stops cleanly, even the last ones, which have no majority.
 STOP_SECONDS_MAX = 15.0
@@ -20,7 +20,7 @@ STOP_SECONDS_MAX = 15.0
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ClusterProcess]:
-    with new_cluster(tmp_path, overrides=PATIENT) as cluster:
+    with new_cluster(tmp_path, overrides=LONG_SESSIONS) as cluster:
         cluster.start()
         yield cluster
 

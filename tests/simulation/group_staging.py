@@ -35,7 +35,7 @@ from tests.simulation.staging import Stage
 
 TOPIC: Final = "topic"
 GROUP: Final = "group"
-PATIENCE_SECONDS: Final = 20.0
+TIMEOUT_SECONDS: Final = 20.0
 FOR_GOOD: Final = float("inf")
 _OFFSETS_PARTITIONS: Final = 1
 
@@ -63,7 +63,7 @@ class GroupStage(Stage):
         await self.until(lambda: all(self.cluster.nodes[name].is_serving for name in names), f"{names} do not serve")
 
     async def until(self, holds: Callable[[], bool], what: str) -> None:
-        with trio.move_on_after(PATIENCE_SECONDS):
+        with trio.move_on_after(TIMEOUT_SECONDS):
             while not holds():
                 await trio.sleep(0.01)
             return
@@ -197,7 +197,7 @@ class GroupStage(Stage):
     async def takes_part(self, *members: GroupMember, owning: Sequence[int]) -> None:
         """Let members follow the protocol concurrently, until they own these numbers of partitions."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.takes_part_for, PATIENCE_SECONDS, *members)
+            nursery.start_soon(self.takes_part_for, TIMEOUT_SECONDS, *members)
             await self.until(
                 lambda: [len(member.positions) for member in members] == list(owning),
                 f"{[member.positions for member in members]} is not {owning}",

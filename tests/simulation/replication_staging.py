@@ -26,7 +26,7 @@ from tests.simulation.client_staging import NONE, TOPIC, ClientStage, Stored, st
 
 DIRECTORY = f"/var/kafka/{TOPIC}-0"
 # The time limit of every wait in a script. Sessions of brokers expire after 9 s.
-PATIENCE_SECONDS = 20.0
+TIMEOUT_SECONDS = 20.0
 # The intervals in which a script checks conditions. The shorter one is for exact steps: it is below the latency of
 # 0.5 ms.
 LOOK_SECONDS = 0.01
@@ -74,7 +74,7 @@ class ReplicaStage(ClientStage):
 
     async def restart(self, name: str) -> None:
         """Restart cleanly, so that the logs are completely on the disk."""
-        await self.cluster.stop(self.host(name), patience_seconds=PATIENCE_SECONDS, down_seconds=0)
+        await self.cluster.stop(self.host(name), timeout_seconds=TIMEOUT_SECONDS, down_seconds=0)
         await self.start(name)
 
     def reset(self, one: str, other: str) -> None:
@@ -99,7 +99,7 @@ class ReplicaStage(ClientStage):
 
     async def until(self, holds: Callable[[], bool], what: str, every: float = LOOK_SECONDS) -> None:
         """Wait until a condition holds."""
-        with trio.move_on_after(PATIENCE_SECONDS):
+        with trio.move_on_after(TIMEOUT_SECONDS):
             while not holds():
                 await trio.sleep(every)
             return
@@ -140,7 +140,7 @@ class ReplicaStage(ClientStage):
             every,
         )
 
-    async def in_sync(self, *names: str, by: str, within: float = PATIENCE_SECONDS) -> None:
+    async def in_sync(self, *names: str, by: str, within: float = TIMEOUT_SECONDS) -> None:
         """Wait until a broker that knows the latest leader epoch reports these brokers as the ISR."""
         ids = sorted(self.ids[name] for name in names)
         await self.until_described(
@@ -197,7 +197,7 @@ class ReplicaStage(ClientStage):
         await self.until(lambda: self.cluster.all_serve, "not all serve")
         for name in self.replicas:
             await self.in_sync(*self.replicas, by=name)
-        with trio.move_on_after(PATIENCE_SECONDS) as scope:
+        with trio.move_on_after(TIMEOUT_SECONDS) as scope:
             while self.leader is None or await self.produce(self.leader, "last") is not ErrorCode.NONE:
                 await trio.sleep(0.1)
         if scope.cancelled_caught:

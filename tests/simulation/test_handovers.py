@@ -24,7 +24,7 @@ PAUSE_SECONDS_MAX = 0.1
 
 
 async def _stop(stage: ReplicaStage, name: str) -> None:
-    await stage.cluster.stop(stage.host(name), patience_seconds=20, down_seconds=float("inf"))
+    await stage.cluster.stop(stage.host(name), timeout_seconds=20, down_seconds=float("inf"))
 
 
 async def _kill(stage: ReplicaStage, name: str) -> None:

@@ -2,7 +2,7 @@
 
 import trio
 
-from tests.simulation.replication_staging import GLANCE_SECONDS, PATIENCE_SECONDS, ReplicaStage
+from tests.simulation.replication_staging import GLANCE_SECONDS, TIMEOUT_SECONDS, ReplicaStage
 from tests.simulation.scenarios import Breach, Scenario, Showing, showings
 
 HOLD = "InSyncReplicasHoldWhatIsCommitted"
@@ -19,7 +19,7 @@ async def _is_left_behind(stage: ReplicaStage, name: str) -> None:
         leader,
         lambda told: stage.ids[name] not in told.offline_replicas,
         f"{leader} does not know that {name} is back",
-        PATIENCE_SECONDS,
+        TIMEOUT_SECONDS,
     )
 
 

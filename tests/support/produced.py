@@ -9,7 +9,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, Message, TopicPartition
 
 from tests.support.confluent_driver import create_topic, new_consumer
 
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 # The time for which the client waits for more messages, even if it has received some.
 _POLL_S = 0.05
 _AT_ONCE = 100_000
@@ -41,7 +41,7 @@ def _read_all(bootstrap: str, topic: str, partitions: int) -> Mapping[int, list[
     try:
         consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
         ended = 0
-        give_up_at = time.monotonic() + _PATIENCE_S
+        give_up_at = time.monotonic() + _TIMEOUT_S
         while ended < partitions:
             assert time.monotonic() < give_up_at, f"{ended} of {partitions} partitions read to the end"
             for message in consumer.consume(_AT_ONCE, _POLL_S):

@@ -41,7 +41,7 @@ class Script(Listener):
         """Create voters, and observers after the word `observers`. A node with a lower id has shorter timeouts."""
         cut = node_ids.index("observers") if "observers" in node_ids else len(node_ids)
         voters, observers = [int(each) for each in node_ids[:cut]], [int(each) for each in node_ids[cut + 1 :]]
-        self.world = RaftWorld(voters, observers, chance=_patience, listener=self)
+        self.world = RaftWorld(voters, observers, chance=_election_chance, listener=self)
         self.world.start_all()
 
     def do_run(self, duration_ms: str) -> None:
@@ -142,7 +142,7 @@ class Script(Listener):
             self.lines.append(f"{self.world.now_ms:6.0f}  {text}")
 
 
-def _patience(node_id: int) -> Callable[[], float]:
+def _election_chance(node_id: int) -> Callable[[], float]:
     return lambda: min(0.9, 0.25 * (node_id - 1))
 
 

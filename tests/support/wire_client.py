@@ -15,7 +15,7 @@ from broker.wire.codec import decode, encode
 from broker.wire.header import encode_request_header, parse_response_header, response_header_version
 
 # The longest wait of a test. A later response counts as missing.
-PATIENCE_SECONDS = 10
+TIMEOUT_SECONDS = 10
 
 
 class WireClient:
@@ -74,7 +74,7 @@ class WireClient:
 
     async def expect_close(self) -> None:
         """Assert that the node closes the connection without another byte."""
-        with trio.fail_after(PATIENCE_SECONDS):
+        with trio.fail_after(TIMEOUT_SECONDS):
             try:
                 rest = bytes(self._received) or await self._stream.receive_some()
             except trio.BrokenResourceError:  # a reset: the node closed with unread data of ours
@@ -91,7 +91,7 @@ class WireClient:
         await self._stream.aclose()
 
     async def _take(self, count: int) -> bytes:
-        with trio.fail_after(PATIENCE_SECONDS):
+        with trio.fail_after(TIMEOUT_SECONDS):
             while len(self._received) < count:
                 data = await self._stream.receive_some()
                 if not data:

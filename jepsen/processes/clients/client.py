@@ -17,7 +17,7 @@ from jepsen.history import History
 from jepsen.journal import Journal
 
 # Far below librdkafka's defaults, which wait for minutes until they look for another leader; it retries all the same.
-_PATIENCE: Final[dict[str, str | int]] = {
+_TIMEOUT_CONFIGS: Final[dict[str, str | int]] = {
     "socket.timeout.ms": 4_000,
     "topic.metadata.refresh.interval.ms": 2_000,
     "reconnect.backoff.ms": 50,
@@ -96,7 +96,7 @@ class Client:
         """librdkafka's."""
         # An underscore where librdkafka has a dot.
         named = {name.replace("_", "."): value for name, value in more.items()}
-        return {"bootstrap.servers": self.plan.bootstrap, "client.id": self.plan.name, **_PATIENCE, **named}
+        return {"bootstrap.servers": self.plan.bootstrap, "client.id": self.plan.name, **_TIMEOUT_CONFIGS, **named}
 
     def pause(self) -> None:
         """Wait for a random time, so that a loop runs `rate` times a second on average, or until `stopping` is set."""

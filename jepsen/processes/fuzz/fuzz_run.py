@@ -237,7 +237,7 @@ async def _set_up(node: FuzzedNode) -> dict[str, Any]:
         topics = [CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1) for name in TOPICS]
         forever = [CreatableTopicConfig(name=name, value="-1") for name in ("retention.ms", "retention.bytes")]
         topics.append(CreatableTopic(name=healthy.TOPIC, num_partitions=1, replication_factor=1, configs=forever))
-        await broker.call(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 7, healthy.PATIENCE_S)
+        await broker.call(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 7, healthy.TIMEOUT_S)
         await _load_groups(broker)
         described = await broker.call(
             MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in TOPICS]), healthy.METADATA_VERSION

@@ -28,7 +28,7 @@ METADATA_VERSION: Final = 12
 _PAUSE_S: Final = 0.01
 _PING_PAUSE_S: Final = 0.005
 # A node that takes longer has failed its healthy client.
-PATIENCE_S: Final = 60.0
+TIMEOUT_S: Final = 60.0
 
 
 @attrs.define
@@ -48,7 +48,7 @@ async def write(connection: Connection, number: int) -> int:
     request = ProduceRequest(
         acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
     )
-    response = await connection.call(request, PRODUCE_VERSION, PATIENCE_S)
+    response = await connection.call(request, PRODUCE_VERSION, TIMEOUT_S)
     answered = response.responses[0].partition_responses[0]
     assert answered.error_code == 0, f"a healthy record was refused: error {answered.error_code}"
     return int(answered.base_offset)
@@ -59,7 +59,7 @@ async def fetch(connection: Connection, offset: int, max_bytes: int) -> bytes:
     partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
     topic = FetchTopic(topic=TOPIC, partitions=[partition])
     request = FetchRequest(max_wait_ms=10_000, min_bytes=1, max_bytes=max_bytes, topics=[topic])
-    response = await connection.call(request, FETCH_VERSION, PATIENCE_S)
+    response = await connection.call(request, FETCH_VERSION, TIMEOUT_S)
     (answered,) = response.responses[0].partitions
     assert answered.error_code == 0, f"a healthy fetch was refused: error {answered.error_code}"
     return bytes(answered.records or b"")
@@ -72,7 +72,7 @@ async def _write_and_read(connection: Connection, number: int) -> None:
     assert records.endswith(b"%d\0" % number), f"record {number} does not come back"
     topics = [MetadataRequestTopic(name=TOPIC)]
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-    metadata = await connection.call(request, METADATA_VERSION, PATIENCE_S)
+    metadata = await connection.call(request, METADATA_VERSION, TIMEOUT_S)
     assert metadata.topics[0].partitions[0].leader_id == 1, "the healthy partition has lost its leader"
 
 
@@ -91,7 +91,7 @@ async def _ping(port: int, measured: Measured) -> None:
     request = ApiVersionsRequest(client_software_name="healthy", client_software_version="1")
     while True:
         began = time.monotonic()
-        await connection.call(request, 3, PATIENCE_S)
+        await connection.call(request, 3, TIMEOUT_S)
         took_ms = 1_000 * (time.monotonic() - began)
         measured.pings_ms.append(took_ms)
         measured.longest_pings = sorted([*measured.longest_pings, (took_ms, began)], reverse=True)[:10]

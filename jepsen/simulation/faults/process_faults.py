@@ -6,7 +6,7 @@ from jepsen.simulation.faults.fault import Strike
 
 DOWN_SECONDS_MAX = 4.0
 PAUSE_SECONDS_MAX = 12.0
-STOP_PATIENCE_SECONDS = 10.0
+STOP_TIMEOUT_SECONDS = 10.0
 # Below message.timestamp.after.max.ms (an hour), so that records with the right time are accepted.
 WALL_JUMP_SECONDS_MAX = 1_800.0
 
@@ -44,7 +44,7 @@ class Restart:
     async def strike(self, strike: Strike) -> None:
         await strike.cluster.stop(
             strike.a_node(),
-            patience_seconds=STOP_PATIENCE_SECONDS,
+            timeout_seconds=STOP_TIMEOUT_SECONDS,
             down_seconds=strike.rng.uniform(0, DOWN_SECONDS_MAX),
         )
 

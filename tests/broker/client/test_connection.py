@@ -164,7 +164,7 @@ async def test_a_request_that_is_made_before_the_connection_runs_may_be_overdue_
             await connection.run()
 
 
-async def test_patience_is_with_the_oldest_request_not_with_the_connection(jumping_clock: MockClock) -> None:
+async def test_request_timeout_counts_from_the_oldest_request(jumping_clock: MockClock) -> None:
     async with connected_to(echo, timeout_ms=100) as (_, connection):
         for _ in range(4):
             await connection.call(ask(1), 0)

@@ -11,7 +11,7 @@ from tests.support.wire_client import connected
 
 ROLES = {1: "broker", 2: "controller"}
 # Timeouts so long that only connections can tell the controller which broker is gone.
-PATIENT = {"broker.session.timeout.ms": "60000", "broker.heartbeat.interval.ms": "30000"}
+LONG_SESSIONS = {"broker.session.timeout.ms": "60000", "broker.heartbeat.interval.ms": "30000"}
 
 
 class Served(Service):
@@ -76,7 +76,7 @@ def test_the_end_of_an_older_connection_means_nothing_and_comes_with_the_next_on
 
 
 async def test_a_broker_that_lost_its_connection_is_heard_again_at_once(tmp_path: Path) -> None:
-    async with running_cluster(tmp_path, ROLES, overrides=PATIENT) as cluster:
+    async with running_cluster(tmp_path, ROLES, overrides=LONG_SESSIONS) as cluster:
         broker = cluster.nodes[1].traced
         async with connected(cluster.nodes[2].controller_port) as client:
             epoch = broker.of("broker_state_changed")[-1]["epoch"]

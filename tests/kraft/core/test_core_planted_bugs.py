@@ -33,7 +33,7 @@ def isolate(world: RaftWorld, inside: set[int]) -> None:
     world.cuts = {pair for a in inside for b in outside for pair in ((a, b), (b, a))}
 
 
-def patience(**by_node: float) -> Callable[[int], Callable[[], float]]:
+def election_chances(**by_node: float) -> Callable[[int], Callable[[], float]]:
     """The random numbers of each node's timeouts: the node with the lowest one starts its election first."""
     return lambda node_id: lambda: by_node[f"n{node_id}"]
 
@@ -42,7 +42,7 @@ def voter_that_restarts(*, votes_are_durable: bool) -> None:
     """Nodes 1 and 3 stand for election in the same epoch. Node 2 votes for 1, restarts after a crash, and gets a
     request from 3.
     """
-    world = RaftWorld([1, 2, 3], chance=patience(n1=0.0, n2=0.9, n3=0.0375))
+    world = RaftWorld([1, 2, 3], chance=election_chances(n1=0.0, n2=0.9, n3=0.0375))
     world.votes_are_durable = votes_are_durable
     world.start_all()
     world.cuts = {(1, 3), (3, 1)}
@@ -97,7 +97,7 @@ def test_planted_bug_fetch_ignores_the_previous_epoch_is_found(
 
 def figure_8() -> None:
     """Raft's paper, figure 8, with three nodes and one entry per response."""
-    world = RaftWorld([1, 2, 3], chance=patience(n1=0.0, n2=0.9, n3=0.5))
+    world = RaftWorld([1, 2, 3], chance=election_chances(n1=0.0, n2=0.9, n3=0.5))
     world.start_all()
     one, two, three = world.hosts.values()
     assert world.run_until(lambda: one.live.role is Role.LEADER, 5_000)
@@ -135,7 +135,7 @@ def test_planted_bug_commit_of_an_earlier_epoch_is_found(monkeypatch: pytest.Mon
 
 def two_removals() -> None:
     """An isolated leader removes both other voters, which elect another leader without knowing of it."""
-    world = RaftWorld([1, 2, 3], chance=patience(n1=0.0, n2=0.4, n3=0.9))
+    world = RaftWorld([1, 2, 3], chance=election_chances(n1=0.0, n2=0.4, n3=0.9))
     world.start_all()
     assert world.run_until(lambda: world.hosts[1].live.role is Role.LEADER, 5_000)
     world.run(100)

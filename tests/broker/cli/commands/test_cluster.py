@@ -24,7 +24,7 @@ from tests.support.node_process import NodeProcess
 from tests.support.wire_client import connected
 
 # Far longer than necessary, for busy machines.
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 SERVES = re.compile(r"^kraft: all nodes serve clients, at (\S+); data in \S+$", re.MULTILINE)
 
 
@@ -46,7 +46,7 @@ class Supervised:
 
     def wait_for(self, pattern: str) -> re.Match[str]:
         """Wait until a line of the output matches."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while (found := re.search(pattern, self.output(), re.MULTILINE)) is None:
             assert time.monotonic() < deadline, f"no {pattern} in:\n{self.output()}"
             time.sleep(0.02)
@@ -59,7 +59,7 @@ class Supervised:
     def end(self, signal_number: int = signal.SIGINT) -> int:
         """Send a signal to the supervisor. Returns its exit code."""
         self.process.send_signal(signal_number)
-        return self.process.wait(PATIENCE_SECONDS)
+        return self.process.wait(TIMEOUT_SECONDS)
 
     def node_pids(self) -> list[int]:
         """The process ids of its nodes."""
@@ -109,14 +109,14 @@ def test_consumer_groups_work_in_clusters_of_one_and_two_nodes(
     assert "node 0 | kraft: node 0 of cluster " in cluster.output()
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce("topic", b"value")
-    assert producer.flush(PATIENCE_SECONDS) == 0
+    assert producer.flush(TIMEOUT_SECONDS) == 0
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "group", "auto.offset.reset": "earliest"})
     consumer.subscribe(["topic"])
-    message = consumer.poll(PATIENCE_SECONDS)
+    message = consumer.poll(TIMEOUT_SECONDS)
     while message is not None and (error := message.error()) is not None:
         # The other node may not know the topic yet; librdkafka reports that and continues.
         assert error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-        message = consumer.poll(PATIENCE_SECONDS)
+        message = consumer.poll(TIMEOUT_SECONDS)
     assert message is not None
     assert message.value() == b"value"
     consumer.close()
@@ -170,7 +170,7 @@ def test_nodes_log_at_the_level_and_in_the_format_of_the_command(supervise: Call
 
 def test_the_supervisor_ends_when_no_node_is_left(supervise: Callable[..., Supervised]) -> None:
     cluster = supervise("--first-port", "0", "--nodes", "1", "--override", "log.dirs=/proc/nowhere")
-    assert cluster.process.wait(PATIENCE_SECONDS) == 1
+    assert cluster.process.wait(TIMEOUT_SECONDS) == 1
     assert "node 1 | kraft: " in cluster.output()
     assert "kraft: node 1 has ended with exit code 1;" in cluster.output()
 
@@ -191,7 +191,7 @@ def test_nodes_do_not_outlive_a_supervisor_that_is_killed(supervise: Callable[..
     cluster = supervise("--first-port", "0", "--nodes", "1")
     cluster.wait_serving()
     assert cluster.end(signal.SIGKILL) == -signal.SIGKILL
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not (cluster.directory / "node-1" / ".kafka_cleanshutdown").exists():
         assert time.monotonic() < deadline, "the node does not stop"
         time.sleep(0.02)

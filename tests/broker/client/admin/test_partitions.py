@@ -53,7 +53,7 @@ async def test_offsets_are_listed_by_place_and_by_time(tmp_path: Path) -> None:
         assert _code(of_broker[NOWHERE]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_partitions_that_do_not_exist_are_errors_after_a_moment_of_patience(tmp_path: Path) -> None:
+async def test_partitions_that_do_not_exist_are_retried_before_they_are_errors(tmp_path: Path) -> None:
     async with admin_of_a_node(tmp_path) as admin:
         (await admin.create_topics([NewTopic("orders", 1)])).raise_first()
         wanted = {P0: OffsetSpec.LATEST, P1: OffsetSpec.LATEST, NOWHERE: OffsetSpec.LATEST}

@@ -78,11 +78,11 @@ def test_the_first_generation_waits_for_more_members(clients: ClassicClients) ->
 
 
 def test_initial_delay_ends_with_the_rebalance_timeout(clients: ClassicClients) -> None:
-    patience_ms = 2 * INITIAL_DELAY_MS
-    first = clients.ask_to_join(version=3, rebalance_timeout_ms=patience_ms)
-    for _ in range(patience_ms // 1000 - 1):
+    timeout_ms = 2 * INITIAL_DELAY_MS
+    first = clients.ask_to_join(version=3, rebalance_timeout_ms=timeout_ms)
+    for _ in range(timeout_ms // 1000 - 1):
         clients.pass_ms(1000)
-        clients.ask_to_join(version=3, rebalance_timeout_ms=patience_ms)
+        clients.ask_to_join(version=3, rebalance_timeout_ms=timeout_ms)
     assert not first.done
     clients.pass_ms(1000)
     assert code(first) == NONE
