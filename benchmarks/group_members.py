@@ -45,7 +45,7 @@ _HEARTBEAT_SECONDS: Final = 3.0
 # The first backoff of clients (retry.backoff.ms).
 _RETRY_SECONDS: Final = 0.1
 _FIND_SECONDS: Final = 0.05
-_ELSEWHERE: Final = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+_STALE_COORDINATOR: Final = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 
 
 @attrs.define
@@ -284,7 +284,7 @@ class Member:
 
     def _refused(self, api: str, code: int, again: Callable[[], None]) -> None:
         self.group.load.refused[f"{api} {ErrorCode(code).name}"] += 1
-        if code in _ELSEWHERE:
+        if code in _STALE_COORDINATOR:
             self._lost()
         else:
             self.loop.at(time.perf_counter() + _RETRY_SECONDS, lambda: self._again(self._socket, again))

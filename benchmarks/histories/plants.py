@@ -18,7 +18,7 @@ _OF_THE_LOG: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType(
         "lost record": {
             "AcknowledgedRecordsStay": 1,
             "AcknowledgedRecordsAreRead": 1,
-            "LossesAreOfTheEnd": 1,
+            "OnlySuffixesAreLost": 1,
             "LogsHaveNoGaps": 1,
             "PollsSkipNothing": 1,
             "SessionsAreInOrder": 1,

@@ -30,10 +30,10 @@ class Overwritten:
 
 
 @attrs.frozen
-class _Telling:
-    """Evidence that an offset was committed: known at `told_at`, and true since `since` or later."""
+class _Observation:
+    """Evidence that an offset was committed: known at `known_at`, and true since `since` or later."""
 
-    told_at: float
+    known_at: float
     since: float
     offset: int
     operation: Operation
@@ -50,22 +50,22 @@ class CommittedOffset:
         self._commits: dict[int, list[Operation]] = defaultdict(list)
         for offset, operation in commits:
             self._commits[offset].append(operation)
-        tellings = [
-            _Telling(ended(each), each.invoked_at, offset, each)
+        observations = [
+            _Observation(ended(each), each.invoked_at, offset, each)
             for offset, its_commits in self._commits.items()
             for each in its_commits
             if each.outcome is Outcome.OK and each.incarnation == incarnation
         ]
         for offset, read in reads:
             begun = [each.invoked_at for each in self._commits.get(offset, ())]
-            tellings += [_Telling(ended(read), min(begun), offset, read)] if begun else []
-        tellings.sort(key=lambda telling: telling.told_at)
-        self._times = [telling.told_at for telling in tellings]
+            observations += [_Observation(ended(read), min(begun), offset, read)] if begun else []
+        observations.sort(key=lambda observation: observation.known_at)
+        self._times = [observation.known_at for observation in observations]
         # For each time: of all evidence until then, the latest for two different offsets.
-        self._latest: list[tuple[_Telling, ...]] = []
-        latest: tuple[_Telling, ...] = ()
-        for telling in tellings:
-            latest = _two_latest((*latest, telling))
+        self._latest: list[tuple[_Observation, ...]] = []
+        latest: tuple[_Observation, ...] = ()
+        for observation in observations:
+            latest = _two_latest((*latest, observation))
             self._latest.append(latest)
 
     def overwriting(self, offset: int, since: float, until: float) -> Overwritten | None:
@@ -75,9 +75,9 @@ class CommittedOffset:
             return Overwritten("which nobody had committed")
         last = max((ended(each) for each in begun), default=-inf)
         at = bisect_left(self._times, since)
-        for telling in self._latest[at - 1] if at else ():
-            if telling.offset != offset and telling.since > last:
-                return Overwritten(f"and had been at {telling.offset} since", (*begun[-1:], telling.operation))
+        for observation in self._latest[at - 1] if at else ():
+            if observation.offset != offset and observation.since > last:
+                return Overwritten(f"and had been at {observation.offset} since", (*begun[-1:], observation.operation))
         return None
 
 
@@ -109,10 +109,10 @@ def ended(operation: Operation) -> float:
     return operation.completed_at if is_known and operation.completed_at is not None else inf
 
 
-def _two_latest(tellings: Iterable[_Telling]) -> tuple[_Telling, ...]:
+def _two_latest(observations: Iterable[_Observation]) -> tuple[_Observation, ...]:
     """The latest evidence for two different offsets, so that one remains for a caller that excludes the other."""
-    by_offset: dict[int, _Telling] = {}
-    for telling in tellings:
-        if telling.offset not in by_offset or telling.since > by_offset[telling.offset].since:
-            by_offset[telling.offset] = telling
-    return tuple(sorted(by_offset.values(), key=lambda telling: -telling.since)[:2])
+    by_offset: dict[int, _Observation] = {}
+    for observation in observations:
+        if observation.offset not in by_offset or observation.since > by_offset[observation.offset].since:
+            by_offset[observation.offset] = observation
+    return tuple(sorted(by_offset.values(), key=lambda observation: -observation.since)[:2])

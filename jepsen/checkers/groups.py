@@ -138,8 +138,10 @@ class ResumesWhereCommitted:
             start = first.result[0][0]
             # No offset need be committed if the member begins with the first existing record.
             is_first = _first_between(known[owned.partition, first.incarnation], 0, start) is None
-            told = committed.at(owned.group, owned.partition, owned.incarnation)
-            wrong = [told.overwriting(each, owned.began_at, ended(first)) for each in (start, *[NOTHING] * is_first)]
+            last_commit = committed.at(owned.group, owned.partition, owned.incarnation)
+            wrong = [
+                last_commit.overwriting(each, owned.began_at, ended(first)) for each in (start, *[NOTHING] * is_first)
+            ]
             if all(wrong):
                 why = wrong[0]
                 assert why is not None, "all are"

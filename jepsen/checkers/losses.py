@@ -50,7 +50,7 @@ class AcknowledgedRecordsAreRead:
             yield Anomaly(type(self).__name__, f"{named(partition)} could not be read at last", (operation,))
 
 
-class LossesAreOfTheEnd:
+class OnlySuffixesAreLost:
     """The remaining records of an incarnation are a prefix of it: a lost record takes all later ones with it.
 
     A record that was not acknowledged in that incarnation may have been sent again, and stored at the same offset.
@@ -78,7 +78,9 @@ class LossesAreOfTheEnd:
                 what = (
                     f"{named(partition)} lost offset {first_lost} of incarnation {incarnation}, and kept {min(later)}"
                 )
-                proof = [_last_told(history, partition, incarnation, offset) for offset in (first_lost, min(later))]
+                proof = [
+                    _last_observation(history, partition, incarnation, offset) for offset in (first_lost, min(later))
+                ]
                 yield Anomaly(type(self).__name__, what, (*proof, finals[partition].around(first_lost)))
 
 
@@ -98,7 +100,7 @@ def _incarnations_of_acknowledged(history: History) -> dict[str, int]:
     }
 
 
-def _last_told(history: History, partition: TopicPartition, incarnation: int, offset: int) -> Operation:
+def _last_observation(history: History, partition: TopicPartition, incarnation: int, offset: int) -> Operation:
     """The last operation that shows the record at an offset, as an excerpt."""
     *_, last = (
         operation

@@ -40,14 +40,14 @@ class EndsNeverGoBack:
         for operation in history.of("list-end", outcome=Outcome.OK):
             asked[operation.value].append(operation)
         for partition, operations in asked.items():
-            told = sorted(operations, key=lambda each: each.completed_at or 0.0)
+            answered = sorted(operations, key=lambda each: each.completed_at or 0.0)
             at = 0
             highest: dict[int, Operation] = {}
             for operation in sorted(operations, key=lambda each: each.invoked_at):
-                while (told[at].completed_at or 0.0) < operation.invoked_at:
-                    offset, epoch = told[at].result
+                while (answered[at].completed_at or 0.0) < operation.invoked_at:
+                    offset, epoch = answered[at].result
                     if epoch not in highest or offset > highest[epoch].result[0]:
-                        highest[epoch] = told[at]
+                        highest[epoch] = answered[at]
                     at += 1
                 offset, epoch = operation.result
                 for before in highest.values():

@@ -47,12 +47,12 @@ class SendsAreInOrder:
         offsets = {
             partition: {value: offset for offset, value in final.records.items()} for partition, final in finals.items()
         }
-        told = {id(operation): operation.result for _, operation in lasting(history, finals)}
+        appended_at = {id(operation): operation.result for _, operation in lasting(history, finals)}
         last: dict[tuple[TopicPartition, str], tuple[int, Operation]] = {}
         for operation in sorted(history.of("send"), key=lambda each: each.value.sequence):
             sending = operation.value
             partition = sending.topic, sending.partition
-            offset = offsets.get(partition, {}).get(sending.values[0], told.get(id(operation)))
+            offset = offsets.get(partition, {}).get(sending.values[0], appended_at.get(id(operation)))
             if offset is None or not sending.session:
                 continue
             before, earlier = last.get((partition, sending.session), (-1, operation))

@@ -3,7 +3,7 @@
 from typing import Final
 
 from jepsen.checkers.checker import Checker
-from jepsen.checkers.losses import AcknowledgedRecordsAreRead, AcknowledgedRecordsStay, LossesAreOfTheEnd
+from jepsen.checkers.losses import AcknowledgedRecordsAreRead, AcknowledgedRecordsStay, OnlySuffixesAreLost
 from jepsen.checkers.order import AcknowledgedOffsetsGrow, NothingTwice, SendsAreInOrder, SessionsAreInOrder
 from jepsen.checkers.reads import (
     LogsHaveNoGaps,
@@ -40,7 +40,7 @@ IDEMPOTENT_CHECKERS: Final[tuple[Checker, ...]] = (
     *_ALWAYS,
 )
 # For the producers of `workloads.producer`, which repeat a batch until it is acknowledged before they send later ones.
-QUEUE_CHECKERS: Final[tuple[Checker, ...]] = (*IDEMPOTENT_CHECKERS, LossesAreOfTheEnd(), SessionsAreInOrder())
+QUEUE_CHECKERS: Final[tuple[Checker, ...]] = (*IDEMPOTENT_CHECKERS, OnlySuffixesAreLost(), SessionsAreInOrder())
 # For acks=1 without idempotence: acknowledged records may be lost, and retried ones duplicated. The number of lost
 # records is reported by `losses.count_losses`.
 ACKS_ONE_CHECKERS: Final[tuple[Checker, ...]] = (OffsetsReadNeverChange(), *_ALWAYS)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from jepsen.checkers.checker import Anomaly
 from jepsen.checkers.records import (
-    Told,
+    ObservedRecords,
     TopicPartition,
     excerpt,
     known_offsets,
@@ -32,9 +32,9 @@ class OffsetsReadNeverChange:
         return _contradictions(type(self).__name__, records_read(history))
 
 
-def _contradictions(promise: str, told: Iterable[Told]) -> Iterator[Anomaly]:
+def _contradictions(promise: str, observed: Iterable[ObservedRecords]) -> Iterator[Anomaly]:
     seen: dict[tuple[TopicPartition, int], dict[int, tuple[str, Operation]]] = defaultdict(dict)
-    for partition, records, operation in told:
+    for partition, records, operation in observed:
         seen_here = seen[partition, operation.incarnation]
         for offset, value in records:
             before = seen_here.get(offset)

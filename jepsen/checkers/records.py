@@ -14,7 +14,7 @@ from jepsen.history import History, Operation, Outcome
 
 TopicPartition: TypeAlias = tuple[str, int]
 # The records of one partition in an operation, as pairs of offset and value.
-Told: TypeAlias = tuple[TopicPartition, Sequence[tuple[int, str]], Operation]
+ObservedRecords: TypeAlias = tuple[TopicPartition, Sequence[tuple[int, str]], Operation]
 
 # The records of a long read that a proof shows on each side of the offset in question.
 _AROUND: Final = 3
@@ -74,13 +74,13 @@ def reads(history: History) -> Iterator[tuple[TopicPartition, Operation]]:
         yield value if operation.function == "final-read" else (value.topic, value.partition), operation
 
 
-def records_read(history: History) -> Iterator[Told]:
+def records_read(history: History) -> Iterator[ObservedRecords]:
     """The records of every read."""
     for partition, operation in reads(history):
         yield partition, operation.result, operation
 
 
-def observations(history: History) -> Iterator[Told]:
+def observations(history: History) -> Iterator[ObservedRecords]:
     """The records of every acknowledged send, then those of every read.
 
     A send is left out if its offset is unknown: a retry of a batch that had already arrived may be acknowledged without

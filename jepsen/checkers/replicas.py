@@ -40,7 +40,7 @@ def _difference(first: Operation, other: Operation, committed: int) -> tuple[int
     )
     for mine, its in zip(ours, theirs, strict=False):
         if mine != its:
-            return mine[0], f"{first.value.node} has {_told(mine)}, {other.value.node} {_told(its)}"
+            return mine[0], f"{first.value.node} has {_described(mine)}, {other.value.node} {_described(its)}"
     for operation, batches in ((first, ours), (other, theirs)):
         end = batches[-1][1] if batches else start
         if end < committed:
@@ -48,7 +48,7 @@ def _difference(first: Operation, other: Operation, committed: int) -> tuple[int
     return None
 
 
-def _told(batch: tuple[int, int, str]) -> str:
+def _described(batch: tuple[int, int, str]) -> str:
     return f"offsets {batch[0]} to {batch[1] - 1} as {batch[2]}"
 
 

@@ -104,13 +104,16 @@ class TransactionsAreAtomic:
         finals = final_reads(history)
         seen = {partition: frozenset(final.records.values()) for partition, final in finals.items()}
         for transaction in decided_transactions(history):
-            told = [
+            observed = [
                 (value, value in seen[topic, index])
                 for topic, index, values in transaction.value.records
                 if (topic, index) in seen
                 for value in values
             ]
-            there, missing = [value for value, is_seen in told if is_seen], [value for value, is_ in told if not is_]
+            there, missing = (
+                [value for value, is_seen in observed if is_seen],
+                [value for value, is_ in observed if not is_],
+            )
             if there and missing:
                 what = f"{transaction.value.name} wrote {there[0]}, and {missing[0]} is missing"
                 yield Anomaly(type(self).__name__, what, transaction.proof)

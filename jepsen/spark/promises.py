@@ -17,7 +17,7 @@ from jepsen.checkers.groups import (
     ReplacedMembersCommitNothing,
     ResumesWhereCommitted,
 )
-from jepsen.checkers.losses import AcknowledgedRecordsAreRead, AcknowledgedRecordsStay, LossesAreOfTheEnd
+from jepsen.checkers.losses import AcknowledgedRecordsAreRead, AcknowledgedRecordsStay, OnlySuffixesAreLost
 from jepsen.checkers.offsets import EndsNeverGoBack, EpochsGrowWithOffsets, TimesFindTheFirst
 from jepsen.checkers.order import AcknowledgedOffsetsGrow, NothingTwice, SendsAreInOrder, SessionsAreInOrder
 from jepsen.checkers.processes import NodesRunUntilStopped
@@ -62,7 +62,7 @@ _PROJECTIONS: Final[Mapping[type[Checker], Projection]] = MappingProxyType(
         EpochsGrowWithOffsets: Projection.PARTITION,
         EverythingIsPolled: Projection.PARTITION,
         LogsHaveNoGaps: Projection.PARTITION,
-        LossesAreOfTheEnd: Projection.PARTITION,
+        OnlySuffixesAreLost: Projection.PARTITION,
         NoNonmonotonicPolls: Projection.PARTITION,
         NoPollSkips: Projection.PARTITION,
         NothingIsCorrupt: Projection.PARTITION,

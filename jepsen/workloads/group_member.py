@@ -33,7 +33,7 @@ _AUDITS_PER_SECOND: Final = 0.7
 # Sometimes longer than a session timeout.
 _STALL_SECONDS_MAX: Final = 10.0
 # The broker does not coordinate the group, or not yet. Another one may, and the commit may have succeeded.
-_ELSEWHERE: Final = (
+_STALE_COORDINATOR: Final = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -149,7 +149,7 @@ class GroupMember(ABC):
 
     async def handle_error(self, code: ErrorCode) -> None:
         """Handle an error of the coordinator."""
-        if code in _ELSEWHERE:
+        if code in _STALE_COORDINATOR:
             await self._coordinator.aclose()
             await self.client.back_off()
         else:

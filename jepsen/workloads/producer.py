@@ -28,7 +28,7 @@ _SESSION_ENDS = (
     ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
 )
 # With these errors, another server may be the leader.
-_ELSEWHERE = (
+_STALE_LEADER = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.LEADER_NOT_AVAILABLE,
@@ -140,7 +140,7 @@ class Producer:
                 del batches[0]
             elif batches and batch is batches[0] and answer.error_code in _SESSION_ENDS:
                 raise SessionOver(ErrorCode(answer.error_code).name)
-            elif answer.error_code in _ELSEWHERE:
+            elif answer.error_code in _STALE_LEADER:
                 raise WrongServer(ErrorCode(answer.error_code).name)
         return len(batches) < len(sent)
 

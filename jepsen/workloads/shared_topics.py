@@ -21,7 +21,7 @@ _TIMEOUT_MS: Final = 2_000
 _OPERATIONS_PER_GENERATION: Final = 30
 _NAMES_PER_GENERATION: Final = 2
 # Errors that tell in which state the topic was.
-TOLD: Final = (
+DEFINITE_ERRORS: Final = (
     ErrorCode.NONE,
     ErrorCode.TOPIC_ALREADY_EXISTS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -56,7 +56,7 @@ async def _attempt(client: Client, function: str, change: Change) -> None:
     except ConnectionLost as error:
         client.history.info(operation, str(error))
         return
-    if code in TOLD:
+    if code in DEFINITE_ERRORS:
         client.history.ok(operation, code.name, incarnation=connection.incarnation)
         return
     client.history.info(operation, code.name)

@@ -78,7 +78,7 @@ def test_a_power_cut_may_not_take_something_out_of_the_middle() -> None:
         story.sent(sequence, at=sequence, incarnation=0)
     story.sends(3)
     story.did("final-read", ("t", 0), ((0, "s/t-0/0"), (1, "s/t-0/3"), (2, "s/t-0/2")), 1)
-    assert "LossesAreOfTheEnd" in broken(story)
+    assert "OnlySuffixesAreLost" in broken(story)
 
 
 def test_with_one_acknowledgement_losses_are_counted_and_allowed() -> None:

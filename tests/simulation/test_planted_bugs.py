@@ -38,7 +38,7 @@ HUNTS = {
     "a recovered segment is not written again": Hunt(["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead"], 11),
     # Rolled segments are flushed at once, so a power cut can leave a gap only if that takes long.
     "recovery keeps segments after a gap": Hunt(
-        ["LogsHaveNoGaps", "LossesAreOfTheEnd", "SessionsAreInOrder"],
+        ["LogsHaveNoGaps", "OnlySuffixesAreLost", "SessionsAreInOrder"],
         10,
         ["power", "storm", "aimed-power", "disk-slow", "disk-stalled"],
     ),

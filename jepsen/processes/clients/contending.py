@@ -17,7 +17,7 @@ _NAMES: Final = 2
 _ANSWER_SECONDS: Final = 8.0
 _LOOK_SECONDS: Final = 10.0
 # Errors that reveal the state of the topic.
-_TOLD: Final = (
+_DEFINITE_ERRORS: Final = (
     ErrorCode.NONE,
     ErrorCode.TOPIC_ALREADY_EXISTS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -73,7 +73,7 @@ def _complete(history: History, operation: Operation, admin: AdminClient) -> Non
     except KafkaException as exception:
         error = exception.args[0]
         assert isinstance(error, KafkaError), "as librdkafka has it"
-        if error.code() in _TOLD:
+        if error.code() in _DEFINITE_ERRORS:
             history.ok(operation, ErrorCode(error.code()).name)
         else:
             history.info(operation, error.name())
