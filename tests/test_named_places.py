@@ -15,7 +15,7 @@ DOCUMENTS = (
     "docs/glossary.md",
     "docs/how-to-add.md",
     "docs/requests.md",
-    "docs/test-worlds.md",
+    "docs/test-harnesses.md",
     "docs/where-is-what.md",
 )
 TREES = ("kraft", "metadata", "broker", "jepsen", "benchmarks", "tests", "docs")

@@ -56,7 +56,7 @@ def silent(kind: str, /, **fields: Any) -> None:
 
 
 @attrs.define
-class World:
+class Harness:
     """State machines on a log with `BATCHES` batches of one record each."""
 
     log: DurableLog
@@ -67,7 +67,7 @@ class World:
 
 
 @asynccontextmanager
-async def full_log() -> AsyncIterator[World]:
+async def full_log() -> AsyncIterator[Harness]:
     disk = VolatileDisk()
     log, _ = await DurableLog.open(disk, DIRECTORY)
     for offset in range(BATCHES):
@@ -75,11 +75,11 @@ async def full_log() -> AsyncIterator[World]:
     await log.sync()
     snapshots = await Snapshots.open(disk, DIRECTORY)
     machines = StateMachines(1, 1, QuorumTrace(silent, ME.key), log, snapshots)
-    world = World(log, snapshots, machines, Slices(), [])
-    machines.register(world.slices)
+    harness = Harness(log, snapshots, machines, Slices(), [])
+    machines.register(harness.slices)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(machines.run, world.reached.append)
-        yield world
+        nursery.start_soon(machines.run, harness.reached.append)
+        yield harness
         nursery.cancel_scope.cancel()
 
 
@@ -109,16 +109,16 @@ async def test_a_large_log_is_handed_over_in_slices_before_its_leader_is_announc
 
 
 async def test_few_batches_are_handed_over_at_once() -> None:
-    async with full_log() as world:
-        assert world.machines.commit(3)
-        assert world.slices.told == ["to 3"]
-        assert world.machines.commit(4)
-        assert world.machines.committed_end_offset == 4
+    async with full_log() as harness:
+        assert harness.machines.commit(3)
+        assert harness.slices.told == ["to 3"]
+        assert harness.machines.commit(4)
+        assert harness.machines.committed_end_offset == 4
 
 
 async def test_later_commits_and_announcements_wait_for_a_running_hand_over() -> None:
-    async with full_log() as world:
-        machines = world.machines
+    async with full_log() as harness:
+        machines = harness.machines
         assert not machines.commit(BATCHES - 20)
         assert not machines.commit(BATCHES - 10)
         machines.announce(Leadership(2, 2))
@@ -126,42 +126,42 @@ async def test_later_commits_and_announcements_wait_for_a_running_hand_over() ->
         machines.announce(Leadership(None, 3))
         assert machines.leadership == Leadership(None, 1)
         await wait_all_tasks_blocked()
-        told = world.slices.told
+        told = harness.slices.told
         first, last = told.index(f"to {BATCHES - 10}"), told.index(f"to {BATCHES}")
         assert told[first + 1 :] == ["leader 2 in 2", f"to {BATCHES}", "leader None in 3"]
         assert last == first + 2
-        assert world.reached == [BATCHES - 10, BATCHES]
+        assert harness.reached == [BATCHES - 10, BATCHES]
 
 
 async def test_log_start_may_advance_during_a_hand_over() -> None:
-    async with full_log() as world:
-        assert not world.machines.commit(BATCHES)
-        handed_over = world.machines.committed_end_offset
-        await world.log.start_at(handed_over, 1, keep=True)
+    async with full_log() as harness:
+        assert not harness.machines.commit(BATCHES)
+        handed_over = harness.machines.committed_end_offset
+        await harness.log.start_at(handed_over, 1, keep=True)
         await wait_all_tasks_blocked()
-        assert world.slices.told[-1] == f"to {BATCHES}"
-        assert sum(size for _, size in world.slices.commits) == BATCHES * len(RECORD)
+        assert harness.slices.told[-1] == f"to {BATCHES}"
+        assert sum(size for _, size in harness.slices.commits) == BATCHES * len(RECORD)
 
 
 async def test_snapshot_replaces_batches_not_handed_over() -> None:
-    async with full_log() as world:
-        machines = world.machines
-        await world.snapshots.save(SNAPSHOT, VoterSet((ME,)), [b"state"])
+    async with full_log() as harness:
+        machines = harness.machines
+        await harness.snapshots.save(SNAPSHOT, VoterSet((ME,)), [b"state"])
         assert not machines.commit(BATCHES)
         machines.announce(Leadership(2, 2))
         machines.skip_commits()
-        await world.log.start_at(SNAPSHOT.offset, SNAPSHOT.epoch, keep=False)
+        await harness.log.start_at(SNAPSHOT.offset, SNAPSHOT.epoch, keep=False)
         await machines.load_snapshot(SNAPSHOT)
         await wait_all_tasks_blocked()
-        assert world.slices.told[1:] == ["leader 2 in 2", f"snapshot at {SNAPSHOT.offset}"]
+        assert harness.slices.told[1:] == ["leader 2 in 2", f"snapshot at {SNAPSHOT.offset}"]
         assert machines.committed_end_offset == SNAPSHOT.offset
         assert machines.commit(SNAPSHOT.offset)
 
 
 async def test_stopped_replica_hands_over_nothing_more() -> None:
-    async with full_log() as world:
-        assert not world.machines.commit(BATCHES)
-    told = list(world.slices.told)
+    async with full_log() as harness:
+        assert not harness.machines.commit(BATCHES)
+    told = list(harness.slices.told)
     await wait_all_tasks_blocked()
-    assert world.slices.told == told
-    assert world.machines.committed_end_offset < BATCHES
+    assert harness.slices.told == told
+    assert harness.machines.committed_end_offset < BATCHES

@@ -1,4 +1,4 @@
-"""One replica's disk for `raft_world`: its batches, and which of them survive a crash."""
+"""One replica's disk for `raft_harness`: its batches, and which of them survive a crash."""
 
 from random import Random
 

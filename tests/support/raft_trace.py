@@ -11,14 +11,14 @@ from kraft.core import effects as todo
 from kraft.core import messages as said
 from kraft.core.messages import CurrentLeader, Error, Request, Response
 from kraft.replicated_log import Batch, BatchKind
-from tests.support.raft_world import Listener, RaftWorld
+from tests.support.raft_harness import Listener, RaftHarness
 
 
 class Script(Listener):
     """Runs the commands of one file."""
 
     def __init__(self) -> None:
-        self.world = RaftWorld([])
+        self.harness = RaftHarness([])
         self.lines: list[str] = []
         self._silent = False
 
@@ -41,60 +41,60 @@ class Script(Listener):
         """Create voters, and observers after the word `observers`. A node with a lower id has shorter timeouts."""
         cut = node_ids.index("observers") if "observers" in node_ids else len(node_ids)
         voters, observers = [int(each) for each in node_ids[:cut]], [int(each) for each in node_ids[cut + 1 :]]
-        self.world = RaftWorld(voters, observers, chance=_election_chance, listener=self)
-        self.world.start_all()
+        self.harness = RaftHarness(voters, observers, chance=_election_chance, listener=self)
+        self.harness.start_all()
 
     def do_run(self, duration_ms: str) -> None:
-        self.world.run(float(duration_ms))
+        self.harness.run(float(duration_ms))
 
     def do_skip(self, duration_ms: str) -> None:
         """Run without printing effects."""
         self._silent = True
-        self.world.run(float(duration_ms))
+        self.harness.run(float(duration_ms))
         self._silent = False
 
     def do_append(self, node_id: str, *values: str) -> None:
-        self.world.append(int(node_id), *values)
+        self.harness.append(int(node_id), *values)
 
     def do_crash(self, *node_ids: str) -> None:
         for node_id in node_ids:
-            self.world.crash(int(node_id))
+            self.harness.crash(int(node_id))
 
     def do_wipe(self, node_id: str) -> None:
-        self.world.wipe(int(node_id), "new")
+        self.harness.wipe(int(node_id), "new")
 
     def do_start(self, *node_ids: str) -> None:
         for node_id in node_ids:
-            self.world.start(int(node_id))
+            self.harness.start(int(node_id))
 
     def do_reset(self, node_id: str) -> None:
-        self.world.reset_connections(int(node_id))
+        self.harness.reset_connections(int(node_id))
 
     def do_leave(self, node_id: str) -> None:
-        self.world.leave(int(node_id))
+        self.harness.leave(int(node_id))
 
     def do_cut(self, source: str, arrow: str, destination: str) -> None:
         """Cut a link: `1 - 2` in both directions, `1 -> 2` in one."""
-        self.world.cuts.add((int(source), int(destination)))
+        self.harness.cuts.add((int(source), int(destination)))
         if arrow == "-":
-            self.world.cuts.add((int(destination), int(source)))
+            self.harness.cuts.add((int(destination), int(source)))
 
     def do_heal(self) -> None:
-        self.world.cuts.clear()
+        self.harness.cuts.clear()
 
     def do_snapshot(self, node_id: str) -> None:
-        self.world.take_snapshot(int(node_id))
+        self.harness.take_snapshot(int(node_id))
 
     def do_add_voter(self, leader_id: str, node_id: str) -> None:
-        voter = self.world.voter(int(node_id), self.world.hosts[int(node_id)].disk.directory_id[2:])
-        self.world.change_voters(int(leader_id), said.AddVoterRequest(voter, 1_000))
+        voter = self.harness.voter(int(node_id), self.harness.hosts[int(node_id)].disk.directory_id[2:])
+        self.harness.change_voters(int(leader_id), said.AddVoterRequest(voter, 1_000))
 
     def do_remove_voter(self, leader_id: str, node_id: str) -> None:
-        key = self.world.voter(int(node_id)).key
-        self.world.change_voters(int(leader_id), said.RemoveVoterRequest(key, 1_000))
+        key = self.harness.voter(int(node_id)).key
+        self.harness.change_voters(int(leader_id), said.RemoveVoterRequest(key, 1_000))
 
     def do_show(self) -> None:
-        for host in self.world.hosts.values():
+        for host in self.harness.hosts.values():
             if host.core is None:
                 self.lines.append(f"{host.node_id} is down")
                 continue
@@ -139,7 +139,7 @@ class Script(Listener):
 
     def _say(self, text: str) -> None:
         if not self._silent:
-            self.lines.append(f"{self.world.now_ms:6.0f}  {text}")
+            self.lines.append(f"{self.harness.now_ms:6.0f}  {text}")
 
 
 def _election_chance(node_id: int) -> Callable[[], float]:

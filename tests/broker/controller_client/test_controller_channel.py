@@ -14,7 +14,7 @@ from broker.wire.codec import encode
 from broker.wire.errors import ErrorCode
 from broker.wire.header import encode_response_header, parse_request_header
 from metadata.errors import ApiError, InvalidRequest, NotController, RequestTimedOut, UnsupportedVersion
-from tests.support.channel_world import ME, ChannelWorld, channel_world
+from tests.support.controller_channel_harness import ME, ControllerChannelHarness, controller_channel_harness
 from tests.support.scripted_node import Answer, scripted_node
 
 ASK = AllocateProducerIdsRequest(broker_id=ME)
@@ -51,9 +51,9 @@ def refused(code: ErrorCode) -> AllocateProducerIdsResponse:
     return AllocateProducerIdsResponse(error_code=code)
 
 
-async def ask(world: ChannelWorld, timeout_ms: float = 5_000) -> int:
+async def ask(harness: ControllerChannelHarness, timeout_ms: float = 5_000) -> int:
     """Send a request. Returns the id of the node that responded."""
-    response = await world.channel.call(ASK, 0, timeout_ms=timeout_ms)
+    response = await harness.channel.call(ASK, 0, timeout_ms=timeout_ms)
     assert response.error_code == 0
     node: int = response.producer_id_start
     return node
@@ -70,12 +70,12 @@ def silent(request: object) -> None:
 class Asking:
     """A request that waits in a separate task."""
 
-    def __init__(self, nursery: trio.Nursery, each: ChannelWorld) -> None:
+    def __init__(self, nursery: trio.Nursery, each: ControllerChannelHarness) -> None:
         self.node: int | None = None
         self._done = trio.Event()
         nursery.start_soon(self._ask, each)
 
-    async def _ask(self, each: ChannelWorld) -> None:
+    async def _ask(self, each: ControllerChannelHarness) -> None:
         self.node = await ask(each)
         self._done.set()
 
@@ -86,7 +86,7 @@ class Asking:
 
 
 async def test_requests_wait_for_a_leader(jumping_clock: MockClock) -> None:
-    async with scripted_node(answers(1)) as node, channel_world() as each, trio.open_nursery() as nursery:
+    async with scripted_node(answers(1)) as node, controller_channel_harness() as each, trio.open_nursery() as nursery:
         asking = Asking(nursery, each)
         await trio.sleep(0.05)
         each.announce(None, 1)
@@ -98,7 +98,7 @@ async def test_request_in_flight_is_retried_at_the_next_leader(jumping_clock: Mo
     async with (
         scripted_node(silent) as first,
         scripted_node(answers(2)) as second,
-        channel_world() as each,
+        controller_channel_harness() as each,
         trio.open_nursery() as nursery,
     ):
         each.announce(1, 1, first.address)
@@ -115,7 +115,7 @@ async def test_silent_leader_is_abandoned_when_another_leads(jumping_clock: Mock
     async with (
         scripted_node(silent) as first,
         scripted_node(answers(2)) as second,
-        channel_world() as each,
+        controller_channel_harness() as each,
         trio.open_nursery() as nursery,
     ):
         each.announce(1, 1, first.address)
@@ -128,7 +128,7 @@ async def test_silent_leader_is_abandoned_when_another_leads(jumping_clock: Mock
 
 
 async def test_leader_of_a_new_epoch_gets_a_new_connection(jumping_clock: MockClock) -> None:
-    async with scripted_node(silent) as node, channel_world() as each, trio.open_nursery() as nursery:
+    async with scripted_node(silent) as node, controller_channel_harness() as each, trio.open_nursery() as nursery:
         each.announce(1, 1, node.address)
         asking = Asking(nursery, each)
         await node.wait_for(1)
@@ -140,7 +140,7 @@ async def test_leader_of_a_new_epoch_gets_a_new_connection(jumping_clock: MockCl
 
 async def test_last_leader_gets_requests_while_no_leader_is_known(jumping_clock: MockClock) -> None:
     """A replica that looks for another leader may find that the previous one still leads."""
-    async with scripted_node(answers(1)) as node, channel_world() as each:
+    async with scripted_node(answers(1)) as node, controller_channel_harness() as each:
         each.announce(1, 1, node.address)
         await ask(each)
         each.announce(None, 1)
@@ -154,7 +154,7 @@ async def test_inactive_leader_is_asked_again(jumping_clock: MockClock) -> None:
     refusals = [refused(ErrorCode.NOT_CONTROLLER)] * 3
     async with (
         scripted_node(lambda request: refusals.pop() if refusals else heartbeat_accepted(1)) as node,
-        channel_world() as each,
+        controller_channel_harness() as each,
         trio.open_nursery() as nursery,
     ):
         each.announce(1, 1, node.address)
@@ -163,7 +163,10 @@ async def test_inactive_leader_is_asked_again(jumping_clock: MockClock) -> None:
 
 
 async def test_pauses_grow_while_a_leader_does_not_become_active(jumping_clock: MockClock) -> None:
-    async with scripted_node(lambda request: refused(ErrorCode.NOT_CONTROLLER)) as node, channel_world() as each:
+    async with (
+        scripted_node(lambda request: refused(ErrorCode.NOT_CONTROLLER)) as node,
+        controller_channel_harness() as each,
+    ):
         each.announce(1, 1, node.address)
         with pytest.raises(RequestTimedOut):
             await ask(each, timeout_ms=500)
@@ -171,7 +174,10 @@ async def test_pauses_grow_while_a_leader_does_not_become_active(jumping_clock: 
 
 
 async def test_other_errors_are_raised_to_the_caller(jumping_clock: MockClock) -> None:
-    async with scripted_node(lambda request: refused(ErrorCode.STALE_BROKER_EPOCH)) as node, channel_world() as each:
+    async with (
+        scripted_node(lambda request: refused(ErrorCode.STALE_BROKER_EPOCH)) as node,
+        controller_channel_harness() as each,
+    ):
         each.announce(1, 1, node.address)
         response = await each.channel.call(ASK, 0, timeout_ms=1_000)
         assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
@@ -179,7 +185,7 @@ async def test_other_errors_are_raised_to_the_caller(jumping_clock: MockClock) -
 
 @pytest.mark.parametrize("is_known", [False, True])
 async def test_request_times_out(jumping_clock: MockClock, is_known: bool) -> None:
-    async with scripted_node(silent) as node, channel_world() as each:
+    async with scripted_node(silent) as node, controller_channel_harness() as each:
         if is_known:
             each.announce(1, 1, node.address)
         started = trio.current_time()
@@ -189,7 +195,7 @@ async def test_request_times_out(jumping_clock: MockClock, is_known: bool) -> No
 
 
 async def test_connection_without_responses_is_replaced(jumping_clock: MockClock) -> None:
-    async with scripted_node(silent) as node, channel_world(request_timeout_ms=50) as each:
+    async with scripted_node(silent) as node, controller_channel_harness(request_timeout_ms=50) as each:
         each.announce(1, 1, node.address)
         with pytest.raises(RequestTimedOut):
             await ask(each, timeout_ms=200)
@@ -200,7 +206,7 @@ async def test_connection_without_responses_is_replaced(jumping_clock: MockClock
 
 async def test_no_request_is_sent_before_the_first_response_of_a_connection(jumping_clock: MockClock) -> None:
     """The controller might execute them: heartbeats on successive connections would keep the broker unfenced."""
-    async with scripted_node(answers(1)) as node, channel_world(request_timeout_ms=50) as each:
+    async with scripted_node(answers(1)) as node, controller_channel_harness(request_timeout_ms=50) as each:
         node.is_heard = False
         each.announce(1, 1, node.address)
         with pytest.raises(RequestTimedOut):
@@ -212,7 +218,7 @@ async def test_no_request_is_sent_before_the_first_response_of_a_connection(jump
 
 
 async def test_no_request_is_sent_after_a_connection_without_responses(jumping_clock: MockClock) -> None:
-    async with scripted_node(answers(1)) as node, channel_world(request_timeout_ms=50) as each:
+    async with scripted_node(answers(1)) as node, controller_channel_harness(request_timeout_ms=50) as each:
         each.announce(1, 1, node.address)
         await ask(each)
         node.is_heard = False
@@ -224,7 +230,7 @@ async def test_no_request_is_sent_after_a_connection_without_responses(jumping_c
 
 
 async def test_malformed_response_is_followed_by_a_pause(jumping_clock: MockClock) -> None:
-    async with scripted_node(lambda request: (4).to_bytes(4) + bytes(4)) as node, channel_world() as each:
+    async with scripted_node(lambda request: (4).to_bytes(4) + bytes(4)) as node, controller_channel_harness() as each:
         each.announce(1, 1, node.address)
         with pytest.raises(RequestTimedOut):
             await ask(each, timeout_ms=200)
@@ -232,7 +238,7 @@ async def test_malformed_response_is_followed_by_a_pause(jumping_clock: MockCloc
 
 
 async def test_address_may_become_known_later(jumping_clock: MockClock) -> None:
-    async with scripted_node(answers(1)) as node, channel_world() as each, trio.open_nursery() as nursery:
+    async with scripted_node(answers(1)) as node, controller_channel_harness() as each, trio.open_nursery() as nursery:
         each.announce(1, 1, None)
         asking = Asking(nursery, each)
         await trio.sleep(0.02)
@@ -242,7 +248,7 @@ async def test_address_may_become_known_later(jumping_clock: MockClock) -> None:
 
 async def test_reached_listener_is_called_for_each_connection(jumping_clock: MockClock) -> None:
     local = Own(own_answer)
-    async with scripted_node(answers(1)) as node, channel_world(local=local) as each:
+    async with scripted_node(answers(1)) as node, controller_channel_harness(local=local) as each:
         reached: list[int] = []
         each.channel.add_reached_listener(lambda: reached.append(1))
         each.announce(1, 1, node.address)
@@ -259,7 +265,7 @@ async def test_reached_listener_is_called_for_each_connection(jumping_clock: Moc
 
 async def test_local_controller_is_called_in_process(jumping_clock: MockClock) -> None:
     local = Own(own_answer)
-    async with channel_world(local=local) as each:
+    async with controller_channel_harness(local=local) as each:
         each.announce(ME, 1, "127.0.0.1:1")
         local.is_active = True
         each.announce(ME, 1, "127.0.0.1:1")
@@ -278,7 +284,11 @@ async def test_request_moves_to_the_next_controller_when_the_local_one_is_depose
         raise NotController
 
     local.serve = depose
-    async with scripted_node(answers(2)) as node, channel_world(local=local) as each, trio.open_nursery() as nursery:
+    async with (
+        scripted_node(answers(2)) as node,
+        controller_channel_harness(local=local) as each,
+        trio.open_nursery() as nursery,
+    ):
         local.is_active = True
         each.announce(ME, 1)
         asking = Asking(nursery, each)
@@ -290,7 +300,11 @@ async def test_request_moves_to_the_next_controller_when_the_local_one_is_depose
 
 async def test_waiting_request_is_served_by_the_new_local_controller(jumping_clock: MockClock) -> None:
     local = Own(own_answer)
-    async with scripted_node(silent) as node, channel_world(local=local) as each, trio.open_nursery() as nursery:
+    async with (
+        scripted_node(silent) as node,
+        controller_channel_harness(local=local) as each,
+        trio.open_nursery() as nursery,
+    ):
         each.announce(1, 1, node.address)
         asking = Asking(nursery, each)
         await node.wait_for(1)
@@ -308,7 +322,10 @@ async def test_client_request_is_forwarded_unchanged_with_its_principal(jumping_
     request = bytes(range(40))
     answer = request[4:8] + b"answer"
 
-    async with scripted_node(lambda request: EnvelopeResponse(response_data=answer)) as node, channel_world() as each:
+    async with (
+        scripted_node(lambda request: EnvelopeResponse(response_data=answer)) as node,
+        controller_channel_harness() as each,
+    ):
         each.announce(1, 1, node.address)
         for host, packed in (("10.1.2.3", bytes((10, 1, 2, 3))), ("::1", bytes(15) + b"\1")):
             got = await each.channel.forward(request, principal="User:ann", client_host=host, timeout_ms=1_000)
@@ -322,7 +339,10 @@ async def test_client_request_is_forwarded_unchanged_with_its_principal(jumping_
 async def test_envelope_to_a_deposed_controller_is_sent_again(jumping_clock: MockClock) -> None:
     refusals = [EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)]
     accepted = EnvelopeResponse(response_data=b"answer")
-    async with scripted_node(lambda request: refusals.pop() if refusals else accepted) as node, channel_world() as each:
+    async with (
+        scripted_node(lambda request: refusals.pop() if refusals else accepted) as node,
+        controller_channel_harness() as each,
+    ):
         each.announce(1, 1, node.address)
         got = await each.channel.forward(bytes(10), principal="User:a", client_host="::1", timeout_ms=1_000)
         assert got == b"answer"
@@ -334,7 +354,10 @@ async def test_envelope_to_a_deposed_controller_is_sent_again(jumping_clock: Moc
 async def test_envelope_that_the_controller_rejects_raises(
     jumping_clock: MockClock, code: ErrorCode, error: type[ApiError]
 ) -> None:
-    async with scripted_node(lambda request: EnvelopeResponse(error_code=code)) as node, channel_world() as each:
+    async with (
+        scripted_node(lambda request: EnvelopeResponse(error_code=code)) as node,
+        controller_channel_harness() as each,
+    ):
         each.announce(1, 1, node.address)
         with pytest.raises(error) as refusal:
             await each.channel.forward(bytes(10), principal="User:a", client_host="::1", timeout_ms=1_000)
@@ -345,7 +368,7 @@ async def test_envelope_that_the_controller_rejects_raises(
 async def test_how_fast_requests_follow_the_leader(figure: Callable[[str], None]) -> None:
     """The time from the announcement of a leader to the response to a waiting request."""
     times = []
-    async with scripted_node(silent) as dead, scripted_node(answers(2)) as living, channel_world() as each:
+    async with scripted_node(silent) as dead, scripted_node(answers(2)) as living, controller_channel_harness() as each:
         for epoch in range(1, 41, 2):
             each.announce(1, epoch, dead.address)
             async with trio.open_nursery() as nursery:

@@ -28,7 +28,7 @@ from metadata.records import (
     VersionRange,
     encode_record,
 )
-from tests.support.channel_world import ME, ChannelWorld, channel_world
+from tests.support.controller_channel_harness import ME, ControllerChannelHarness, controller_channel_harness
 from tests.support.scripted_node import Answer, ScriptedNode, scripted_node
 
 OTHER = 5
@@ -73,17 +73,17 @@ class Controller:
 class Broker:
     """The lifecycle of the broker ME, and the part of the metadata log that it has received."""
 
-    def __init__(self, world: ChannelWorld) -> None:
-        self.world = world
+    def __init__(self, harness: ControllerChannelHarness) -> None:
+        self.harness = harness
         self.loader = MetadataLoader()
         self.online_log_dirs = list(REGISTRATION.log_dirs)
         self.lifecycle = BrokerLifecycle(
-            world.env,
+            harness.env,
             LifecycleConfig(
                 heartbeat_interval_ms=2_000, registration_timeout_ms=60_000, log_dir_failure_timeout_ms=30_000
             ),
             REGISTRATION,
-            world.channel,
+            harness.channel,
             self.loader,
             lambda: self.online_log_dirs,
         )
@@ -108,9 +108,13 @@ class Broker:
 @asynccontextmanager
 async def serving(controller: Controller) -> AsyncIterator[tuple[ScriptedNode, Broker, trio.Nursery]]:
     """A leading controller, and a broker that knows it and is not started yet."""
-    async with scripted_node(controller) as node, channel_world() as world, trio.open_nursery() as nursery:
-        broker = Broker(world)
-        world.announce(1, 1, node.address)
+    async with (
+        scripted_node(controller) as node,
+        controller_channel_harness() as harness,
+        trio.open_nursery() as nursery,
+    ):
+        broker = Broker(harness)
+        harness.announce(1, 1, node.address)
         yield node, broker, nursery
         nursery.cancel_scope.cancel()
 
@@ -142,7 +146,7 @@ async def test_broker_registers_and_is_unfenced(jumping_clock: MockClock) -> Non
         )
         last = heartbeats(node)[-1]
         assert (last.broker_epoch, last.current_metadata_offset, last.want_fence) == (EPOCH, EPOCH, False)
-        states = [traced["state"] for traced in broker.world.traced.of("broker_state_changed")]
+        states = [traced["state"] for traced in broker.harness.traced.of("broker_state_changed")]
         assert states == ["STARTING", "RECOVERY", "RUNNING"]
 
 
@@ -178,7 +182,7 @@ async def test_new_leader_or_connection_gets_a_heartbeat_at_once(jumping_clock: 
         first.drop_connections()
         await trio.sleep(0.05)
         assert len(first.requests) > before
-        broker.world.announce(2, 2, second.address)
+        broker.harness.announce(2, 2, second.address)
         await trio.sleep(0.05)
         assert heartbeats(second)[0].broker_epoch == EPOCH
 
@@ -237,17 +241,17 @@ async def test_duplicate_registration_is_accepted_when_the_former_process_is_gon
         broker.load_registration()
         await broker.lifecycle.wait_caught_up()
         assert trio.current_time() - started < 5
-        assert len(broker.world.traced.of("broker_request_refused")) == 10
+        assert len(broker.harness.traced.of("broker_request_refused")) == 10
 
 
 @pytest.mark.parametrize("is_known", [False, True])
 async def test_start_without_a_controller_times_out(jumping_clock: MockClock, is_known: bool) -> None:
     controller = Controller()
     controller.is_silent = True
-    async with scripted_node(controller) as node, channel_world() as world:
-        broker = Broker(world)
+    async with scripted_node(controller) as node, controller_channel_harness() as harness:
+        broker = Broker(harness)
         if is_known:
-            world.announce(1, 1, node.address)
+            harness.announce(1, 1, node.address)
         started = trio.current_time()
         with pytest.raises(RegistrationFailed, match=r"initial\.broker.registration\.timeout\.ms"):
             await broker.lifecycle.run()
@@ -282,7 +286,7 @@ async def test_unknown_error_code_counts_as_an_error(jumping_clock: MockClock) -
         await broker.start(nursery)
         controller.refusals = [999]  # type: ignore[list-item]
         await trio.sleep(2.5)
-        assert broker.world.traced.of("broker_request_refused") == [
+        assert broker.harness.traced.of("broker_request_refused") == [
             {"node": ME, "request": "heartbeat", "error": "UNKNOWN_SERVER_ERROR"}
         ]
 
@@ -326,7 +330,7 @@ async def test_shutdown_ends_soon_when_the_quorum_goes_down(jumping_clock: MockC
             stopping.start_soon(broker.lifecycle.shut_down)
             await trio.sleep(1)
             assert broker.lifecycle.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
-            broker.world.lose_majority()
+            broker.harness.lose_majority()
         assert trio.current_time() - started == pytest.approx(1.25, abs=0.01)
 
 
@@ -335,7 +339,7 @@ async def test_shutdown_ends_soon_if_the_quorum_was_down_before(jumping_clock: M
     async with serving(controller) as (_, broker, nursery):
         await broker.start(nursery)
         controller.is_silent = True
-        broker.world.lose_majority()
+        broker.harness.lose_majority()
         await trio.sleep(1)
         assert broker.lifecycle.state is BrokerState.RUNNING
         started = trio.current_time()
@@ -352,7 +356,7 @@ async def test_shutdown_ends_without_a_reachable_controller(jumping_clock: MockC
         await trio.sleep(2.5)  # a heartbeat is in flight
         if dies:
             node.drop_connections()
-            broker.world.announce(None, 2)
+            broker.harness.announce(None, 2)
         started = trio.current_time()
         await broker.lifecycle.shut_down()
         assert trio.current_time() - started == pytest.approx(2, abs=0.1)
@@ -365,6 +369,6 @@ async def test_next_controller_allows_the_shutdown(jumping_clock: MockClock) -> 
         controller.is_silent = True
         nursery.start_soon(broker.lifecycle.shut_down)
         await trio.sleep(1)
-        broker.world.announce(2, 2, second.address)
+        broker.harness.announce(2, 2, second.address)
         await trio.sleep(0.05)
         assert broker.lifecycle.state is BrokerState.SHUTTING_DOWN

@@ -15,7 +15,7 @@ from broker.wire.errors import ErrorCode
 from metadata.controller import BrokerRegistration
 from metadata.errors import ApiError
 from metadata.image import MetadataLoader
-from tests.support.channel_world import ME, ChannelWorld, channel_world
+from tests.support.controller_channel_harness import ME, ControllerChannelHarness, controller_channel_harness
 from tests.support.scripted_node import Answer, ScriptedNode, scripted_node
 
 BLOCK = 20
@@ -42,24 +42,30 @@ class Controller:
         return response
 
 
-def producer_ids(world: ChannelWorld) -> ProducerIds:
+def producer_ids(harness: ControllerChannelHarness) -> ProducerIds:
     registration = BrokerRegistration(
         cluster_id="", broker_id=ME, incarnation_id=bytes(16), end_points=(), features={}, log_dirs=()
     )
     config = LifecycleConfig(
         heartbeat_interval_ms=2_000, registration_timeout_ms=60_000, log_dir_failure_timeout_ms=30_000
     )
-    lifecycle = BrokerLifecycle(world.env, config, registration, world.channel, MetadataLoader(), list)
-    return ProducerIds(world.channel, lifecycle, ME)
+    lifecycle = BrokerLifecycle(harness.env, config, registration, harness.channel, MetadataLoader(), list)
+    return ProducerIds(harness.channel, lifecycle, ME)
 
 
 @asynccontextmanager
-async def allocating(controller: Controller) -> AsyncIterator[tuple[ScriptedNode, ChannelWorld, ProducerIds]]:
-    async with scripted_node(controller) as node, channel_world() as world, trio.open_nursery() as nursery:
-        ids = producer_ids(world)
+async def allocating(
+    controller: Controller,
+) -> AsyncIterator[tuple[ScriptedNode, ControllerChannelHarness, ProducerIds]]:
+    async with (
+        scripted_node(controller) as node,
+        controller_channel_harness() as harness,
+        trio.open_nursery() as nursery,
+    ):
+        ids = producer_ids(harness)
         nursery.start_soon(ids.run)
-        world.announce(1, 1, node.address)
-        yield node, world, ids
+        harness.announce(1, 1, node.address)
+        yield node, harness, ids
         nursery.cancel_scope.cancel()
 
 
@@ -79,14 +85,14 @@ async def test_ids_are_unique_and_consecutive_without_failures(jumping_clock: Mo
 
 async def test_next_block_is_prefetched(jumping_clock: MockClock) -> None:
     controller = Controller()
-    async with allocating(controller) as (node, world, ids):
+    async with allocating(controller) as (node, harness, ids):
         for _ in range(BLOCK - 2):
             await ids.allocate()
         assert len(node.requests) == 1
         await ids.allocate()
         await trio.sleep(0.1)
         assert len(node.requests) == 2
-        world.announce(None, 2)
+        harness.announce(None, 2)
         node.drop_connections()
         for _ in range(BLOCK):
             await ids.allocate()

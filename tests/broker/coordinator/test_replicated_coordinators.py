@@ -8,7 +8,7 @@ from broker.coordinator.runtime.decision import Decision
 from broker.coordinator.runtime.hosted_shard import Phase
 from broker.wire.api.elect_leaders import ElectLeadersRequest, TopicPartitions
 from broker.wire.errors import ErrorCode
-from tests.support.coordinator_world import (
+from tests.support.coordinator_harness import (
     ONE_CONTROLLER,
     TOPIC,
     Registers,

@@ -68,7 +68,7 @@ class ScriptedController:
         self.answers.send_nowait(AlterPartitionResponse(topics=topics))
 
 
-class World:
+class Harness:
     """Two partitions that this broker leads, whose follower is out of sync."""
 
     def __init__(self, directory: Path) -> None:
@@ -109,35 +109,35 @@ class World:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    world = World(tmp_path)
+async def harness(tmp_path: Path) -> AsyncIterator[Harness]:
+    harness = Harness(tmp_path)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(world.changes.run, world.controller, lambda: LOCAL_EPOCH)
-        yield world
+        nursery.start_soon(harness.changes.run, harness.controller, lambda: LOCAL_EPOCH)
+        yield harness
         nursery.cancel_scope.cancel()
 
 
-async def test_proposals_during_a_request_wait_for_the_next_one(world: World) -> None:
-    world.catch_up(0)
+async def test_proposals_during_a_request_wait_for_the_next_one(harness: Harness) -> None:
+    harness.catch_up(0)
     await wait_all_tasks_blocked()
-    world.catch_up(1)
+    harness.catch_up(1)
     await wait_all_tasks_blocked()
-    assert [[topic.topic_id for topic in each.topics] for each in world.controller.requests] == [[TOPIC_IDS[0]]]
-    world.controller.answer()
+    assert [[topic.topic_id for topic in each.topics] for each in harness.controller.requests] == [[TOPIC_IDS[0]]]
+    harness.controller.answer()
     await wait_all_tasks_blocked()
-    assert (world.isr(0), world.isr(1)) == ((LOCAL, FOLLOWER), (LOCAL,))
-    assert [topic.topic_id for topic in world.controller.requests[1].topics] == [TOPIC_IDS[1]]
-    world.controller.answer()
+    assert (harness.isr(0), harness.isr(1)) == ((LOCAL, FOLLOWER), (LOCAL,))
+    assert [topic.topic_id for topic in harness.controller.requests[1].topics] == [TOPIC_IDS[1]]
+    harness.controller.answer()
     await wait_all_tasks_blocked()
-    assert world.isr(1) == (LOCAL, FOLLOWER)
-    assert len(world.controller.requests) == 2
+    assert harness.isr(1) == (LOCAL, FOLLOWER)
+    assert len(harness.controller.requests) == 2
 
 
-async def test_simultaneous_proposals_share_a_request_with_all_epochs(world: World) -> None:
-    world.catch_up(0)
-    world.catch_up(1)
+async def test_simultaneous_proposals_share_a_request_with_all_epochs(harness: Harness) -> None:
+    harness.catch_up(0)
+    harness.catch_up(1)
     await wait_all_tasks_blocked()
-    (request,) = world.controller.requests
+    (request,) = harness.controller.requests
     assert (request.broker_id, request.broker_epoch) == (LOCAL, LOCAL_EPOCH)
     for topic in request.topics:
         (partition,) = topic.partitions
@@ -156,54 +156,54 @@ async def test_simultaneous_proposals_share_a_request_with_all_epochs(world: Wor
         AlterPartitionResponse(),
     ],
 )
-async def test_failed_request_is_retried(world: World, failure: Any, autojump_clock: MockClock) -> None:
-    world.catch_up(0)
+async def test_failed_request_is_retried(harness: Harness, failure: Any, autojump_clock: MockClock) -> None:
+    harness.catch_up(0)
     await wait_all_tasks_blocked()
     before = trio.current_time()
-    world.controller.answers.send_nowait(failure)
+    harness.controller.answers.send_nowait(failure)
     await trio.sleep(RETRY_BACKOFF_MS / 1000 * 1.5)
-    assert len(world.controller.requests) == 2
+    assert len(harness.controller.requests) == 2
     assert trio.current_time() - before >= RETRY_BACKOFF_MS / 1000
-    world.controller.answer()
+    harness.controller.answer()
     await wait_all_tasks_blocked()
-    assert world.isr(0) == (LOCAL, FOLLOWER)
+    assert harness.isr(0) == (LOCAL, FOLLOWER)
 
 
-async def test_proposal_refused_for_stale_metadata_is_not_retried(world: World, autojump_clock: MockClock) -> None:
-    world.catch_up(0)
+async def test_proposal_refused_for_stale_metadata_is_not_retried(harness: Harness, autojump_clock: MockClock) -> None:
+    harness.catch_up(0)
     await wait_all_tasks_blocked()
-    world.controller.answer(ErrorCode.INVALID_UPDATE_VERSION)
+    harness.controller.answer(ErrorCode.INVALID_UPDATE_VERSION)
     await trio.sleep(10)
-    assert len(world.controller.requests) == 1
-    world.partitions[0].apply_image(PartitionImage((LOCAL, FOLLOWER), (LOCAL,), LOCAL, 0, 1))
-    world.catch_up(0)
+    assert len(harness.controller.requests) == 1
+    harness.partitions[0].apply_image(PartitionImage((LOCAL, FOLLOWER), (LOCAL,), LOCAL, 0, 1))
+    harness.catch_up(0)
     await wait_all_tasks_blocked()
-    assert len(world.controller.requests) == 2
+    assert len(harness.controller.requests) == 2
 
 
-async def test_withdrawn_proposal_is_not_sent(world: World) -> None:
-    world.catch_up(0)
-    world.partitions[0].apply_image(PartitionImage((LOCAL, FOLLOWER), (FOLLOWER,), FOLLOWER, 1, 1))
+async def test_withdrawn_proposal_is_not_sent(harness: Harness) -> None:
+    harness.catch_up(0)
+    harness.partitions[0].apply_image(PartitionImage((LOCAL, FOLLOWER), (FOLLOWER,), FOLLOWER, 1, 1))
     await wait_all_tasks_blocked()
-    assert world.controller.requests == []
+    assert harness.controller.requests == []
 
 
-async def test_lagging_follower_is_found_without_client_requests(world: World, autojump_clock: MockClock) -> None:
-    world.catch_up(0)
+async def test_lagging_follower_is_found_without_client_requests(harness: Harness, autojump_clock: MockClock) -> None:
+    harness.catch_up(0)
     await wait_all_tasks_blocked()
-    world.controller.answer()
+    harness.controller.answer()
     await wait_all_tasks_blocked()
-    log = world.partitions[0].log
+    log = harness.partitions[0].log
     assert log is not None
     log.append(batch(b"value"), 0, NOW_MS)
     log.commit()
 
     await trio.sleep(LAG_MS / 1000 * 2)
-    (partition,) = world.controller.requests[-1].topics[0].partitions
+    (partition,) = harness.controller.requests[-1].topics[0].partitions
     assert [member.broker_id for member in partition.new_isr_with_epochs] == [LOCAL]
-    world.controller.answer()
+    harness.controller.answer()
     await wait_all_tasks_blocked()
-    assert world.partitions[0].high_watermark == 1
+    assert harness.partitions[0].high_watermark == 1
 
 
 def unclean(partition_epoch: int = 1) -> PartitionImage:
@@ -212,52 +212,52 @@ def unclean(partition_epoch: int = 1) -> PartitionImage:
     return PartitionImage(replicas, isr, LOCAL, 1, partition_epoch, leader_recovery_state=LEADER_RECOVERING)
 
 
-async def test_uncleanly_elected_leader_proposes_its_recovery_kip_704(world: World) -> None:
+async def test_uncleanly_elected_leader_proposes_its_recovery_kip_704(harness: Harness) -> None:
     """KIP-704; the ISR is unchanged, and the next proposal is sent after the response to this one."""
-    partition = world.partitions[0]
+    partition = harness.partitions[0]
     partition.apply_image(unclean())
     propose_recovery(partition, unclean())
     await wait_all_tasks_blocked()
-    (request,) = world.controller.requests
+    (request,) = harness.controller.requests
     (asked,) = request.topics[0].partitions
     assert [member.broker_id for member in asked.new_isr_with_epochs] == [LOCAL]
     assert (asked.leader_epoch, asked.partition_epoch) == (1, 1)
     assert asked.leader_recovery_state == LEADER_RECOVERED
-    world.controller.answer()
+    harness.controller.answer()
     await wait_all_tasks_blocked()
-    assert (world.isr(0), partition.partition_epoch) == ((LOCAL,), 2)
+    assert (harness.isr(0), partition.partition_epoch) == ((LOCAL,), 2)
 
 
-async def test_recovery_is_proposed_again_if_the_metadata_lacks_it_kip_704(world: World) -> None:
-    partition = world.partitions[0]
+async def test_recovery_is_proposed_again_if_the_metadata_lacks_it_kip_704(harness: Harness) -> None:
+    partition = harness.partitions[0]
     partition.apply_image(unclean())
     propose_recovery(partition, unclean())
     await wait_all_tasks_blocked()
-    world.controller.answer(ErrorCode.INVALID_UPDATE_VERSION)
+    harness.controller.answer(ErrorCode.INVALID_UPDATE_VERSION)
     await wait_all_tasks_blocked()
     partition.apply_image(unclean(partition_epoch=2))
     propose_recovery(partition, unclean(partition_epoch=2))
     await wait_all_tasks_blocked()
-    assert [request.topics[0].partitions[0].partition_epoch for request in world.controller.requests] == [1, 2]
+    assert [request.topics[0].partitions[0].partition_epoch for request in harness.controller.requests] == [1, 2]
 
 
-async def test_recovery_is_not_proposed_without_a_loss_or_by_a_follower(world: World) -> None:
-    propose_recovery(world.partitions[0], PartitionImage((LOCAL, FOLLOWER), (LOCAL,), LOCAL, 0, 0))
+async def test_recovery_is_not_proposed_without_a_loss_or_by_a_follower(harness: Harness) -> None:
+    propose_recovery(harness.partitions[0], PartitionImage((LOCAL, FOLLOWER), (LOCAL,), LOCAL, 0, 0))
     elsewhere = PartitionImage((LOCAL, FOLLOWER), (FOLLOWER,), FOLLOWER, 1, 1, leader_recovery_state=LEADER_RECOVERING)
-    world.partitions[1].apply_image(elsewhere)
-    propose_recovery(world.partitions[1], elsewhere)
+    harness.partitions[1].apply_image(elsewhere)
+    propose_recovery(harness.partitions[1], elsewhere)
     await wait_all_tasks_blocked()
-    assert world.controller.requests == []
+    assert harness.controller.requests == []
 
 
-async def test_recovery_is_not_proposed_again_for_an_older_partition_epoch(world: World) -> None:
+async def test_recovery_is_not_proposed_again_for_an_older_partition_epoch(harness: Harness) -> None:
     """The metadata log repeats a state that is older than the one in the controller's response."""
-    partition = world.partitions[0]
+    partition = harness.partitions[0]
     partition.apply_image(unclean())
     propose_recovery(partition, unclean())
     await wait_all_tasks_blocked()
-    world.controller.answer()
+    harness.controller.answer()
     await wait_all_tasks_blocked()
     propose_recovery(partition, unclean())
     await wait_all_tasks_blocked()
-    assert len(world.controller.requests) == 1
+    assert len(harness.controller.requests) == 1

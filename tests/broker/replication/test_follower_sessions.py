@@ -9,34 +9,34 @@ from broker.replication.fetch_sessions import Fetch, FetchSession, FetchSessions
 from broker.replication.fetch_targets import FetchedPartition, FetchTarget
 from broker.replication.leader_role import propose_shrinking
 from broker.replication.partition import Partition
-from tests.support.partition_world import ALL, LOCAL, A, B, World
+from tests.support.partition_harness import ALL, LOCAL, A, B, Harness
 
 LIFE = 7
 LAG_MAX_MS = 1_000
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    world = World(tmp_path)
-    world.become()
-    return world
+def harness(tmp_path: Path) -> Harness:
+    harness = Harness(tmp_path)
+    harness.become()
+    return harness
 
 
 class Session:
     """A caught-up follower with a fetch session: the target is settled, and its progress is recorded."""
 
-    def __init__(self, world: World, broker_epoch: int = LIFE) -> None:
-        self.world = world
+    def __init__(self, harness: Harness, broker_epoch: int = LIFE) -> None:
+        self.harness = harness
         self.cache = FetchSessions(1, Random(1))
         self.broker_epoch = broker_epoch
-        partition = world.partition
+        partition = harness.partition
         target = FetchTarget(partition.topic_id, 0, self.end, 1000, partition.leader_epoch, -1)
         self.session = self.ask(target).session
         self.settle(target)
 
     @property
     def end(self) -> int:
-        return self.world.partition.leader_log().readable_end_offset
+        return self.harness.partition.leader_log().readable_end_offset
 
     def ask(self, *named: FetchTarget) -> Fetch:
         session: FetchSession | None = getattr(self, "session", None)
@@ -46,74 +46,74 @@ class Session:
             named,
             (),
             by_topic_id=True,
-            now_ms=self.world.now_ms,
+            now_ms=self.harness.now_ms,
             follower=(A, self.broker_epoch),
         )
 
     def settle(self, target: FetchTarget) -> None:
         """Settle the target, as a read without news does."""
-        partition = target.partition = self.world.partition
-        self.world.fetch(A, target.fetch_offset, self.broker_epoch)
+        partition = target.partition = self.harness.partition
+        self.harness.fetch(A, target.fetch_offset, self.broker_epoch)
         self.session.settle(target)
         partition.waiters.for_log_end[target] = partition.waiters.for_high_watermark[target] = None
 
 
-def test_follower_with_empty_requests_counts_as_caught_up_until_the_log_grows(world: World) -> None:
-    session = Session(world)
-    for world.now_ms in (900.0, 1_800.0, 2_700.0):
+def test_follower_with_empty_requests_counts_as_caught_up_until_the_log_grows(harness: Harness) -> None:
+    session = Session(harness)
+    for harness.now_ms in (900.0, 1_800.0, 2_700.0):
         assert session.ask().targets == []
-    world.append()
+    harness.append()
     assert len(session.ask().targets) == 1
-    world.now_ms += LAG_MAX_MS
-    world.fetch(B, 1)
-    propose_shrinking(world.partition)
-    assert world.proposed == 0
-    world.now_ms += 1
-    propose_shrinking(world.partition)
-    assert world.proposal.isr == (LOCAL, B)
+    harness.now_ms += LAG_MAX_MS
+    harness.fetch(B, 1)
+    propose_shrinking(harness.partition)
+    assert harness.proposed == 0
+    harness.now_ms += 1
+    propose_shrinking(harness.partition)
+    assert harness.proposal.isr == (LOCAL, B)
 
 
-def test_follower_without_requests_does_not_count_as_caught_up(world: World) -> None:
-    session = Session(world)
-    world.now_ms = 500
+def test_follower_without_requests_does_not_count_as_caught_up(harness: Harness) -> None:
+    session = Session(harness)
+    harness.now_ms = 500
     session.ask()
-    world.now_ms = 500 + LAG_MAX_MS + 1
-    world.append()
-    world.fetch(B, 1)
-    propose_shrinking(world.partition)
-    assert world.proposal.isr == (LOCAL, B)
+    harness.now_ms = 500 + LAG_MAX_MS + 1
+    harness.append()
+    harness.fetch(B, 1)
+    propose_shrinking(harness.partition)
+    assert harness.proposal.isr == (LOCAL, B)
 
 
 @pytest.mark.parametrize("change", ["new epoch", "another life", "another offset"])
-def test_requests_of_another_leader_epoch_or_incarnation_do_not_count(world: World, change: str) -> None:
+def test_requests_of_another_leader_epoch_or_incarnation_do_not_count(harness: Harness, change: str) -> None:
     """A leader of a new epoch knows nothing of its followers, and requests of a former incarnation do not count."""
-    world.append()
-    world.fetch(B, 1)
-    session = Session(world)
+    harness.append()
+    harness.fetch(B, 1)
+    session = Session(harness)
     if change == "new epoch":
-        world.become(epoch=1, version=1)
-        world.fetch(A, 0)
+        harness.become(epoch=1, version=1)
+        harness.fetch(A, 0)
     elif change == "another life":
-        world.fetch(A, 0, broker_epoch=LIFE + 1)
+        harness.fetch(A, 0, broker_epoch=LIFE + 1)
     else:
-        world.fetch(A, 0)
-    world.now_ms = 2 * LAG_MAX_MS
-    session.session.last_used_ms = world.now_ms
-    world.append()
-    assert world.partition.in_sync is not None
-    assert world.partition.in_sync.followers[A].caught_up_ms == 0
+        harness.fetch(A, 0)
+    harness.now_ms = 2 * LAG_MAX_MS
+    session.session.last_used_ms = harness.now_ms
+    harness.append()
+    assert harness.partition.in_sync is not None
+    assert harness.partition.in_sync.followers[A].caught_up_ms == 0
 
 
-def test_isr_change_makes_targets_due(world: World) -> None:
+def test_isr_change_makes_targets_due(harness: Harness) -> None:
     """A follower that was removed from it, without a new epoch, is proposed again at one of its next requests."""
-    session = Session(world)
+    session = Session(harness)
     assert session.ask().targets == []
-    world.become(version=1, isr=(LOCAL, B))
+    harness.become(version=1, isr=(LOCAL, B))
     assert len(session.ask().targets) == 1
 
 
-def test_new_incarnation_of_a_follower_reports_every_partition_again(world: World) -> None:
-    session = Session(world)
+def test_new_incarnation_of_a_follower_reports_every_partition_again(harness: Harness) -> None:
+    session = Session(harness)
     assert session.ask().targets == []
     session.broker_epoch += 1
     assert len(session.ask().targets) == 1
@@ -131,12 +131,12 @@ class Waiting:
         self.expired += 1
 
 
-def test_request_with_another_leader_epoch_gets_all_offsets_again(world: World) -> None:
+def test_request_with_another_leader_epoch_gets_all_offsets_again(harness: Harness) -> None:
     """A follower serves consumers once it has the high watermark under this epoch, even if that is unchanged."""
-    session = Session(world)
+    session = Session(harness)
 
     def is_told(epoch: int) -> bool:
-        target = FetchTarget(world.partition.topic_id, 0, session.end, 1000, epoch, -1)
+        target = FetchTarget(harness.partition.topic_id, 0, session.end, 1000, epoch, -1)
         asked = session.ask(target)
         return bool(
             asked.select([FetchedPartition(each, high_watermark=0, log_start_offset=0) for each in asked.targets])
@@ -145,33 +145,33 @@ def test_request_with_another_leader_epoch_gets_all_offsets_again(world: World) 
     assert [is_told(epoch) for epoch in (0, 0, 1, 1)] == [True, False, True, False]
 
 
-def test_waiting_request_is_notified_of_changed_partitions(world: World) -> None:
-    session = Session(world)
+def test_waiting_request_is_notified_of_changed_partitions(harness: Harness) -> None:
+    session = Session(harness)
     waiting = session.session.waiter = Waiting()
-    world.append()
+    harness.append()
     (target,) = waiting.moves
     assert list(session.session.due) == [target]
     session.ask()
     assert waiting.expired == 1  # replaced by a later request
 
 
-def test_forgotten_target_stops_waiting(world: World) -> None:
-    session = Session(world)
-    assert world.partition.waiters.for_log_end
-    session.session.update((), [(world.partition.topic_id, 0)])
-    assert not world.partition.waiters.for_log_end
-    assert not world.partition.waiters.for_high_watermark
+def test_forgotten_target_stops_waiting(harness: Harness) -> None:
+    session = Session(harness)
+    assert harness.partition.waiters.for_log_end
+    session.session.update((), [(harness.partition.topic_id, 0)])
+    assert not harness.partition.waiters.for_log_end
+    assert not harness.partition.waiters.for_high_watermark
     assert not session.session.due
 
 
-def test_closed_session_stops_waiting(world: World) -> None:
-    session = Session(world)
+def test_closed_session_stops_waiting(harness: Harness) -> None:
+    session = Session(harness)
     session.cache.begin(session.session.id, -1, (), (), by_topic_id=True, now_ms=0)
-    assert not world.partition.waiters.for_log_end
-    assert not world.partition.waiters.for_high_watermark
+    assert not harness.partition.waiters.for_log_end
+    assert not harness.partition.waiters.for_high_watermark
 
 
-def test_held_target_is_read_first_when_it_is_released(world: World) -> None:
+def test_held_target_is_read_first_when_it_is_released(harness: Harness) -> None:
     cache = FetchSessions(1, Random(1))
     targets = [FetchTarget("topic", index, 0, 1000, -1, -1) for index in range(4)]
     fetch = cache.begin(0, 0, targets, (), by_topic_id=False, now_ms=0)
@@ -185,12 +185,12 @@ def test_held_target_is_read_first_when_it_is_released(world: World) -> None:
     assert following.targets == [targets[1], targets[2], targets[3], targets[0]]
 
 
-def test_held_target_becomes_due_when_its_partition_changes(world: World) -> None:
+def test_held_target_becomes_due_when_its_partition_changes(harness: Harness) -> None:
     """The replica may be in sync now and therefore not throttled, or the leader may have changed."""
-    session = Session(world)
-    (target,) = world.partition.waiters.for_log_end
+    session = Session(harness)
+    (target,) = harness.partition.waiters.for_log_end
     assert isinstance(target, FetchTarget)
     session.session.make_all_due()
     session.session.hold(target)
-    world.become(version=1, isr=ALL)
+    harness.become(version=1, isr=ALL)
     assert session.ask().targets == [target]

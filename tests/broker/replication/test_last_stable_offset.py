@@ -17,7 +17,7 @@ from broker.storage.log_config import LogConfig
 from broker.wire.errors import ErrorCode
 from broker.wire.records import EndTransactionMarker, Record, encode_batch, encode_end_transaction_marker
 from tests.support.logs import NOW_MS, close_log, open_log
-from tests.support.partition_world import LOCAL, A, B, World
+from tests.support.partition_harness import LOCAL, A, B, Harness
 from tests.support.requests import create_topic, fetch
 from tests.support.running_node import running_node
 from tests.support.wire_client import connected
@@ -61,10 +61,10 @@ def last_stable_offset(partition: Partition) -> int:
     return partition.commit_state.last_stable_offset(partition.log)
 
 
-def follow(world: World, records: bytes, high_watermark: int) -> None:
+def follow(harness: Harness, records: bytes, high_watermark: int) -> None:
     append_fetched(
-        world.partition,
-        world.partition.leader_epoch,
+        harness.partition,
+        harness.partition.leader_epoch,
         memoryview(records),
         leader_high_watermark=high_watermark,
         leader_log_start_offset=0,
@@ -73,10 +73,10 @@ def follow(world: World, records: bytes, high_watermark: int) -> None:
 
 
 @pytest.fixture
-def follower(tmp_path: Path) -> World:
-    world = World(tmp_path)
-    world.become(leader=A)
-    return world
+def follower(tmp_path: Path) -> Harness:
+    harness = Harness(tmp_path)
+    harness.become(leader=A)
+    return harness
 
 
 def stored(directory: Path, records: bytes) -> Path:
@@ -97,7 +97,7 @@ def replace_segment(data_directory: Path, records: bytes) -> None:
 
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_follower_passes_a_finished_transaction_with_the_leaders_high_watermark(
-    follower: World, is_commit: bool
+    follower: Harness, is_commit: bool
 ) -> None:
     follow(follower, data(0) + marker(1, is_commit=is_commit) + plain(2), high_watermark=0)
     assert last_stable_offset(follower.partition) == 0
@@ -107,7 +107,7 @@ def test_follower_passes_a_finished_transaction_with_the_leaders_high_watermark(
     assert last_stable_offset(follower.partition) == 3
 
 
-def test_follower_stops_at_the_first_of_several_transactions_that_has_not_ended(follower: World) -> None:
+def test_follower_stops_at_the_first_of_several_transactions_that_has_not_ended(follower: Harness) -> None:
     records = data(0) + data(1, OTHER) + marker(2) + plain(3)
     follow(follower, records, high_watermark=4)
     assert last_stable_offset(follower.partition) == 1
@@ -117,26 +117,26 @@ def test_follower_stops_at_the_first_of_several_transactions_that_has_not_ended(
 
 def test_leader_alone_passes_transactions_that_it_reads_from_its_disk(tmp_path: Path) -> None:
     """KIP-98: also without a checkpointed high watermark, as in a directory written by Kafka."""
-    world = World(stored(tmp_path, FINISHED))
-    assert last_stable_offset(world.partition) == 0
-    world.become(replicas=(LOCAL,), isr=(LOCAL,))
-    assert (world.partition.high_watermark, last_stable_offset(world.partition)) == (3, 3)
-    world.append()
-    assert last_stable_offset(world.partition) == 4
+    harness = Harness(stored(tmp_path, FINISHED))
+    assert last_stable_offset(harness.partition) == 0
+    harness.become(replicas=(LOCAL,), isr=(LOCAL,))
+    assert (harness.partition.high_watermark, last_stable_offset(harness.partition)) == (3, 3)
+    harness.append()
+    assert last_stable_offset(harness.partition) == 4
 
 
 def test_leader_passes_a_transaction_when_its_followers_have_the_marker(tmp_path: Path) -> None:
-    world = World(stored(tmp_path, FINISHED))
-    world.become(epoch=1, version=1)
-    world.fetch(A, 3)
-    world.fetch(B, 1)
-    assert (world.partition.high_watermark, last_stable_offset(world.partition)) == (1, 0)
-    world.fetch(B, 3)
-    assert last_stable_offset(world.partition) == 3
+    harness = Harness(stored(tmp_path, FINISHED))
+    harness.become(epoch=1, version=1)
+    harness.fetch(A, 3)
+    harness.fetch(B, 1)
+    assert (harness.partition.high_watermark, last_stable_offset(harness.partition)) == (1, 0)
+    harness.fetch(B, 3)
+    assert last_stable_offset(harness.partition) == 3
 
 
 def test_opened_replica_counts_from_its_checkpointed_high_watermark(tmp_path: Path) -> None:
-    first = World(stored(tmp_path, FINISHED)).partition
+    first = Harness(stored(tmp_path, FINISHED)).partition
     first.close(ErrorCode.KAFKA_STORAGE_ERROR)
     log = open_log(tmp_path / "topic-0")
     partition = Partition(first.topic, first.topic_id, 0, log, first.context, first.tasks, high_watermark=3)
@@ -146,34 +146,34 @@ def test_opened_replica_counts_from_its_checkpointed_high_watermark(tmp_path: Pa
 async def test_log_that_was_closed_cleanly_knows_running_transactions_from_its_snapshot(tmp_path: Path) -> None:
     log = open_log(stored(tmp_path, data(0)) / "topic-0")
     await close_log(log)
-    world = World(tmp_path)
-    world.become(leader=A)
-    follow(world, plain(1), high_watermark=2)
-    assert last_stable_offset(world.partition) == 0
-    follow(world, marker(2), high_watermark=3)
-    assert last_stable_offset(world.partition) == 3
+    harness = Harness(tmp_path)
+    harness.become(leader=A)
+    follow(harness, plain(1), high_watermark=2)
+    assert last_stable_offset(harness.partition) == 0
+    follow(harness, marker(2), high_watermark=3)
+    assert last_stable_offset(harness.partition) == 3
 
 
-def test_truncation_above_the_high_watermark_leaves_the_last_stable_offset(follower: World) -> None:
+def test_truncation_above_the_high_watermark_leaves_the_last_stable_offset(follower: Harness) -> None:
     """The transactions that are replayed after a truncation are replicated already."""
     follow(follower, FINISHED + plain(3), high_watermark=3)
     truncate(follower.partition, 0, diverging_epoch=0, end_offset=3)
     assert (follower.partition.high_watermark, last_stable_offset(follower.partition)) == (3, 3)
 
 
-def test_truncation_of_a_marker_makes_its_transaction_run_again(follower: World) -> None:
+def test_truncation_of_a_marker_makes_its_transaction_run_again(follower: Harness) -> None:
     follow(follower, FINISHED, high_watermark=3)
     truncate(follower.partition, 0, diverging_epoch=0, end_offset=1)
     assert (follower.partition.high_watermark, last_stable_offset(follower.partition)) == (1, 0)
 
 
-def test_replica_that_begins_again_elsewhere_has_no_transactions(follower: World) -> None:
+def test_replica_that_begins_again_elsewhere_has_no_transactions(follower: Harness) -> None:
     follow(follower, data(0), high_watermark=1)
     restart_at(follower.partition, 0, 10)
     assert last_stable_offset(follower.partition) == 10
 
 
-def test_last_stable_offset_is_not_below_the_logs_start(follower: World) -> None:
+def test_last_stable_offset_is_not_below_the_logs_start(follower: Harness) -> None:
     """DeleteRecords may remove the beginning of an open transaction."""
     follow(follower, data(0) + data(1, sequence=1) + plain(2), high_watermark=3)
     log = follower.partition.log
@@ -183,18 +183,18 @@ def test_last_stable_offset_is_not_below_the_logs_start(follower: World) -> None
 
 
 def test_log_of_a_finished_transaction_can_be_cleaned(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    log = world.partition.log
+    harness = Harness(tmp_path)
+    log = harness.partition.log
     assert log is not None
     log.config = attrs.evolve(LogConfig(), cleanup_policy=("compact",))
-    world.become(leader=A)
-    follow(world, FINISHED, high_watermark=3)
+    harness.become(leader=A)
+    follow(harness, FINISHED, high_watermark=3)
     log.roll()
-    to_clean = find_log_to_clean(log, high_watermark=world.partition.high_watermark, now_ms=NOW_MS)
+    to_clean = find_log_to_clean(log, high_watermark=harness.partition.high_watermark, now_ms=NOW_MS)
     assert (to_clean.end, to_clean.dirty_bytes) == (3, len(FINISHED))
 
 
-def test_finished_transaction_leaves_its_producer_without_one(follower: World) -> None:
+def test_finished_transaction_leaves_its_producer_without_one(follower: Harness) -> None:
     """As DescribeProducers shows (KIP-664)."""
     follow(follower, FINISHED, high_watermark=3)
     log = follower.partition.log
@@ -206,7 +206,7 @@ def test_finished_transaction_leaves_its_producer_without_one(follower: World) -
 
 def test_replicas_of_one_log_agree_on_the_last_stable_offset(tmp_path: Path) -> None:
     (tmp_path / "leader").mkdir()
-    leader, follower = World(stored(tmp_path / "leader", FINISHED)), World(tmp_path)
+    leader, follower = Harness(stored(tmp_path / "leader", FINISHED)), Harness(tmp_path)
     leader.become(epoch=1, version=1)
     follower.become(leader=A, epoch=1, version=1)
     follow(follower, FINISHED, high_watermark=0)

@@ -67,7 +67,7 @@ class ScriptedController:
         )
 
 
-class World:
+class Harness:
     """Partitions of one topic, which share one log; `directories` maps each partition to its directory."""
 
     def __init__(self, log: Log) -> None:
@@ -107,83 +107,83 @@ class World:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    world = World(open_log(tmp_path / "topic-0"))
+async def harness(tmp_path: Path) -> AsyncIterator[Harness]:
+    harness = Harness(open_log(tmp_path / "topic-0"))
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(world.directories.run, world.controller, lambda: EPOCH)
-        yield world
+        nursery.start_soon(harness.directories.run, harness.controller, lambda: EPOCH)
+        yield harness
         nursery.cancel_scope.cancel()
 
 
-async def test_unknown_directory_is_reported(world: World) -> None:
-    world.compare(world.partition())
-    assert await world.told() == [{0: ONE}]
-    (request,) = world.controller.requests
+async def test_unknown_directory_is_reported(harness: Harness) -> None:
+    harness.compare(harness.partition())
+    assert await harness.told() == [{0: ONE}]
+    (request,) = harness.controller.requests
     assert (request.broker_id, request.broker_epoch) == (LOCAL, EPOCH)
 
 
-async def test_known_directory_is_not_reported(world: World) -> None:
-    world.compare(world.partition(), ONE)
-    assert await world.told() == []
+async def test_known_directory_is_not_reported(harness: Harness) -> None:
+    harness.compare(harness.partition(), ONE)
+    assert await harness.told() == []
 
 
-async def test_wrong_directory_in_the_metadata_is_corrected(world: World) -> None:
-    world.compare(world.partition(), TWO)
-    assert await world.told() == [{0: ONE}]
+async def test_wrong_directory_in_the_metadata_is_corrected(harness: Harness) -> None:
+    harness.compare(harness.partition(), TWO)
+    assert await harness.told() == [{0: ONE}]
 
 
-async def test_many_directories_are_reported_in_one_request(world: World) -> None:
+async def test_many_directories_are_reported_in_one_request(harness: Harness) -> None:
     count = ASSIGNMENTS_MAX + 1
     for index in range(count):
-        world.found = ONE if index % 2 else TWO
-        world.compare(world.partition(index))
-    first, second = await world.told()
+        harness.found = ONE if index % 2 else TWO
+        harness.compare(harness.partition(index))
+    first, second = await harness.told()
     assert (len(first), len(second)) == (ASSIGNMENTS_MAX, 1)
     assert first | second == {index: ONE if index % 2 else TWO for index in range(count)}
-    assert len(world.controller.requests[0].directories) == 2
+    assert len(harness.controller.requests[0].directories) == 2
 
 
 @pytest.mark.parametrize("failure", [RequestTimedOut(), ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NOT_CONTROLLER])
 async def test_report_is_sent_again_until_it_is_answered(
-    world: World, failure: Exception | ErrorCode, autojump_clock: MockClock
+    harness: Harness, failure: Exception | ErrorCode, autojump_clock: MockClock
 ) -> None:
-    world.controller.failures = [failure, failure]
+    harness.controller.failures = [failure, failure]
     began = trio.current_time()
-    world.compare(world.partition())
+    harness.compare(harness.partition())
     with trio.move_on_after(60):
-        while len(world.controller.requests) < 3:
+        while len(harness.controller.requests) < 3:
             await trio.sleep(BACKOFF_MS / 1000 / 2)
     assert trio.current_time() - began >= 3 * BACKOFF_MS / 1000
-    assert await world.told() == [{0: ONE}] * 3
+    assert await harness.told() == [{0: ONE}] * 3
 
 
-async def test_refused_report_is_not_sent_again(world: World, autojump_clock: MockClock) -> None:
+async def test_refused_report_is_not_sent_again(harness: Harness, autojump_clock: MockClock) -> None:
     """The partition was deleted or has no replica here, which the metadata log will show."""
-    world.controller.code = ErrorCode.UNKNOWN_TOPIC_ID
-    world.compare(world.partition())
+    harness.controller.code = ErrorCode.UNKNOWN_TOPIC_ID
+    harness.compare(harness.partition())
     await trio.sleep(60)
-    assert await world.told() == [{0: ONE}]
+    assert await harness.told() == [{0: ONE}]
 
 
-async def test_replica_without_a_directory_is_reported_as_lost(world: World) -> None:
-    world.compare(world.partition(is_there=False))
-    assert await world.told() == [{0: LOST_DIRECTORY}]
+async def test_replica_without_a_directory_is_reported_as_lost(harness: Harness) -> None:
+    harness.compare(harness.partition(is_there=False))
+    assert await harness.told() == [{0: LOST_DIRECTORY}]
 
 
-async def test_replica_in_a_known_failed_directory_is_not_reported(world: World) -> None:
-    world.compare(world.partition(is_there=False), TWO)
-    assert await world.told() == []
+async def test_replica_in_a_known_failed_directory_is_not_reported(harness: Harness) -> None:
+    harness.compare(harness.partition(is_there=False), TWO)
+    assert await harness.told() == []
 
 
-async def test_replica_in_a_failed_directory_is_reported_there(world: World, autojump_clock: MockClock) -> None:
-    partition = world.partition()
-    world.controller.failures = [RequestTimedOut()]
-    world.compare(partition)
+async def test_replica_in_a_failed_directory_is_reported_there(harness: Harness, autojump_clock: MockClock) -> None:
+    partition = harness.partition()
+    harness.controller.failures = [RequestTimedOut()]
+    harness.compare(partition)
     partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
-    world.found = None
-    world.compare(partition)
+    harness.found = None
+    harness.compare(partition)
     await trio.sleep(1)
-    assert await world.told() == [{0: ONE}] * 2
+    assert await harness.told() == [{0: ONE}] * 2
 
 
 TOPIC_ID = bytes(range(16))

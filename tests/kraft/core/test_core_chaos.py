@@ -23,7 +23,7 @@ def test_raft_invariants_hold_under_random_faults(
             chaos.run()
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
-        virtual_ms += chaos.world.now_ms
-        epochs += max(chaos.world.invariants.leaders)
+        virtual_ms += chaos.harness.now_ms
+        epochs += max(chaos.harness.invariants.leaders)
         appends += chaos.appended
     figure(f"{seeds} seeds, {virtual_ms / 3_600_000:.1f} virtual hours, {epochs} epochs, {appends} appends")

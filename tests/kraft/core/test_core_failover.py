@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from tests.support.raft_world import RaftWorld
+from tests.support.raft_harness import RaftHarness
 
 LIVES = 40
 
@@ -16,18 +16,18 @@ def epochs_of_a_failover(seed: int, pace_ms: float, *, noticed: bool) -> int:
     def delay_ms() -> float:
         return rng.uniform(0.1, 2) * pace_ms
 
-    world = RaftWorld((1, 2, 3), rng=Random(seed + 1), latency_ms=delay_ms, sync_ms=delay_ms)
-    world.start_all()
-    world.run(10_000)
-    former = world.leader
+    harness = RaftHarness((1, 2, 3), rng=Random(seed + 1), latency_ms=delay_ms, sync_ms=delay_ms)
+    harness.start_all()
+    harness.run(10_000)
+    former = harness.leader
     assert former is not None
     epoch = former.live.epoch
-    world.crash(former.node_id)
+    harness.crash(former.node_id)
     if noticed:
-        world.reset_connections(former.node_id)
-    assert world.run_until(lambda: world.leader is not None, 60_000)
-    assert world.leader is not None
-    return world.leader.live.epoch - epoch
+        harness.reset_connections(former.node_id)
+    assert harness.run_until(lambda: harness.leader is not None, 60_000)
+    assert harness.leader is not None
+    return harness.leader.live.epoch - epoch
 
 
 @pytest.mark.parametrize("noticed", [True, False])

@@ -9,16 +9,16 @@ from kraft.core import messages as said
 from kraft.core.log_state import Match
 from kraft.core.replica import Replica
 from kraft.core.transitions import Cause
-from tests.support import raft_world
+from tests.support import raft_harness
 from tests.support.raft_chaos import Chaos
+from tests.support.raft_harness import RaftHarness
 from tests.support.raft_invariants import Violation
-from tests.support.raft_world import RaftWorld
 
 # The number of random runs within which a bug is found; without a bug, thousands of runs pass.
 SEEDS = 150
 
 
-def found_by(seeds: int, shape: tuple[int, int], prepare: Callable[[RaftWorld], None] | None = None) -> int:
+def found_by(seeds: int, shape: tuple[int, int], prepare: Callable[[RaftHarness], None] | None = None) -> int:
     """The first seed that finds the bug."""
     for seed in range(seeds):
         try:
@@ -28,9 +28,9 @@ def found_by(seeds: int, shape: tuple[int, int], prepare: Callable[[RaftWorld], 
     raise AssertionError(f"not found in {seeds} seeds")
 
 
-def isolate(world: RaftWorld, inside: set[int]) -> None:
-    outside = set(world.hosts) - inside
-    world.cuts = {pair for a in inside for b in outside for pair in ((a, b), (b, a))}
+def isolate(harness: RaftHarness, inside: set[int]) -> None:
+    outside = set(harness.hosts) - inside
+    harness.cuts = {pair for a in inside for b in outside for pair in ((a, b), (b, a))}
 
 
 def election_chances(**by_node: float) -> Callable[[int], Callable[[], float]]:
@@ -42,16 +42,16 @@ def voter_that_restarts(*, votes_are_durable: bool) -> None:
     """Nodes 1 and 3 stand for election in the same epoch. Node 2 votes for 1, restarts after a crash, and gets a
     request from 3.
     """
-    world = RaftWorld([1, 2, 3], chance=election_chances(n1=0.0, n2=0.9, n3=0.0375))
-    world.votes_are_durable = votes_are_durable
-    world.start_all()
-    world.cuts = {(1, 3), (3, 1)}
-    assert world.run_until(lambda: world.hosts[2].disk.election.epoch == 1, 5_000)
-    world.run(0.3)
-    world.cuts.add((1, 2))  # node 2 does not receive that node 1 has won
-    world.crash(2)
-    world.start(2)
-    world.run(500)
+    harness = RaftHarness([1, 2, 3], chance=election_chances(n1=0.0, n2=0.9, n3=0.0375))
+    harness.votes_are_durable = votes_are_durable
+    harness.start_all()
+    harness.cuts = {(1, 3), (3, 1)}
+    assert harness.run_until(lambda: harness.hosts[2].disk.election.epoch == 1, 5_000)
+    harness.run(0.3)
+    harness.cuts.add((1, 2))  # node 2 does not receive that node 1 has won
+    harness.crash(2)
+    harness.start(2)
+    harness.run(500)
 
 
 def test_planted_bug_vote_not_durable_is_found() -> None:
@@ -62,8 +62,8 @@ def test_planted_bug_vote_not_durable_is_found() -> None:
 
 
 def test_planted_bug_log_not_durable_is_found(figure: Callable[[str], None]) -> None:
-    def forget_entries(world: RaftWorld) -> None:
-        world.log_is_durable = False
+    def forget_entries(harness: RaftHarness) -> None:
+        harness.log_is_durable = False
 
     figure(f"found by seed {found_by(SEEDS, (3, 0), forget_entries)}")
 
@@ -97,36 +97,36 @@ def test_planted_bug_fetch_ignores_the_previous_epoch_is_found(
 
 def figure_8() -> None:
     """Raft's paper, figure 8, with three nodes and one entry per response."""
-    world = RaftWorld([1, 2, 3], chance=election_chances(n1=0.0, n2=0.9, n3=0.5))
-    world.start_all()
-    one, two, three = world.hosts.values()
-    assert world.run_until(lambda: one.live.role is Role.LEADER, 5_000)
-    world.run(100)
-    isolate(world, {1})
-    world.append(1, "old")  # no other node fetches it
+    harness = RaftHarness([1, 2, 3], chance=election_chances(n1=0.0, n2=0.9, n3=0.5))
+    harness.start_all()
+    one, two, three = harness.hosts.values()
+    assert harness.run_until(lambda: one.live.role is Role.LEADER, 5_000)
+    harness.run(100)
+    isolate(harness, {1})
+    harness.append(1, "old")  # no other node fetches it
     old_offset = one.live.end_offset - 1
-    world.run(5)
-    world.crash(1)
-    assert world.run_until(lambda: three.live.role is Role.LEADER, 5_000)
-    isolate(world, {3})  # no other node fetches the first entry of its epoch
-    world.run(5)
-    world.crash(3)
-    world.cuts.clear()
-    world.start(1)
-    assert world.run_until(lambda: one.live.role is Role.LEADER, 20_000)
-    assert world.run_until(lambda: two.disk.synced_end_offset == old_offset + 1, 1_000)
-    world.run(1)  # now "old" is on a majority, and node 1 knows it
-    world.crash(1)
-    world.crash(2)
-    world.start(2)
-    world.start(3)
-    assert world.run_until(lambda: three.live.role is Role.LEADER, 20_000)
-    world.run(100)
+    harness.run(5)
+    harness.crash(1)
+    assert harness.run_until(lambda: three.live.role is Role.LEADER, 5_000)
+    isolate(harness, {3})  # no other node fetches the first entry of its epoch
+    harness.run(5)
+    harness.crash(3)
+    harness.cuts.clear()
+    harness.start(1)
+    assert harness.run_until(lambda: one.live.role is Role.LEADER, 20_000)
+    assert harness.run_until(lambda: two.disk.synced_end_offset == old_offset + 1, 1_000)
+    harness.run(1)  # now "old" is on a majority, and node 1 knows it
+    harness.crash(1)
+    harness.crash(2)
+    harness.start(2)
+    harness.start(3)
+    assert harness.run_until(lambda: three.live.role is Role.LEADER, 20_000)
+    harness.run(100)
     assert two.disk.batches[old_offset].records != (b"old",)
 
 
 def test_planted_bug_commit_of_an_earlier_epoch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raft_world, "BATCHES_IN_ANSWER", 1)
+    monkeypatch.setattr(raft_harness, "BATCHES_IN_ANSWER", 1)
     figure_8()
     monkeypatch.setattr(leading, "may_commit", lambda leader, end_offset: True)
     with pytest.raises(Violation, match="without the committed entry"):
@@ -135,16 +135,16 @@ def test_planted_bug_commit_of_an_earlier_epoch_is_found(monkeypatch: pytest.Mon
 
 def two_removals() -> None:
     """An isolated leader removes both other voters, which elect another leader without knowing of it."""
-    world = RaftWorld([1, 2, 3], chance=election_chances(n1=0.0, n2=0.4, n3=0.9))
-    world.start_all()
-    assert world.run_until(lambda: world.hosts[1].live.role is Role.LEADER, 5_000)
-    world.run(100)
-    isolate(world, {1})
+    harness = RaftHarness([1, 2, 3], chance=election_chances(n1=0.0, n2=0.4, n3=0.9))
+    harness.start_all()
+    assert harness.run_until(lambda: harness.hosts[1].live.role is Role.LEADER, 5_000)
+    harness.run(100)
+    isolate(harness, {1})
     for node_id in (2, 3):
-        world.change_voters(1, said.RemoveVoterRequest(world.voter(node_id).key, 10))
-        world.run(20)
-    world.run(10_000)
-    assert world.hosts[2].live.role is Role.LEADER
+        harness.change_voters(1, said.RemoveVoterRequest(harness.voter(node_id).key, 10))
+        harness.run(20)
+    harness.run(10_000)
+    assert harness.hosts[2].live.role is Role.LEADER
 
 
 def test_planted_bug_two_voter_changes_at_once_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,18 +157,18 @@ def test_planted_bug_two_voter_changes_at_once_is_found(monkeypatch: pytest.Monk
 
 def deaf_node(monkeypatch: pytest.MonkeyPatch | None = None) -> int:
     """The increase of the epoch in a minute in which a follower can send, but receives nothing."""
-    world = RaftWorld([1, 2, 3])
-    world.start_all()
-    world.run(5_000)
-    leader = world.leader
+    harness = RaftHarness([1, 2, 3])
+    harness.start_all()
+    harness.run(5_000)
+    leader = harness.leader
     assert leader is not None
     deaf = 1 if leader.node_id != 1 else 2
     before = leader.live.epoch
-    world.cuts = {(node_id, deaf) for node_id in world.hosts if node_id != deaf}
-    world.run(60_000)
-    world.cuts.clear()
-    world.run(10_000)
-    return max(host.live.epoch for host in world.live) - before
+    harness.cuts = {(node_id, deaf) for node_id in harness.hosts if node_id != deaf}
+    harness.run(60_000)
+    harness.cuts.clear()
+    harness.run(10_000)
+    return max(host.live.epoch for host in harness.live) - before
 
 
 def test_planted_bug_pre_votes_ignored_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

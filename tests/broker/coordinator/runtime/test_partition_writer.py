@@ -6,7 +6,7 @@ from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
 from broker.wire.errors import ErrorCode
 from broker.wire.records import iter_headers
-from tests.support.coordinator_world import (
+from tests.support.coordinator_harness import (
     ONE_CONTROLLER,
     Registers,
     RegistersRuntime,

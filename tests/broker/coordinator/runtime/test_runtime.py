@@ -18,7 +18,7 @@ from broker.wire.errors import ErrorCode
 from broker.wire.records import EndTransactionMarker, Record, encode_batch, encode_end_transaction_marker
 from metadata.image import MetadataDelta
 from metadata.records import RemoveTopicRecord
-from tests.support.coordinator_world import (
+from tests.support.coordinator_harness import (
     TOPIC,
     Registers,
     append,

@@ -5,7 +5,7 @@ from pathlib import Path
 from broker.coordinator.runtime.decision import CoordinatorRecord, Decision, Producer
 from broker.coordinator.runtime.transaction_marker import TransactionMarker
 from broker.wire.errors import ErrorCode
-from tests.support.coordinator_world import Registers, RegistersRuntime, code_of, put, registers, reload
+from tests.support.coordinator_harness import Registers, RegistersRuntime, code_of, put, registers, reload
 
 PRODUCER = Producer(7, 0)
 

@@ -24,7 +24,7 @@ from tests.support.logs import DAY_MS, NOW_MS, listing, read_all
 TOPIC_ID = bytes([1] * 16)
 
 
-class World:
+class Harness:
     """Logs of one topic in two directories, and a clock."""
 
     def __init__(self, path: Path, config: LogConfig = COMPACTED) -> None:
@@ -66,10 +66,10 @@ class World:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> World:
-    world = World(tmp_path)
-    await world.start()
-    return world
+async def harness(tmp_path: Path) -> Harness:
+    harness = Harness(tmp_path)
+    await harness.start()
+    return harness
 
 
 def fill(log: Log, batches: int, keys: int = 3, now_ms: int = NOW_MS) -> None:
@@ -91,60 +91,60 @@ async def until(holds: Callable[[], bool]) -> None:
             await trio.sleep(0.005)
 
 
-async def test_dirtiest_log_is_cleaned_first_and_checkpointed(world: World) -> None:
-    clean, dirty, dirtier = (world.create(partition) for partition in range(3))
+async def test_dirtiest_log_is_cleaned_first_and_checkpointed(harness: Harness) -> None:
+    clean, dirty, dirtier = (harness.create(partition) for partition in range(3))
     fill(dirty, 30)
     fill(dirtier, 30)
-    cleaner = world.cleaner()
+    cleaner = harness.cleaner()
     assert await cleaner.clean_dirtiest()
     assert await cleaner.clean_dirtiest()
     assert not await cleaner.clean_dirtiest()
     fill(dirty, 25)
     fill(dirtier, 90)
     assert await cleaner.clean_dirtiest()
-    first, second, third = world.of("storage_log_cleaned")
+    first, second, third = harness.of("storage_log_cleaned")
     assert first["path"] == dirty.directory
     assert second["path"] == third["path"] == dirtier.directory
     assert await cleaner.clean_dirtiest()
     for partition, log in enumerate((clean, dirty, dirtier)):
         line = f"t {partition} {log.cleaned_offset}"
-        assert (line in world.checkpoint(partition)) == (log is not clean)
+        assert (line in harness.checkpoint(partition)) == (log is not clean)
 
 
-async def test_cleaned_offset_survives_a_restart(world: World) -> None:
-    log = world.create(0)
+async def test_cleaned_offset_survives_a_restart(harness: Harness) -> None:
+    log = harness.create(0)
     fill(log, 30)
-    await world.cleaner().clean_dirtiest()
-    await world.log_manager.close_cleanly()
-    await world.start()
-    again = world.log_manager.logs["t", 0]
+    await harness.cleaner().clean_dirtiest()
+    await harness.log_manager.close_cleanly()
+    await harness.start()
+    again = harness.log_manager.logs["t", 0]
     assert again.cleaned_offset == log.cleaned_offset > 0
-    assert not await world.cleaner().clean_dirtiest()
+    assert not await harness.cleaner().clean_dirtiest()
     assert latest(read_all(again)) == {b"%d" % key: b"%d-1" % (27 + key) for key in range(3)}
 
 
-async def test_only_compacted_topics_are_cleaned(world: World) -> None:
-    log = world.create(0, attrs.evolve(COMPACTED, cleanup_policy=("delete",)))
+async def test_only_compacted_topics_are_cleaned(harness: Harness) -> None:
+    log = harness.create(0, attrs.evolve(COMPACTED, cleanup_policy=("delete",)))
     fill(log, 30)
-    assert not await world.cleaner().clean_dirtiest()
+    assert not await harness.cleaner().clean_dirtiest()
     log.config = attrs.evolve(COMPACTED, cleanup_policy=("compact", "delete"))
-    assert await world.cleaner().clean_dirtiest()
+    assert await harness.cleaner().clean_dirtiest()
 
 
-async def test_log_that_begins_within_its_only_inactive_segment_is_cleaned(world: World) -> None:
-    log = world.create(0)
+async def test_log_that_begins_within_its_only_inactive_segment_is_cleaned(harness: Harness) -> None:
+    log = harness.create(0)
     fill(log, 4)
     log.roll()
     log.advance_log_start_offset(3)
-    assert await world.cleaner().clean_dirtiest()
+    assert await harness.cleaner().clean_dirtiest()
     assert log.cleaned_offset == 8
-    assert not await world.cleaner().clean_dirtiest()
+    assert not await harness.cleaner().clean_dirtiest()
 
 
-async def test_min_cleanable_dirty_ratio_is_the_least_dirty_ratio_to_clean(world: World) -> None:
-    log = world.create(0, attrs.evolve(COMPACTED, min_cleanable_dirty_ratio=0.5))
+async def test_min_cleanable_dirty_ratio_is_the_least_dirty_ratio_to_clean(harness: Harness) -> None:
+    log = harness.create(0, attrs.evolve(COMPACTED, min_cleanable_dirty_ratio=0.5))
     fill(log, 60, keys=60)
-    cleaner = world.cleaner()
+    cleaner = harness.cleaner()
     assert await cleaner.clean_dirtiest()
     assert not await cleaner.clean_dirtiest()
     fill(log, 20, keys=60)
@@ -155,25 +155,25 @@ async def test_min_cleanable_dirty_ratio_is_the_least_dirty_ratio_to_clean(world
     assert await cleaner.clean_dirtiest()
 
 
-async def test_min_compaction_lag_ms_keeps_young_records(world: World) -> None:
-    log = world.create(0, attrs.evolve(COMPACTED, min_compaction_lag_ms=60_000))
+async def test_min_compaction_lag_ms_keeps_young_records(harness: Harness) -> None:
+    log = harness.create(0, attrs.evolve(COMPACTED, min_compaction_lag_ms=60_000))
     fill(log, 20, now_ms=NOW_MS - 60_000)
     log.roll()
     young = log.log_end_offset
     fill(log, 20, now_ms=NOW_MS - 59_999)
-    assert await world.cleaner().clean_dirtiest()
+    assert await harness.cleaner().clean_dirtiest()
     assert log.cleaned_offset == young
-    assert not await world.cleaner().clean_dirtiest()
+    assert not await harness.cleaner().clean_dirtiest()
 
 
-async def test_max_compaction_lag_ms_makes_a_hardly_dirty_log_due_kip_354(world: World) -> None:
-    log = world.create(0, attrs.evolve(COMPACTED, min_cleanable_dirty_ratio=0.99, max_compaction_lag_ms=60_000))
+async def test_max_compaction_lag_ms_makes_a_hardly_dirty_log_due_kip_354(harness: Harness) -> None:
+    log = harness.create(0, attrs.evolve(COMPACTED, min_cleanable_dirty_ratio=0.99, max_compaction_lag_ms=60_000))
     fill(log, 30)
-    assert await world.cleaner().clean_dirtiest()
+    assert await harness.cleaner().clean_dirtiest()
     fill(log, 10)
-    assert not await world.cleaner().clean_dirtiest()
-    world.now_ms += 60_001
-    assert await world.cleaner().clean_dirtiest()
+    assert not await harness.cleaner().clean_dirtiest()
+    harness.now_ms += 60_001
+    assert await harness.cleaner().clean_dirtiest()
     assert log.cleaned_offset == log.segments.active.base_offset
 
 
@@ -184,67 +184,67 @@ def test_segment_of_a_compacted_log_is_rolled_after_max_compaction_lag_ms_kip_35
     assert attrs.evolve(config, segment_ms=4_000).max_segment_ms == 4_000
 
 
-async def test_uncommitted_segments_are_not_cleaned(world: World) -> None:
-    log = world.create(0)
+async def test_uncommitted_segments_are_not_cleaned(harness: Harness) -> None:
+    log = harness.create(0)
     fill(log, 30)
-    world.high_watermarks[0] = 0
-    assert not await world.cleaner().clean_dirtiest()
+    harness.high_watermarks[0] = 0
+    assert not await harness.cleaner().clean_dirtiest()
 
 
-async def test_damaged_log_is_not_cleaned_and_others_are(world: World) -> None:
-    damaged, sound = world.create(0), world.create(1)
+async def test_damaged_log_is_not_cleaned_and_others_are(harness: Harness) -> None:
+    damaged, sound = harness.create(0), harness.create(1)
     fill(damaged, 60)
     fill(sound, 30)
     path = Path(damaged.directory) / f"{damaged.segments[1].base_offset:020d}.log"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    cleaner = world.cleaner()
+    cleaner = harness.cleaner()
     while await cleaner.clean_dirtiest():
         pass
-    assert [event["path"] for event in world.of("storage_log_uncleanable")] == [damaged.directory]
-    assert [event["path"] for event in world.of("storage_log_cleaned")] == [sound.directory]
+    assert [event["path"] for event in harness.of("storage_log_uncleanable")] == [damaged.directory]
+    assert [event["path"] for event in harness.of("storage_log_cleaned")] == [sound.directory]
     assert damaged.failure is None
 
 
 async def test_directory_that_fails_during_a_compaction_goes_offline(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = world.create(0)
+    log = harness.create(0)
     fill(log, 30)
-    directory = world.log_manager.directory_of("t", 0)
+    directory = harness.log_manager.directory_of("t", 0)
     assert directory is not None
 
     def refuse(old: str, new: str) -> None:
         raise OSError(5, "Input/output error", new)
 
-    monkeypatch.setattr(world.disk, "rename", refuse)
-    assert await world.cleaner().clean_dirtiest()
+    monkeypatch.setattr(harness.disk, "rename", refuse)
+    assert await harness.cleaner().clean_dirtiest()
     assert not directory.is_online
-    assert ("t", 0) not in world.log_manager.logs
+    assert ("t", 0) not in harness.log_manager.logs
 
 
-async def test_deleting_a_topic_during_its_cleaning_leaves_no_files(world: World) -> None:
-    log = world.create(0, attrs.evolve(COMPACTED, file_delete_delay_ms=0))
+async def test_deleting_a_topic_during_its_cleaning_leaves_no_files(harness: Harness) -> None:
+    log = harness.create(0, attrs.evolve(COMPACTED, file_delete_delay_ms=0))
     fill(log, 400)
-    cleaner = world.cleaner(io_max_bytes_per_second=1.0)  # so slow that it never finishes by itself
+    cleaner = harness.cleaner(io_max_bytes_per_second=1.0)  # so slow that it never finishes by itself
     with trio.fail_after(20):
         async with running(cleaner):
             await until(lambda: bool(cleaner._in_progress))
-            world.log_manager.delete("t", 0)
-            again = world.create(0)
+            harness.log_manager.delete("t", 0)
+            again = harness.create(0)
             fill(again, 30)
             cleaner.configure(CleanerConfig())
             await until(lambda: again.cleaned_offset > 0)
-    assert world.log_manager.partition_directories() == list(world.log_manager.directories.values())
+    assert harness.log_manager.partition_directories() == list(harness.log_manager.directories.values())
     assert latest(read_all(again)) == {b"%d" % key: b"%d-1" % (27 + key) for key in range(3)}
 
 
-async def test_running_cleaner_applies_a_changed_config_at_once(world: World) -> None:
-    logs = [world.create(partition) for partition in range(4)]
+async def test_running_cleaner_applies_a_changed_config_at_once(harness: Harness) -> None:
+    logs = [harness.create(partition) for partition in range(4)]
     for log in logs:
         fill(log, 30)
-    cleaner = world.cleaner(enable=False)
+    cleaner = harness.cleaner(enable=False)
     async with running(cleaner):
         await trio.sleep(0.05)
         assert [log.cleaned_offset for log in logs] == [-1] * 4
@@ -254,36 +254,36 @@ async def test_running_cleaner_applies_a_changed_config_at_once(world: World) ->
         await until(lambda: logs[0].cleaned_offset == logs[0].segments.active.base_offset)
 
 
-async def test_io_max_bytes_per_second_is_not_exceeded(world: World, autojump_clock: object) -> None:
-    log = world.create(0, attrs.evolve(COMPACTED, segment_bytes=200_000))
+async def test_io_max_bytes_per_second_is_not_exceeded(harness: Harness, autojump_clock: object) -> None:
+    log = harness.create(0, attrs.evolve(COMPACTED, segment_bytes=200_000))
     for number in range(200):
         put(log, (b"%d" % number, b"x" * 10_000))
     size = sum(segment.size_bytes for segment in log.segments if segment is not log.segments.active)
     began = trio.current_time()
-    await world.cleaner(io_max_bytes_per_second=1e6).clean_dirtiest()
+    await harness.cleaner(io_max_bytes_per_second=1e6).clean_dirtiest()
     # All bytes are read twice and written once.
     assert trio.current_time() - began == pytest.approx(3 * size / 1e6, rel=0.25)
 
 
-async def test_old_files_are_removed_after_their_delay(world: World) -> None:
-    log = world.create(0)
+async def test_old_files_are_removed_after_their_delay(harness: Harness) -> None:
+    log = harness.create(0)
     fill(log, 30)
-    await world.cleaner().clean_dirtiest()
+    await harness.cleaner().clean_dirtiest()
     names = listing(Path(log.directory), ".log.deleted")
     assert names
-    removed_later = {Path(one.path).name for one in world.log_manager.pending_removals}
+    removed_later = {Path(one.path).name for one in harness.log_manager.pending_removals}
     assert set(names) <= removed_later
 
 
-async def test_compact_and_delete_removes_old_segments(world: World) -> None:
+async def test_compact_and_delete_removes_old_segments(harness: Harness) -> None:
     config = attrs.evolve(COMPACTED, cleanup_policy=("compact", "delete"), retention_ms=60_000)
-    log = world.create(0, config)
+    log = harness.create(0, config)
     fill(log, 30, now_ms=NOW_MS - 120_000)
     log.roll()
     fill(log, 30, keys=2)
-    await world.cleaner().clean_dirtiest()
+    await harness.cleaner().clean_dirtiest()
     delete_old_segments(log, NOW_MS, log.log_end_offset)
     assert log.log_start_offset >= 60
     fill(log, 60, keys=2)
-    assert await world.cleaner().clean_dirtiest()
+    assert await harness.cleaner().clean_dirtiest()
     assert {record.key for record in read_all(log)} == {b"0", b"1"}

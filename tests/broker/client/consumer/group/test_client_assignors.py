@@ -298,13 +298,13 @@ def test_sticky_moves_only_the_partitions_of_a_leaving_member(topics: TopicRacks
 
 @given(st.lists(st.tuples(TOPICS, RACKED), min_size=2, max_size=4))
 def test_cooperative_sticky_never_gives_a_partition_before_it_is_revoked_kip_429(
-    worlds: list[tuple[dict[str, list[frozenset[str]]], dict[str, MemberSubscription]]],
+    cases: list[tuple[dict[str, list[frozenset[str]]], dict[str, MemberSubscription]]],
 ) -> None:
     """After each change of the group, members join again as long as one of them has had to revoke partitions."""
     assignor = CooperativeStickyAssignor()
     owned: dict[str, list[TopicPartition]] = {}
     generation = 0
-    for topics, members in worlds:
+    for topics, members in cases:
         owned = {
             member: [each for each in partitions if each.topic in members[member].topics]
             for member, partitions in owned.items()

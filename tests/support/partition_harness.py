@@ -32,7 +32,7 @@ class Waiting:
         self.notified += 1
 
 
-class World:
+class Harness:
     """The context of one partition: the test sets the clock, and reads proposals and pending flushes."""
 
     def __init__(self, directory: Path, trace: Callable[..., None] = no_trace) -> None:

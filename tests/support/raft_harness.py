@@ -1,8 +1,8 @@
 """Raft cores on hosts with disks that lose unsynced data, a network that loses and reorders messages, and a clock.
 
-The world performs effects exactly as a driver has to: in order, waiting where state must be durable first, and syncing
-concurrently. Two messages between the same hosts may overtake each other unless `latency_ms` is a constant, as if every
-request had its own connection.
+The harness performs effects exactly as a driver has to: in order, waiting where state must be durable first, and
+syncing concurrently. Two messages between the same hosts may overtake each other unless `latency_ms` is a constant, as
+if every request had its own connection.
 """
 
 import heapq
@@ -35,7 +35,7 @@ def one_ms() -> float:
 
 
 class Listener:
-    """Observes the events of a world. The golden traces are written by a listener."""
+    """Observes the events of a harness. The golden traces are written by a listener."""
 
     def became(self, node_id: int, effect: todo.RoleChanged) -> None: ...
     def sent(self, source: int, destination: int, request: Request) -> None: ...
@@ -68,7 +68,7 @@ class Host:
         return self.core
 
 
-class RaftWorld:
+class RaftHarness:
     def __init__(
         self,
         voter_ids: Iterable[int],

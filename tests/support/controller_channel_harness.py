@@ -25,7 +25,7 @@ class Announced:
     is_majority_absent: bool = False
 
 
-class ChannelWorld:
+class ControllerChannelHarness:
     """The channel of node ME and the quorum that it reads. `env` traces to `traced`."""
 
     def __init__(self, local: LocalController | None, request_timeout_ms: float) -> None:
@@ -48,12 +48,12 @@ class ChannelWorld:
 
 
 @asynccontextmanager
-async def channel_world(
+async def controller_channel_harness(
     *, local: LocalController | None = None, request_timeout_ms: float = 5_000
-) -> AsyncIterator[ChannelWorld]:
+) -> AsyncIterator[ControllerChannelHarness]:
     """Run the channel within the block."""
-    world = ChannelWorld(local, request_timeout_ms)
+    harness = ControllerChannelHarness(local, request_timeout_ms)
     async with trio.open_nursery() as nursery:
-        await nursery.start(world.channel.run)
-        yield world
+        await nursery.start(harness.channel.run)
+        yield harness
         nursery.cancel_scope.cancel()
