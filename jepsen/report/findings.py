@@ -4,7 +4,7 @@ import attrs
 
 from jepsen.checkers import Verdict
 from jepsen.history import History
-from jepsen.report.groups import GroupStory, stories
+from jepsen.report.groups import GroupTimeline, group_timelines
 from jepsen.report.measures import (
     Bins,
     Key,
@@ -31,7 +31,7 @@ class Findings:
     history: History
     faults: list[Fault]
     uptimes: list[Uptime]
-    groups: list[GroupStory]
+    groups: list[GroupTimeline]
     verdict: Verdict | None
     work_end: float
     end: float
@@ -62,7 +62,7 @@ def findings(store: Store) -> Findings:
         history=history,
         faults=faults,
         uptimes=store.uptimes(),
-        groups=stories(history, store.members(), bins, end),
+        groups=group_timelines(history, store.members(), bins, end),
         verdict=store.verdict(),
         work_end=last_work,
         end=end,

@@ -28,7 +28,7 @@ class Claim:
 
 
 @attrs.frozen
-class GroupStory:
+class GroupTimeline:
     """`claims` are by partition, in order. `generations` are (time of its first event, number), where known.
 
     `lag` has, for each bin, the number of acknowledged records that no member had received yet. `polled` counts the
@@ -49,7 +49,7 @@ class GroupStory:
     def places(self) -> list[str]:
         return list(self.uptimes)
 
-    def nobodys(self) -> float:
+    def longest_unowned(self) -> float:
         """The longest time, in seconds, for which a partition had no owner after its first one."""
         longest = 0.0
         for claims in self.claims.values():
@@ -59,7 +59,7 @@ class GroupStory:
         return longest
 
 
-def stories(history: History, uptimes: Iterable[Uptime], bins: Bins, end: float) -> list[GroupStory]:
+def group_timelines(history: History, uptimes: Iterable[Uptime], bins: Bins, end: float) -> list[GroupTimeline]:
     """The history of each group, ordered by the first ownership."""
     by_group: dict[str, list[Owned]] = defaultdict(list)
     for owned in ownerships(history):
@@ -67,17 +67,17 @@ def stories(history: History, uptimes: Iterable[Uptime], bins: Bins, end: float)
     by_place: dict[str, list[Uptime]] = defaultdict(list)
     for uptime in uptimes:
         by_place[uptime.node].append(uptime)
-    return [_story(name, every, by_place, history, bins, end) for name, every in by_group.items()]
+    return [_timeline(name, every, by_place, history, bins, end) for name, every in by_group.items()]
 
 
-def _story(
+def _timeline(
     name: str,
     every: Sequence[Owned],
     uptimes: Mapping[str, Sequence[Uptime]],
     history: History,
     bins: Bins,
     end: float,
-) -> GroupStory:
+) -> GroupTimeline:
     claims: dict[str, list[Claim]] = defaultdict(list)
     first: dict[int, float] = {}
     for owned in every:
@@ -88,7 +88,7 @@ def _story(
         for number, since in owned.generations:
             first[number] = min(first.get(number, since), since)
     places = sorted({claim.place for each in claims.values() for claim in each})
-    return GroupStory(
+    return GroupTimeline(
         name,
         {place: uptimes.get(place, ()) for place in places},
         dict(sorted(claims.items())),

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Final
 
 from jepsen.report.findings import Findings
-from jepsen.report.groups import Claim, GroupStory
+from jepsen.report.groups import Claim, GroupTimeline
 from jepsen.report.markup import Markup, element
 from jepsen.report.scales import clock, quantity
 from jepsen.report.sheet import LEFT, Sheet
@@ -25,39 +25,41 @@ _SPACE: Final = 5.0
 
 def groups(page: Sheet, found: Findings) -> None:
     """Draw all groups; nothing if there are none."""
-    for story in found.groups:
-        what = found.plan.parameters.get(story.name)
-        title = f"group {story.name}" + (f": {what}" if what else "")
+    for timeline in found.groups:
+        what = found.plan.parameters.get(timeline.name)
+        title = f"group {timeline.name}" + (f": {what}" if what else "")
         page.title(title)
         top = page.y
-        _members(page, story, found.end)
+        _members(page, timeline, found.end)
         page.y += _SPACE
-        _generations(page, story, top, len(title) * _TITLE_CHARACTER_WIDTH)
-        for partition, claims in story.claims.items():
-            _lane(page, story, partition, claims)
-        _behind(page, story, found)
+        _generations(page, timeline, top, len(title) * _TITLE_CHARACTER_WIDTH)
+        for partition, claims in timeline.claims.items():
+            _lane(page, timeline, partition, claims)
+        _behind(page, timeline, found)
 
 
-def color(story: GroupStory, place: str) -> str:
-    return f"m{story.places.index(place) % _COLORS}"
+def color(timeline: GroupTimeline, place: str) -> str:
+    return f"m{timeline.places.index(place) % _COLORS}"
 
 
-def _members(page: Sheet, story: GroupStory, until: float) -> None:
-    for place, uptimes in story.uptimes.items():
+def _members(page: Sheet, timeline: GroupTimeline, until: float) -> None:
+    for place, uptimes in timeline.uptimes.items():
         page.label(place, page.y + _MEMBER_HEIGHT + 0.5)
         for uptime in uptimes:
             end = until if uptime.ended_at is None else min(uptime.ended_at, until)
             if uptime.began_at >= until:
                 continue
             title = f"{place} from {clock(uptime.began_at)}" + (f", {uptime.end} at {clock(end)}" if uptime.end else "")
-            page.bar(uptime.began_at, end, page.y, _MEMBER_HEIGHT, title, class_=f"member {color(story, place)}", rx=3)
+            page.bar(
+                uptime.began_at, end, page.y, _MEMBER_HEIGHT, title, class_=f"member {color(timeline, place)}", rx=3
+            )
             if uptime.end == "killed":
                 page.parts.append(_cross(page.x(end), page.y + _MEMBER_HEIGHT / 2))
         for before, after in pairwise(uptimes):
             if before.end == "paused" and before.ended_at is not None:
                 title = f"{place} stands still from {clock(before.ended_at)} to {clock(after.began_at)}"
                 y = page.y + _MEMBER_HEIGHT / 2 - 0.75
-                page.bar(before.ended_at, after.began_at, y, 1.5, title, class_=f"member {color(story, place)}")
+                page.bar(before.ended_at, after.began_at, y, 1.5, title, class_=f"member {color(timeline, place)}")
         page.y += _MEMBER_STEP
 
 
@@ -65,10 +67,10 @@ def _cross(x: float, y: float) -> Markup:
     return element("path", element("title", "kill -9"), class_="killed", d=f"M{x - 3:.1f},{y - 3:.1f} l6,6 m0,-6 l-6,6")
 
 
-def _generations(page: Sheet, story: GroupStory, top: float, free: float) -> None:
+def _generations(page: Sheet, timeline: GroupTimeline, top: float, free: float) -> None:
     """Draw a line at the first event of each generation, and its number if there is space right of `free`."""
-    bottom = page.y + len(story.claims) * (_LANE_HEIGHT + _LANE_GAP) - _LANE_GAP
-    for since, number in story.generations:
+    bottom = page.y + len(timeline.claims) * (_LANE_HEIGHT + _LANE_GAP) - _LANE_GAP
+    for since, number in timeline.generations:
         x = page.x(since)
         page.parts.append(element("line", class_="generation", x1=x, x2=x, y1=top - 4, y2=bottom))
         if x >= free:
@@ -79,7 +81,7 @@ def _generations(page: Sheet, story: GroupStory, top: float, free: float) -> Non
             free = x + _NUMBER_WIDTH
 
 
-def _lane(page: Sheet, story: GroupStory, partition: str, claims: Sequence[Claim]) -> None:
+def _lane(page: Sheet, timeline: GroupTimeline, partition: str, claims: Sequence[Claim]) -> None:
     page.label(partition, page.y + _LANE_HEIGHT - 2)
     page.bar(page.x.low, page.x.high, page.y, _LANE_HEIGHT, f"{partition} is nobody's", class_="nobody", rx=2)
     for index, claim in enumerate(claims):
@@ -87,13 +89,13 @@ def _lane(page: Sheet, story: GroupStory, partition: str, claims: Sequence[Claim
         end = min(claim.end, following)
         generation = f" in generation {claim.generation}" if claim.generation >= 0 else ""
         title = f"{partition} is {claim.place}'s{generation}, {_span(claim)}"
-        page.bar(claim.begin, end, page.y, _LANE_HEIGHT, title, class_=f"claim {color(story, claim.place)}", rx=2)
+        page.bar(claim.begin, end, page.y, _LANE_HEIGHT, title, class_=f"claim {color(timeline, claim.place)}", rx=2)
     for index, claim in enumerate(claims):
         following = min((each.begin for each in claims[index + 1 :]), default=claim.end)
         if following < claim.end:
             title = f"{claim.place} has not heard that {partition} is another's, {_span(claim)}"
             y = page.y + _LANE_HEIGHT - _ZOMBIE_HEIGHT
-            class_ = f"zombie {color(story, claim.place)}"
+            class_ = f"zombie {color(timeline, claim.place)}"
             page.bar(following, claim.end, y, _ZOMBIE_HEIGHT, title, class_=class_)
     page.y += _LANE_HEIGHT + _LANE_GAP
 
@@ -102,17 +104,17 @@ def _span(claim: Claim) -> str:
     return f"from {claim.begin:.1f} s to {claim.end:.1f} s"
 
 
-def _behind(page: Sheet, story: GroupStory, found: Findings) -> None:
+def _behind(page: Sheet, timeline: GroupTimeline, found: Findings) -> None:
     """Draw the group's lag over time."""
     page.y += _SPACE
-    most, bins = max(story.lag, default=0.0), found.bins
+    most, bins = max(timeline.lag, default=0.0), found.bins
     bottom = page.y + _BEHIND_HEIGHT
     page.label("behind", bottom - 2)
     page.parts.append(element("line", class_="grid", x1=LEFT, x2=page.x.end, y1=bottom, y2=bottom))
     if most:
         points = " ".join(
             f"{page.x(min((index + side) * bins.width, found.end)):.1f},{bottom - value / most * _BEHIND_HEIGHT:.1f}"
-            for index, value in enumerate(story.lag)
+            for index, value in enumerate(timeline.lag)
             for side in (0, 1)
         )
         area = f"{LEFT:g},{bottom:.1f} {points} {page.x.end:.1f},{bottom:.1f}"

@@ -12,12 +12,12 @@ CREATE, GROW, DROP, SEE = "share-topic", "grow-topic", "drop-topic", "see-topic"
 EXISTS, UNKNOWN, OK = "TOPIC_ALREADY_EXISTS", "UNKNOWN_TOPIC_OR_PARTITION", "NONE"
 
 # (begin, end, function, partitions, result); without an end if the outcome is unknown.
-Told = tuple[float, float | None, str, int, object]
+Answer = tuple[float, float | None, str, int, object]
 
 
-def is_broken(*told: Told) -> bool:
+def is_broken(*answers: Answer) -> bool:
     history = History(lambda: 0.0)
-    for index, (began, ended, function, partitions, result) in enumerate(told):
+    for index, (began, ended, function, partitions, result) in enumerate(answers):
         operation = history.invoke(f"c{index}", function, Change("t", partitions), at=began)
         if ended is not None:
             history.ok(operation, result)
@@ -26,9 +26,9 @@ def is_broken(*told: Told) -> bool:
     return bool(list(ForwardedChangesAreLinearizable().check(history)))
 
 
-STORIES: Sequence[tuple[str, bool, Sequence[Told]]] = [
+HISTORIES: Sequence[tuple[str, bool, Sequence[Answer]]] = [
     ("in order", False, [(0, 1, CREATE, 2, OK), (2, 3, GROW, 3, OK), (4, 5, SEE, 0, 3), (6, 7, DROP, 0, OK)]),
-    ("who is told that it exists may have created it", False, [(0, 1, CREATE, 2, EXISTS), (2, 3, SEE, 0, 2)]),
+    ("a client that hears that it exists may have created it", False, [(0, 1, CREATE, 2, EXISTS), (2, 3, SEE, 0, 2)]),
     (
         "created, dropped by another, created again",
         False,
@@ -48,6 +48,8 @@ STORIES: Sequence[tuple[str, bool, Sequence[Told]]] = [
 ]
 
 
-@pytest.mark.parametrize(("is_wrong", "told"), [story[1:] for story in STORIES], ids=[story[0] for story in STORIES])
-def test_a_story(is_wrong: bool, told: Sequence[Told]) -> None:
-    assert is_broken(*told) is is_wrong
+@pytest.mark.parametrize(
+    ("is_wrong", "answers"), [history[1:] for history in HISTORIES], ids=[history[0] for history in HISTORIES]
+)
+def test_forwarded_changes_are_linearizable(is_wrong: bool, answers: Sequence[Answer]) -> None:
+    assert is_broken(*answers) is is_wrong

@@ -56,7 +56,7 @@ def test_comparison_returns_the_found_value() -> None:
     assert not is_linearizable(done(0, 1, "cas", "a", None, result=None), done(2, 3, "cas", "b", None, result=None))
 
 
-class Story(History):
+class SampleHistory(History):
     """Changes of the topic "shared-0-0", one after the other."""
 
     def __init__(self, *changes: tuple[str, int, str]) -> None:
@@ -78,6 +78,6 @@ def test_a_topic_is_created_grown_and_deleted() -> None:
     created, exists = ("share-topic", 2, "NONE"), ("share-topic", 2, "TOPIC_ALREADY_EXISTS")
     deleted, unknown_topic = ("drop-topic", 0, "NONE"), ("drop-topic", 0, "UNKNOWN_TOPIC_OR_PARTITION")
     grown, not_grown = ("grow-topic", 3, "NONE"), ("grow-topic", 2, "INVALID_PARTITIONS")
-    assert Story(created, exists, grown, not_grown, deleted, unknown_topic, created).is_linearizable
+    assert SampleHistory(created, exists, grown, not_grown, deleted, unknown_topic, created).is_linearizable
     for impossible in ((created, created), (created, unknown_topic), (deleted,), (created, grown, grown), (exists,)):
-        assert not Story(*impossible).is_linearizable
+        assert not SampleHistory(*impossible).is_linearizable

@@ -9,27 +9,27 @@ from jepsen.history import History
 PARTITION = ("t", 0)
 
 
-class Story(History):
+class SampleHistory(History):
     def __init__(self) -> None:
         super().__init__(lambda: 0.0)
 
-    def told(self, function: str, value: object, result: object, began: float = 0, ended: float = 0) -> None:
+    def answers(self, function: str, value: object, result: object, began: float = 0, ended: float = 0) -> None:
         operation = self.invoke("c", function, value, at=began)
         self.ok(operation, result)
         operation.completed_at = ended
 
     def ends(self, began: float, ended: float, offset: int, epoch: int) -> None:
-        self.told("list-end", PARTITION, (offset, epoch), began, ended)
+        self.answers("list-end", PARTITION, (offset, epoch), began, ended)
 
     def breaks(self, checker: Checker) -> Sequence[str]:
         return [anomaly.what for anomaly in checker.check(self)]
 
 
 def epochs(*runs: tuple[int, int, int]) -> Sequence[str]:
-    story = Story()
+    history = SampleHistory()
     for run in runs:
-        story.told("see-epochs", PARTITION, (run,))
-    return story.breaks(EpochsGrowWithOffsets())
+        history.answers("see-epochs", PARTITION, (run,))
+    return history.breaks(EpochsGrowWithOffsets())
 
 
 def test_epochs_that_grow_may_be_seen_in_pieces() -> None:
@@ -46,34 +46,34 @@ def test_an_epoch_lower_than_one_before_is_noticed() -> None:
 
 
 def test_concurrent_requests_may_return_ends_in_any_order() -> None:
-    story = Story()
-    story.ends(0, 5, 10, epoch=1)
-    story.ends(1, 2, 7, epoch=1)
-    story.ends(6, 7, 10, epoch=2)
-    assert not story.breaks(EndsNeverGoBack())
+    history = SampleHistory()
+    history.ends(0, 5, 10, epoch=1)
+    history.ends(1, 2, 7, epoch=1)
+    history.ends(6, 7, 10, epoch=2)
+    assert not history.breaks(EndsNeverGoBack())
 
 
 def test_an_end_that_goes_back_is_noticed_also_under_a_later_epoch() -> None:
     for epoch in (1, 2):
-        story = Story()
-        story.ends(0, 1, 10, epoch=1)
-        story.ends(2, 3, 9, epoch=epoch)
-        assert story.breaks(EndsNeverGoBack())
+        history = SampleHistory()
+        history.ends(0, 1, 10, epoch=1)
+        history.ends(2, 3, 9, epoch=epoch)
+        assert history.breaks(EndsNeverGoBack())
 
 
 def test_a_leader_that_does_not_know_that_it_was_deposed_may_tell_less() -> None:
-    story = Story()
-    story.ends(0, 1, 10, epoch=2)
-    story.ends(2, 3, 9, epoch=1)
-    assert not story.breaks(EndsNeverGoBack())
+    history = SampleHistory()
+    history.ends(0, 1, 10, epoch=2)
+    history.ends(2, 3, 9, epoch=1)
+    assert not history.breaks(EndsNeverGoBack())
 
 
 def found(time: int, offset: int) -> Sequence[str]:
     """The broken promises if `offset` is returned for `time`, with records of times 5, 3, 7."""
-    story = Story()
-    story.told("final-read", PARTITION, ((0, "s/0@5/0"), (1, "s/0@3/1"), (2, "s/0@7/2")))
-    story.told("find-time", (*PARTITION, time), offset)
-    return story.breaks(TimesFindTheFirst())
+    history = SampleHistory()
+    history.answers("final-read", PARTITION, ((0, "s/0@5/0"), (1, "s/0@3/1"), (2, "s/0@7/2")))
+    history.answers("find-time", (*PARTITION, time), offset)
+    return history.breaks(TimesFindTheFirst())
 
 
 def test_a_time_finds_the_first_record_that_is_not_older() -> None:

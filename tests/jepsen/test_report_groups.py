@@ -6,7 +6,7 @@ from pathlib import Path
 from jepsen.history import History, Outcome
 from jepsen.journal import write_history
 from jepsen.report.command import write_report
-from jepsen.report.groups import Claim, GroupStory, stories
+from jepsen.report.groups import Claim, GroupTimeline, group_timelines
 from jepsen.report.measures import Bins
 from jepsen.store import RunPlan, Store, Uptime
 from jepsen.values import Commit, GroupPoll, Ownership, Sending
@@ -36,9 +36,9 @@ class Script:
     def commit(self, at: float, member: str, offset: int) -> None:
         self._told(at, member, "commit", Commit("group", member, 1, ((TOPIC, 0, offset),)), None)
 
-    def story(self, *uptimes: Uptime) -> GroupStory:
-        (story,) = stories(self.history, uptimes, Bins.over(20.0), 20.0)
-        return story
+    def timeline(self, *uptimes: Uptime) -> GroupTimeline:
+        (timeline,) = group_timelines(self.history, uptimes, Bins.over(20.0), 20.0)
+        return timeline
 
     def _told(self, at: float, client: str, function: str, value: object, result: object) -> None:
         self.now = at
@@ -50,13 +50,13 @@ def test_a_claim_lasts_until_it_is_given_up_or_the_member_dies() -> None:
     script.own(1.0, "assign", "m1.0.0", 1, 0, 1)
     script.own(5.0, "revoke", "m1.0.0", 1, 1)
     script.own(6.0, "assign", "m2.0.0", 2, 1)
-    story = script.story(Uptime("m1", 0.5, None, 8.0, "killed"), Uptime("m2", 0.5))
-    assert story.claims == {
+    timeline = script.timeline(Uptime("m1", 0.5, None, 8.0, "killed"), Uptime("m2", 0.5))
+    assert timeline.claims == {
         "queue-0": [Claim("m1", 1.0, 8.0, 1)],
         "queue-1": [Claim("m1", 1.0, 5.0, 1), Claim("m2", 6.0, 20.0, 2)],
     }
-    assert story.generations == [(1.0, 1), (6.0, 2)]
-    assert story.places == ["m1", "m2"]
+    assert timeline.generations == [(1.0, 1), (6.0, 2)]
+    assert timeline.places == ["m1", "m2"]
 
 
 def test_paused_member_keeps_its_partitions() -> None:
@@ -64,8 +64,8 @@ def test_paused_member_keeps_its_partitions() -> None:
     script.own(1.0, "assign", "m1.0.0", 1, 0)
     script.own(7.0, "assign", "m2.0.0", 2, 0)
     script.own(9.0, "lose", "m1.0.0", 1, 0)
-    story = script.story(Uptime("m1", 0.5, None, 3.0, "paused"), Uptime("m1", 8.0), Uptime("m2", 0.5))
-    assert story.claims["queue-0"] == [Claim("m1", 1.0, 9.0, 1), Claim("m2", 7.0, 20.0, 2)]
+    timeline = script.timeline(Uptime("m1", 0.5, None, 3.0, "paused"), Uptime("m1", 8.0), Uptime("m2", 0.5))
+    assert timeline.claims["queue-0"] == [Claim("m1", 1.0, 9.0, 1), Claim("m2", 7.0, 20.0, 2)]
 
 
 def test_lag_is_the_acknowledged_records_that_no_member_received() -> None:
@@ -74,9 +74,9 @@ def test_lag_is_the_acknowledged_records_that_no_member_received() -> None:
     script.send(2.0, 0, 10)
     script.poll(4.0, "m1.0.0", 0, 6)
     script.poll(5.0, "m1.0.0", 3, 7)
-    story = script.story()
+    timeline = script.timeline()
     bins = Bins.over(20.0)
-    assert [story.lag[bins.index(at)] for at in (1.0, 3.0, 4.5, 6.0)] == [0, 10, 4, 0]
+    assert [timeline.lag[bins.index(at)] for at in (1.0, 3.0, 4.5, 6.0)] == [0, 10, 4, 0]
 
 
 def test_repeated_records_and_time_without_an_owner_are_counted() -> None:
@@ -87,10 +87,10 @@ def test_repeated_records_and_time_without_an_owner_are_counted() -> None:
     script.own(5.0, "revoke", "m1.0.0", 1, 0)
     script.own(8.5, "assign", "m2.0.0", 2, 0)
     script.poll(9.0, "m2.0.0", 3, 7)
-    story = script.story()
-    assert (story.polled, story.repeated) == (13, 3)
-    assert story.nobodys() == 3.5
-    assert story.commits == {Outcome.OK: 1}
+    timeline = script.timeline()
+    assert (timeline.polled, timeline.repeated) == (13, 3)
+    assert timeline.longest_unowned() == 3.5
+    assert timeline.commits == {Outcome.OK: 1}
 
 
 def test_it_is_drawn(tmp_path: Path) -> None:

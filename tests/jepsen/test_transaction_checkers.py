@@ -5,11 +5,11 @@ import pytest
 from jepsen.checkers import TRANSACTION_CHECKERS
 from jepsen.history import Operation
 from jepsen.values import Decision, GroupOffsets, Polling, Sending, Transaction, transformed
-from tests.support.stories import Story
-from tests.support.stories import broken as broken_of
+from tests.support.sample_history import SampleHistory
+from tests.support.sample_history import broken as broken_of
 
 
-class TransactionStory(Story):
+class SampleTransactionHistory(SampleHistory):
     """Transactions write one value to each of the partitions 0 and 1 of the topic "q"."""
 
     def begins(self, name: str, indexes: tuple[int, ...] = (0, 1)) -> Operation:
@@ -41,104 +41,104 @@ class TransactionStory(Story):
         self.did("final-read", ("q", index), tuple((2 * at, value) for at, value in enumerate(values)))
 
 
-def broken(story: Story) -> list[str]:
-    return broken_of(story, TRANSACTION_CHECKERS)
+def broken(history: SampleHistory) -> list[str]:
+    return broken_of(history, TRANSACTION_CHECKERS)
 
 
 def test_history_without_anomalies_breaks_no_promise() -> None:
-    story = TransactionStory()
+    history = SampleTransactionHistory()
     for name in "abc":
-        story.begins(name)
-    story.commits("a")
-    story.polls(0, 0, (0, "a/0"))
-    story.aborts("b")
-    story.decides("c", commit=True)
-    story.polls(0, 1, (2, "c/0"))
-    story.did("see-stable", ("q", 0), (3, 4, 2))
-    story.ends_with(0, "a/0", "c/0")
-    story.ends_with(1, "a/1", "c/1")
-    assert broken(story) == []
+        history.begins(name)
+    history.commits("a")
+    history.polls(0, 0, (0, "a/0"))
+    history.aborts("b")
+    history.decides("c", commit=True)
+    history.polls(0, 1, (2, "c/0"))
+    history.did("see-stable", ("q", 0), (3, 4, 2))
+    history.ends_with(0, "a/0", "c/0")
+    history.ends_with(1, "a/1", "c/1")
+    assert broken(history) == []
 
 
 def test_record_of_an_aborted_transaction_is_read_g1a() -> None:
-    story = TransactionStory()
-    story.begins("a")
-    story.aborts("a")
-    story.polls(1, 0, (0, "a/1"))
-    assert broken(story) == ["NothingAbortedIsRead"]
+    history = SampleTransactionHistory()
+    history.begins("a")
+    history.aborts("a")
+    history.polls(1, 0, (0, "a/1"))
+    assert broken(history) == ["NothingAbortedIsRead"]
 
 
 def test_record_of_a_transaction_without_decision_is_read_g1a() -> None:
-    story = TransactionStory()
-    story.begins("a")
-    story.polls(1, 0, (0, "a/1"))
-    assert broken(story) == ["NothingAbortedIsRead"]
+    history = SampleTransactionHistory()
+    history.begins("a")
+    history.polls(1, 0, (0, "a/1"))
+    assert broken(history) == ["NothingAbortedIsRead"]
 
 
 def test_abort_after_a_commit_of_unknown_outcome_may_be_read() -> None:
-    story = TransactionStory()
-    story.begins("a")
-    story.info(story.decides("a", commit=True), "no response")
-    story.aborts("a")
-    story.polls(1, 0, (0, "a/1"))
-    assert broken(story) == []
+    history = SampleTransactionHistory()
+    history.begins("a")
+    history.info(history.decides("a", commit=True), "no response")
+    history.aborts("a")
+    history.polls(1, 0, (0, "a/1"))
+    assert broken(history) == []
 
 
 def test_abort_after_a_failed_commit_must_not_be_read() -> None:
-    story = TransactionStory()
-    story.begins("a")
-    story.fail(story.decides("a", commit=True), "fenced")
-    story.aborts("a")
-    story.polls(1, 0, (0, "a/1"))
-    assert broken(story) == ["NothingAbortedIsRead"]
+    history = SampleTransactionHistory()
+    history.begins("a")
+    history.fail(history.decides("a", commit=True), "fenced")
+    history.aborts("a")
+    history.polls(1, 0, (0, "a/1"))
+    assert broken(history) == ["NothingAbortedIsRead"]
 
 
 def test_record_is_read_before_its_transaction_is_committed() -> None:
-    story = TransactionStory()
-    story.begins("a")
-    story.polls(0, 0, (0, "a/0"))
-    story.commits("a")
-    assert broken(story) == ["NothingPrecommittedIsRead"]
+    history = SampleTransactionHistory()
+    history.begins("a")
+    history.polls(0, 0, (0, "a/0"))
+    history.commits("a")
+    assert broken(history) == ["NothingPrecommittedIsRead"]
 
 
 @pytest.mark.parametrize("is_acknowledged", [True, False])
 def test_half_of_a_transaction_is_read_at_last(is_acknowledged: bool) -> None:
-    story = TransactionStory()
-    story.begins("a")
+    history = SampleTransactionHistory()
+    history.begins("a")
     if is_acknowledged:
-        story.commits("a")
+        history.commits("a")
     else:
-        story.decides("a", commit=True)
-    story.ends_with(0, "a/0")
-    story.ends_with(1)
+        history.decides("a", commit=True)
+    history.ends_with(0, "a/0")
+    history.ends_with(1)
     lost = ["CommittedTransactionsAreRead"] if is_acknowledged else []
-    assert broken(story) == ["TransactionsAreAtomic", *lost]
+    assert broken(history) == ["TransactionsAreAtomic", *lost]
 
 
 def test_committed_transaction_is_lost_as_a_whole() -> None:
-    story = TransactionStory()
-    story.begins("a")
-    story.commits("a")
-    story.ends_with(0)
-    story.ends_with(1)
-    assert broken(story) == ["CommittedTransactionsAreRead"] * 2
+    history = SampleTransactionHistory()
+    history.begins("a")
+    history.commits("a")
+    history.ends_with(0)
+    history.ends_with(1)
+    assert broken(history) == ["CommittedTransactionsAreRead"] * 2
 
 
-def consumed(offset: int, *outputs: str) -> TransactionStory:
+def consumed(offset: int, *outputs: str) -> SampleTransactionHistory:
     """A group has come to an offset of partition 0, which holds "a/0" and "b/0", and has written outputs."""
-    story = TransactionStory()
+    history = SampleTransactionHistory()
     for name in "ab":
-        story.begins(name, (0,))
-        story.commits(name)
-    story.ends_with(0, "a/0", "b/0")
+        history.begins(name, (0,))
+        history.commits(name)
+    history.ends_with(0, "a/0", "b/0")
     records = (("q", 1, tuple(transformed(f"t{at}", "g", each) for at, each in enumerate(outputs))),) if outputs else ()
     for _, _, values in records:
-        story.invoke("t", "send", Sending("q", 1, "", 0, values))
-    story.did("transact", Transaction("t", "t1", records, "g", (("q", 0, offset),)), None)
-    story.commits("t1")
-    story.ends_with(1, *(transformed(f"t{at}", "g", each) for at, each in enumerate(outputs)))
-    story.did("final-offsets", GroupOffsets("g", (("q", 0),)), (("q", 0, offset),))
-    return story
+        history.invoke("t", "send", Sending("q", 1, "", 0, values))
+    history.did("transact", Transaction("t", "t1", records, "g", (("q", 0, offset),)), None)
+    history.commits("t1")
+    history.ends_with(1, *(transformed(f"t{at}", "g", each) for at, each in enumerate(outputs)))
+    history.did("final-offsets", GroupOffsets("g", (("q", 0),)), (("q", 0, offset),))
+    return history
 
 
 def test_output_matches_the_committed_offset() -> None:
@@ -159,39 +159,39 @@ def test_record_is_transformed_twice() -> None:
     assert broken(consumed(1, "a/0", "a/0")) == ["OffsetsAreAtomicWithOutput"]
 
 
-@pytest.mark.parametrize("told", [(6, 5, 4), (5, 6, 5)])
-def test_last_stable_offset_is_after_the_high_watermark_or_before_a_record_read(told: tuple[int, int, int]) -> None:
-    story = TransactionStory()
-    story.did("see-stable", ("q", 0), told)
-    assert broken(story) == ["StableOffsetsAreCommitted"]
+@pytest.mark.parametrize("answers", [(6, 5, 4), (5, 6, 5)])
+def test_last_stable_offset_is_after_the_high_watermark_or_before_a_record_read(answers: tuple[int, int, int]) -> None:
+    history = SampleTransactionHistory()
+    history.did("see-stable", ("q", 0), answers)
+    assert broken(history) == ["StableOffsetsAreCommitted"]
 
 
-def committed(count: int) -> TransactionStory:
-    story = TransactionStory()
+def committed(count: int) -> SampleTransactionHistory:
+    history = SampleTransactionHistory()
     for name in "abc"[:count]:
-        story.begins(name, (0,))
-        story.commits(name)
-    return story
+        history.begins(name, (0,))
+        history.commits(name)
+    return history
 
 
 def test_consumer_skips_a_record_from_poll_to_poll() -> None:
-    story = committed(3)
-    story.polls(0, 0, (0, "a/0"), (2, "b/0"), (4, "c/0"), client="other")
-    story.polls(0, 0, (0, "a/0"))
-    story.polls(0, 4, (4, "c/0"))
-    assert broken(story) == ["ConsumersGoForward"]
+    history = committed(3)
+    history.polls(0, 0, (0, "a/0"), (2, "b/0"), (4, "c/0"), client="other")
+    history.polls(0, 0, (0, "a/0"))
+    history.polls(0, 4, (4, "c/0"))
+    assert broken(history) == ["ConsumersGoForward"]
 
 
 def test_consumer_gets_a_record_again() -> None:
-    story = committed(2)
-    story.polls(0, 0, (0, "a/0"), (2, "b/0"))
-    story.polls(0, 1, (2, "b/0"))
-    assert broken(story) == ["ConsumersGoForward"]
+    history = committed(2)
+    history.polls(0, 0, (0, "a/0"), (2, "b/0"))
+    history.polls(0, 1, (2, "b/0"))
+    assert broken(history) == ["ConsumersGoForward"]
 
 
 def test_consumer_may_start_again_from_offset_zero() -> None:
-    story = committed(2)
-    story.polls(0, 0, (2, "a/0"), (4, "b/0"))
-    story.polls(0, 0)
-    story.polls(0, 1, (2, "a/0"))
-    assert broken(story) == []
+    history = committed(2)
+    history.polls(0, 0, (2, "a/0"), (4, "b/0"))
+    history.polls(0, 0)
+    history.polls(0, 1, (2, "a/0"))
+    assert broken(history) == []

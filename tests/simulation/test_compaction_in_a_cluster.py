@@ -45,7 +45,7 @@ BROKER_TYPE, SET = 4, 0
 
 
 @attrs.define
-class Story:
+class CompactionWorkload:
     """`attempts` has the values that were sent for each key, in order, and whether each was acknowledged."""
 
     cluster: Cluster
@@ -171,20 +171,20 @@ class Story:
         return wrong
 
 
-async def play(story: Story, seen: dict[str, Any]) -> None:
+async def play(workload: CompactionWorkload, seen: dict[str, Any]) -> None:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(story.cluster.run)
-        await story.cluster.wait_serving()
-        await story.lay_out()
-        await story.all_in_sync()
+        nursery.start_soon(workload.cluster.run)
+        await workload.cluster.wait_serving()
+        await workload.lay_out()
+        await workload.all_in_sync()
         async with trio.open_nursery() as scenes:
-            scenes.start_soon(story.write)
-            scenes.start_soon(story.strike)
+            scenes.start_soon(workload.write)
+            scenes.start_soon(workload.strike)
         await trio.sleep(2)
-        for name in story.cluster.nodes:
-            records = await story.read(name)
+        for name in workload.cluster.nodes:
+            records = await workload.read(name)
             if records is not None:
-                seen["wrong"] = story.judge(records)
+                seen["wrong"] = workload.judge(records)
                 seen["records"] = len(records)
         nursery.cancel_scope.cancel()
 
@@ -193,7 +193,7 @@ def run(seed: int) -> dict[str, Any]:
     simulation = Simulation(f"compaction-{seed}")
     plan = NodePlan(3, 0, 0, simulation.rng("subject"))
     cluster = Cluster(simulation, {each.name: plan.factory(each, {each.name: 0}) for each in plan.nodes})
-    story = Story(cluster, cluster.add_client("client"), Random(seed))
+    workload = CompactionWorkload(cluster, cluster.add_client("client"), Random(seed))
     seen: dict[str, Any] = {"cleaned": 0, "swaps": 0}
 
     def listen(event: Any) -> None:
@@ -201,8 +201,8 @@ def run(seed: int) -> dict[str, Any]:
         seen["swaps"] += event.kind == "storage_swap_finished"
 
     simulation.trace.listeners.append(listen)
-    simulation.run(partial(play, story, seen))
-    seen["written"] = sum(len(attempts) for attempts in story.attempts.values())
+    simulation.run(partial(play, workload, seen))
+    seen["written"] = sum(len(attempts) for attempts in workload.attempts.values())
     return seen
 
 

@@ -8,7 +8,7 @@ from jepsen.simulation.trace import Trace
 VOTERS = ((1, "d1"), (2, "d2"), (3, "d3"))
 
 
-class Story:
+class SampleTrace:
     """Three nodes. The first one leads in epoch 1, and has an entry of it at offset 0, which node 2 has too."""
 
     def __init__(self) -> None:
@@ -49,101 +49,101 @@ class Story:
 
 
 def test_fault_free_run_violates_nothing() -> None:
-    story = Story()
-    story.commits(1, 1)
-    story.commits(2, 1)
-    story.recovers(2, (0, 1, 1), epoch=1)
-    story.votes(2, 2, 2)
-    story.role(2, "leader", 2)
-    story.writes(2, (1, 2, 2))
-    story.recovers(1, (0, 1, 1), epoch=1)
-    story.writes(1, (1, 2, 2))
-    story.commits(2, 2)
-    story.tell(2, "voters_changed", offset=1, voters=VOTERS[:2])
-    story.tell(2, "snapshot_taken", end_offset=2)
-    assert story.broken == []
+    sample = SampleTrace()
+    sample.commits(1, 1)
+    sample.commits(2, 1)
+    sample.recovers(2, (0, 1, 1), epoch=1)
+    sample.votes(2, 2, 2)
+    sample.role(2, "leader", 2)
+    sample.writes(2, (1, 2, 2))
+    sample.recovers(1, (0, 1, 1), epoch=1)
+    sample.writes(1, (1, 2, 2))
+    sample.commits(2, 2)
+    sample.tell(2, "voters_changed", offset=1, voters=VOTERS[:2])
+    sample.tell(2, "snapshot_taken", end_offset=2)
+    assert sample.broken == []
 
 
-def two_leaders(story: Story) -> None:
-    story.role(3, "leader", 1)
+def two_leaders(sample: SampleTrace) -> None:
+    sample.role(3, "leader", 1)
 
 
-def epoch_goes_back(story: Story) -> None:
-    story.recovers(2, (0, 1, 1), epoch=0)
+def epoch_goes_back(sample: SampleTrace) -> None:
+    sample.recovers(2, (0, 1, 1), epoch=0)
 
 
-def another_vote(story: Story) -> None:
-    story.votes(2, 1, 3)
+def another_vote(sample: SampleTrace) -> None:
+    sample.votes(2, 1, 3)
 
 
-def committed_entry_is_lost(story: Story) -> None:
-    story.commits(1, 1)
-    story.recovers(2, epoch=1)
+def committed_entry_is_lost(sample: SampleTrace) -> None:
+    sample.commits(1, 1)
+    sample.recovers(2, epoch=1)
 
 
-def logs_differ(story: Story) -> None:
-    story.writes(1, (1, 2, 1))
-    story.writes(3, (0, 2, 1))
+def logs_differ(sample: SampleTrace) -> None:
+    sample.writes(1, (1, 2, 1))
+    sample.writes(3, (0, 2, 1))
 
 
-def leader_lacks_an_entry(story: Story) -> None:
-    story.commits(1, 1)
-    story.role(3, "leader", 2)
+def leader_lacks_an_entry(sample: SampleTrace) -> None:
+    sample.commits(1, 1)
+    sample.role(3, "leader", 2)
 
 
-def commit_goes_back(story: Story) -> None:
-    story.commits(1, 1)
-    story.commits(1, 0)
+def commit_goes_back(sample: SampleTrace) -> None:
+    sample.commits(1, 1)
+    sample.commits(1, 0)
 
 
-def commit_of_a_minority(story: Story) -> None:
-    story.writes(1, (1, 2, 1))
-    story.writes(2, (1, 2, 1), synced=False)
-    story.commits(1, 2)
+def commit_of_a_minority(sample: SampleTrace) -> None:
+    sample.writes(1, (1, 2, 1))
+    sample.writes(2, (1, 2, 1), synced=False)
+    sample.commits(1, 2)
 
 
-def commit_of_an_old_epoch(story: Story) -> None:
-    story.role(2, "leader", 2)
-    story.commits(2, 1)
+def commit_of_an_old_epoch(sample: SampleTrace) -> None:
+    sample.role(2, "leader", 2)
+    sample.commits(2, 1)
 
 
-def snapshot_of_what_is_not_committed(story: Story) -> None:
-    story.tell(1, "snapshot_taken", end_offset=1)
+def snapshot_of_what_is_not_committed(sample: SampleTrace) -> None:
+    sample.tell(1, "snapshot_taken", end_offset=1)
 
 
-def two_voters_removed(story: Story) -> None:
-    story.commits(1, 1)
-    story.tell(1, "voters_changed", offset=1, voters=VOTERS[:1])
+def two_voters_removed(sample: SampleTrace) -> None:
+    sample.commits(1, 1)
+    sample.tell(1, "voters_changed", offset=1, voters=VOTERS[:1])
 
 
-def removed_before_the_last_is_committed(story: Story) -> None:
-    story.tell(1, "voters_changed", offset=1, voters=VOTERS[:2])
-    story.tell(1, "voters_changed", offset=2, voters=VOTERS[:1])
+def removed_before_the_last_is_committed(sample: SampleTrace) -> None:
+    sample.tell(1, "voters_changed", offset=1, voters=VOTERS[:2])
+    sample.tell(1, "voters_changed", offset=2, voters=VOTERS[:1])
 
 
-def honest_epoch_is_refused(story: Story) -> None:
-    story.role(2, "leader", 5)
-    story.tell(1, "implausible_epoch", epoch=1, told=5, source=2)
+def honest_epoch_is_refused(sample: SampleTrace) -> None:
+    sample.role(2, "leader", 5)
+    sample.tell(1, "implausible_epoch", epoch=1, told=5, source=2)
 
 
-def honest_epoch_is_refused_by_an_observer_that_asks_around(story: Story) -> None:
-    story.role(2, "leader", 5)
-    story.tell(3, "implausible_epoch", epoch=1, told=5, source=-1)
+def honest_epoch_is_refused_by_an_observer_that_asks_around(sample: SampleTrace) -> None:
+    sample.role(2, "leader", 5)
+    sample.tell(3, "implausible_epoch", epoch=1, told=5, source=-1)
 
 
-def committed_entries_are_to_be_truncated(story: Story) -> None:
-    story.commits(1, 1)
-    story.tell(1, "unsafe_truncation", end_offset=0, committed=1, source=2)
+def committed_entries_are_to_be_truncated(sample: SampleTrace) -> None:
+    sample.commits(1, 1)
+    sample.tell(1, "unsafe_truncation", end_offset=0, committed=1, source=2)
 
 
-def stranger_raises_the_epoch(story: Story) -> None:
-    story.tell(1, "lies", is_stranger=True)
-    story.votes(2, 7, None)
+def stranger_raises_the_epoch(sample: SampleTrace) -> None:
+    sample.tell(1, "lies", is_stranger=True)
+    sample.votes(2, 7, None)
 
 
-def election_in_peace(story: Story) -> None:
-    story.tell(1, "peace")
-    story.role(3, "prospective", 1)
+def election_in_peace(sample: SampleTrace) -> None:
+    sample.tell(1, "peace")
+    sample.role(3, "prospective", 1)
 
 
 @pytest.mark.parametrize(
@@ -169,31 +169,31 @@ def election_in_peace(story: Story) -> None:
     ],
 )
 def test_a_breach_is_seen(breach: object, invariant: str) -> None:
-    story = Story()
+    sample = SampleTrace()
     assert callable(breach)
-    breach(story)
-    assert story.broken[:1] == [invariant]
+    breach(sample)
+    assert sample.broken[:1] == [invariant]
 
 
 def test_an_epoch_that_no_replica_was_in_may_be_refused() -> None:
-    story = Story()
-    story.role(2, "leader", 5)
-    story.tell(1, "implausible_epoch", epoch=1, told=6, source=2)
-    story.tell(1, "implausible_epoch", epoch=1, told=5, source=3)
-    assert story.broken == []
+    sample = SampleTrace()
+    sample.role(2, "leader", 5)
+    sample.tell(1, "implausible_epoch", epoch=1, told=6, source=2)
+    sample.tell(1, "implausible_epoch", epoch=1, told=5, source=3)
+    assert sample.broken == []
 
 
 def test_a_peer_with_the_name_of_a_node_may_raise_the_epoch() -> None:
-    story = Story()
-    story.tell(1, "lies", is_stranger=False)
-    story.votes(2, 7, None)
-    assert story.broken == []
+    sample = SampleTrace()
+    sample.tell(1, "lies", is_stranger=False)
+    sample.votes(2, 7, None)
+    assert sample.broken == []
 
 
 def test_replica_that_finds_the_leader_in_peace_violates_nothing() -> None:
-    story = Story()
-    story.role(3, "prospective", 1)
-    story.tell(1, "peace")
-    story.role(3, "unattached", 2)
-    story.role(3, "follower", 2)
-    assert story.broken == []
+    sample = SampleTrace()
+    sample.role(3, "prospective", 1)
+    sample.tell(1, "peace")
+    sample.role(3, "unattached", 2)
+    sample.role(3, "follower", 2)
+    assert sample.broken == []

@@ -13,10 +13,10 @@ from metadata.records import ConfigRecord, MetadataRecord, PartitionChangeRecord
 
 TOPIC_ID = bytes(range(16))
 FIRST, SECOND, THIRD = (0, 2, 0, 77), (2, 3, 0, 78), (3, 4, 0, 79)
-EPOCH_OF_SECOND_LIFE = 50
+EPOCH_AFTER_RESTART = 50
 
 
-class Story:
+class SampleTrace:
     """Brokers 1 to 3 replicate a partition with min.insync.replicas=2. Broker 1 leads, and all have the first batch.
 
     This batch is committed.
@@ -99,229 +99,229 @@ class Story:
 
 
 def test_fault_free_run_violates_nothing() -> None:
-    story = Story()
-    story.changes(isr=(1, 2))
-    story.role(1, 0, (1, 2))
-    story.writes(1, SECOND)
-    story.writes(2, SECOND)
-    story.commits(1, 3)
-    story.commits(2, 3)
-    story.ends(1, "process_killed")
-    story.changes(isr=(2,), leader=2, eligible_leader_replicas=(1,))
-    story.role(2, 1, (2,))
-    story.registers(1, 9)
-    story.changes(eligible_leader_replicas=())
-    story.finds(1, FIRST, SECOND, THIRD)
-    story.role(1, 1)
-    story.cuts(1, 3)
-    story.role(2, 1, (2, 1))
-    story.changes(isr=(2, 1))
-    assert story.broken == []
-    assert story.committed.logs[TOPIC_ID.hex(), 0].unclean == {}
+    sample = SampleTrace()
+    sample.changes(isr=(1, 2))
+    sample.role(1, 0, (1, 2))
+    sample.writes(1, SECOND)
+    sample.writes(2, SECOND)
+    sample.commits(1, 3)
+    sample.commits(2, 3)
+    sample.ends(1, "process_killed")
+    sample.changes(isr=(2,), leader=2, eligible_leader_replicas=(1,))
+    sample.role(2, 1, (2,))
+    sample.registers(1, 9)
+    sample.changes(eligible_leader_replicas=())
+    sample.finds(1, FIRST, SECOND, THIRD)
+    sample.role(1, 1)
+    sample.cuts(1, 3)
+    sample.role(2, 1, (2, 1))
+    sample.changes(isr=(2, 1))
+    assert sample.broken == []
+    assert sample.committed.logs[TOPIC_ID.hex(), 0].unclean == {}
 
 
 def test_as_many_losses_as_there_must_be_replicas_in_sync_are_excused() -> None:
-    story = Story()
-    all_are_gone(story)
-    story.changes(leader=2, isr=(2,))
-    story.finds(2)
-    story.role(2, 2, (2,))
-    story.registers(2, 9)
-    story.writes(2, (0, 1, 2, 5))
-    story.commits(2, 1)
-    assert story.broken == []
-    log = story.committed.logs[TOPIC_ID.hex(), 0]
+    sample = SampleTrace()
+    all_are_gone(sample)
+    sample.changes(leader=2, isr=(2,))
+    sample.finds(2)
+    sample.role(2, 2, (2,))
+    sample.registers(2, 9)
+    sample.writes(2, (0, 1, 2, 5))
+    sample.commits(2, 1)
+    assert sample.broken == []
+    log = sample.committed.logs[TOPIC_ID.hex(), 0]
     assert (log.losses, log.batches) == ([2], [(0, 1, 2, 5)])
 
 
 @pytest.mark.parametrize("is_seen", [True, False])
 def test_a_loss_is_excused_though_the_elected_is_fenced_before_it_hears_of_it(*, is_seen: bool) -> None:
-    story = Story()
-    all_are_gone(story)
-    story.finds(2)
-    story.knows(2, 9)
+    sample = SampleTrace()
+    all_are_gone(sample)
+    sample.finds(2)
+    sample.knows(2, 9)
     elected = PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=0, leader=2, isr=(2,))
     fenced = PartitionChangeRecord(
         topic_id=TOPIC_ID, partition_id=0, leader=-1, isr=(), eligible_leader_replicas=(2,), last_known_elr=(2,)
     )
     if is_seen:
-        story.learns(elected)
-        story.learns(fenced)
+        sample.learns(elected)
+        sample.learns(fenced)
     else:
-        story.learns(elected, fenced)
-    story.tell(2, "broker_state_changed", epoch=9)
-    assert story.broken == []
-    log = story.committed.logs[TOPIC_ID.hex(), 0]
+        sample.learns(elected, fenced)
+    sample.tell(2, "broker_state_changed", epoch=9)
+    assert sample.broken == []
+    log = sample.committed.logs[TOPIC_ID.hex(), 0]
     assert (log.losses, log.batches) == ([2], [])
 
 
 def test_a_loss_is_not_excused_by_an_election_of_before() -> None:
-    story = Story()
-    story.changes(leader=2)
+    sample = SampleTrace()
+    sample.changes(leader=2)
     for node in (1, 2, 3):
-        story.ends(node, "power_cut")
-    story.changes(leader=-1, isr=(), eligible_leader_replicas=(2,))
-    story.finds(2)
-    story.registers(2, 9)
-    assert story.broken == ["InSyncReplicasHoldWhatIsCommitted"]
+        sample.ends(node, "power_cut")
+    sample.changes(leader=-1, isr=(), eligible_leader_replicas=(2,))
+    sample.finds(2)
+    sample.registers(2, 9)
+    assert sample.broken == ["InSyncReplicasHoldWhatIsCommitted"]
 
 
 def test_high_watermark_of_a_new_leader_counts() -> None:
     """A checkpoint from before a loss may have a high watermark that only later records reach."""
-    story = Story()
+    sample = SampleTrace()
     for node in (1, 2):
-        story.ends(node, "power_cut")
-    story.changes(isr=(), leader=-1)
-    story.changes(leader=2, isr=(2,))
-    story.finds(2)
-    story.registers(2, 9)
-    story.role(2, 2, (2,))
-    story.writes(2, (0, 1, 2, 5))
-    story.ends(2, "process_killed")
-    story.changes(isr=(), leader=-1)
-    story.finds(2, (0, 1, 2, 5))
-    story.commits(2, 1)
-    story.changes(leader=2, isr=(2,))
-    story.registers(2, 10)
-    story.role(2, 4, (2,))
-    story.cuts(3, 0)
-    story.role(3, 4)
-    story.writes(3, (0, 1, 2, 5))
-    story.commits(3, 1)
-    assert story.broken == []
+        sample.ends(node, "power_cut")
+    sample.changes(isr=(), leader=-1)
+    sample.changes(leader=2, isr=(2,))
+    sample.finds(2)
+    sample.registers(2, 9)
+    sample.role(2, 2, (2,))
+    sample.writes(2, (0, 1, 2, 5))
+    sample.ends(2, "process_killed")
+    sample.changes(isr=(), leader=-1)
+    sample.finds(2, (0, 1, 2, 5))
+    sample.commits(2, 1)
+    sample.changes(leader=2, isr=(2,))
+    sample.registers(2, 10)
+    sample.role(2, 4, (2,))
+    sample.cuts(3, 0)
+    sample.role(3, 4)
+    sample.writes(3, (0, 1, 2, 5))
+    sample.commits(3, 1)
+    assert sample.broken == []
 
 
 def test_recreated_replica_has_no_high_watermark_until_it_reports_one() -> None:
     """The replica was created again, or truncated unobserved; its former high watermark does not count."""
-    story = Story()
-    story.ends(1, "power_cut")
-    story.changes(isr=(2, 3), leader=2)
-    story.finds(2, FIRST)
-    story.commits(2, 2)
-    story.finds(2)
-    story.role(2, 1, (2, 3))
-    assert "ReplicasAreEqual" not in story.broken
+    sample = SampleTrace()
+    sample.ends(1, "power_cut")
+    sample.changes(isr=(2, 3), leader=2)
+    sample.finds(2, FIRST)
+    sample.commits(2, 2)
+    sample.finds(2)
+    sample.role(2, 1, (2, 3))
+    assert "ReplicasAreEqual" not in sample.broken
 
 
 def test_replica_with_lost_records_reports_on_a_former_incarnation_until_it_truncates() -> None:
-    story = Story()
+    sample = SampleTrace()
     for node in (1, 2):
-        story.ends(node, "power_cut")
-    story.changes(isr=(), leader=-1)
-    story.changes(leader=2, isr=(2,))
-    story.finds(2)
-    story.role(2, 2, (2,))
-    story.registers(2, 9)
-    story.role(3, 2)
-    assert story.committed.incarnation("n3", "topic", 0) == 0
-    story.cuts(3, 0)
-    assert story.committed.incarnation("n3", "topic", 0) == 1
-    assert story.broken == []
+        sample.ends(node, "power_cut")
+    sample.changes(isr=(), leader=-1)
+    sample.changes(leader=2, isr=(2,))
+    sample.finds(2)
+    sample.role(2, 2, (2,))
+    sample.registers(2, 9)
+    sample.role(3, 2)
+    assert sample.committed.incarnation("n3", "topic", 0) == 0
+    sample.cuts(3, 0)
+    assert sample.committed.incarnation("n3", "topic", 0) == 1
+    assert sample.broken == []
 
 
 def test_reports_of_a_replica_are_of_the_incarnation_that_it_knows() -> None:
-    story = Story()
-    assert story.committed.incarnation("n2", "topic", 0) == 0
-    all_are_gone(story)
-    story.changes(leader=2, isr=(2,))
-    story.finds(2)
-    story.registers(2, 9)
-    story.role(2, 2, (2,))
-    assert story.committed.incarnation("n2", "topic", 0) == 1
-    assert story.committed.incarnation("n3", "topic", 0) == 0
-    assert story.committed.incarnation("n3", "no such topic", 0) is None
+    sample = SampleTrace()
+    assert sample.committed.incarnation("n2", "topic", 0) == 0
+    all_are_gone(sample)
+    sample.changes(leader=2, isr=(2,))
+    sample.finds(2)
+    sample.registers(2, 9)
+    sample.role(2, 2, (2,))
+    assert sample.committed.incarnation("n2", "topic", 0) == 1
+    assert sample.committed.incarnation("n3", "topic", 0) == 0
+    assert sample.committed.incarnation("n3", "no such topic", 0) is None
 
 
-def all_are_gone(story: Story) -> None:
+def all_are_gone(sample: SampleTrace) -> None:
     for node in (1, 2, 3):
-        story.ends(node, "power_cut")
-    story.changes(isr=(), leader=-1)
+        sample.ends(node, "power_cut")
+    sample.changes(isr=(), leader=-1)
 
 
-def isr_beyond_replicas(story: Story) -> None:
-    story.changes(isr=(1, 2, 4))
+def isr_beyond_replicas(sample: SampleTrace) -> None:
+    sample.changes(isr=(1, 2, 4))
 
 
-def both_in_sync_and_eligible(story: Story) -> None:
-    story.changes(isr=(1,), eligible_leader_replicas=(1, 2))
+def both_in_sync_and_eligible(sample: SampleTrace) -> None:
+    sample.changes(isr=(1,), eligible_leader_replicas=(1, 2))
 
 
-def leader_out_of_sync(story: Story) -> None:
-    story.changes(isr=(2, 3))
+def leader_out_of_sync(sample: SampleTrace) -> None:
+    sample.changes(isr=(2, 3))
 
 
-def fenced_in_sync(story: Story) -> None:
-    story.knows(3, 3, fenced=True)
+def fenced_in_sync(sample: SampleTrace) -> None:
+    sample.knows(3, 3, fenced=True)
 
 
-def member_lacks_what_is_committed(story: Story) -> None:
-    story.changes(isr=(1, 2))
-    story.writes(1, SECOND)
-    story.writes(2, SECOND)
-    story.commits(1, 3)
-    story.changes(isr=(1, 2, 3))
+def member_lacks_what_is_committed(sample: SampleTrace) -> None:
+    sample.changes(isr=(1, 2))
+    sample.writes(1, SECOND)
+    sample.writes(2, SECOND)
+    sample.commits(1, 3)
+    sample.changes(isr=(1, 2, 3))
 
 
-def eligible_replica_cuts_what_is_committed(story: Story) -> None:
-    story.changes(isr=(1,), eligible_leader_replicas=(2,))
-    story.cuts(2, 0)
+def eligible_replica_cuts_what_is_committed(sample: SampleTrace) -> None:
+    sample.changes(isr=(1,), eligible_leader_replicas=(2,))
+    sample.cuts(2, 0)
 
 
-def committed_ahead_of_a_member(story: Story) -> None:
-    story.writes(1, SECOND)
-    story.commits(1, 3)
+def committed_ahead_of_a_member(sample: SampleTrace) -> None:
+    sample.writes(1, SECOND)
+    sample.commits(1, 3)
 
 
-def leader_forgets_a_member(story: Story) -> None:
-    story.role(1, 0, (1, 2))
+def leader_forgets_a_member(sample: SampleTrace) -> None:
+    sample.role(1, 0, (1, 2))
 
 
-def another_record_at_the_same_offset(story: Story) -> None:
-    story.changes(isr=(1, 2))
-    story.writes(1, SECOND)
-    story.writes(2, SECOND)
-    story.commits(1, 3)
-    story.writes(3, (2, 3, 0, 99))
-    story.commits(3, 3)
+def another_record_at_the_same_offset(sample: SampleTrace) -> None:
+    sample.changes(isr=(1, 2))
+    sample.writes(1, SECOND)
+    sample.writes(2, SECOND)
+    sample.commits(1, 3)
+    sample.writes(3, (2, 3, 0, 99))
+    sample.commits(3, 3)
 
 
-def leader_without_what_is_committed(story: Story) -> None:
+def leader_without_what_is_committed(sample: SampleTrace) -> None:
     """The broker ended cleanly, but its replica has no records."""
-    story.ends(2, "process_ended")
-    story.changes(isr=(2,), leader=2)
-    story.finds(2)
-    story.registers(2, 9)
+    sample.ends(2, "process_ended")
+    sample.changes(isr=(2,), leader=2)
+    sample.finds(2)
+    sample.registers(2, 9)
 
 
-def one_loss_that_is_no_excuse(story: Story) -> None:
-    story.ends(1, "power_cut")
-    story.changes(isr=(2, 3), leader=2)
-    story.changes(isr=(1,), leader=1)
-    story.finds(1)
-    story.registers(1, 9)
+def one_loss_that_is_no_excuse(sample: SampleTrace) -> None:
+    sample.ends(1, "power_cut")
+    sample.changes(isr=(2, 3), leader=2)
+    sample.changes(isr=(1,), leader=1)
+    sample.finds(1)
+    sample.registers(1, 9)
 
 
-def two_kills_that_lose_nothing(story: Story) -> None:
+def two_kills_that_lose_nothing(sample: SampleTrace) -> None:
     """The page cache survives."""
     for node in (1, 2, 3):
-        story.ends(node, "process_killed")
-    story.changes(isr=(1,), leader=1)
-    story.finds(1)
-    story.registers(1, 9)
+        sample.ends(node, "process_killed")
+    sample.changes(isr=(1,), leader=1)
+    sample.finds(1)
+    sample.registers(1, 9)
 
 
-def a_flushed_record_that_is_lost(story: Story) -> None:
-    story.learns(
+def a_flushed_record_that_is_lost(sample: SampleTrace) -> None:
+    sample.learns(
         ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="topic", name="flush.messages", value="1")
     )
-    all_are_gone(story)
-    story.changes(leader=2, isr=(2,))
-    story.finds(2)
-    story.registers(2, 9)
+    all_are_gone(sample)
+    sample.changes(leader=2, isr=(2,))
+    sample.finds(2)
+    sample.registers(2, 9)
 
 
-def two_fetchers(story: Story) -> None:
-    story.tell(1, "fetchers_seen", twice=[(TOPIC_ID.hex(), 0)])
+def two_fetchers(sample: SampleTrace) -> None:
+    sample.tell(1, "fetchers_seen", twice=[(TOPIC_ID.hex(), 0)])
 
 
 @pytest.mark.parametrize(
@@ -343,8 +343,8 @@ def two_fetchers(story: Story) -> None:
         (two_fetchers, "OneFetcherPerPartition"),
     ],
 )
-def test_a_breach_is_seen(breach: Callable[[Story], None], invariant: str) -> None:
-    story = Story()
-    assert story.broken == []
-    breach(story)
-    assert story.broken[:1] == [invariant]
+def test_a_breach_is_seen(breach: Callable[[SampleTrace], None], invariant: str) -> None:
+    sample = SampleTrace()
+    assert sample.broken == []
+    breach(sample)
+    assert sample.broken[:1] == [invariant]

@@ -9,7 +9,7 @@ from jepsen.values import Polling, SeenTopic, Sending, WantedTopic
 ID = "AAECAwQFBgcICQoLDA0ODw"
 
 
-class Story(History):
+class SampleHistory(History):
     """A history with the topic "t", which is not flushed, and "f", which is; both have one partition. Time advances
     only on request.
     """
@@ -56,6 +56,6 @@ def records(sequences: Iterable[int], offset: int, topic: str) -> tuple[tuple[in
     return tuple((offset + at, f"s/{topic}-0/{sequence}") for at, sequence in enumerate(sequences))
 
 
-def broken(story: History, checkers: Sequence[Checker]) -> list[str]:
-    """The promises that a story breaks, repeated for each anomaly."""
-    return [anomaly.promise for checker in checkers for anomaly in checker.check(story)]
+def broken(history: History, checkers: Sequence[Checker]) -> list[str]:
+    """The promises that a history breaks, repeated for each anomaly."""
+    return [anomaly.promise for checker in checkers for anomaly in checker.check(history)]
