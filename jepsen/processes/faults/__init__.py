@@ -1,6 +1,6 @@
 """Faults of a cluster of processes, without root: a class for each kind, and the nemesis that chooses them."""
 
+from jepsen.processes.faults.fault_context import FaultContext
 from jepsen.processes.faults.nemesis import FAULTS, Nemesis
-from jepsen.processes.faults.stage import Stage
 
-__all__ = ["FAULTS", "Nemesis", "Stage"]
+__all__ = ["FAULTS", "FaultContext", "Nemesis"]

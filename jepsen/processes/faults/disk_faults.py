@@ -7,8 +7,8 @@ from typing import Final
 
 import trio
 
+from jepsen.processes.faults.fault_context import FaultContext
 from jepsen.processes.faults.process_faults import start_together
-from jepsen.processes.faults.stage import Stage
 from jepsen.processes.nodes import NodeProcess
 
 # The bytes that a log may still grow by; the write that fails is torn.
@@ -24,25 +24,25 @@ class DiskFull:
     files still grow, as with a quota.
     """
 
-    async def strike(self, stage: Stage, seconds: float) -> None:
-        healthy = stage.healthy()
-        victim = stage.rng.choice(healthy) if healthy else None
+    async def strike(self, context: FaultContext, seconds: float) -> None:
+        healthy = context.healthy()
+        victim = context.rng.choice(healthy) if healthy else None
         lengths = _log_lengths(victim) if victim else []
         if victim is None or not lengths:
             return
-        limit = stage.rng.choice(lengths) + stage.rng.randint(0, _ROOM)
+        limit = context.rng.choice(lengths) + context.rng.randint(0, _ROOM)
         detail = f"no file grows beyond {limit} bytes"
-        with stage.claimed([victim]), stage.recorded("disk-full", [victim.name], detail):
+        with context.claimed([victim]), context.recorded("disk-full", [victim.name], detail):
             victim.may_end = True
             _limit(victim, limit)
-            until = stage.now() + seconds
-            while victim.is_running and stage.now() < until:
+            until = context.now() + seconds
+            while victim.is_running and context.now() < until:
                 await trio.sleep(_LOOK_SECONDS)
             if victim.is_running:
                 _limit(victim, resource.RLIM_INFINITY)
             else:
                 victim.note_end("its disk was full")
-                await trio.sleep(max(0.0, until - stage.now()))
+                await trio.sleep(max(0.0, until - context.now()))
                 await start_together([victim])
             victim.may_end = False
 

@@ -7,6 +7,7 @@ from typing import Final
 import trio
 
 from jepsen.processes.faults.disk_faults import DiskFull
+from jepsen.processes.faults.fault_context import Fault, FaultContext
 from jepsen.processes.faults.network_faults import (
     Bridge,
     Flapping,
@@ -22,7 +23,6 @@ from jepsen.processes.faults.network_faults import (
     Slow,
 )
 from jepsen.processes.faults.process_faults import Kill, KillCoordinator, KillLeader, Pause, Restart
-from jepsen.processes.faults.stage import Fault, Stage
 from jepsen.processes.nodes import Misbehaved
 
 FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
@@ -53,7 +53,7 @@ _TOGETHER: Final = 0.3
 
 class Nemesis:
     """`kinds` are names of FAULTS. A fault lasts for `fault_seconds` on average, and `peace_seconds` pass until the
-    next. Nodes that do not start or stop when requested are recorded in the stage's history.
+    next. Nodes that do not start or stop when requested are recorded in the context's history.
     """
 
     def __init__(self, kinds: Sequence[str], fault_seconds: float, peace_seconds: float) -> None:
@@ -62,34 +62,34 @@ class Nemesis:
         self._fault_seconds = fault_seconds
         self._peace_seconds = peace_seconds
 
-    async def run(self, stage: Stage, seconds: float) -> None:
+    async def run(self, context: FaultContext, seconds: float) -> None:
         """Inject faults for the given time, then wait until the last one has ended."""
-        until = stage.now() + seconds
-        while (left := until - stage.now()) > 0:
-            await trio.sleep(min(left, stage.rng.uniform(0.5, 1.5) * self._peace_seconds))
-            if self._kinds and stage.now() < until:
-                await self._strike(stage)
+        until = context.now() + seconds
+        while (left := until - context.now()) > 0:
+            await trio.sleep(min(left, context.rng.uniform(0.5, 1.5) * self._peace_seconds))
+            if self._kinds and context.now() < until:
+                await self._strike(context)
 
-    async def _strike(self, stage: Stage) -> None:
-        count = 2 if len(self._kinds) > 1 and stage.rng.random() < _TOGETHER else 1
+    async def _strike(self, context: FaultContext) -> None:
+        count = 2 if len(self._kinds) > 1 and context.rng.random() < _TOGETHER else 1
         async with trio.open_nursery() as nursery:
-            for kind in self._draw(stage, count):
-                nursery.start_soon(_strike, FAULTS[kind], stage, stage.rng.uniform(0.5, 1.5) * self._fault_seconds)
+            for kind in self._draw(context, count):
+                nursery.start_soon(_strike, FAULTS[kind], context, context.rng.uniform(0.5, 1.5) * self._fault_seconds)
 
-    def _draw(self, stage: Stage, count: int) -> list[str]:
+    def _draw(self, context: FaultContext, count: int) -> list[str]:
         """Draw different kinds. No kind is drawn again before all others were drawn."""
         drawn: list[str] = []
         while len(drawn) < count:
             if not self._deck:
-                self._deck = stage.rng.sample(self._kinds, len(self._kinds))
+                self._deck = context.rng.sample(self._kinds, len(self._kinds))
             kind = self._deck.pop()
             if kind not in drawn:
                 drawn.append(kind)
         return drawn
 
 
-async def _strike(fault: Fault, stage: Stage, seconds: float) -> None:
+async def _strike(fault: Fault, context: FaultContext, seconds: float) -> None:
     try:
-        await fault.strike(stage, seconds)
+        await fault.strike(context, seconds)
     except Misbehaved as error:
-        stage.note_misbehaviour(str(error))
+        context.note_misbehaviour(str(error))

@@ -5,7 +5,7 @@ from typing import Final
 
 import trio
 
-from jepsen.processes.faults.stage import Stage
+from jepsen.processes.faults.fault_context import FaultContext
 from jepsen.processes.nodes import EndedByItself, NodeProcess
 
 # The probability that the victim is a partition's leader or the active controller.
@@ -17,28 +17,28 @@ _MANY: Final = 0.15
 class Kill:
     """kill -9 of one or several nodes, and a restart. The page cache survives."""
 
-    async def strike(self, stage: Stage, seconds: float) -> None:
-        victims = await _victims(stage)
+    async def strike(self, context: FaultContext, seconds: float) -> None:
+        victims = await _victims(context)
         if not victims:
             return
-        with stage.claimed(victims), stage.recorded("kill", [each.name for each in victims]):
+        with context.claimed(victims), context.recorded("kill", [each.name for each in victims]):
             for victim in victims:
                 await victim.kill()
-            await trio.sleep(seconds * stage.rng.random())
+            await trio.sleep(seconds * context.rng.random())
             await start_together(victims)
 
 
 class KillLeader:
     """kill -9 of a partition's leader."""
 
-    async def strike(self, stage: Stage, seconds: float) -> None:
-        found = await stage.partition_leader()
-        if found is None or found[0] not in stage.healthy():
+    async def strike(self, context: FaultContext, seconds: float) -> None:
+        found = await context.partition_leader()
+        if found is None or found[0] not in context.healthy():
             return
         victim, partition = found
         with (
-            stage.claimed([victim]),
-            stage.recorded("kill-leader", [victim.name], f"of partition {partition.partition}"),
+            context.claimed([victim]),
+            context.recorded("kill-leader", [victim.name], f"of partition {partition.partition}"),
         ):
             await victim.kill()
             await trio.sleep(seconds / 2)
@@ -48,12 +48,12 @@ class KillLeader:
 class KillCoordinator:
     """kill -9 of a group's coordinator."""
 
-    async def strike(self, stage: Stage, seconds: float) -> None:
-        found = await stage.coordinator()
-        if found is None or found[0] not in stage.healthy():
+    async def strike(self, context: FaultContext, seconds: float) -> None:
+        found = await context.coordinator()
+        if found is None or found[0] not in context.healthy():
             return
         victim, group = found
-        with stage.claimed([victim]), stage.recorded("kill-coordinator", [victim.name], f"of {group}"):
+        with context.claimed([victim]), context.recorded("kill-coordinator", [victim.name], f"of {group}"):
             await victim.kill()
             await trio.sleep(seconds / 2)
             await start_together([victim])
@@ -62,9 +62,9 @@ class KillCoordinator:
 class Pause:
     """SIGSTOP: a process that continues does not know that time has passed."""
 
-    async def strike(self, stage: Stage, seconds: float) -> None:
-        victims = await _victims(stage)
-        with stage.claimed(victims), stage.recorded("pause", [each.name for each in victims]):
+    async def strike(self, context: FaultContext, seconds: float) -> None:
+        victims = await _victims(context)
+        with context.claimed(victims), context.recorded("pause", [each.name for each in victims]):
             for victim in victims:
                 victim.pause()
             try:
@@ -77,30 +77,30 @@ class Pause:
 class Restart:
     """SIGTERM and another start, one node after the other."""
 
-    async def strike(self, stage: Stage, seconds: float) -> None:
-        for victim in stage.healthy():
-            if victim not in stage.healthy():
+    async def strike(self, context: FaultContext, seconds: float) -> None:
+        for victim in context.healthy():
+            if victim not in context.healthy():
                 continue
-            with stage.claimed([victim]), stage.recorded("restart", [victim.name]):
+            with context.claimed([victim]), context.recorded("restart", [victim.name]):
                 await victim.stop()
                 await start_together([victim])
-            await trio.sleep(seconds / len(stage.names))
+            await trio.sleep(seconds / len(context.names))
 
 
-async def _victims(stage: Stage) -> list[NodeProcess]:
+async def _victims(context: FaultContext) -> list[NodeProcess]:
     """Some nodes that are not the victims of another fault."""
-    healthy, rng = stage.healthy(), stage.rng
+    healthy, rng = context.healthy(), context.rng
     chance = rng.random()
     if chance < _AIMED:
-        found = await stage.partition_leader()
+        found = await context.partition_leader()
         aimed = found[0] if found else None
     elif chance < 2 * _AIMED:
-        aimed = await stage.controller()
+        aimed = await context.controller()
     else:
         aimed = None
     if aimed is not None:
-        return [each for each in stage.healthy() if each is aimed]
-    many = rng.choice((len(stage.names) // 2 + 1, len(stage.names)))
+        return [each for each in context.healthy() if each is aimed]
+    many = rng.choice((len(context.names) // 2 + 1, len(context.names)))
     return rng.sample(healthy, min(len(healthy), many if rng.random() < _MANY else 1))
 
 

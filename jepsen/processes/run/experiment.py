@@ -16,7 +16,7 @@ from jepsen.history import History
 from jepsen.journal import Journal, read_history
 from jepsen.processes.clients.client import ClientPlan, MemberPlan
 from jepsen.processes.clients.client_process import ClientProcess
-from jepsen.processes.faults import Nemesis, Stage
+from jepsen.processes.faults import FaultContext, Nemesis
 from jepsen.processes.nodes import NodeProcess, ProcessCluster, running_cluster
 from jepsen.processes.replica_logs import read_replicas
 from jepsen.processes.run.healing import NAME, heal, judge_output, note_misbehaviour, recorded, stop_all
@@ -80,11 +80,11 @@ class Experiment:
 
 @attrs.frozen
 class Outcome:
-    """`zero` is when the cluster first served, by `time.monotonic`; the history and the stage count from there."""
+    """`zero` is when the cluster first served, by `time.monotonic`; the history and the context count from there."""
 
     zero: float
     history: History
-    stage: Stage
+    context: FaultContext
     nodes: Sequence[NodeProcess]
     members: Sequence[Uptime]
 
@@ -100,19 +100,19 @@ async def perform(experiment: Experiment) -> Outcome:
     ) as cluster:
         zero = time.monotonic()
         with _own_history(journals, zero) as history:
-            stage = _stage(experiment, cluster, history, zero)
+            context = _fault_context(experiment, cluster, history, zero)
             members = _member_processes(experiment, cluster, zero)
             topics = (TOPIC, *experiment.workload.more_topics)
             await trio.to_thread.run_sync(_create_topics, cluster.bootstrap, topics, experiment.partitions)
             async with _watched(cluster, history), members.running():
-                await _run_nemesis(experiment, stage, members, history, zero)
+                await _run_nemesis(experiment, context, members, history, zero)
             await _read_finally(experiment, cluster, journals, zero)
-            await _read_disks(stage, history)
-    return Outcome(zero, _whole_history(journals), stage, list(cluster.nodes.values()), members.uptimes)
+            await _read_disks(context, history)
+    return Outcome(zero, _whole_history(journals), context, list(cluster.nodes.values()), members.uptimes)
 
 
-def _stage(experiment: Experiment, cluster: ProcessCluster, history: History, zero: float) -> Stage:
-    return Stage(
+def _fault_context(experiment: Experiment, cluster: ProcessCluster, history: History, zero: float) -> FaultContext:
+    return FaultContext(
         cluster,
         TOPIC,
         Random(experiment.seed),
@@ -122,33 +122,33 @@ def _stage(experiment: Experiment, cluster: ProcessCluster, history: History, ze
     )
 
 
-async def _read_disks(stage: Stage, history: History) -> None:
-    nodes = list(stage.cluster.nodes.values())
+async def _read_disks(context: FaultContext, history: History) -> None:
+    nodes = list(context.cluster.nodes.values())
     await stop_all(nodes, history)
     for node in nodes:
-        for topic in _topics(stage):
+        for topic in _topics(context):
             await trio.to_thread.run_sync(read_replicas, node, topic, history)
     judge_output(nodes, history)
 
 
 async def _run_nemesis(
-    experiment: Experiment, stage: Stage, members: MemberProcesses, history: History, zero: float
+    experiment: Experiment, context: FaultContext, members: MemberProcesses, history: History, zero: float
 ) -> None:
     """Run clients and the nemesis, heal all faults, and wait until groups have read all records."""
-    async with _clients(experiment, stage.cluster, zero):
+    async with _clients(experiment, context.cluster, zero):
         await trio.sleep(_PROLOGUE_SECONDS)
-        await experiment.nemesis.run(stage, experiment.seconds)
+        await experiment.nemesis.run(context, experiment.seconds)
         members.calm_down()
-        await heal(stage.cluster, _topics(stage), history)
+        await heal(context.cluster, _topics(context), history)
         await trio.sleep(_EPILOGUE_SECONDS)
-    if stage.groups:
-        lags = Lags(stage.cluster.bootstrap, stage.groups, TOPIC, experiment.partitions)
+    if context.groups:
+        lags = Lags(context.cluster.bootstrap, context.groups, TOPIC, experiment.partitions)
         await recorded(history, Healing("every group has read everything", _CATCH_UP_SECONDS), lags.are_zero)
 
 
-def _topics(stage: Stage) -> list[str]:
+def _topics(context: FaultContext) -> list[str]:
     """The topics whose replicas must be identical at the end."""
-    return [TOPIC, OFFSETS] if stage.groups else [TOPIC]
+    return [TOPIC, OFFSETS] if context.groups else [TOPIC]
 
 
 @contextmanager

@@ -20,7 +20,7 @@ _LOOK_SECONDS: Final = 2.0
 
 
 @attrs.define(eq=False)
-class Stage:
+class FaultContext:
     """`faults` is what was broken so far. `now` is in seconds since the run began; `topic` and `groups` are what
     clients use.
 
@@ -102,7 +102,7 @@ class Stage:
 class Fault(Protocol):
     """A kind of fault. `strike` starts it, and ends it after about `seconds`."""
 
-    async def strike(self, stage: Stage, seconds: float) -> None: ...
+    async def strike(self, context: FaultContext, seconds: float) -> None: ...
 
 
 def between(some: Sequence[str], others: Sequence[str]) -> list[Pair]:
