@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import attrs
 import pytest
 
-from tests.simulation.replication_staging import ReplicaStage, play
+from tests.simulation.scripted_replicas import ScriptedReplicas, play
 from tests.support.replication_bugs import REPLICATION_BUGS
 
 
@@ -28,13 +28,13 @@ class Scenario:
     Without `is_watched`, the invariants do not apply to the script and are not checked.
     """
 
-    script: Callable[[ReplicaStage], Awaitable[None]]
+    script: Callable[[ScriptedReplicas], Awaitable[None]]
     bugs: Mapping[str, Breach]
     is_watched: bool = True
 
 
 @attrs.frozen
-class Showing:
+class ScenarioRun:
     """One run of a scenario, with or without a bug."""
 
     scenario: Scenario
@@ -61,15 +61,15 @@ class Showing:
         return breach.seen_by if self.is_watched else (breach.harm,)
 
 
-def showings(*scenarios: Scenario) -> pytest.MarkDecorator:
+def scenario_runs(*scenarios: Scenario) -> pytest.MarkDecorator:
     """Each scenario without a bug, and with each of its bugs: once until a client is harmed, and once with
     invariants.
     """
-    plays = []
+    runs = []
     for scenario in scenarios:
-        plays.append(Showing(scenario, is_watched=scenario.is_watched))
+        runs.append(ScenarioRun(scenario, is_watched=scenario.is_watched))
         for bug, breach in scenario.bugs.items():
-            plays.append(Showing(scenario, bug, is_watched=False))
+            runs.append(ScenarioRun(scenario, bug, is_watched=False))
             if breach.seen_by:
-                plays.append(Showing(scenario, bug))
-    return pytest.mark.parametrize("showing", [pytest.param(each, id=each.name) for each in plays])
+                runs.append(ScenarioRun(scenario, bug))
+    return pytest.mark.parametrize("scenario_run", [pytest.param(each, id=each.name) for each in runs])

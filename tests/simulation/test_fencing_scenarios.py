@@ -6,9 +6,9 @@ import attrs
 import trio
 
 from broker.wire.errors import ErrorCode
-from tests.simulation.client_staging import NONE, records_of
-from tests.simulation.replication_staging import GLANCE_SECONDS, ReplicaStage
-from tests.simulation.scenarios import Breach, Scenario, Showing, showings
+from tests.simulation.scenarios import Breach, Scenario, ScenarioRun, scenario_runs
+from tests.simulation.scripted_clients import NONE, records_of
+from tests.simulation.scripted_replicas import GLANCE_SECONDS, ScriptedReplicas
 
 HOLD = "InSyncReplicasHoldWhatIsCommitted"
 
@@ -21,7 +21,7 @@ class EpochConsumer:
     record.
     """
 
-    stage: ReplicaStage
+    stage: ScriptedReplicas
     leader_epoch: int = 0
     last_epoch: int = NONE
     seen: dict[int, str] = attrs.field(factory=dict)
@@ -57,7 +57,7 @@ class EpochConsumer:
             self.stage.fail(f"ConsumersSeeAllThereIs: {stored}, and not {self.seen}")
 
 
-async def _lose_what_was_consumed(stage: ReplicaStage) -> EpochConsumer:
+async def _lose_what_was_consumed(stage: ScriptedReplicas) -> EpochConsumer:
     """The first broker is down, and some records that a consumer has read are lost; the second one leads
     without them.
     """
@@ -77,7 +77,7 @@ async def _lose_what_was_consumed(stage: ReplicaStage) -> EpochConsumer:
     return consumer
 
 
-async def a_consumer_is_fenced(stage: ReplicaStage) -> None:
+async def a_consumer_is_fenced(stage: ScriptedReplicas) -> None:
     """The consumer fetches with an old leader epoch, is fenced, and asks the new leader where its epoch ended."""
     _, b, _ = stage.brokers
     consumer = await _lose_what_was_consumed(stage)
@@ -87,7 +87,7 @@ async def a_consumer_is_fenced(stage: ReplicaStage) -> None:
     consumer.check(b)
 
 
-async def a_consumer_hears_where_logs_part(stage: ReplicaStage) -> None:
+async def a_consumer_hears_where_logs_part(stage: ScriptedReplicas) -> None:
     """The consumer sends the epoch of its last record with every fetch (KIP-595)."""
     _, b, _ = stage.brokers
     consumer = await _lose_what_was_consumed(stage)
@@ -100,7 +100,7 @@ async def a_consumer_hears_where_logs_part(stage: ReplicaStage) -> None:
     consumer.check(b)
 
 
-async def a_consumer_knows_more_than_a_leader(stage: ReplicaStage) -> None:
+async def a_consumer_knows_more_than_a_leader(stage: ScriptedReplicas) -> None:
     """A deposed leader continues alone, because it is the whole ISR that it knows; its successor was not in sync."""
     a, b, _ = stage.brokers
     await stage.lay_out(a, b, min_insync_replicas=1, unclean_leader_election_enable=True)
@@ -120,7 +120,7 @@ async def a_consumer_knows_more_than_a_leader(stage: ReplicaStage) -> None:
     consumer.check(b)
 
 
-async def a_leader_knows_less_than_a_consumer(stage: ReplicaStage) -> None:
+async def a_leader_knows_less_than_a_consumer(stage: ScriptedReplicas) -> None:
     """KIP-207: until a new leader knows what was committed before, it returns an error instead of a lower offset."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=2)
@@ -142,7 +142,7 @@ async def a_leader_knows_less_than_a_consumer(stage: ReplicaStage) -> None:
     assert await stage.latest_offset(b) == 2
 
 
-async def a_follower_knows_less_than_its_leader(stage: ReplicaStage) -> None:
+async def a_follower_knows_less_than_its_leader(stage: ScriptedReplicas) -> None:
     """The follower uses an outdated epoch, and would be counted as in sync. It does not know of a leader in between.
 
     That leader is still alive, has a different record at the same offset, and makes the follower truncate its log.
@@ -180,7 +180,7 @@ async def a_follower_knows_less_than_its_leader(stage: ReplicaStage) -> None:
     await stage.leads(c)
 
 
-@showings(
+@scenario_runs(
     Scenario(
         a_consumer_is_fenced,
         {
@@ -205,5 +205,5 @@ async def a_follower_knows_less_than_its_leader(stage: ReplicaStage) -> None:
         {"fetches of any leader epoch are served": Breach("ConsumedRecordsStay", [HOLD])},
     ),
 )
-def test_fencing(showing: Showing) -> None:
-    assert showing.violation() in showing.expected
+def test_fencing(scenario_run: ScenarioRun) -> None:
+    assert scenario_run.violation() in scenario_run.expected

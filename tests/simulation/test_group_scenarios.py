@@ -8,14 +8,14 @@ import pytest
 from broker.wire.errors import ErrorCode
 from jepsen.workloads.group_classic import ClassicMember
 from jepsen.workloads.group_consumer import ConsumerMember
-from tests.simulation.group_staging import GroupStage, play
+from tests.simulation.scripted_groups import ScriptedGroups, play
 from tests.support.group_bugs import GROUP_BUGS
 
 REGRESS = "CommittedOffsetsNeverRegress"
 OLD = "OldGenerationsCommitNothing"
 
 
-async def nothing_is_acknowledged_that_only_the_coordinator_has(stage: GroupStage) -> None:
+async def nothing_is_acknowledged_that_only_the_coordinator_has(stage: ScriptedGroups) -> None:
     a, b, c = stage.brokers
     await stage.lay_out()
     assert await stage.commit(a, 5) is ErrorCode.NONE
@@ -25,7 +25,7 @@ async def nothing_is_acknowledged_that_only_the_coordinator_has(stage: GroupStag
     await stage.told(b)
 
 
-async def what_cannot_be_written_has_not_happened(stage: GroupStage) -> None:
+async def what_cannot_be_written_has_not_happened(stage: ScriptedGroups) -> None:
     a, b, c = stage.brokers
     await stage.lay_out()
     assert await stage.commit(a, 5) is ErrorCode.NONE
@@ -41,7 +41,7 @@ async def what_cannot_be_written_has_not_happened(stage: GroupStage) -> None:
     await stage.told(b)
 
 
-async def a_deposed_coordinator_knows_that_it_is_none(stage: GroupStage) -> None:
+async def a_deposed_coordinator_knows_that_it_is_none(stage: ScriptedGroups) -> None:
     """The coordinator learns of its deposition only from the controller, and not from records that its successor
     writes.
     """
@@ -59,11 +59,11 @@ async def a_deposed_coordinator_knows_that_it_is_none(stage: GroupStage) -> None
     await stage.told(a)
 
 
-async def a_member_of_now_commits_nothing_in_its_last_generation(stage: GroupStage) -> None:
+async def a_member_of_now_commits_nothing_in_its_last_generation(stage: ScriptedGroups) -> None:
     await _commit_late(stage, ClassicMember)
 
 
-async def a_static_member_that_was_replaced_commits_nothing(stage: GroupStage) -> None:
+async def a_static_member_that_was_replaced_commits_nothing(stage: ScriptedGroups) -> None:
     coordinator, *_ = stage.brokers
     await stage.lay_out()
     former, successor = (stage.member(ClassicMember, name, "static") for name in ("former", "successor"))
@@ -73,11 +73,11 @@ async def a_static_member_that_was_replaced_commits_nothing(stage: GroupStage) -
     await stage.commit(coordinator, 7, member=former)
 
 
-async def a_member_commits_nothing_in_its_last_epoch(stage: GroupStage) -> None:
+async def a_member_commits_nothing_in_its_last_epoch(stage: ScriptedGroups) -> None:
     await _commit_late(stage, ConsumerMember)
 
 
-async def _commit_late(stage: GroupStage, kind: type[ClassicMember] | type[ConsumerMember]) -> None:
+async def _commit_late(stage: ScriptedGroups, kind: type[ClassicMember] | type[ConsumerMember]) -> None:
     """A commit of a member's former generation is delayed for long; by then another member owns the partition."""
     coordinator, *_ = stage.brokers
     await stage.lay_out()
@@ -90,7 +90,7 @@ async def _commit_late(stage: GroupStage, kind: type[ClassicMember] | type[Consu
     await stage.commit(coordinator, 7, member=first, generation=generation, index=index)
 
 
-async def a_partition_is_nobody_else_s_before_it_is_given_up(stage: GroupStage) -> None:
+async def a_partition_is_nobody_else_s_before_it_is_given_up(stage: ScriptedGroups) -> None:
     """One member has not learned of the rebalance; the other one commits everything that it is assigned."""
     coordinator, *_ = stage.brokers
     await stage.lay_out()
@@ -104,7 +104,7 @@ async def a_partition_is_nobody_else_s_before_it_is_given_up(stage: GroupStage) 
 
 
 # Each with the bug that removes its rule, and the promise that is broken then.
-SCENARIOS: Mapping[Callable[[GroupStage], Awaitable[None]], tuple[str, str]] = {
+SCENARIOS: Mapping[Callable[[ScriptedGroups], Awaitable[None]], tuple[str, str]] = {
     nothing_is_acknowledged_that_only_the_coordinator_has: (
         "responses leave before their records are committed",
         REGRESS,
@@ -123,7 +123,7 @@ SCENARIOS: Mapping[Callable[[GroupStage], Awaitable[None]], tuple[str, str]] = {
 
 @pytest.mark.parametrize("is_broken", [False, True], ids=["as-it-is", "broken"])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__.replace("_", "-"))
-def test_rules_of_groups(scenario: Callable[[GroupStage], Awaitable[None]], *, is_broken: bool) -> None:
+def test_rules_of_groups(scenario: Callable[[ScriptedGroups], Awaitable[None]], *, is_broken: bool) -> None:
     bug, breach = SCENARIOS[scenario]
     with GROUP_BUGS[bug].planted() if is_broken else nullcontext():
         violation = play(scenario).violation

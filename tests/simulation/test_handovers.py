@@ -16,22 +16,22 @@ from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicP
 from broker.wire.records import Record, encode_batch
 from jepsen.simulation.subjects.node_plan import KAFKA_PORT
 from jepsen.workloads.connection import Connection, ConnectionLost
-from tests.simulation.client_staging import TOPIC
-from tests.simulation.replication_staging import ReplicaStage, play
+from tests.simulation.scripted_clients import TOPIC
+from tests.simulation.scripted_replicas import ScriptedReplicas, play
 
 BETWEEN_RECORDS_SECONDS = 0.01
 PAUSE_SECONDS_MAX = 0.1
 
 
-async def _stop(stage: ReplicaStage, name: str) -> None:
+async def _stop(stage: ScriptedReplicas, name: str) -> None:
     await stage.cluster.stop(stage.host(name), timeout_seconds=20, down_seconds=float("inf"))
 
 
-async def _kill(stage: ReplicaStage, name: str) -> None:
+async def _kill(stage: ScriptedReplicas, name: str) -> None:
     stage.kill(name)
 
 
-async def _pauses(stage: ReplicaStage, ends: Callable[[ReplicaStage, str], Awaitable[None]]) -> list[float]:
+async def _pauses(stage: ScriptedReplicas, ends: Callable[[ScriptedReplicas, str], Awaitable[None]]) -> list[float]:
     """End and restart each broker. Returns, for each, the longest time between two acknowledgements."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=2)
@@ -54,7 +54,7 @@ async def _pauses(stage: ReplicaStage, ends: Callable[[ReplicaStage, str], Await
     return pauses
 
 
-async def _go_on_producing(stage: ReplicaStage, acknowledged: list[float]) -> None:
+async def _go_on_producing(stage: ScriptedReplicas, acknowledged: list[float]) -> None:
     """Send one record after another to the leader, over one connection while it lasts."""
     while True:
         leader = _leader(stage)
@@ -64,14 +64,14 @@ async def _go_on_producing(stage: ReplicaStage, acknowledged: list[float]) -> No
         await trio.sleep(BETWEEN_RECORDS_SECONDS)
 
 
-def _leader(stage: ReplicaStage) -> str:
+def _leader(stage: ScriptedReplicas) -> str:
     """The latest leader of the topic that was created first."""
     first, *_ = led = stage.traced("partition_led")
     same = [event for event in led if event.fields["topic_id"] == first.fields["topic_id"]]
     return max(same, key=lambda event: int(str(event.fields["leader_epoch"]))).host
 
 
-async def _produce_to(stage: ReplicaStage, leader: str, acknowledged: list[float]) -> None:
+async def _produce_to(stage: ScriptedReplicas, leader: str, acknowledged: list[float]) -> None:
     """Send records until one is refused. Raises ConnectionLost."""
     connection = await Connection.open((leader, KAFKA_PORT), 0)
     try:
@@ -92,10 +92,10 @@ async def _produce_to(stage: ReplicaStage, leader: str, acknowledged: list[float
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("ends", [_stop, _kill], ids=["stop", "kill"])
-def test_producers_hardly_notice(ends: Callable[[ReplicaStage, str], Awaitable[None]], seed: int) -> None:
+def test_producers_hardly_notice(ends: Callable[[ScriptedReplicas, str], Awaitable[None]], seed: int) -> None:
     pauses: list[float] = []
 
-    async def script(stage: ReplicaStage) -> None:
+    async def script(stage: ScriptedReplicas) -> None:
         pauses.extend(await _pauses(stage, ends))
 
     assert play(script, seed=seed).violation is None

@@ -3,12 +3,12 @@
 from functools import partial
 
 from broker.wire.errors import ErrorCode
-from tests.simulation.client_staging import PRODUCE_VERSION, IdempotentProducer
-from tests.simulation.replication_staging import ReplicaStage
-from tests.simulation.scenarios import Breach, Scenario, Showing, showings
+from tests.simulation.scenarios import Breach, Scenario, ScenarioRun, scenario_runs
+from tests.simulation.scripted_clients import PRODUCE_VERSION, IdempotentProducer
+from tests.simulation.scripted_replicas import ScriptedReplicas
 
 
-async def an_acknowledgement_is_lost(stage: ReplicaStage) -> None:
+async def an_acknowledgement_is_lost(stage: ScriptedReplicas) -> None:
     """The leader dies before it responds, and the producer sends the same record to its successor."""
     a, b, c = stage.brokers
     producer = IdempotentProducer(7)
@@ -24,7 +24,7 @@ async def an_acknowledgement_is_lost(stage: ReplicaStage) -> None:
         stage.fail("SessionsGoOn: though nothing was lost")
 
 
-async def sequences_are_cut_off(stage: ReplicaStage) -> None:
+async def sequences_are_cut_off(stage: ScriptedReplicas) -> None:
     """An isolated leader accepts records that are truncated later. When it leads again, it accepts the same records
     again.
     """
@@ -46,7 +46,7 @@ async def sequences_are_cut_off(stage: ReplicaStage) -> None:
         stage.fail("SessionsGoOn: though nothing was lost")
 
 
-async def the_second_batch_is_the_first_to_come(stage: ReplicaStage) -> None:
+async def the_second_batch_is_the_first_to_come(stage: ScriptedReplicas) -> None:
     """Two batches are sent to a broker that is about to lead, and the first one arrives before it does
     (KAFKA-15591).
     """
@@ -64,7 +64,7 @@ async def the_second_batch_is_the_first_to_come(stage: ReplicaStage) -> None:
         stage.fail("SessionsGoOn: though nothing was lost")
 
 
-@showings(
+@scenario_runs(
     Scenario(an_acknowledgement_is_lost, {"followers keep no producer states": Breach("NothingIsThereTwice")}),
     Scenario(
         sequences_are_cut_off,
@@ -74,5 +74,5 @@ async def the_second_batch_is_the_first_to_come(stage: ReplicaStage) -> None:
         the_second_batch_is_the_first_to_come, {"batches after refused ones are accepted": Breach("SessionsGoOn")}
     ),
 )
-def test_idempotence(showing: Showing) -> None:
-    assert showing.violation() in showing.expected
+def test_idempotence(scenario_run: ScenarioRun) -> None:
+    assert scenario_run.violation() in scenario_run.expected

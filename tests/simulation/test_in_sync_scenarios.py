@@ -2,13 +2,13 @@
 
 import trio
 
-from tests.simulation.replication_staging import GLANCE_SECONDS, TIMEOUT_SECONDS, ReplicaStage
-from tests.simulation.scenarios import Breach, Scenario, Showing, showings
+from tests.simulation.scenarios import Breach, Scenario, ScenarioRun, scenario_runs
+from tests.simulation.scripted_replicas import GLANCE_SECONDS, TIMEOUT_SECONDS, ScriptedReplicas
 
 HOLD = "InSyncReplicasHoldWhatIsCommitted"
 
 
-async def _is_left_behind(stage: ReplicaStage, name: str) -> None:
+async def _is_left_behind(stage: ScriptedReplicas, name: str) -> None:
     """A broker's process dies and restarts without reaching the leader: it is active, but not in the ISR."""
     leader, *_ = stage.replicas
     stage.kill(name)
@@ -23,7 +23,7 @@ async def _is_left_behind(stage: ReplicaStage, name: str) -> None:
     )
 
 
-async def a_proposal_of_which_nothing_is_heard(stage: ReplicaStage) -> None:
+async def a_proposal_of_which_nothing_is_heard(stage: ScriptedReplicas) -> None:
     """KIP-497: the controller adds a replica to the ISR, and the leader dies before it learns of it."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=2)
@@ -39,7 +39,7 @@ async def a_proposal_of_which_nothing_is_heard(stage: ReplicaStage) -> None:
     await stage.leads(c)
 
 
-async def a_leader_that_is_behind_what_is_committed(stage: ReplicaStage) -> None:
+async def a_leader_that_is_behind_what_is_committed(stage: ScriptedReplicas) -> None:
     """The new leader has the records, but not the high watermark: a replica with fewer records may not join
     (KIP-101).
     """
@@ -61,7 +61,7 @@ async def a_leader_that_is_behind_what_is_committed(stage: ReplicaStage) -> None
     await trio.sleep(3)
 
 
-async def a_fenced_broker_catches_up(stage: ReplicaStage) -> None:
+async def a_fenced_broker_catches_up(stage: ScriptedReplicas) -> None:
     """KIP-841: a leader that does not know of the fencing proposes a fenced broker."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=2)
@@ -78,7 +78,7 @@ async def a_fenced_broker_catches_up(stage: ReplicaStage) -> None:
         stage.fail(f"FencedBrokersAreNotInSync: {told}")
 
 
-async def a_former_incarnation_caught_up(stage: ReplicaStage) -> None:
+async def a_former_incarnation_caught_up(stage: ScriptedReplicas) -> None:
     """KIP-903: when the controller learns that a broker has caught up, its process has restarted with an empty disk."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=2)
@@ -99,7 +99,7 @@ async def a_former_incarnation_caught_up(stage: ReplicaStage) -> None:
     await trio.sleep(3)
 
 
-@showings(
+@scenario_runs(
     Scenario(
         a_proposal_of_which_nothing_is_heard,
         {"a joining replica is not waited for": Breach("AcknowledgedRecordsStay", [HOLD])},
@@ -117,5 +117,5 @@ async def a_former_incarnation_caught_up(stage: ReplicaStage) -> None:
         {"broker epochs are ignored in ISR changes": Breach("AcknowledgedRecordsStay", [HOLD])},
     ),
 )
-def test_in_sync(showing: Showing) -> None:
-    assert showing.violation() in showing.expected
+def test_in_sync(scenario_run: ScenarioRun) -> None:
+    assert scenario_run.violation() in scenario_run.expected

@@ -7,7 +7,7 @@ import pytest
 
 from jepsen.simulation.faults import FAULTS
 from jepsen.simulation.shapes import Shape
-from tests.simulation.hunting import ALL_BUGS, found_by
+from tests.simulation.bug_search import ALL_BUGS, found_by
 from tests.support.storage_bugs import STORAGE_BUGS
 
 SEEDS_MAX = 6
@@ -20,7 +20,7 @@ POWER = ("power", "storm", "fsync-then-power", "aimed-power")
 
 
 @attrs.frozen
-class Hunt:
+class BugSearch:
     """The checkers that may detect a bug, and the first seed that does, which keeps the test short."""
 
     by: Sequence[str]
@@ -30,40 +30,44 @@ class Hunt:
     shape: Shape = NODE
 
 
-HUNTS = {
-    "a single batch is acknowledged and not written": Hunt(
+SEARCHES = {
+    "a single batch is acknowledged and not written": BugSearch(
         ["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead", "OffsetsNeverChange", "PollsSkipNothing", "Liveness"]
     ),
-    "flush.messages is acknowledged without a flush": Hunt(["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead"]),
-    "a recovered segment is not written again": Hunt(["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead"], 11),
+    "flush.messages is acknowledged without a flush": BugSearch(
+        ["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead"]
+    ),
+    "a recovered segment is not written again": BugSearch(
+        ["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead"], 11
+    ),
     # Rolled segments are flushed at once, so a power cut can leave a gap only if that takes long.
-    "recovery keeps segments after a gap": Hunt(
+    "recovery keeps segments after a gap": BugSearch(
         ["LogsHaveNoGaps", "OnlySuffixesAreLost", "SessionsAreInOrder"],
         10,
         ["power", "storm", "aimed-power", "disk-slow", "disk-stalled"],
     ),
-    "a new log directory is not made durable": Hunt(
+    "a new log directory is not made durable": BugSearch(
         ["EpochsNeverGoBack", "OnlyFaultsEndProcesses", "Liveness", "AcknowledgedRecordsStay"], faults=["power"]
     ),
-    "recovery forgets producers": Hunt(["NothingTwice", "SessionsAreInOrder"], faults=["storm", "aimed-kill"]),
-    "sequence numbers are not checked": Hunt(["NothingTwice", "SessionsAreInOrder"], faults=tuple(FAULTS)),
-    "checkpoints are written concurrently": Hunt(["OnlyFaultsEndProcesses"], 3, ["disk-stalled", "disk-slow"]),
-    "every epoch is plausible": Hunt(["Liveness"], faults=["lying-peer"], shape=QUORUM),
-    "unknown peers are trusted": Hunt(["EpochsBeginWithCandidates"], faults=["lying-stranger"], shape=QUORUM),
-    "leaders commit alone": Hunt(["InSyncReplicasHoldWhatIsCommitted"], faults=["kill"], shape=REPLICAS),
+    "recovery forgets producers": BugSearch(["NothingTwice", "SessionsAreInOrder"], faults=["storm", "aimed-kill"]),
+    "sequence numbers are not checked": BugSearch(["NothingTwice", "SessionsAreInOrder"], faults=tuple(FAULTS)),
+    "checkpoints are written concurrently": BugSearch(["OnlyFaultsEndProcesses"], 3, ["disk-stalled", "disk-slow"]),
+    "every epoch is plausible": BugSearch(["Liveness"], faults=["lying-peer"], shape=QUORUM),
+    "unknown peers are trusted": BugSearch(["EpochsBeginWithCandidates"], faults=["lying-stranger"], shape=QUORUM),
+    "leaders commit alone": BugSearch(["InSyncReplicasHoldWhatIsCommitted"], faults=["kill"], shape=REPLICAS),
 }
 
 
-@pytest.mark.parametrize("bug", HUNTS)
+@pytest.mark.parametrize("bug", SEARCHES)
 def test_a_planted_bug_is_found(bug: str) -> None:
-    hunt = HUNTS[bug]
-    for seed in range(hunt.first_seed, hunt.first_seed + SEEDS_MAX):
-        finder = found_by(ALL_BUGS[bug], seed, hunt.shape, hunt.seconds, hunt.faults)
+    search = SEARCHES[bug]
+    for seed in range(search.first_seed, search.first_seed + SEEDS_MAX):
+        finder = found_by(ALL_BUGS[bug], seed, search.shape, search.seconds, search.faults)
         if finder is not None:
-            assert finder in hunt.by
+            assert finder in search.by
             return
     pytest.fail(f"{SEEDS_MAX} seeds found nothing")
 
 
-def test_every_bug_of_storage_is_hunted() -> None:
-    assert [bug for bug in STORAGE_BUGS if bug not in HUNTS] == []
+def test_every_bug_of_storage_is_searched_for() -> None:
+    assert [bug for bug in STORAGE_BUGS if bug not in SEARCHES] == []

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from jepsen.simulation.trace import Event
-from tests.simulation.quorum_staging import QuorumStage, play
+from tests.simulation.scripted_quorum import ScriptedQuorum, play
 from tests.support.quorum_bugs import QUORUM_BUGS
 
 # The number of attempts where a disk or a clock decides by chance whether the bug has an effect.
@@ -19,7 +19,7 @@ ROUNDS = 6
 LONG_SECONDS = 120.0
 
 
-async def power_cuts_of_all(stage: QuorumStage) -> None:
+async def power_cuts_of_all(stage: ScriptedQuorum) -> None:
     """All machines lose power at once, shortly after a write was acknowledged."""
     for serial in range(ROUNDS):
         await stage.write(f"{serial}a", f"{serial}b", f"{serial}c")
@@ -29,7 +29,7 @@ async def power_cuts_of_all(stage: QuorumStage) -> None:
         await trio.sleep(3)
 
 
-async def power_cuts_after_votes(stage: QuorumStage) -> None:
+async def power_cuts_after_votes(stage: ScriptedQuorum) -> None:
     """A node loses power each time it has made a vote durable, according to the trace."""
     cluster, cuts = stage.cluster, 0
 
@@ -44,13 +44,13 @@ async def power_cuts_after_votes(stage: QuorumStage) -> None:
     await trio.sleep(20)
 
 
-async def a_write_that_nobody_hears_of(stage: QuorumStage) -> None:
+async def a_write_that_nobody_hears_of(stage: ScriptedQuorum) -> None:
     """An isolated leader accepts a write."""
     stage.isolate(stage.leader)
     await stage.write("alone")
 
 
-async def a_write_without_acknowledgements(stage: QuorumStage) -> None:
+async def a_write_without_acknowledgements(stage: ScriptedQuorum) -> None:
     """Both followers have an entry, and the leader fails before it knows: figure 8 of Raft's paper, with
     three voters.
     """
@@ -69,7 +69,7 @@ async def a_write_without_acknowledgements(stage: QuorumStage) -> None:
         await trio.sleep(1)
 
 
-async def a_leader_with_a_past(stage: QuorumStage) -> None:
+async def a_leader_with_a_past(stage: ScriptedQuorum) -> None:
     """An isolated leader writes entries, and then returns to a quorum that has other entries at their offsets."""
     alone = stage.leader
     stage.isolate(alone)
@@ -81,7 +81,7 @@ async def a_leader_with_a_past(stage: QuorumStage) -> None:
     await stage.write(*"ghi")
 
 
-async def pages_that_only_seem_durable(stage: QuorumStage) -> None:
+async def pages_that_only_seem_durable(stage: ScriptedQuorum) -> None:
     """An fsync fails, the process restarts with the content of the page cache and continues, and then power is cut."""
     for serial in range(ROUNDS):
         host = list(stage.cluster.nodes.values())[serial % 3]
@@ -97,7 +97,7 @@ async def pages_that_only_seem_durable(stage: QuorumStage) -> None:
         await trio.sleep(3)
 
 
-async def bits_that_flip(stage: QuorumStage) -> None:
+async def bits_that_flip(stage: ScriptedQuorum) -> None:
     """Bits flip on disks, in entries that other nodes have too. Soon afterwards all nodes must agree again."""
     cluster, administrator = stage.cluster, stage.subject.administrator
     for serial in range(2 * ROUNDS):
@@ -114,7 +114,7 @@ async def bits_that_flip(stage: QuorumStage) -> None:
     assert len([event for event in stage.events if event.kind == "disk_damaged"]) == 2 * ROUNDS
 
 
-async def two_removals(stage: QuorumStage) -> None:
+async def two_removals(stage: ScriptedQuorum) -> None:
     """An isolated leader is asked to remove one of the others and, after a timeout, the other one too."""
     leader, others = stage.leader, stage.followers()
     stage.isolate(leader)
@@ -125,7 +125,7 @@ async def two_removals(stage: QuorumStage) -> None:
             await stage.subject.ask(leader, "remove-voter", "", key.node_id, key.directory_id, "", give_up)
 
 
-async def a_candidate_that_missed_much(stage: QuorumStage) -> None:
+async def a_candidate_that_missed_much(stage: ScriptedQuorum) -> None:
     """One follower misses some writes; then the leader fails, and the two others elect the next one."""
     for serial in range(ROUNDS):
         leader, (behind, _) = stage.leader, stage.followers()
@@ -139,7 +139,7 @@ async def a_candidate_that_missed_much(stage: QuorumStage) -> None:
         await trio.sleep(3)
 
 
-async def elections_without_one_voter(stage: QuorumStage) -> None:
+async def elections_without_one_voter(stage: ScriptedQuorum) -> None:
     """One voter receives nothing while the others elect one leader after the other."""
     absent = stage.followers()[0]
     stage.isolate(absent)
@@ -153,34 +153,38 @@ async def elections_without_one_voter(stage: QuorumStage) -> None:
 
 
 @attrs.frozen
-class Showing:
-    script: Callable[[QuorumStage], Awaitable[None]]
+class BreachingScript:
+    script: Callable[[ScriptedQuorum], Awaitable[None]]
     by: Sequence[str]
 
 
-SHOWINGS = {
-    "votes are not synced": Showing(power_cuts_after_votes, ["EpochsNeverGoBack", "OneVotePerEpoch"]),
-    "the log is not synced": Showing(power_cuts_of_all, ["CommittedEntriesStay", "OnlyFaultsEndProcesses"]),
-    "entries are committed without a majority": Showing(a_write_that_nobody_hears_of, ["CommitsAreHeldByMajorities"]),
-    "entries of earlier epochs are committed": Showing(a_write_without_acknowledgements, ["LeadersCommitTheirOwn"]),
-    "the previous epoch is not checked": Showing(a_leader_with_a_past, ["LogsMatch", "CommitsNeverChange"]),
-    "the recovered log is not written again": Showing(
+BREACHES = {
+    "votes are not synced": BreachingScript(power_cuts_after_votes, ["EpochsNeverGoBack", "OneVotePerEpoch"]),
+    "the log is not synced": BreachingScript(power_cuts_of_all, ["CommittedEntriesStay", "OnlyFaultsEndProcesses"]),
+    "entries are committed without a majority": BreachingScript(
+        a_write_that_nobody_hears_of, ["CommitsAreHeldByMajorities"]
+    ),
+    "entries of earlier epochs are committed": BreachingScript(
+        a_write_without_acknowledgements, ["LeadersCommitTheirOwn"]
+    ),
+    "the previous epoch is not checked": BreachingScript(a_leader_with_a_past, ["LogsMatch", "CommitsNeverChange"]),
+    "the recovered log is not written again": BreachingScript(
         pages_that_only_seem_durable, ["CommittedEntriesStay", "OnlyFaultsEndProcesses"]
     ),
-    "checksums of the log are not checked": Showing(
+    "checksums of the log are not checked": BreachingScript(
         bits_that_flip, ["StatesDiffer", "OnlyFaultsEndProcesses", "LogsMatch", "CommittedEntriesStay", "Liveness"]
     ),
-    "two voter changes at once": Showing(two_removals, ["OneVoterAtATime"]),
-    "only the next epoch is plausible": Showing(elections_without_one_voter, ["HonestEpochsArePlausible"]),
-    "votes are granted to outdated logs": Showing(a_candidate_that_missed_much, ["LeadersAreComplete"]),
+    "two voter changes at once": BreachingScript(two_removals, ["OneVoterAtATime"]),
+    "only the next epoch is plausible": BreachingScript(elections_without_one_voter, ["HonestEpochsArePlausible"]),
+    "votes are granted to outdated logs": BreachingScript(a_candidate_that_missed_much, ["LeadersAreComplete"]),
 }
 
 
-@pytest.mark.parametrize("bug", SHOWINGS)
+@pytest.mark.parametrize("bug", BREACHES)
 def test_a_planted_bug_shows(bug: str) -> None:
-    showing = SHOWINGS[bug]
-    assert play(showing.script).violation is None
+    breach = BREACHES[bug]
+    assert play(breach.script).violation is None
     with QUORUM_BUGS[bug].planted():
-        violation = play(showing.script).violation
+        violation = play(breach.script).violation
     assert violation is not None
-    assert violation.partition(":")[0] in showing.by
+    assert violation.partition(":")[0] in breach.by

@@ -2,11 +2,11 @@
 
 import trio
 
-from tests.simulation.quorum_staging import QuorumStage, play
+from tests.simulation.scripted_quorum import ScriptedQuorum, play
 from tests.support.quorum_bugs import QUORUM_BUGS
 
 
-async def a_deaf_minute(stage: QuorumStage) -> None:
+async def a_deaf_minute(stage: ScriptedQuorum) -> None:
     """For a minute, a follower can send but receives nothing."""
     before = stage.epoch
     deaf, other = stage.followers()
@@ -30,7 +30,7 @@ def test_pre_votes_that_are_not_heeded_are_found() -> None:
         assert len({event.fields["epoch"] for event in play(a_deaf_minute).events}) > 5
 
 
-async def a_stopped_leader(stage: QuorumStage) -> None:
+async def a_stopped_leader(stage: ScriptedQuorum) -> None:
     """Pause the leader for 30 seconds. Returns its trace events from then on."""
     leader = stage.cluster.nodes[stage.leader]
     epoch = stage.epoch

@@ -8,11 +8,11 @@ import trio
 from broker.wire.errors import ErrorCode
 from jepsen.simulation.subjects.node_plan import LOG_DIRECTORIES
 from jepsen.workloads.connection import Connection, ConnectionLost
-from tests.simulation.client_staging import PRODUCE_VERSION
-from tests.simulation.replication_staging import DIRECTORY, ReplicaStage, play
+from tests.simulation.scripted_clients import PRODUCE_VERSION
+from tests.simulation.scripted_replicas import DIRECTORY, ScriptedReplicas, play
 
 
-async def write(stage: ReplicaStage, connection: Connection) -> None:
+async def write(stage: ScriptedReplicas, connection: Connection) -> None:
     with suppress(ConnectionLost):
         await stage.ask_over(connection, stage.produce_request("third"), PRODUCE_VERSION)
 
@@ -25,7 +25,7 @@ def test_records_committed_just_before_the_log_directory_fails_count() -> None:
     """
     committed_by_leader: list[bool] = []
 
-    async def script(stage: ReplicaStage) -> None:
+    async def script(stage: ScriptedReplicas) -> None:
         a, b, c = stage.brokers
         await stage.lay_out(a, b, c, min_insync_replicas=2)
         assert await stage.produce(a, "first") is ErrorCode.NONE

@@ -3,8 +3,8 @@
 import trio
 
 from broker.wire.errors import ErrorCode
-from tests.simulation.replication_staging import GLANCE_SECONDS, ReplicaStage
-from tests.simulation.scenarios import Breach, Scenario, Showing, showings
+from tests.simulation.scenarios import Breach, Scenario, ScenarioRun, scenario_runs
+from tests.simulation.scripted_replicas import GLANCE_SECONDS, ScriptedReplicas
 
 HOLD = "InSyncReplicasHoldWhatIsCommitted"
 
@@ -14,7 +14,7 @@ SESSION_SECONDS = 12.0
 CHECKPOINT_SECONDS = 6.0
 
 
-async def a_follower_that_knows_less_of_what_is_committed(stage: ReplicaStage) -> None:
+async def a_follower_that_knows_less_of_what_is_committed(stage: ScriptedReplicas) -> None:
     """KIP-101, scenario 1: a follower's high watermark lags, and it becomes leader before it learns of another one."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=2)
@@ -32,7 +32,7 @@ async def a_follower_that_knows_less_of_what_is_committed(stage: ReplicaStage) -
     await stage.leads(c)
 
 
-async def two_power_cuts(stage: ReplicaStage) -> None:
+async def two_power_cuts(stage: ScriptedReplicas) -> None:
     """KIP-101, scenario 2: the first replica to return leads without its lost records, and reuses their offsets."""
     a, b, _ = stage.brokers
     await stage.lay_out(a, b, min_insync_replicas=1, unclean_leader_election_enable=True)
@@ -50,7 +50,7 @@ async def two_power_cuts(stage: ReplicaStage) -> None:
     assert stage.values(a) == ["m0", "m1"]
 
 
-async def fast_fail_overs(stage: ReplicaStage) -> None:
+async def fast_fail_overs(stage: ScriptedReplicas) -> None:
     """KIP-279: a follower has an epoch that its leader never had, and the leader has an end of the epoch before."""
     a, b, _ = stage.brokers
     await stage.lay_out(a, b, min_insync_replicas=2)
@@ -72,7 +72,7 @@ async def fast_fail_overs(stage: ReplicaStage) -> None:
     await stage.in_sync(a, b, by=a, within=4)
 
 
-async def fail_overs_by_turns(stage: ReplicaStage) -> None:
+async def fail_overs_by_turns(stage: ScriptedReplicas) -> None:
     """KIP-279 with several epochs: two logs share only the first epoch, and need a round trip per epoch to find that
     out.
     """
@@ -94,7 +94,7 @@ async def fail_overs_by_turns(stage: ReplicaStage) -> None:
     assert {each.epoch for each in stage.log(a)} & {each.epoch for each in stage.log(b)} == {0}
 
 
-async def the_last_replica_standing(stage: ReplicaStage) -> None:
+async def the_last_replica_standing(stage: ScriptedReplicas) -> None:
     """KIP-966: the ISR shrinks to one broker, which loses all records in a power cut. Others still have the committed
     ones.
     """
@@ -115,7 +115,7 @@ async def the_last_replica_standing(stage: ReplicaStage) -> None:
     assert stage.values(a) == []
 
 
-async def an_unclean_election(stage: ReplicaStage) -> None:
+async def an_unclean_election(stage: ScriptedReplicas) -> None:
     """The only replica in sync is down, and there is no leader until it returns: nothing is lost."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=1, unclean_leader_election_enable=True)
@@ -124,7 +124,7 @@ async def an_unclean_election(stage: ReplicaStage) -> None:
     await stage.start(a)
 
 
-async def a_follower_that_has_not_heard_of_the_leader(stage: ReplicaStage) -> None:
+async def a_follower_that_has_not_heard_of_the_leader(stage: ScriptedReplicas) -> None:
     """An unclean election has lost records that a follower considers committed, and it serves before it
     learns of that.
     """
@@ -138,7 +138,7 @@ async def a_follower_that_has_not_heard_of_the_leader(stage: ReplicaStage) -> No
     await stage.consume(a, 0)
 
 
-async def no_unclean_election(stage: ReplicaStage) -> None:
+async def no_unclean_election(stage: ScriptedReplicas) -> None:
     """The only replica in sync is down, and there is no leader until it returns: nothing is lost."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=1)
@@ -147,7 +147,7 @@ async def no_unclean_election(stage: ReplicaStage) -> None:
     await stage.start(a)
 
 
-async def _lead_alone_and_go(stage: ReplicaStage, acks: int) -> None:
+async def _lead_alone_and_go(stage: ScriptedReplicas, acks: int) -> None:
     """The first broker has records that the others lack, and dies; then the others return."""
     a, b, c = stage.brokers
     await stage.produce(a, "m0")
@@ -161,7 +161,7 @@ async def _lead_alone_and_go(stage: ReplicaStage, acks: int) -> None:
     await trio.sleep(SESSION_SECONDS)
 
 
-async def a_leader_out_of_the_controllers_reach(stage: ReplicaStage) -> None:
+async def a_leader_out_of_the_controllers_reach(stage: ScriptedReplicas) -> None:
     """Only clients can reach the leader. It never acknowledges its own records, and later truncates them."""
     a, b, c = stage.brokers
     await stage.lay_out(a, b, c, min_insync_replicas=1)
@@ -179,7 +179,7 @@ async def a_leader_out_of_the_controllers_reach(stage: ReplicaStage) -> None:
     assert "b59" in stage.acknowledged
 
 
-@showings(
+@scenario_runs(
     Scenario(
         a_follower_that_knows_less_of_what_is_committed,
         {"followers truncate to the high watermark": Breach("AcknowledgedRecordsStay", [HOLD])},
@@ -217,5 +217,5 @@ async def a_leader_out_of_the_controllers_reach(stage: ReplicaStage) -> None:
         },
     ),
 )
-def test_replication(showing: Showing) -> None:
-    assert showing.violation() in showing.expected
+def test_replication(scenario_run: ScenarioRun) -> None:
+    assert scenario_run.violation() in scenario_run.expected

@@ -11,22 +11,22 @@ from jepsen.simulation.subjects.node_plan import KAFKA_PORT
 from jepsen.workloads.client import Client
 from jepsen.workloads.connection import Address
 from jepsen.workloads.group_member import Group, GroupMember, TopicPartition
-from tests.simulation.client_staging import TOPIC
-from tests.simulation.replication_staging import ReplicaStage, play
+from tests.simulation.scripted_clients import TOPIC
+from tests.simulation.scripted_replicas import ScriptedReplicas, play
 
 PARTITION = TOPIC, 0
 Positions: TypeAlias = list[int | None]
 
 
-class Loner(GroupMember):
+class SoleMember(GroupMember):
     """A member that owns given partitions, and reads them through given brokers."""
 
-    def __init__(self, stage: ReplicaStage, incarnation: int) -> None:
+    def __init__(self, stage: ScriptedReplicas, incarnation: int) -> None:
         self.servers: list[Address] = []
         history = History(stage.simulation.clock.current_time, stage.simulation.trace.operation)
-        rng, wall = stage.simulation.rng("loner"), stage.client.wall
+        rng, wall = stage.simulation.rng("member"), stage.client.wall
         client = Client(
-            "loner", self.servers, history, rng, wall, lambda host: 0, lambda host, topic, index: incarnation
+            "member", self.servers, history, rng, wall, lambda host: 0, lambda host, topic, index: incarnation
         )
         super().__init__(client, Group("alone", {TOPIC: 1}, {}, 0, lambda host, topic, index: True), commits=0.0)
         self.positions: dict[TopicPartition, int | None] = {PARTITION: 0}
@@ -52,7 +52,7 @@ class Loner(GroupMember):
         return None, -1
 
 
-def positions_in(script: Callable[[ReplicaStage, Positions], Awaitable[None]]) -> Positions:
+def positions_in(script: Callable[[ScriptedReplicas, Positions], Awaitable[None]]) -> Positions:
     """The member's positions that a script reports, in order."""
     positions: Positions = []
     assert play(lambda stage: script(stage, positions)).violation is None
@@ -60,11 +60,11 @@ def positions_in(script: Callable[[ReplicaStage, Positions], Awaitable[None]]) -
 
 
 def test_a_member_that_old_metadata_sends_to_a_deposed_leader_keeps_its_position() -> None:
-    async def script(stage: ReplicaStage, positions: Positions) -> None:
+    async def script(stage: ScriptedReplicas, positions: Positions) -> None:
         a, b, _ = stage.brokers
         await stage.lay_out(a, b)
         assert await stage.produce(a, "first") is ErrorCode.NONE
-        loner = Loner(stage, incarnation=1)
+        loner = SoleMember(stage, incarnation=1)
         positions.append(await loner.reads_by(a))
         stage.part(a, stage.controller, *stage.others(a))
         await stage.leads(b)
@@ -78,7 +78,7 @@ def test_a_member_that_old_metadata_sends_to_a_deposed_leader_keeps_its_position
 def test_a_member_does_not_ask_a_follower_that_led_as_old_metadata_has_it() -> None:
     """That broker knows the current leader, and has fewer records."""
 
-    async def script(stage: ReplicaStage, positions: Positions) -> None:
+    async def script(stage: ScriptedReplicas, positions: Positions) -> None:
         a, b, c = stage.brokers
         await stage.lay_out(a, b)
         assert await stage.produce(a, "first") is ErrorCode.NONE
@@ -86,7 +86,7 @@ def test_a_member_does_not_ask_a_follower_that_led_as_old_metadata_has_it() -> N
         stage.kill(a)
         await stage.leads(b)
         assert await stage.produce(b, "second", "third") is ErrorCode.NONE
-        loner = Loner(stage, incarnation=1)
+        loner = SoleMember(stage, incarnation=1)
         positions.append(await loner.reads_by(b))
         stage.part(a, b)
         await stage.start(a)
@@ -99,13 +99,13 @@ def test_a_member_does_not_ask_a_follower_that_led_as_old_metadata_has_it() -> N
 def test_member_waits_for_the_leader_while_it_is_down() -> None:
     """The follower knows the same epoch, and has fewer records."""
 
-    async def script(stage: ReplicaStage, positions: Positions) -> None:
+    async def script(stage: ScriptedReplicas, positions: Positions) -> None:
         a, b, c = stage.brokers
         await stage.lay_out(a, b)
         stage.kill(b)
         await stage.in_sync(a, by=c)
         assert await stage.produce(a, "first") is ErrorCode.NONE
-        loner = Loner(stage, incarnation=1)
+        loner = SoleMember(stage, incarnation=1)
         positions.append(await loner.reads_by(a))
         stage.kill(a)
         await stage.start(b)
@@ -116,11 +116,11 @@ def test_member_waits_for_the_leader_while_it_is_down() -> None:
 
 
 def test_a_member_that_the_leader_itself_tells_that_it_is_beyond_the_end_begins_anew() -> None:
-    async def script(stage: ReplicaStage, positions: Positions) -> None:
+    async def script(stage: ScriptedReplicas, positions: Positions) -> None:
         a, b, _ = stage.brokers
         await stage.lay_out(a, b)
         assert await stage.produce(a, "first", "second") is ErrorCode.NONE
-        loner = Loner(stage, incarnation=1)
+        loner = SoleMember(stage, incarnation=1)
         positions.append(await loner.reads_by(a))
         loner.positions[PARTITION] = 7
         positions.append(await loner.reads_by(a))

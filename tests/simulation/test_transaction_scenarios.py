@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from tests.simulation.transaction_staging import V0, V2, RequestVersions, TransactionStage, play
+from tests.simulation.scripted_transactions import V0, V2, RequestVersions, ScriptedTransactions, play
 
-Script = Callable[[TransactionStage], Awaitable[None]]
+Script = Callable[[ScriptedTransactions], Awaitable[None]]
 LATE_SECONDS = 5.0
 
 
-async def delayed_commit_meets_the_next_transaction_kafka_17754(stage: TransactionStage) -> None:
+async def delayed_commit_meets_the_next_transaction_kafka_17754(stage: ScriptedTransactions) -> None:
     """The commit of a transaction is delayed on one connection, and repeated on another. The next transaction has
     written its first record when the delayed commit arrives, and is aborted.
     """
@@ -28,7 +28,7 @@ async def delayed_commit_meets_the_next_transaction_kafka_17754(stage: Transacti
     await stage.end("t2", is_commit=False)
 
 
-async def delayed_abort_meets_the_next_transaction_kafka_17754(stage: TransactionStage) -> None:
+async def delayed_abort_meets_the_next_transaction_kafka_17754(stage: ScriptedTransactions) -> None:
     """As above with an abort that is delayed, and a next transaction that is committed: half of it is lost."""
     connection = await stage.connect()
     stage.begin("t1")

@@ -8,11 +8,11 @@ import trio
 from jepsen.simulation.simulation import Simulation
 from jepsen.simulation.subjects import QuorumSubject
 from jepsen.simulation.subjects.quorum import NO_SNAPSHOTS
-from tests.simulation.staging import Stage
+from tests.simulation.scripted_run import ScriptedRun
 
 
 @attrs.define(kw_only=True)
-class QuorumStage(Stage):
+class ScriptedQuorum(ScriptedRun):
     """`subject` is the quorum with its dictionary."""
 
     subject: QuorumSubject
@@ -46,11 +46,11 @@ class QuorumStage(Stage):
                 await trio.sleep(0.05)
 
 
-def play(script: Callable[[QuorumStage], Awaitable[None]], voters: int = 3, seed: int = 1) -> QuorumStage:
+def play(script: Callable[[ScriptedQuorum], Awaitable[None]], voters: int = 3, seed: int = 1) -> ScriptedQuorum:
     """Start a quorum of `voters`, with Kafka's default timeouts and without snapshots, and run the script."""
     simulation = Simulation(str(seed))
     subject = QuorumSubject(simulation, voters, voters, {}, NO_SNAPSHOTS)
-    stage = QuorumStage(simulation=simulation, cluster=subject.cluster, subject=subject)
+    stage = ScriptedQuorum(simulation=simulation, cluster=subject.cluster, subject=subject)
 
     async def prepared() -> None:
         await subject.prepare()

@@ -11,11 +11,11 @@ from jepsen.simulation.simulation import Simulation
 from jepsen.simulation.trace import Event
 
 # The time limit of every script.
-PLAY_SECONDS = 600.0
+SCRIPT_SECONDS = 600.0
 
 
 @attrs.define
-class Stage:
+class ScriptedRun:
     """`events` has all traced events. `violation` is the first violation of an invariant, which ends the run."""
 
     simulation: Simulation
@@ -31,7 +31,7 @@ class Stage:
         Watch(self.simulation.trace, invariants, self.fail)
 
         async def main() -> None:
-            with self.scope, trio.move_on_after(PLAY_SECONDS) as time:
+            with self.scope, trio.move_on_after(SCRIPT_SECONDS) as time:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self.cluster.run)
                     await script()

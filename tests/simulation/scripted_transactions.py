@@ -29,7 +29,7 @@ from jepsen.workloads.client import Client
 from jepsen.workloads.committed_reader import read_all_committed
 from jepsen.workloads.connection import Connection
 from jepsen.workloads.topics import create_topic
-from tests.simulation.staging import Stage
+from tests.simulation.scripted_run import ScriptedRun
 
 TOPIC: Final = "topic"
 PARTITIONS: Final = 2
@@ -54,7 +54,7 @@ V2: Final = RequestVersions(produce=12, end=5, adds_partitions=False)
 
 
 @attrs.define(kw_only=True)
-class TransactionStage(Stage):
+class ScriptedTransactions(ScriptedRun):
     """`producer` is the machine of the producer, and `consumer` that of the final consumer."""
 
     node: str
@@ -196,13 +196,13 @@ class TransactionStage(Stage):
         return await self.simulation.on(host, function, *args)
 
 
-def play(script: Callable[[TransactionStage], Awaitable[None]], versions: RequestVersions) -> TransactionStage:
+def play(script: Callable[[ScriptedTransactions], Awaitable[None]], versions: RequestVersions) -> ScriptedTransactions:
     """Start the node, run the script, and judge its history."""
     simulation = Simulation("1")
     plan = NodePlan(1, 0, 0, simulation.rng("subject"))
     (node,) = plan.nodes
     cluster = Cluster(simulation, {node.name: plan.factory(node, {node.name: 0})})
-    stage = TransactionStage(
+    stage = ScriptedTransactions(
         simulation=simulation,
         cluster=cluster,
         node=node.name,

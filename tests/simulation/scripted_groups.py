@@ -31,7 +31,7 @@ from jepsen.workloads.connection import Connection, ConnectionLost
 from jepsen.workloads.group_classic import ClassicMember
 from jepsen.workloads.group_consumer import ConsumerMember
 from jepsen.workloads.group_member import Group, GroupMember
-from tests.simulation.staging import Stage
+from tests.simulation.scripted_run import ScriptedRun
 
 TOPIC: Final = "topic"
 GROUP: Final = "group"
@@ -41,7 +41,7 @@ _OFFSETS_PARTITIONS: Final = 1
 
 
 @attrs.define(kw_only=True)
-class GroupStage(Stage):
+class ScriptedGroups(ScriptedRun):
     """The first of `brokers` coordinates the group until the script causes a failure."""
 
     controller: str
@@ -223,7 +223,7 @@ async def _take_part(member: GroupMember) -> None:
         await trio.sleep(0.1)
 
 
-def play(script: Callable[[GroupStage], Awaitable[None]], *, seed: int = 1) -> GroupStage:
+def play(script: Callable[[ScriptedGroups], Awaitable[None]], *, seed: int = 1) -> ScriptedGroups:
     """Start the nodes and run the script; then check the recorded operations."""
     simulation = Simulation(str(seed))
     plan = NodePlan(0, 1, 3, simulation.rng("subject"))
@@ -231,7 +231,7 @@ def play(script: Callable[[GroupStage], Awaitable[None]], *, seed: int = 1) -> G
     cluster = Cluster(simulation, {each.name: plan.factory(each, lost) for each in plan.nodes})
     committed = Committed({each.name: each.node_id for each in plan.brokers})
     show_data(simulation, committed, [CONSUMER_OFFSETS])
-    stage = GroupStage(
+    stage = ScriptedGroups(
         simulation=simulation,
         cluster=cluster,
         controller=plan.controllers[0].name,

@@ -30,7 +30,7 @@ from broker.wire.records import Record, encode_batch, iter_headers, iter_records
 from jepsen.simulation.hosts import Host
 from jepsen.simulation.subjects.node_plan import KAFKA_PORT
 from jepsen.workloads.connection import Connection, ConnectionLost
-from tests.simulation.staging import Stage
+from tests.simulation.scripted_run import ScriptedRun
 
 # The only topic, with one partition.
 TOPIC = "topic"
@@ -62,7 +62,7 @@ class IdempotentProducer:
 
 
 @attrs.define(kw_only=True)
-class ClientStage(Stage):
+class ScriptedClients(ScriptedRun):
     """`client` is the machine of all clients, `ids` the brokers' ids by name.
 
     `acknowledged` has the offsets of the values that were acknowledged with acks=all, `consumed` the values that

@@ -1,5 +1,5 @@
-"""Counts how often planted bugs are found: `python -m tests.simulation.hunting quorum-3,quorum-5 100` prints a line for
-each.
+"""Counts how often planted bugs are found: `python -m tests.simulation.bug_search quorum-3,quorum-5 100` prints a line
+for each.
 
 With names of bugs after the number of seeds, only for those bugs: see `tests.support.storage_bugs`, `quorum_bugs`,
 `replication_bugs`, `group_bugs` and `transaction_bugs`.

@@ -22,7 +22,7 @@ from jepsen.simulation.simulation import Simulation
 from jepsen.simulation.subjects.data import show_data
 from jepsen.simulation.subjects.node_plan import LOG_DIRECTORIES, NodePlan
 from jepsen.simulation.trace import Event
-from tests.simulation.client_staging import NONE, TOPIC, ClientStage, Stored, stored_in
+from tests.simulation.scripted_clients import NONE, TOPIC, ScriptedClients, Stored, stored_in
 
 DIRECTORY = f"/var/kafka/{TOPIC}-0"
 # The time limit of every wait in a script. Sessions of brokers expire after 9 s.
@@ -35,7 +35,7 @@ FOR_GOOD = float("inf")
 
 
 @attrs.define(kw_only=True)
-class ReplicaStage(ClientStage):
+class ScriptedReplicas(ScriptedClients):
     """`brokers` are the names of the machines that may have a replica.
 
     With `is_unclean`, the topic permits unclean elections.
@@ -228,13 +228,13 @@ class ReplicaStage(ClientStage):
 
 
 def play(
-    script: Callable[[ReplicaStage], Awaitable[None]],
+    script: Callable[[ScriptedReplicas], Awaitable[None]],
     *,
     brokers: int = 3,
     seed: int = 1,
     is_watched: bool = False,
     log_directories: Sequence[str] = LOG_DIRECTORIES[:1],
-) -> ReplicaStage:
+) -> ScriptedReplicas:
     """Start a controller and brokers with Kafka's default timeouts, run the script, heal everything, and check the
     result.
 
@@ -245,7 +245,7 @@ def play(
     plan = NodePlan(0, 1, brokers, simulation.rng("subject"), log_directories)
     lost = {each.name: 0 for each in plan.nodes}
     cluster = Cluster(simulation, {each.name: plan.factory(each, lost) for each in plan.nodes})
-    stage = ReplicaStage(
+    stage = ScriptedReplicas(
         simulation=simulation,
         cluster=cluster,
         controller=plan.controllers[0].name,
