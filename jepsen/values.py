@@ -125,8 +125,9 @@ class CommittedRead:
 class Transaction:
     """`transact`: a transaction, from its begin to the application's decision; see `Decision`.
 
-    `name` is unique. `records` are (topic, index, values). A consume-transform-produce transaction also commits
-    `offsets` of `group`, as (topic, index, offset of the next record to read).
+    `name` is unique. `records` are (topic, index, values), and the values begin with the name, see `transaction_of`. A
+    consume-transform-produce transaction also commits `offsets` of `group`, as (topic, index, offset of the next record
+    to read).
     """
 
     transactional_id: str
@@ -172,6 +173,16 @@ def transformed(transaction: str, group: str, value: str) -> str:
 def input_of(output: str) -> str:
     """The part of an output that is the same in each transaction that transforms the same record."""
     return output.partition(">")[2]
+
+
+def source_of(value: str) -> str:
+    """The value that was transformed, perhaps several times, to get this one. It is the value itself otherwise."""
+    return value.rpartition("<")[2]
+
+
+def transaction_of(value: str) -> str:
+    """The name of the transaction that writes a value: "<name>/<anything>", or an output, see `transformed`."""
+    return value.partition(">")[0].partition("/")[0]
 
 
 @attrs.frozen

@@ -36,6 +36,11 @@ class FinalRead:
         """The offset after the last record; 0 without records."""
         return max(self.records, default=-1) + 1
 
+    @property
+    def values(self) -> Iterator[str]:
+        """All values, even if two of them have the same offset."""
+        return (value for _, value in self.operation.result)
+
     def around(self, offset: int) -> Operation:
         return excerpt(self.operation, offset)
 

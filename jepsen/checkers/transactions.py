@@ -102,7 +102,7 @@ class TransactionsAreAtomic:
 
     def check(self, history: History) -> Iterator[Anomaly]:
         finals = final_reads(history)
-        seen = {partition: frozenset(final.records.values()) for partition, final in finals.items()}
+        seen = {partition: frozenset(final.values) for partition, final in finals.items()}
         for transaction in decided_transactions(history):
             observed = [
                 (value, value in seen[topic, index])
@@ -124,7 +124,7 @@ class CommittedTransactionsAreRead:
 
     def check(self, history: History) -> Iterator[Anomaly]:
         finals = final_reads(history)
-        seen = {partition: frozenset(final.records.values()) for partition, final in finals.items()}
+        seen = {partition: frozenset(final.values) for partition, final in finals.items()}
         for transaction in decided_transactions(history):
             for topic, index, values in transaction.value.records if transaction.is_committed else ():
                 missing = [value for value in values if value not in seen.get((topic, index), values)]
@@ -141,14 +141,14 @@ class OffsetsAreAtomicWithOutput:
 
     def check(self, history: History) -> Iterator[Anomaly]:
         finals = final_reads(history)
-        outputs = Counter(input_of(value) for final in finals.values() for value in final.records.values())
+        outputs = Counter(input_of(value) for final in finals.values() for value in final.values)
         for operation in history.of("final-offsets", outcome=Outcome.OK):
             committed: Mapping[TopicPartition, int] = {
                 (topic, index): offset for topic, index, offset in operation.result
             }
             for partition, offset in committed.items():
                 final = finals.get(partition)
-                for at, value in final.records.items() if final is not None else ():
+                for at, value in final.operation.result if final is not None else ():
                     output = input_of(transformed("", operation.value.group, value))
                     expected, found = int(at < offset), outputs[output]
                     if found != expected and final is not None:

@@ -58,7 +58,7 @@ def _on_disk(frame: DataFrame) -> Iterator[None]:
 
 
 def _summaries(rows: DataFrame) -> tuple[Mapping[str, int], Mapping[str, bytes]]:
-    """The number of operations by function and outcome, and the packed contexts of each topic."""
+    """The number of operations by function and outcome, and the packed contexts by name."""
     counts: Counter[str] = Counter()
     contexts: dict[str, dict[str, Operation]] = defaultdict(dict)
     packing = Packing()
@@ -69,7 +69,7 @@ def _summaries(rows: DataFrame) -> tuple[Mapping[str, int], Mapping[str, bytes]]
             contexts[row.key].update((context_name(each), each) for each in packing.unpack_operations(row.content))
     if counts[UNBEGUN]:
         raise BadJournal(f"{counts[UNBEGUN]} operations are completed that were never begun")
-    packed = {topic: packing.pack_operations(of_topic.values()) for topic, of_topic in contexts.items()}
+    packed = {name: packing.pack_operations(facts.values()) for name, facts in contexts.items()}
     return dict(sorted(counts.items())), packed
 
 

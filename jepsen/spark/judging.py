@@ -15,7 +15,7 @@ from jepsen.collection import no_collection
 from jepsen.history import History, Operation
 from jepsen.journal import events_of
 from jepsen.spark.packing import Packing, rows_of
-from jepsen.spark.projections import Projection, topic_of
+from jepsen.spark.projections import Projection, context_of_key
 from jepsen.spark.reading import MapBatches
 
 # A promise, the number of times it is broken, and one of its anomalies as JSON.
@@ -26,7 +26,7 @@ _SCHEMA: Final = pa.schema([("promise", pa.string()), ("broken", pa.int64()), ("
 
 def judging(of_projection: Mapping[Projection, tuple[Checker, ...]], contexts: Mapping[str, bytes]) -> MapBatches:
     """Build the function that judges rows of parts, sorted by kind and key. `contexts` are packed
-    operations by topic.
+    operations by the name of the context.
     """
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -35,8 +35,9 @@ def judging(of_projection: Mapping[Projection, tuple[Checker, ...]], contexts: M
             projection = Projection(kind)
             with no_collection():
                 parts = [operation for _, _, packed in rows for operation in packing.unpack_operations(packed)]
-                if projection is Projection.PARTITION and topic_of(key) in contexts:
-                    parts += packing.unpack_operations(contexts[topic_of(key)])
+                context = context_of_key(projection, key)
+                if context is not None and context in contexts:
+                    parts += packing.unpack_operations(contexts[context])
                 told = list(_told(_anomalies(parts, of_projection[projection]), broken))
             if told:
                 yield pa.RecordBatch.from_pylist(told, _SCHEMA)

@@ -19,7 +19,7 @@ from jepsen.journal import VALUES
 ROWS: Final = "kind string, key string, content binary"
 # Numbers of operations. `key` is the function and the outcome.
 COUNT: Final = "count"
-# Facts that all partitions of a topic need, with the topic as the key.
+# Facts that several keys need, with the name of the context as the key.
 CONTEXT: Final = "context"
 # Events of incomplete operations. All events of a process have the same key.
 EVENTS: Final = "events"

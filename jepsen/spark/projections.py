@@ -10,14 +10,16 @@ from zlib import crc32
 import attrs
 
 from jepsen.history import Operation, Outcome
-from jepsen.values import Ownership
+from jepsen.values import Ownership, source_of, transaction_of
 
 # A key as text, and the part of the operation that belongs to it.
 Projected: TypeAlias = tuple[str, Operation]
 Projector: TypeAlias = Callable[[Operation], Iterable[Projected]]
 
+# The context of all transactions. No topic has this name.
+_TRANSACTIONS: Final = ""
 # The functions whose operations have contexts.
-CONTEXTUAL: Final = ("create-topic", "assign")
+CONTEXTUAL: Final = ("create-topic", "assign", "final-read", "final-offsets")
 # The number of keys that values are hashed to. The values of one key have to fit a worker's memory.
 _VALUE_KEYS: Final = 1_024
 _READS: Final = ("poll", "poll-group", "final-read")
@@ -28,6 +30,10 @@ class Projection(Enum):
 
     PARTITION = "partition"
     VALUE = "value"
+    # The name of a transaction. The names of its values show it.
+    TRANSACTION = "transaction"
+    # A value and the outputs of consume-transform-produce transactions that consumed it.
+    SOURCE = "source"
     GROUP = "group"
     NAME = "name"
     REGISTER = "register"
@@ -44,10 +50,12 @@ def projectors(function: str, projections: Iterable[Projection]) -> Sequence[tup
 
 
 def contexts_of(operation: Operation) -> Iterator[tuple[str, Operation]]:
-    """Facts that the checkers of all partitions of a topic need, with the topic's name.
+    """Facts that the checkers of several keys need, with the name of the context; see `context_of_key`.
 
-    These are: which topics are flushed, and which groups consume a topic. A group that owns one partition of a topic
-    has to read all others too. This is expressed by an assignment without an outcome, which assigns nothing.
+    The context of a topic tells whether the topic is flushed, and which groups consume it. A group that owns one
+    partition of a topic has to read all others too. This is expressed by an assignment without an outcome, which
+    assigns nothing. The context of all transactions has the final offsets of groups, and tells which partitions were
+    finally read. This is expressed by a final read without records.
     """
     if operation.function == "create-topic":
         yield operation.value.name, operation
@@ -55,11 +63,21 @@ def contexts_of(operation: Operation) -> Iterator[tuple[str, Operation]]:
         for topic in dict.fromkeys(topic for topic, _ in operation.value.partitions):
             told = Ownership(operation.value.group, "", -1, ((topic, -1),))
             yield topic, Operation("", "assign", told, operation.invoked_at)
+    elif operation.function == "final-read" and operation.outcome is Outcome.OK:
+        yield _TRANSACTIONS, attrs.evolve(operation, client="", result=())
+    elif operation.function == "final-offsets":
+        yield _TRANSACTIONS, operation
 
 
-def topic_of(key: str) -> str:
-    """The topic in a key of PARTITION."""
-    return key.partition("/")[2]
+def context_of_key(projection: Projection, key: str) -> str | None:
+    """The name of the context that the checkers of a key need, None if they need no context."""
+    match projection:
+        case Projection.PARTITION:
+            return key.partition("/")[2]
+        case Projection.TRANSACTION | Projection.SOURCE:
+            return _TRANSACTIONS
+        case _:
+            return None
 
 
 def _key(topic: str, partition: int) -> str:
@@ -72,7 +90,9 @@ def _whole_of_partition(operation: Operation) -> Iterable[Projected]:
 
 def _polled_of_partition(operation: Operation) -> Iterable[Projected]:
     is_empty = operation.outcome is Outcome.OK and not operation.result
-    return () if is_empty else _whole_of_partition(operation)
+    # A poll from offset zero begins again, even if it returns no record.
+    is_start = operation.function == "poll" and operation.value.offset == 0
+    return () if is_empty and not is_start else _whole_of_partition(operation)
 
 
 def _named_partition(operation: Operation) -> Iterable[Projected]:
@@ -123,13 +143,18 @@ def _single_sends(operation: Operation) -> Iterator[Operation]:
         yield attrs.evolve(operation, value=attrs.evolve(operation.value, values=(value,)), result=result)
 
 
-def _read_values(operation: Operation) -> Iterator[Projected]:
-    records_of: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    for record in operation.result if operation.outcome is Outcome.OK else ():
-        records_of[_value_key(record[1])].append(record)
-    for key, records in records_of.items():
-        is_whole = len(records_of) == 1
-        yield key, operation if is_whole else attrs.evolve(operation, result=tuple(records))
+def _split_by(key_of: Callable[[str], str]) -> Projector:
+    """Build the projector that splits a read by the keys of its values."""
+
+    def split(operation: Operation) -> Iterator[Projected]:
+        records_of: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        for record in operation.result if operation.outcome is Outcome.OK else ():
+            records_of[key_of(record[1])].append(record)
+        for key, records in records_of.items():
+            is_whole = len(records_of) == 1
+            yield key, operation if is_whole else attrs.evolve(operation, result=tuple(records))
+
+    return split
 
 
 def _value_key(value: str) -> str:
@@ -140,7 +165,23 @@ def _value_key(value: str) -> str:
     """
     session, _, timed = value.partition("@")
     run = session + timed[timed.rfind("/") : -3] if timed else session[:-3]
-    return str(crc32(run.encode()) % _VALUE_KEYS)
+    return _hashed(run)
+
+
+def _transaction_key(value: str) -> str:
+    return _hashed(transaction_of(value))
+
+
+def _source_key(value: str) -> str:
+    return _hashed(source_of(value))
+
+
+def _hashed(name: str) -> str:
+    return str(crc32(name.encode()) % _VALUE_KEYS)
+
+
+def _of_transaction(operation: Operation) -> Iterable[Projected]:
+    return ((_hashed(operation.value.name), operation),)
 
 
 def _of_group(operation: Operation) -> Iterable[Projected]:
@@ -167,12 +208,17 @@ _PROJECTORS: Final[Mapping[Projection, Mapping[str, Projector]]] = MappingProxyT
             "poll": _polled_of_partition,
             "poll-group": _polled_of_partition,
             "read-replica": _whole_of_partition,
-            **dict.fromkeys(("final-read", "see-epochs", "list-end", "find-time"), _named_partition),
+            **dict.fromkeys(("final-read", "see-epochs", "list-end", "find-time", "see-stable"), _named_partition),
             **dict.fromkeys(("assign", "revoke", "lose"), _owned_partitions),
             "commit": _commits,
             "fetch-committed": _committed_reads,
         },
-        Projection.VALUE: {"send": _sent_values, **dict.fromkeys(_READS, _read_values)},
+        Projection.VALUE: {"send": _sent_values, **dict.fromkeys(_READS, _split_by(_value_key))},
+        Projection.TRANSACTION: {
+            **dict.fromkeys(("transact", "end-transaction"), _of_transaction),
+            **dict.fromkeys(_READS, _split_by(_transaction_key)),
+        },
+        Projection.SOURCE: {"final-read": _split_by(_source_key)},
         Projection.GROUP: dict.fromkeys(("assign", "commit"), _of_group),
         Projection.NAME: dict.fromkeys(("share-topic", "grow-topic", "drop-topic", "see-topic"), _of_name),
         Projection.REGISTER: dict.fromkeys(("read", "write", "cas"), _of_register),

@@ -40,6 +40,15 @@ from jepsen.checkers.topics import (
     MetadataIsLinearizable,
     SeenTopicsAreReal,
 )
+from jepsen.checkers.transactions import (
+    CommittedTransactionsAreRead,
+    ConsumersGoForward,
+    NothingAbortedIsRead,
+    NothingPrecommittedIsRead,
+    OffsetsAreAtomicWithOutput,
+    StableOffsetsAreCommitted,
+    TransactionsAreAtomic,
+)
 from jepsen.processes.run.workloads import WORKLOADS
 from jepsen.spark.projections import Projection
 
@@ -58,6 +67,7 @@ _PROJECTIONS: Final[Mapping[type[Checker], Projection]] = MappingProxyType(
         AcknowledgedRecordsAreRead: Projection.PARTITION,
         AcknowledgedRecordsStay: Projection.PARTITION,
         CommittedOffsetsNeverRegress: Projection.PARTITION,
+        ConsumersGoForward: Projection.PARTITION,
         EndsNeverGoBack: Projection.PARTITION,
         EpochsGrowWithOffsets: Projection.PARTITION,
         EverythingIsPolled: Projection.PARTITION,
@@ -77,10 +87,16 @@ _PROJECTIONS: Final[Mapping[type[Checker], Projection]] = MappingProxyType(
         ResumesWhereCommitted: Projection.PARTITION,
         SendsAreInOrder: Projection.PARTITION,
         SessionsAreInOrder: Projection.PARTITION,
+        StableOffsetsAreCommitted: Projection.PARTITION,
         TimesFindTheFirst: Projection.PARTITION,
         NothingFromNowhere: Projection.VALUE,
         NothingRefusedIsRead: Projection.VALUE,
         NothingTwice: Projection.VALUE,
+        CommittedTransactionsAreRead: Projection.TRANSACTION,
+        NothingAbortedIsRead: Projection.TRANSACTION,
+        NothingPrecommittedIsRead: Projection.TRANSACTION,
+        TransactionsAreAtomic: Projection.TRANSACTION,
+        OffsetsAreAtomicWithOutput: Projection.SOURCE,
         ReplacedMembersCommitNothing: Projection.GROUP,
         ForwardedChangesAreLinearizable: Projection.NAME,
         MetadataIsLinearizable: Projection.NAME,

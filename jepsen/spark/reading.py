@@ -113,5 +113,7 @@ class _PartsWriter:
 
 
 def context_name(context: Operation) -> str:
-    """A name that identifies a context, so that the repeated assignments of a topic are kept once."""
-    return str(context.value.group) if context.function == "assign" else f"creation at {context.invoked_at}"
+    """A name that identifies a fact, so that the repeated assignments of a topic are kept once."""
+    if context.function == "assign":
+        return str(context.value.group)
+    return f"{context.function} {context.value} at {context.invoked_at}"

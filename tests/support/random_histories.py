@@ -11,6 +11,8 @@ from jepsen.values import (
     Change,
     Commit,
     CommittedRead,
+    Decision,
+    GroupOffsets,
     GroupPoll,
     Healing,
     Ownership,
@@ -19,10 +21,14 @@ from jepsen.values import (
     ReplicaRead,
     SeenTopic,
     Sending,
+    Transaction,
     WantedTopic,
+    transformed,
 )
 
 PARTITIONS = (("t", 0), ("t", 1), ("f", 0))
+INPUTS = (("in", 0), ("in", 1))
+OUTPUT = ("out", 0)
 GROUPS = ("g", "h")
 # The creation time of all values, as `jepsen.checkers.offsets` reads it.
 _MADE_MS = 1_000
@@ -39,6 +45,7 @@ class RandomHistory:
     history: History = attrs.field(init=False)
     _rng: Random = attrs.field(init=False)
     _time: float = attrs.field(init=False, default=0.0)
+    _read_up_to: dict[tuple[str, int], int] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         self._rng = Random(self.seed)
@@ -52,10 +59,16 @@ class RandomHistory:
             for partition in PARTITIONS:
                 self._consumes(group, partition, logs[partition])
         self._contends()
+        transacted = self._transacts()
         self._ends(logs)
-        self.history.operations.sort(key=lambda each: each.invoked_at)
+        self._ends_transactions(transacted)
+        self._sort()
         for _ in range(self.anomalies):
             self._plant()
+        self._sort()
+
+    def _sort(self) -> None:
+        self.history.operations.sort(key=lambda each: each.invoked_at)
 
     def _tick(self) -> float:
         self._time += 0.001
@@ -127,6 +140,61 @@ class RandomHistory:
             self._do("a", "write", ("write", key, f"{key}1"), None)
             self._do("b", "cas", ("cas", key, f"{key}2", f"{key}1"), f"{key}1")
             self._do("a", "read", ("read", key), f"{key}2")
+
+    def _transacts(self) -> dict[tuple[str, int], list[str]]:
+        """Transactions that write to the inputs, and others that transform all of it. Markers have no offsets here."""
+        logs: dict[tuple[str, int], list[str]] = {partition: [] for partition in (*INPUTS, OUTPUT)}
+        for number in range(self.batches):
+            name, kind = f"p.1.{number}", self._rng.random()
+            records = {each: tuple(f"{name}/{each[0]}-{each[1]}@{_MADE_MS}/{at}" for at in range(2)) for each in INPUTS}
+            value = Transaction("p", name, tuple((*partition, values) for partition, values in records.items()))
+            if self._transacts_once(value, logs, kind):
+                self._transforms(f"x.1.{number}", records, logs)
+            self._polls_transactions(logs)
+        return logs
+
+    def _transacts_once(self, value: Transaction, logs: dict[tuple[str, int], list[str]], kind: float = 0.0) -> bool:
+        """A transaction that is committed if `kind` is low, else aborted, or of unknown outcome."""
+        sends = [
+            (self.history.invoke("p", "send", Sending(topic, index, "", 0, values)), values)
+            for topic, index, values in value.records
+        ]
+        self._do("p", "transact", value, None)
+        is_applied = kind < 0.6 or kind > 0.9
+        decision = self.history.invoke("p", "end-transaction", Decision(value.name, kind < 0.6 or kind >= 0.8))
+        for operation, values in sends:
+            log = logs[operation.value.topic, operation.value.partition]
+            match kind:
+                case _ if kind < 0.6:
+                    self.history.ok(operation, len(log))
+                case _ if kind < 0.8:
+                    self.history.fail(operation, "aborted")
+            log += values if is_applied else ()
+        if kind < 0.8:
+            self.history.ok(decision, None)
+        return is_applied
+
+    def _transforms(
+        self, name: str, records: dict[tuple[str, int], tuple[str, ...]], logs: dict[tuple[str, int], list[str]]
+    ) -> None:
+        outputs = tuple(transformed(name, "x", value) for values in records.values() for value in values)
+        offsets = tuple((*partition, len(logs[partition])) for partition in INPUTS)
+        self._transacts_once(Transaction("x", name, ((*OUTPUT, outputs),), "x", offsets), logs)
+
+    def _polls_transactions(self, logs: dict[tuple[str, int], list[str]]) -> None:
+        """A consumer reads a partition from zero, or goes on with another one."""
+        partition = self._rng.choice((*INPUTS, OUTPUT))
+        log, end = logs[partition], self._read_up_to.get(partition, 0)
+        start = 0 if self._rng.random() < 0.2 else end
+        self._read_up_to[partition] = len(log)
+        self._do("reader", "poll", Polling(*partition, start), tuple(enumerate(log))[start:])
+        self._do("reader", "see-stable", partition, (len(log), len(log) + 1, len(log) - 1))
+
+    def _ends_transactions(self, logs: dict[tuple[str, int], list[str]]) -> None:
+        for partition, log in logs.items():
+            self._do("last", "final-read", partition, tuple(enumerate(log)))
+        offsets = tuple((*partition, len(logs[partition])) for partition in INPUTS)
+        self._do("last", "final-offsets", GroupOffsets("x", INPUTS), offsets)
 
     def _ends(self, logs: dict[tuple[str, int], list[str]]) -> None:
         for partition, log in logs.items():
@@ -232,6 +300,15 @@ def _other_epoch(operation: Operation, rng: Random) -> None:
     operation.result = tuple((first, last, rng.randrange(3)) for first, last, _ in operation.result)
 
 
+def _other_decision(operation: Operation, rng: Random) -> None:
+    operation.value = attrs.evolve(operation.value, is_commit=not operation.value.is_commit)
+
+
+def _other_stable_offset(operation: Operation, rng: Random) -> None:
+    _, high_watermark, last_read = operation.result
+    operation.result = rng.choice((high_watermark + 1, last_read)), high_watermark, last_read
+
+
 def _other_batches(operation: Operation, rng: Random) -> None:
     operation.result = attrs.evolve(operation.result, batches=((0, 4, "bad"),))
 
@@ -253,4 +330,7 @@ _PLANTS: dict[str, Sequence[Callable[[Operation, Random], None]]] = {
     "see-epochs": (_other_epoch,),
     "find-time": (_shift_offset,),
     "read-replica": (_other_batches,),
+    "end-transaction": (_other_decision, _fail, _begin_later),
+    "see-stable": (_other_stable_offset,),
+    "final-offsets": (_other_offset,),
 }

@@ -21,6 +21,7 @@ PROMISE_NAMES: Final = (
     "acks1",
     "metadata",
     "offsets",
+    "transactions",
     "groups",
     "commits",
     "simulated-queue",
