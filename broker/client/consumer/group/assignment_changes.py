@@ -148,6 +148,16 @@ class AssignmentChanges:
             if self._requested:
                 self._arrived.set()
 
+    async def lose(self) -> None:
+        """Gives up all partitions, which the member has lost already. Raises what a listener raises."""
+        if self._is_applying:
+            return
+        self._is_applying = True
+        try:
+            await self._apply_shielded(AssignmentChange(is_lost=True))
+        finally:
+            self._is_applying = False
+
     async def apply_at_once(self, change: AssignmentChange, timeout_s: float = inf) -> None:
         """Applies `change` in this task, which leaves the group; changes that wait for a poll are dropped."""
         self.withdraw()

@@ -61,6 +61,8 @@ class GroupMember:
         self._subscription: SubscribedTopics | None = None
         self._membership: Membership | None = None
         self._membership_scope = trio.CancelScope()
+        # The place in the group at the last poll, or before it if this was no member any more.
+        self._last_metadata = GroupMetadata(config.group_id, group_instance_id=config.group_instance_id)
         self._failure: Exception | None = None
         self._changed = Signal()
         self._commit_at = 0.0
@@ -130,6 +132,10 @@ class GroupMember:
         in its group, at every poll until it subscribes again.
         """
         await self._changes.apply()
+        if self._membership is not None and not self._membership.is_member:
+            # The background task asks for this too, but not before it has run: no record may be returned until then.
+            await self._changes.lose()
+        self._last_metadata = self.group_metadata()
         if self._failure is not None:
             raise self._failure
 
@@ -163,10 +169,14 @@ class GroupMember:
         return await self._offsets.committed(partitions, timeout_ms)
 
     def group_metadata(self) -> GroupMetadata:
-        """This consumer's place in its group, for transactions (KIP-447)."""
-        if self._membership is not None:
+        """This consumer's place in its group, for transactions (KIP-447).
+
+        It is the last place of a consumer that is no member any more, so that the coordinator refuses its offsets. The
+        coordinator accepts offsets from a consumer that never was a member.
+        """
+        if self._membership is not None and self._membership.is_member:
             return self._membership.identity()
-        return GroupMetadata(self._context.group_id, group_instance_id=self._config.group_instance_id)
+        return self._last_metadata
 
     # For the group's offsets
 

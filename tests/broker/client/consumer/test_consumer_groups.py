@@ -132,6 +132,27 @@ async def test_a_listener_may_seek_in_assigned_partitions(tmp_path: Path, protoc
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_member_that_polls_too_late_returns_no_record_of_lost_partitions_kip_447(
+    tmp_path: Path, protocol: str
+) -> None:
+    async with node_with_topic(tmp_path) as node:
+        await fill_node(node.port, 100)
+        settings = {"group_protocol": protocol, "enable_auto_commit": False}
+        async with member(node.port, **settings, max_poll_interval_ms=300) as slow:
+            await fetch_exactly(slow, 1)
+            place = slow.group_metadata()
+            async with member(node.port, **settings) as other:
+                await fetch_exactly(other, 100)
+                await other.commit()
+                # The coordinator refuses offsets from its former place, and accepts them from no place at all.
+                assert slow.group_metadata() == place
+                assert place.generation_id >= 0
+                assert await slow.fetch(timeout_s=0) == []
+                assert slow.group_metadata() == place
+                assert slow.assignment() == frozenset()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_two_members_share_the_partitions_and_return_no_record_twice(tmp_path: Path, protocol: str) -> None:
     async with node_with_topic(tmp_path) as node:
         for index in (0, 1):
