@@ -107,7 +107,7 @@ fuzz: $(VENV)/.installed
 	$(BIN)/python -m jepsen fuzz --frames $(FRAMES) --seed $(SEED) $(ARGS)
 
 spark-kills: $(VENV)/.installed-test
-	$(BIN)/python -m pytest tests/broker/spark/test_stream_kills.py --full $(ARGS)
+	$(BIN)/python -m pytest tests/broker/spark/test_stream_kills.py tests/broker/spark/test_sink_kills.py --full $(ARGS)
 
 spark-standalone: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/broker/spark/jobs/test_standalone_cluster.py --full $(ARGS)

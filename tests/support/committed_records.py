@@ -1,4 +1,4 @@
-"""Reads a topic with read_committed, once no transaction is open there."""
+"""Reads the committed records of a topic, once no transaction is open there."""
 
 import time
 

@@ -8,8 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import attrs
+
 from tests.support.source_code import ROOT
 from tests.support.streaming_job import StreamingJob
+
+# Time limits, far longer than necessary on an idle machine.
+START_S = 300.0
+_DRAIN_S = 300.0
+# A start fails if a Python worker needs more than ten seconds to start, a limit that Spark does not let users
+# configure.
+_STARTS_MAX = 10
 
 
 class JobProcess:
@@ -53,6 +62,16 @@ class JobProcess:
             kill_process(pid)
         self._process.wait(10)
 
+    def suspend(self) -> None:
+        """Stop the driver and all its descendants, as a long pause of their machine does."""
+        for pid in [self.pid, *descendants(self.pid)]:
+            _send(pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a suspended job go on. Its Python processes go on before those that watch them."""
+        for pid in reversed([self.pid, *descendants(self.pid)]):
+            _send(pid, signal.SIGCONT)
+
     def workers(self) -> list[int]:
         """The Python processes that run tasks: children of Spark's daemon."""
         found = []
@@ -67,9 +86,46 @@ class JobProcess:
         return "\n".join([line for line in text.splitlines() if not line.startswith("\tat ")][-40:])
 
 
+def completed_batches(checkpoint: Path) -> int:
+    """The number of batches that a query has completed, as far as its checkpoint still has them."""
+    return sum(not each.name.startswith(".") for each in (checkpoint / "commits").glob("*"))
+
+
+def run_until(process: JobProcess, condition: Callable[[], bool], what: str) -> None:
+    """Wait for a condition. Restart the job whenever it has ended, as a supervisor would."""
+    starts = 0
+
+    def holds() -> bool:
+        nonlocal starts
+        if not process.is_running:
+            assert starts < _STARTS_MAX, process.output_tail()
+            process.start()
+            starts += 1
+        return condition()
+
+    wait_until(holds, START_S, what)
+
+
+def run_to_the_end(job: StreamingJob, output: Path) -> None:
+    """Run a job that may have been killed before until it has read all present records."""
+    process = JobProcess(attrs.evolve(job, available_now=True, rows_per_batch=100_000, stops_at=""), output)
+    codes: list[int] = []
+    try:
+        while 0 not in codes and len(codes) < _STARTS_MAX:
+            process.start()
+            codes.append(process.wait(_DRAIN_S))
+    finally:
+        process.kill()
+    assert codes[-1] == 0, process.output_tail()
+
+
 def kill_process(pid: int) -> None:
+    _send(pid, signal.SIGKILL)
+
+
+def _send(pid: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
 
 
 def children(pid: int) -> list[int]:

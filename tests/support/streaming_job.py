@@ -1,4 +1,4 @@
-"""A streaming job as a process that tests kill: one topic is copied to Parquet and to another topic at the same time.
+"""A streaming job as a process that tests kill: one topic is copied to another topic and to Parquet at the same time.
 
 `python -m tests.support.streaming_job '{"servers": "...", ...}'` runs until it is killed or, with `available_now`,
 until it has read the present records. It prints a line when its queries run.
@@ -15,12 +15,24 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from broker.spark import register
+from tests.support.source_code import ROOT
+from tests.support.stopped_sinks import StoppedSink
+
+# A task is repeated beside its first attempt as soon as it takes longer than others.
+_SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.1",
+    "spark.speculation.minTaskRuntime": "500ms",
+    "spark.executor.memory": "512m",
+}
 
 
 @attrs.frozen
 class StreamingJob:
     """The sources and destinations of the job. `directory` has the Parquet files, and the checkpoints of
-    both queries.
+    both queries. With `stops_at`, the exactly-once sink is a `StoppedSink`, whose stops leave files in `stops`.
     """
 
     servers: str
@@ -33,6 +45,9 @@ class StreamingJob:
     master: str = "local[2,4]"
     progress: str = ""
     exactly_once: bool = False
+    has_parquet: bool = True
+    is_speculative: bool = False
+    stops_at: str = ""
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "tests.support.streaming_job", json.dumps(attrs.asdict(self))]
@@ -40,6 +55,14 @@ class StreamingJob:
     @property
     def parquet(self) -> str:
         return str(Path(self.directory) / "parquet")
+
+    @property
+    def topic_checkpoint(self) -> Path:
+        return Path(self.directory) / "checkpoint-topic"
+
+    @property
+    def stops(self) -> Path:
+        return Path(self.directory) / "stops"
 
     def run(self) -> None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -51,16 +74,22 @@ class StreamingJob:
             "spark.driver.memory": "1g",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
+            "spark.executorEnv.PYTHONPATH": str(ROOT),
             "spark.sql.streaming.metricsEnabled": "false",
             "spark.sql.warehouse.dir": str(Path(self.directory) / "warehouse"),
             "spark.local.dir": str(Path(self.directory) / "local"),
         }
+        if self.is_speculative:
+            settings |= _SPECULATION
         for key, value in settings.items():
             builder = builder.config(key, value)
         spark = builder.getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
         register(spark)
-        queries = [self._to_parquet(spark), self._to_topic(spark)]
+        if self.stops_at:
+            self.stops.mkdir(exist_ok=True)
+            spark.dataSource.register(StoppedSink)
+        queries = [self._to_topic(spark), *([self._to_parquet(spark)] if self.has_parquet else [])]
         print("running", flush=True)
         if self.available_now:
             for query in queries:
@@ -117,7 +146,9 @@ class StreamingJob:
             .option("kafka.bootstrap.servers", self.servers)
             .option("topic", self.output_topic)
             .option("exactlyOnce", str(self.exactly_once).lower())
-            .option("checkpointLocation", str(Path(self.directory) / "checkpoint-topic"))
+            .option("stops", str(self.stops))
+            .option("stopsAt", self.stops_at)
+            .option("checkpointLocation", str(self.topic_checkpoint))
             .trigger(**self._trigger())
             .start()
         )

@@ -7,7 +7,7 @@ batch writes nothing. All other transactions of the query are aborted.
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 import attrs
@@ -155,49 +155,42 @@ def transactions_to_commit(decision: Decision | None, batch_id: int) -> tuple[Ta
 
 def batch_of(messages: Iterable[WriterCommitMessage | None], batch_id: int) -> Batch | None:
     """The batch of tasks, by the messages that arrived; None without any. Raises ValueError if they are of several."""
-    batches = {each.batch for each in messages if isinstance(each, RowsPrepared)}
+    batches = sorted({each.batch for each in messages if isinstance(each, RowsPrepared)})
     if not batches:
         return None
-    batch = min(batches)
-    if len(batches) > 1 or batch.batch_id != batch_id:
-        raise ValueError(f"the tasks of batch {batch_id} belong to different batches: {sorted(batches)}")
-    return batch
-
-
-class OpenTransaction(NamedTuple):
-    """An open transaction, as its coordinator describes it."""
-
-    transactional_id: str
-    prepared: PreparedTransaction
-    start_ms: int | None
+    if len(batches) > 1 or batches[0].batch_id != batch_id:
+        raise ValueError(f"the tasks of batch {batch_id} belong to different batches: {batches}")
+    return batches[0]
 
 
 def lost_transactions(
-    transactions: Iterable[TaskTransaction], opened: Iterable[OpenTransaction]
+    transactions: Iterable[TaskTransaction], opened: Iterable[TaskTransaction]
 ) -> list[TaskTransaction]:
     """The transactions of tasks that are not open any more, and which a decision can therefore not include."""
-    is_open = {each.transactional_id: each.prepared for each in opened}
-    return [each for each in transactions if is_open.get(each.transactional_id) != each.prepared]
+    is_open = set(opened)
+    return [each for each in transactions if each not in is_open]
 
 
 def transactions_to_abort(
-    opened: Sequence[OpenTransaction], ids: TransactionalIds, batch: Batch, kept: Iterable[TaskTransaction]
-) -> list[str]:
-    """The open transactions of a query that no decision names, once a batch is decided: of tasks that were repeated.
+    opened: Iterable[TaskTransaction],
+    ids: TransactionalIds,
+    batch: Batch,
+    kept: Iterable[TaskTransaction],
+    *,
+    decides: bool,
+) -> list[TaskTransaction]:
+    """The transactions of a query, open before the batch was decided, that no decision names or will ever name.
 
-    Those of other runs are aborted only if they began before the batch's own transactions. So a driver that was
-    stopped for a while, and goes on after another one has taken its place, leaves that one's transactions alone.
+    Those of the batch's own run belong to tasks that were repeated. If this run `decides` the batch, those of other
+    runs belong to this batch or to earlier ones, since no later batch has begun before. If another run has decided the
+    batch, that run may be about to decide the next one: only its own driver may abort its transactions.
     """
     kept_ids = {each.transactional_id for each in kept}
-    runs = {each.transactional_id: ids.run_of(each.transactional_id) for each in opened}
-    own_starts = [each.start_ms for each in opened if runs[each.transactional_id] == batch.run_id]
-    first_ms = min((start for start in own_starts if start is not None), default=None)
 
-    def is_over(each: OpenTransaction) -> bool:
-        run_id = runs[each.transactional_id]
+    def is_over(each: TaskTransaction) -> bool:
+        run_id = ids.run_of(each.transactional_id)
         if run_id is None or each.transactional_id in kept_ids:
             return False
-        is_earlier = first_ms is not None and each.start_ms is not None and each.start_ms < first_ms
-        return run_id == batch.run_id or is_earlier
+        return decides or run_id == batch.run_id
 
-    return [each.transactional_id for each in opened if is_over(each)]
+    return [each for each in opened if is_over(each)]

@@ -15,7 +15,6 @@ from broker.spark.sink.decision_log import DecisionLog
 from broker.spark.sink.decisions import (
     Batch,
     Decision,
-    OpenTransaction,
     RowsPrepared,
     TaskTransaction,
     TransactionalIds,
@@ -62,7 +61,8 @@ class SinkDriver:
         with self._log.propose(proposed) as proposal:
             decision = proposal.last
             opened = self._open_transactions(proposed)
-            if not is_decided(decision, batch.batch_id):
+            decides = not is_decided(decision, batch.batch_id)
+            if decides:
                 check_undecided(batch, messages)
                 if lost := lost_transactions(proposed.transactions, opened):
                     raise TransactionLost(_lost_before(batch, lost))
@@ -70,7 +70,7 @@ class SinkDriver:
                 decision = proposed
         kept = transactions_to_commit(decision, batch.batch_id)
         self._commit_transactions(batch, kept)
-        self._abort_transactions(transactions_to_abort(opened, self._ids, batch, kept))
+        self._abort_transactions(transactions_to_abort(opened, self._ids, batch, kept, decides=decides))
 
     def abort(self, batch: Batch, messages: Sequence[RowsPrepared]) -> None:
         """Aborts the transactions of a batch, unless a commit that failed has decided for it."""
@@ -79,9 +79,9 @@ class SinkDriver:
             if is_decided(proposal.last, batch.batch_id):
                 return
             opened = self._open_transactions(proposed)
-        self._abort_transactions(transactions_to_abort(opened, self._ids, batch, ()))
+        self._abort_transactions(transactions_to_abort(opened, self._ids, batch, (), decides=False))
 
-    def _open_transactions(self, proposed: Decision) -> list[OpenTransaction]:
+    def _open_transactions(self, proposed: Decision) -> list[TaskTransaction]:
         """The open transactions of the query's tasks: those of a decision, and others as far as brokers list them."""
         wanted = [each.transactional_id for each in proposed.transactions]
         with suppress(TimedOut):
@@ -92,9 +92,7 @@ class SinkDriver:
             if not isinstance(error, KafkaError) or error.code.name not in _UNKNOWN:
                 raise error
         return [
-            OpenTransaction(
-                each.transactional_id, PreparedTransaction(each.producer_id, each.producer_epoch), each.start_ms
-            )
+            TaskTransaction(each.transactional_id, PreparedTransaction(each.producer_id, each.producer_epoch))
             for each in described.succeeded.values()
             if each.state == _ONGOING
         ]
@@ -119,10 +117,15 @@ class SinkDriver:
         with suppress(TimedOut):
             self._admin.end_transactions(dict(transactions), is_commit=True, timeout_ms=_VISIBLE_TIMEOUT_MS)
 
-    def _abort_transactions(self, transactional_ids: Sequence[str]) -> None:
-        """Fences the producers of transactions that were replaced. The next commit repeats what fails here."""
-        for transactional_id, error in self._admin.fence_producers(transactional_ids).failed.items():
-            _log.warning("the transaction %s could not be aborted: %s", transactional_id, error)
+    def _abort_transactions(self, transactions: Sequence[TaskTransaction]) -> None:
+        """Aborts transactions that were replaced. The next commit repeats what fails here.
+
+        Their ids may be in use for later batches when this runs late, in a driver that was stopped for a while. So only
+        these transactions are aborted, by their epochs; their producers are not fenced.
+        """
+        for transactional_id, error in self._admin.end_transactions(dict(transactions), is_commit=False).failed.items():
+            if not isinstance(error, KafkaError) or error.code.name not in _ENDED_OTHERWISE:
+                _log.warning("the transaction %s could not be aborted: %s", transactional_id, error)
 
 
 @contextmanager

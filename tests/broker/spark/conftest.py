@@ -1,10 +1,13 @@
 """A Spark session and a node, which all tests of the data source share."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from broker.client import NewTopic, SyncAdmin
+from tests.support.cluster_process import ClusterProcess, new_cluster
 from tests.support.node_process import NodeProcess
 from tests.support.spark_session import spark_session
 
@@ -25,3 +28,14 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         node.stop()
     finally:
         node.discard()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ClusterProcess]:
+    """Three nodes that tests kill, with the topics `input` and `output` of three partitions."""
+    with new_cluster(tmp_path, overrides={"broker.session.timeout.ms": "3000"}) as cluster:
+        cluster.start()
+        with SyncAdmin(cluster.bootstrap) as admin:
+            topics = [NewTopic(name, num_partitions=3, replication_factor=3) for name in ("input", "output")]
+            admin.create_topics(topics).raise_first()
+        yield cluster

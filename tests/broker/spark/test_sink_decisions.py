@@ -7,7 +7,6 @@ from broker.spark.sink.decisions import (
     Batch,
     CorruptDecision,
     Decision,
-    OpenTransaction,
     RowsPrepared,
     TaskTransaction,
     TransactionalIds,
@@ -27,10 +26,6 @@ BATCH = Batch(QUERY, RUN, 7)
 
 def transaction(number: int, *, run: str = RUN, epoch: int = 0) -> TaskTransaction:
     return TaskTransaction(IDS.of_task(run, "abc123", number), PreparedTransaction(100 + number, epoch))
-
-
-def opened(of: TaskTransaction, start_ms: int | None) -> OpenTransaction:
-    return OpenTransaction(of.transactional_id, of.prepared, start_ms)
 
 
 def test_decision_names_the_transactions_of_tasks_that_had_rows() -> None:
@@ -78,21 +73,21 @@ def test_repeated_batch_commits_the_transactions_of_its_decision_again() -> None
 
 def test_transaction_that_was_aborted_before_the_decision_is_lost() -> None:
     kept, aborted, bumped = transaction(1), transaction(2), transaction(3)
-    found = [opened(kept, 5), opened(transaction(3, epoch=1), 5)]
+    found = [kept, transaction(3, epoch=1)]
     assert lost_transactions([kept, aborted, bumped], found) == [aborted, bumped]
 
 
-def test_transactions_of_repeated_tasks_are_aborted() -> None:
-    """Another run's transactions are aborted only if they began before the batch's own."""
-    kept, repeated = transaction(1), transaction(2)
-    earlier, later, unknown = (transaction(number, run=OTHER_RUN) for number in (3, 4, 5))
-    found = [opened(kept, 10), opened(repeated, 20), opened(earlier, 9), opened(later, 11), opened(unknown, None)]
-    aborted = transactions_to_abort(found, IDS, BATCH, [kept])
-    assert aborted == [repeated.transactional_id, earlier.transactional_id]
+def test_transactions_of_repeated_tasks_and_replaced_runs_are_aborted_by_the_run_that_decides() -> None:
+    kept, repeated, replaced = transaction(1), transaction(2), transaction(3, run=OTHER_RUN)
+    aborted = transactions_to_abort([kept, repeated, replaced], IDS, BATCH, [kept], decides=True)
+    assert aborted == [repeated, replaced]
 
 
-def test_transactions_of_other_runs_stay_without_a_start_to_compare_with() -> None:
-    assert transactions_to_abort([opened(transaction(1, run=OTHER_RUN), 9)], IDS, BATCH, []) == []
+def test_transactions_of_the_run_that_has_decided_are_left_to_it() -> None:
+    """It may have begun the next batch, and decide it at any moment."""
+    decided, repeated, next_batch = transaction(1, run=OTHER_RUN), transaction(2), transaction(3, run=OTHER_RUN)
+    aborted = transactions_to_abort([decided, repeated, next_batch], IDS, BATCH, [decided], decides=False)
+    assert aborted == [repeated]
 
 
 def test_transactions_of_others_are_left_alone() -> None:
@@ -103,9 +98,9 @@ def test_transactions_of_others_are_left_alone() -> None:
         TransactionalIds("another", QUERY).of_task(RUN, "abc123", 1),
         IDS.of_task(RUN, "abc123", 1) + "-x",
     ]
-    found = [OpenTransaction(each, PreparedTransaction(1, 1), 0) for each in others]
+    found = [TaskTransaction(each, PreparedTransaction(1, 1)) for each in others]
     assert [IDS.run_of(each) for each in others] == [None] * 5
-    assert transactions_to_abort(found, IDS, BATCH, []) == []
+    assert transactions_to_abort(found, IDS, BATCH, [], decides=True) == []
     assert IDS.run_of(IDS.of_task(RUN, "abc123", 1)) == RUN
 
 

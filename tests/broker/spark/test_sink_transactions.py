@@ -4,8 +4,10 @@ import pytest
 
 from broker.client import ConfigChange, ConfigResource, ConfigResourceType, NewTopic, ProducerFenced, SyncAdmin
 from broker.spark.options import IllegalOption
+from broker.spark.options.write_options import WriteOptions
 from broker.spark.sink.decision_log import DecisionLog
 from broker.spark.sink.decisions import CorruptDecision, Decision, RowsPrepared, TransactionalIds, TransactionLost
+from broker.spark.sink.driver import sink_driver
 from tests.support.committed_records import committed_values
 from tests.support.spark_topics import create_topic
 from tests.support.streaming_tasks import StreamingSink
@@ -125,7 +127,7 @@ def test_aborted_batch_leaves_nothing_and_is_written_again(bootstrap: str, topic
     assert committed_values(bootstrap, topic) == [b"a"]
 
 
-def test_abort_after_a_failed_commit_keeps_the_decision(bootstrap: str, topic: str, sink: StreamingSink) -> None:
+def test_abort_after_a_failed_commit_keeps_a_decided_batch(bootstrap: str, topic: str, sink: StreamingSink) -> None:
     message = sink.write(0, b"a")
     decide(bootstrap, message)
     sink.abort(0, message)
@@ -159,6 +161,22 @@ def test_decision_that_a_replaced_driver_has_begun_is_not_committed(bootstrap: s
         found = log.last()
         assert found is not None
         assert found.batch == later.batch
+
+
+def test_late_abort_of_a_replaced_transaction_leaves_the_next_one_of_its_id_open(
+    bootstrap: str, topic: str, sink: StreamingSink
+) -> None:
+    replaced = sink.write(0, b"a").transaction
+    assert replaced is not None
+    sink.commit(0, sink.write(0, b"a"))
+    later = sink.write(1, b"b"), sink.write(1, b"c")
+    assert replaced.transactional_id in [each.transaction.transactional_id for each in later if each.transaction]
+    options = WriteOptions.of(sink.options, is_streaming=True)
+    assert options.exactly_once is not None
+    with sink_driver(options, options.exactly_once, sink.query_id) as stopped_for_a_while:
+        stopped_for_a_while._abort_transactions([replaced])
+    sink.commit(1, *later)
+    assert committed_values(bootstrap, topic) == [b"a", b"b", b"c"]
 
 
 def test_transaction_that_timed_out_before_the_decision_fails_the_batch(

@@ -7,38 +7,29 @@ has none.
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-import attrs
 import pyarrow.parquet as pq
 import pytest
 
-from broker.client import NewTopic, SyncAdmin, SyncConsumer, TopicPartition
-from tests.support.cluster_process import ClusterProcess, new_cluster
+from broker.client import SyncAdmin, SyncConsumer, TopicPartition
+from tests.support.cluster_process import ClusterProcess
 from tests.support.committed_records import committed_values
-from tests.support.job_process import JobProcess, kill_process, wait_until
+from tests.support.job_process import (
+    START_S,
+    JobProcess,
+    completed_batches,
+    kill_process,
+    run_to_the_end,
+    run_until,
+    wait_until,
+)
 from tests.support.steady_load import SteadyLoad
 from tests.support.streaming_job import StreamingJob
 
 PARTITIONS = 3
-# Time limits, far longer than necessary on an idle machine.
-DRAIN_S = 300.0
-START_S = 300.0
-# A start fails if a Python worker needs more than ten seconds to start, a limit that Spark does not let users
-# configure.
-STARTS_MAX = 10
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[ClusterProcess]:
-    with new_cluster(tmp_path, overrides={"broker.session.timeout.ms": "3000"}) as cluster:
-        cluster.start()
-        with SyncAdmin(cluster.bootstrap) as admin:
-            topics = [NewTopic(name, num_partitions=PARTITIONS, replication_factor=3) for name in ("input", "output")]
-            admin.create_topics(topics).raise_first()
-        yield cluster
 
 
 def read_topic(servers: str, topic: str) -> list[tuple[int, int, bytes]]:
@@ -67,21 +58,6 @@ def read_parquet(path: str) -> list[tuple[int, int, bytes]]:
     return sorted(found)
 
 
-def wait_for_batch(process: JobProcess, batches: Callable[[], int]) -> None:
-    """Wait until the job completes a batch. Restart the job whenever it has ended, as a supervisor would."""
-    before, starts = batches(), 0
-
-    def has_batch() -> bool:
-        nonlocal starts
-        if not process.is_running:
-            assert starts < STARTS_MAX, process.output_tail()
-            process.start()
-            starts += 1
-        return batches() > before
-
-    wait_until(has_batch, START_S, "a batch of the job")
-
-
 def run_under_kills(
     cluster: ClusterProcess,
     directory: Path,
@@ -99,30 +75,25 @@ def run_under_kills(
     rng = Random(1)
     job = StreamingJob(cluster.bootstrap, "input", "output", str(directory), exactly_once=exactly_once)
     process = JobProcess(job, directory / "job.out")
-    commits = directory / "checkpoint-parquet" / "commits"
+    parquet_checkpoint = directory / "checkpoint-parquet"
 
     def batches() -> int:
-        return sum(not each.name.startswith(".") for each in commits.glob("*")) if commits.exists() else 0
+        return completed_batches(parquet_checkpoint)
 
     try:
         with SteadyLoad(cluster.bootstrap, "input", rate):
             for kill in kills:
-                wait_for_batch(process, batches)
+                before = batches()
+                run_until(process, lambda before=before: batches() > before, "a batch of the job")  # type: ignore[misc]
                 time.sleep(rng.uniform(0, pause_s))
                 kill(process, cluster, rng)
         process.kill()
         for node in cluster.nodes.values():
             if not node.is_running:
                 node.start()
-        to_the_end = attrs.evolve(job, available_now=True, rows_per_batch=100_000)
-        codes = []
-        while 0 not in codes and len(codes) < STARTS_MAX:
-            process = JobProcess(to_the_end, process.output)
-            process.start()
-            codes.append(process.wait(DRAIN_S))
-        assert codes[-1] == 0, process.output_tail()
     finally:
         process.kill()
+    run_to_the_end(job, process.output)
     given = read_topic(cluster.bootstrap, "input")
     assert read_parquet(job.parquet) == given
     written = Counter(committed_values(cluster.bootstrap, "output"))
