@@ -273,6 +273,28 @@ def test_records_that_were_deleted_before_they_were_read_are_judged_by_the_start
         assert [(each.start, each.end) for each in lax.ranges(start, end)] == [(1, 2)]
 
 
+def test_aborted_records_that_were_deleted_before_they_were_read_count_as_lost(
+    bootstrap: str, topic: str, producer: SyncProducer, admin: SyncAdmin
+) -> None:
+    """The brokers do not say which records they have deleted: the query cannot know that it would have read none."""
+    fill(producer, topic, 1, 0)
+    committed = {"kafka.isolation.level": "read_committed"}
+    with batches(bootstrap, topic, **committed) as found:
+        start = end_of(found, found.initial())
+        with SyncProducer(bootstrap, transactional_id=topic) as aborting:
+            aborting.begin_transaction()
+            aborting.send(topic, b"aborted", partition=0)
+            aborting.abort_transaction()
+        end = end_of(found, start)
+        assert end.offsets == offsets(topic, 3, 0)
+        assert sizes(found, start, end) == [2]
+        admin.delete_records({TopicPartition(topic, 0): 2}).raise_first()
+        with pytest.raises(DataLoss, match="its log starts at 2"):
+            found.ranges(start, end)
+    with batches(bootstrap, topic, **committed, failOnDataLoss="false") as lax:
+        assert sizes(lax, start, end) == [1]
+
+
 def test_a_checkpoint_of_sparks_connector_goes_on(bootstrap: str, topic: str, producer: SyncProducer) -> None:
     fill(producer, topic, 3, 2)
     theirs: dict[str, Any] = {topic: {"0": 1, "1": 2}}
