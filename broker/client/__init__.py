@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from broker.client.admin import GroupDescription as GroupDescription
     from broker.client.admin import GroupListing as GroupListing
     from broker.client.admin import GroupOffsets as GroupOffsets
+    from broker.client.admin import HangingTransaction as HangingTransaction
     from broker.client.admin import LogDir as LogDir
     from broker.client.admin import LogDirReplica as LogDirReplica
     from broker.client.admin import MemberDescription as MemberDescription

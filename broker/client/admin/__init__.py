@@ -35,6 +35,7 @@ from broker.client.admin.configs import (
 from broker.client.admin.group_descriptions import GroupDescription, MemberDescription
 from broker.client.admin.group_offsets import GroupOffsets
 from broker.client.admin.groups import GroupListing
+from broker.client.admin.hanging_transactions import HangingTransaction
 from broker.client.admin.log_dirs import LogDir, LogDirReplica
 from broker.client.admin.offsets import OffsetSpec
 from broker.client.admin.quorum import QuorumDescription, QuorumReplica, RaftEndpoint
@@ -79,6 +80,7 @@ __all__ = [
     "GroupDescription",
     "GroupListing",
     "GroupOffsets",
+    "HangingTransaction",
     "LogDir",
     "LogDirReplica",
     "MemberDescription",

@@ -13,6 +13,7 @@ from broker.client.admin.controllers import open_controllers
 from broker.client.admin.group_descriptions import GroupDescriptionCalls
 from broker.client.admin.group_offsets import GroupOffsetCalls
 from broker.client.admin.groups import GroupCalls
+from broker.client.admin.hanging_transactions import HangingTransactionCalls
 from broker.client.admin.log_dirs import LogDirCalls
 from broker.client.admin.offsets import OffsetCalls
 from broker.client.admin.quorum import QuorumCalls
@@ -20,7 +21,6 @@ from broker.client.admin.quotas import QuotaCalls
 from broker.client.admin.reassignments import ReassignmentCalls
 from broker.client.admin.topic_descriptions import TopicDescriptionCalls
 from broker.client.admin.topics import TopicCalls
-from broker.client.admin.transactions import TransactionCalls
 from broker.client.cluster import Cluster, open_cluster
 from broker.client.config import read_config
 from broker.client.environment import Environment
@@ -39,7 +39,7 @@ class Admin(
     OffsetCalls,
     LogDirCalls,
     ReassignmentCalls,
-    TransactionCalls,
+    HangingTransactionCalls,
     AclCalls,
     QuotaCalls,
 ):

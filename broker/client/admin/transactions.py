@@ -45,7 +45,10 @@ class ProducerDescription(NamedTuple):
 
 @attrs.frozen
 class TransactionDescription:
-    """`start_ms` is None while no transaction is open; `partitions` are those of the open transaction."""
+    """`start_ms` is when the last transaction began, None if none has begun since the producer was initialized.
+
+    `partitions` are those of the open transaction.
+    """
 
     transactional_id: str
     state: str
@@ -132,9 +135,9 @@ class TransactionCalls(Routing):
     ) -> Results[int, list[TransactionListing]]:
         """Lists the transactions that each broker coordinates; `.chained()` of the results is all of them.
 
-        A transaction is listed if it has one of the `states` ("Ongoing", ...) and one of the `producer_ids`, has been
-        open for longer than `open_for_ms`, and its id matches the pattern, a regular expression of RE2. A filter that
-        is not given selects all transactions.
+        A transaction is listed if it has one of the `states` ("Ongoing", ...) and one of the `producer_ids`, began
+        longer than `open_for_ms` ago, and its id matches the pattern, a regular expression of RE2. A filter that is not
+        given selects all transactions. `open_for_ms` selects ended transactions too, and ids that have had none.
         """
         request = ListTransactionsRequest(
             state_filters=list(states),

@@ -59,6 +59,8 @@ class SyncAdmin(BlockingClient[Admin]):
     describe_producers = blocking(Admin.describe_producers)
     describe_transactions = blocking(Admin.describe_transactions)
     list_transactions = blocking(Admin.list_transactions)
+    find_hanging_transactions = blocking(Admin.find_hanging_transactions)
+    abort_transaction = blocking(Admin.abort_transaction)
     fence_producers = blocking(Admin.fence_producers)
     end_transactions = blocking(Admin.end_transactions)
     describe_acls = blocking(Admin.describe_acls)
