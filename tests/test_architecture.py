@@ -222,6 +222,9 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     "broker.cli.kafka_tools.standard_input": {"trio.to_thread.run_sync"},
     # Measures the CPU time of a load.
     "broker.cli.commands.bench": {"time"},
+    # How long transactions have been open.
+    "broker.cli.commands.transactions": {"time"},
+    "broker.cli.kafka_tools.transactions": {"time"},
     "broker.cli.node_config": {"open", "os"},
     # Files of the user: a schema, a report.
     "broker.cli.commands.spark": {"pathlib", "time"},

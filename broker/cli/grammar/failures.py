@@ -43,6 +43,7 @@ _NOT_FOUND: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.GROUP_ID_NOT_FOUND,
         ErrorCode.RESOURCE_NOT_FOUND,
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
         ErrorCode.BROKER_ID_NOT_REGISTERED,
     }
 )
@@ -54,6 +55,7 @@ _UNREACHABLE: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_N
 _ADVICE: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`kraft topics list` shows the topics that exist",
     ErrorCode.GROUP_ID_NOT_FOUND: "`kraft groups list` shows the groups that exist",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "`kraft transactions list` shows the transactional ids that exist",
     ErrorCode.NON_EMPTY_GROUP: "stop the group's members first",
     ErrorCode.INVALID_REPLICATION_FACTOR: "`kraft cluster describe` shows how many brokers are alive",
     ErrorCode.NOT_CONTROLLER: "try again: the controllers are electing a leader",

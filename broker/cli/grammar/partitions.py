@@ -1,4 +1,4 @@
-"""The partitions that a command line means: all of a topic, or those it names."""
+"""The partitions that a command line means: all of a topic or of a broker, or those it names."""
 
 from collections.abc import Iterable, Sequence
 
@@ -24,3 +24,16 @@ async def find_partitions(
                 )
             found[TopicPartition(topic, number)] = None
     return found
+
+
+async def partitions_to_search(admin: Admin, topic: str | None, broker_id: int | None) -> list[TopicPartition]:
+    """The partitions of a topic, or of all topics, with a replica on a broker, or on any. Raises KafkaError."""
+    listed = await admin.list_topics(include_internal=True) if topic is None else []
+    names = [each.name for each in listed] if topic is None else [topic]
+    described = (await admin.describe_topics(names)).raise_first()
+    return [
+        TopicPartition(found.name, each.partition)
+        for found in described.values()
+        for each in found.partitions
+        if broker_id is None or broker_id in each.replicas
+    ]

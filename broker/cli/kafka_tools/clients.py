@@ -14,12 +14,20 @@ from broker.config.properties import parse_properties
 
 def open_admin(options: Options, *, config_option: str = "command-config") -> Admin:
     """An Admin of the brokers or controllers that the options name. Raises ToolExit, ConfigError."""
-    configs = client_configs(AdminConfig, command_config(options, config_option))
-    for name in ("bootstrap.servers", "bootstrap.controllers"):
-        configs.pop(name, None)
+    properties = command_config(options, config_option)
     if "bootstrap-server" in options:
-        return Admin(options.value("bootstrap-server"), config=configs)
-    return Admin(config={**configs, "bootstrap.controllers": options.value("bootstrap-controller")})
+        return admin_of_brokers(options.value("bootstrap-server"), properties)
+    return Admin(config={**_admin_configs(properties), "bootstrap.controllers": options.value("bootstrap-controller")})
+
+
+def admin_of_brokers(bootstrap_servers: str, properties: Mapping[str, str]) -> Admin:
+    """An Admin of these brokers, with the configs of a properties file. Raises ConfigError."""
+    return Admin(bootstrap_servers, config=_admin_configs(properties))
+
+
+def _admin_configs(properties: Mapping[str, str]) -> dict[str, object]:
+    configs = client_configs(AdminConfig, properties)
+    return {key: value for key, value in configs.items() if key not in ("bootstrap.servers", "bootstrap.controllers")}
 
 
 def check_bootstrap(options: Options) -> None:

@@ -26,6 +26,7 @@ TOOLS: Final[Mapping[str, str]] = {
     "kafka-log-dirs": "log_dirs",
     "kafka-reassign-partitions": "reassign_partitions",
     "kafka-leader-election": "leader_election",
+    "kafka-transactions": "transactions",
     "kafka-broker-api-versions": "broker_api_versions",
     "kafka-producer-perf-test": "producer_perf_test",
     "kafka-consumer-perf-test": "consumer_perf_test",
