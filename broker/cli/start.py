@@ -10,6 +10,7 @@ import gc
 import resource
 import signal
 import sys
+from collections.abc import Iterator
 from typing import Final, cast
 
 import attrs
@@ -23,6 +24,12 @@ from broker.cli.signals import handle_signals
 from broker.cli.start_arguments import StartArguments
 from broker.config import KafkaConfig
 from broker.controller_client.lifecycle_protocol import RegistrationFailed
+from broker.coordinator.internal_topics import (
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    internal_topic,
+    replication_key,
+)
 from broker.node import MetadataDirectoryRefused, Node, NotFormatted
 from broker.node.connection_limits import client_descriptors_max
 from broker.storage.duplicate_log_dirs import DuplicateLogDir
@@ -87,7 +94,7 @@ def _warn(config: KafkaConfig, trace: Tracer) -> None:
         trace("config_warning", warning=f"{name} is not a config that Kafka knows")
     for name in config.ignored():
         trace("config_warning", warning=f"{name} has no effect yet")
-    for text in (_about_connections(config), _about_internal_topics(config)):
+    for text in (_about_connections(config), *_about_internal_topics(config)):
         if text is not None:
             trace("config_warning", warning=text)
 
@@ -103,19 +110,23 @@ def _about_connections(config: KafkaConfig) -> str | None:
     )
 
 
-def _about_internal_topics(config: KafkaConfig) -> str | None:
-    """The warning that the topic of the coordinators cannot be created; None if it probably can.
+def _about_internal_topics(config: KafkaConfig) -> Iterator[str]:
+    """The warnings that the topics of the coordinators cannot be created.
 
     A node that is the only controller is probably the only broker, too. Its clients would retry for ever to find a
     coordinator. Two replicas are accepted, because `kraft cluster` sets them for two nodes.
     """
-    replicas = config.offsets_topic_replication_factor
-    if not (config.is_broker and config.is_sole_voter) or replicas <= 2:
-        return None
-    return (
-        f"offsets.topic.replication.factor is {replicas}: no consumer group works before {replicas} brokers are there. "
-        "Set it to 1 if this node is the only one"
-    )
+    if not (config.is_broker and config.is_sole_voter):
+        return
+    for name, client in ((CONSUMER_OFFSETS, "consumer group"), (TRANSACTION_STATE, "transaction")):
+        topic = internal_topic(name, config)
+        assert topic is not None, "it is one of the coordinators'"
+        replicas = topic.replication_factor
+        if replicas > 2:
+            yield (
+                f"{replication_key(name)} is {replicas}: no {client} works before {replicas} brokers are there. "
+                "Set it to 1 if this node is the only one"
+            )
 
 
 async def _serve(config: KafkaConfig, printer: EventPrinter, stop_at_eof: bool) -> None:

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, Producer
 
 from broker.cli.local_cluster import LocalNode, NotOneCluster, open_cluster
 from broker.config import read_config
+from broker.coordinator.runtime.runtime import CoordinatorKeyType
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.errors import ErrorCode
 from kraft.env import real_env
@@ -23,6 +24,7 @@ from tests.support.cluster_process import run_command
 from tests.support.node_process import NodeProcess
 from tests.support.wire_client import connected
 
+GROUP, TRANSACTION = CoordinatorKeyType.GROUP, CoordinatorKeyType.TRANSACTION
 # Far longer than necessary, for busy machines.
 TIMEOUT_SECONDS = 60.0
 SERVES = re.compile(r"^kraft: all nodes serve clients, at (\S+); data in \S+$", re.MULTILINE)
@@ -125,24 +127,33 @@ def test_consumer_groups_work_in_clusters_of_one_and_two_nodes(
     assert [line for line in warnings if "loop_held" not in line] == []
 
 
-def test_the_operator_is_told_once_of_a_groups_topic_that_cannot_be_created(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("key", "key_type", "what"),
+    [
+        ("offsets.topic.replication.factor", GROUP, "no consumer group works before 3 brokers are there"),
+        ("transaction.state.log.replication.factor", TRANSACTION, "no transaction works before 3 brokers are there"),
+    ],
+)
+def test_the_operator_is_told_once_of_a_coordinators_topic_that_cannot_be_created(
+    key: str, key_type: int, what: str, tmp_path: Path
+) -> None:
     """For example, with a properties file for three nodes. Clients keep asking for their coordinator."""
-    node = NodeProcess(tmp_path / "data", {"offsets.topic.replication.factor": "3"})
+    node = NodeProcess(tmp_path / "data", {key: "3"})
     try:
         node.start()
-        found = trio.run(ask_for_coordinator, node.port, 30)
+        found = trio.run(ask_for_coordinator, node.port, key_type, 30)
         assert found == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
     finally:
         node.discard()
     warnings = [line for line in node.output().splitlines() if "warning" in line]
     assert len(warnings) == 2, warnings
-    assert "no consumer group works before 3 brokers are there" in warnings[0]
-    assert "offsets.topic.replication.factor is 3, and 1 brokers are there" in warnings[1]
+    assert what in warnings[0]
+    assert f"{key} is 3, and 1 brokers are there" in warnings[1]
 
 
-async def ask_for_coordinator(port: int, times: int) -> set[int]:
+async def ask_for_coordinator(port: int, key_type: int, times: int) -> set[int]:
     """The errors that FindCoordinator returns."""
-    request = FindCoordinatorRequest(key_type=0, coordinator_keys=["group"])
+    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["key"])
     async with connected(port) as client:
         return {(await client.call(request, 6)).coordinators[0].error_code for _ in range(times)}
 
