@@ -328,11 +328,21 @@ class ProducerStates:
         self.advance_high_watermark(log_start_offset)
 
     def expire(self, now_ms: int) -> None:
-        """Forget producers without an open transaction whose last record is older than `expiration_ms`."""
+        """Forget producers without an open transaction whose last record is older than `expiration_ms`, and
+        verifications after which no batch came for as long.
+        """
         if self._by_id:
             expired = [state.producer_id for state in self._by_id.values() if self._is_expired(state, now_ms)]
             for producer_id in expired:
                 del self._by_id[producer_id]
+        if self.verifications:
+            unused = [
+                producer_id
+                for producer_id, verification in self.verifications.items()
+                if verification.has_expired(now_ms, self.expiration_ms)
+            ]
+            for producer_id in unused:
+                del self.verifications[producer_id]
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, *, now_ms: int) -> int:
         """Reload the newest snapshot within the log; returns the offset from which the log must be replayed.

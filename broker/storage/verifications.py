@@ -13,12 +13,19 @@ class Verification:
     With `has_own_epoch`, each transaction has an epoch of its own, whose sequence numbers begin at 0.
     """
 
-    __slots__ = ("epoch", "has_own_epoch", "lowest_sequence")
+    __slots__ = ("epoch", "has_own_epoch", "lowest_sequence", "seen_ms")
 
     def __init__(self, epoch: int, lowest_sequence: int, *, has_own_epoch: bool) -> None:
         self.epoch = epoch
         self.lowest_sequence = lowest_sequence
         self.has_own_epoch = has_own_epoch
+        self.seen_ms: int | None = None
+
+    def has_expired(self, now_ms: int, expiration_ms: int) -> bool:
+        """True if the first call of this was at least `expiration_ms` ago: the batch that was verified never came."""
+        if self.seen_ms is None:
+            self.seen_ms = now_ms
+        return now_ms - self.seen_ms >= expiration_ms
 
     def is_ended_by(self, marker_epoch: int) -> bool:
         """True if an end marker of this epoch may end the transaction that is verified.

@@ -167,6 +167,18 @@ class TestExpiration:
         states.expire(10 * DAY_MS)
         assert len(states) == 1
 
+    def test_kip_890_verification_whose_batch_never_comes_expires(self, states):
+        """Its age counts from the first check after it began."""
+        unused = states.begin_verification(7, 0, 0, has_own_epoch=True)
+        states.expire(1000)
+        states.expire(1000 + DAY_MS - 1)
+        states.check_verified(7, 0, 0, unused)
+        states.expire(1000 + DAY_MS)
+        with pytest.raises(KafkaError) as caught:
+            states.check_verified(7, 0, 0, unused)
+        assert caught.value.code == ErrorCode.INVALID_TXN_STATE
+        assert not states.verifications
+
     def test_expired_producer_is_not_loaded_from_a_snapshot(self, states, tmp_path):
         append(states, batch(0, 0, timestamp=1000))
         states.take_snapshot(1)
