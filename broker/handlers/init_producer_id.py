@@ -1,7 +1,8 @@
 """InitProducerId (key 22): a producer id and epoch for each idempotent or transactional producer (KIP-98, KIP-360).
 
 Without a transactional id, every request gets a new producer id, which is not stored. With one, the coordinator
-of that id bumps the epoch, which fences earlier incarnations of the producer.
+of that id bumps the epoch, which fences earlier incarnations of the producer. A producer that takes part in a two-phase
+commit has transactions without a timeout (KIP-939).
 """
 
 from typing import Final
@@ -18,14 +19,19 @@ from metadata.errors import ApiError
 
 # The first version whose clients know PRODUCER_FENCED (KIP-588).
 _FENCED_FROM: Final = 4
+# Two-phase commit (KIP-939); in Kafka 4.3 still in development.
+_TWO_PHASE_FROM: Final = 6
 
 
 async def init_producer_id(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    transactional_id = request.transactional_id
+    if transactional_id is not None and not _is_allowed(context, request, transactional_id):
+        return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return _refused(ErrorCode.INVALID_REQUEST)
     try:
-        if request.transactional_id is not None:
-            return await _init_transactional(context, request, request.transactional_id)
+        if transactional_id is not None:
+            return await _init_transactional(context, request, transactional_id)
         producer_id = await context.services.producer_ids.allocate()
     except ApiError:
         # The controller cannot be reached at the moment. All clients retry this error.
@@ -33,12 +39,15 @@ async def init_producer_id(context: RequestContext, request: InitProducerIdReque
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
+def _is_allowed(context: RequestContext, request: InitProducerIdRequest, transactional_id: str) -> bool:
+    operations = [AclOperation.WRITE, *([AclOperation.TWO_PHASE_COMMIT] if request.enable2_pc else [])]
+    return all(context.allows(each, AclResourceType.TRANSACTIONAL_ID, transactional_id) for each in operations)
+
+
 async def _init_transactional(
     context: RequestContext, request: InitProducerIdRequest, transactional_id: str
 ) -> InitProducerIdResponse:
     """Raises ApiError if the controller has to allocate a producer id and cannot be reached."""
-    if not context.allows(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id):
-        return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     services, producer_id = context.services, None
     expected = None
     if request.producer_id != NO_PRODUCER_ID:
@@ -46,7 +55,12 @@ async def _init_transactional(
     while True:
         try:
             completion = services.transactions.init_producer_id(
-                transactional_id, request.transaction_timeout_ms, expected, producer_id
+                transactional_id,
+                request.transaction_timeout_ms,
+                expected,
+                producer_id,
+                enable_2pc=request.enable2_pc,
+                keep_prepared=request.keep_prepared_txn,
             )
             break
         except ProducerIdNeeded:
@@ -65,4 +79,10 @@ def _refused(code: ErrorCode) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
 
 
-HANDLER = Handler(InitProducerIdRequest, init_producer_id, versions="0-5", request_bytes_max=SMALL_REQUEST_BYTES_MAX)
+HANDLER = Handler(
+    InitProducerIdRequest,
+    init_producer_id,
+    versions="0-5",
+    unstable_max_version=_TWO_PHASE_FROM,
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
+)

@@ -13,7 +13,7 @@ from broker.controller_client.producer_ids import ProducerIds
 from broker.coordinator.runtime.runtime import CoordinatorKeyType
 from broker.handlers import HANDLERS
 from broker.net.deadlines import Deadlines
-from broker.node.coordinators import group_coordinator, transactions
+from broker.node.coordinators import Transactions, group_coordinator, transactions
 from broker.node.listeners import reachable
 from broker.node.node_context import NodeContext
 from broker.quota import BrokerQuotas, QuotaWindows
@@ -59,7 +59,7 @@ class BrokerRole:
         self._nursery = nursery
         self._deadlines = Deadlines()
         self._groups = group_coordinator(shared, partitions, self._deadlines)
-        self._transactions = transactions(shared, partitions, self._deadlines, self._groups)
+        self._transactions = self._make_transactions()
         self._image_waits = ImageWaits(shared.loader)
         shared.loader.add_publisher(self._image_waits.publish)
         self._housekeeping = Housekeeping(shared.env, log_manager, partitions.high_watermark)
@@ -74,6 +74,11 @@ class BrokerRole:
         shared.effective.add_listener(self._reconfigure)
         self._load_began = self._is_loaded = False
         self._lifecycle = self._make_lifecycle()
+        self._producer_ids = ProducerIds(channel, self._lifecycle, shared.config.node_id)
+
+    def _make_transactions(self) -> Transactions:
+        deadlines, groups = self._deadlines, self._groups
+        return transactions(self._shared, self.partitions, deadlines, groups, lambda: self._producer_ids.allocate())
 
     def _make_lifecycle(self) -> BrokerLifecycle:
         shared, log_manager = self._shared, self._log_manager
@@ -131,7 +136,13 @@ class BrokerRole:
     def _serve(self, services: Services) -> None:
         """Accept connections on the brokers' listeners."""
         shared, nursery = self._shared, self._nursery
-        self.dispatcher = dispatcher = Dispatcher(services, HANDLERS, nursery, self._forward)
+        self.dispatcher = dispatcher = Dispatcher(
+            services,
+            HANDLERS,
+            nursery,
+            self._forward,
+            serves_unstable=shared.config.unstable_api_versions_enable,
+        )
         self._install_quotas()
         endpoints = shared.config.endpoints
         for bound in shared.bound_for(endpoints.broker_listeners):
@@ -214,7 +225,7 @@ class BrokerRole:
             fetch_sessions=FetchSessions(shared.config.max_incremental_fetch_session_cache_slots, shared.env.rng),
             replica_selector=find_replica_selector(shared.config),
             throttles=self._throttles,
-            producer_ids=ProducerIds(self._channel, self._lifecycle, shared.config.node_id),
+            producer_ids=self._producer_ids,
             groups=self._groups,
             transactions=self._transactions.coordinator,
             transaction_markers=self._transactions.markers,

@@ -1,5 +1,7 @@
 """Creates the coordinators of a broker."""
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import attrs
@@ -26,6 +28,7 @@ from broker.node.node_context import NodeContext
 from broker.replication.replica_manager import ReplicaManager
 from broker.wire.records import Compression
 from metadata.controller import GROUP_VERSION, TRANSACTION_VERSION
+from metadata.errors import ApiError
 
 # The value that leaves the linger time to the coordinator, and the time it then uses, which is Kafka 4.1's fixed one.
 _ADAPTIVE: Final = -1
@@ -50,11 +53,15 @@ class Transactions:
 
 
 def transactions(
-    shared: NodeContext, partitions: ReplicaManager, deadlines: Deadlines, groups: GroupCoordinator
+    shared: NodeContext,
+    partitions: ReplicaManager,
+    deadlines: Deadlines,
+    groups: GroupCoordinator,
+    allocate_producer_id: Callable[[], Awaitable[int]],
 ) -> Transactions:
     """Create the transaction coordinator, and register it for changes of partitions and metadata.
 
-    The caller runs it, and its `coordinator.runtime`.
+    The caller runs it, and its `coordinator.runtime`. `allocate_producer_id` raises ApiError.
     """
     loader, effective, node_id = shared.loader, shared.effective, shared.config.node_id
     runtime = _transaction_runtime(shared, partitions, deadlines)
@@ -74,9 +81,19 @@ def transactions(
     sender = MarkerSender(
         node_id, lambda: loader.image, writer, connections, deadlines, partitions.commit_staged, shared.env.trace
     )
-    coordinator = TransactionCoordinator(runtime, lambda: effective.config, sender, shared.env.trace)
+    coordinator = TransactionCoordinator(
+        runtime, lambda: effective.config, sender, partial(_allocated, allocate_producer_id), shared.env.trace
+    )
     verifier = _verifier(shared, partitions, coordinator, connections)
     return Transactions(coordinator, writer, verifier, sender, connections)
+
+
+async def _allocated(allocate_producer_id: Callable[[], Awaitable[int]]) -> int | None:
+    """A new producer id; None if the controller cannot be reached."""
+    try:
+        return await allocate_producer_id()
+    except ApiError:
+        return None
 
 
 def _verifier(

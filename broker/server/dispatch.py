@@ -65,11 +65,18 @@ class Forward(Protocol):
 class Dispatcher(Generic[S]):
     """Serves all connections of one kind of listeners. Deferred handlers run in `nursery`.
 
-    `forward` takes the requests that belong to the controller; without it they are executed here.
+    `forward` takes the requests that belong to the controller; without it they are executed here. With
+    `serves_unstable` versions of APIs that are still in development are served too.
     """
 
     def __init__(
-        self, services: S, handlers: Iterable[Handler], nursery: trio.Nursery, forward: Forward | None = None
+        self,
+        services: S,
+        handlers: Iterable[Handler],
+        nursery: trio.Nursery,
+        forward: Forward | None = None,
+        *,
+        serves_unstable: bool = False,
     ) -> None:
         self.services = services
         self.slices = Slices()
@@ -80,13 +87,14 @@ class Dispatcher(Generic[S]):
         self._nursery = nursery
         self._forward = forward
         self._handlers = {handler.api_key: handler for handler in handlers}
+        self._serves_unstable = serves_unstable
         self._routes: dict[tuple[int, int], Route] = {}
         self.shortcuts = ShortcutTables()
         self.advertised = [
             ApiVersion(
                 api_key=handler.api_key,
                 min_version=handler.advertised_from,
-                max_version=handler.max_version,
+                max_version=self._max_version(handler),
             )
             for handler in sorted(self._handlers.values(), key=lambda handler: handler.api_key)
         ]
@@ -316,12 +324,15 @@ class Dispatcher(Generic[S]):
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
         return frame_response(correlation_id, False, encoder(ApiVersionsResponse, 0)(response))
 
+    def _max_version(self, handler: Handler) -> int:
+        return handler.unstable_max_version if self._serves_unstable else handler.max_version
+
     def _route(self, api_key: int, version: int) -> Route | None:
         """The route, made on first use; None for an unknown version of ApiVersions. Raises ProtocolError."""
         handler = self._handlers.get(api_key)
         if handler is None:
             raise ProtocolError(f"{api_name(api_key)} is not served")
-        if not handler.min_version <= version <= handler.max_version:
+        if not handler.min_version <= version <= self._max_version(handler):
             if api_key == _API_VERSIONS:
                 return None
             raise UnservedVersion(f"version {version} of {api_name(api_key)} is not served")

@@ -44,6 +44,8 @@ class Handler:
 
     `shortcut` makes the shortcut of one version, for clients of one kind.
 
+    `unstable_max_version` is the highest version that is served and listed with `unstable.api.versions.enable`.
+
     `advertised_from` is the lowest version that ApiVersions lists, if clients need to see versions that are refused.
     """
 
@@ -59,12 +61,14 @@ class Handler:
         forwarded: bool = False,
         concurrent: bool = False,
         advertised_from: int | None = None,
+        unstable_max_version: int | None = None,
         shortcut: MakeShortcut | None = None,
     ) -> None:
         assert not forwarded or refused is not None, "a controller may be out of reach"
         message: MessageSpec = request.__message__
         self.api_key = message.key
         self.min_version, self.max_version = message.versions if versions is None else version_range(versions)
+        self.unstable_max_version = self.max_version if unstable_max_version is None else unstable_max_version
         self.deferred: Deferred | None = handle if iscoroutinefunction(handle) else None
         self.sliced: Sliced | None = handle if isgeneratorfunction(handle) else None
         self.immediate: Immediate | None = None if self.deferred or self.sliced else handle

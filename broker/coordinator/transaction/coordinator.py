@@ -5,7 +5,7 @@ committed, the producer is answered and the markers are sent. A coordinator that
 transactions that it finds prepared.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Final, TypeVar
 
@@ -34,7 +34,9 @@ from broker.coordinator.transaction.requests import (
 )
 from broker.coordinator.transaction.shard import TransactionShard
 from broker.coordinator.transaction.transaction import (
+    TWO_PHASE_TIMEOUT_MS,
     ProducerIdAndEpoch,
+    ProducerIdNeeded,
     TopicPartition,
     Transaction,
 )
@@ -50,7 +52,8 @@ _COMPLETE_AGAIN_MS: Final = 100
 class TransactionCoordinator:
     """Routes requests to the shard of their transactional id, and has prepared transactions ended by `markers`.
 
-    `config` returns the configuration in force. `run` must run.
+    `config` returns the configuration in force, `allocate_producer_id` a new producer id, or None while the
+    controller cannot be reached. `run` must run.
     """
 
     def __init__(
@@ -58,12 +61,15 @@ class TransactionCoordinator:
         runtime: CoordinatorRuntime[TransactionShard],
         config: Callable[[], KafkaConfig],
         markers: MarkerSender,
+        allocate_producer_id: Callable[[], Awaitable[int | None]],
         trace: Tracer,
     ) -> None:
         self.runtime = runtime
         self._config = config
         self._markers = markers
+        self._allocate_producer_id = allocate_producer_id
         self._trace = trace
+        self._nursery: trio.Nursery | None = None
         self._unfinished: dict[str, UnfinishedTransaction] = {}
         runtime.when_loaded(self._loaded)
 
@@ -75,18 +81,29 @@ class TransactionCoordinator:
         timeout_ms: int,
         expected: ProducerIdAndEpoch | None,
         producer_id: int | None,
+        *,
+        enable_2pc: bool = False,
+        keep_prepared: bool = False,
     ) -> Completion[InitializedProducer]:
         """Completes with the producer's id and epoch; fails with CONCURRENT_TRANSACTIONS after an open transaction was
         aborted. Raises ProducerIdNeeded, to be called again with a new producer id.
+
+        With `enable_2pc` the producer's transactions have no timeout. As in Kafka 4.3, `keep_prepared` is refused
+        (KIP-939).
         """
+        config = self._config()
         if not transactional_id:
             return failed(CoordinatorError(ErrorCode.INVALID_REQUEST))
-        if not 0 < timeout_ms <= self._config().transaction_max_timeout_ms:
+        if enable_2pc and not config.transaction_two_phase_commit_enable:
+            return failed(CoordinatorError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+        if keep_prepared:
+            return failed(CoordinatorError(ErrorCode.UNSUPPORTED_VERSION))
+        if not (enable_2pc or 0 < timeout_ms <= config.transaction_max_timeout_ms):
             return failed(CoordinatorError(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
         decide = partial(
             init_producer_id,
             transactional_id=transactional_id,
-            timeout_ms=timeout_ms,
+            timeout_ms=TWO_PHASE_TIMEOUT_MS if enable_2pc else timeout_ms,
             expected=expected,
             producer_id=producer_id,
         )
@@ -241,20 +258,33 @@ class TransactionCoordinator:
 
     async def run(self) -> None:
         """Aborts transactions that have timed out, until cancelled."""
-        while True:
-            config = self._config()
-            await trio.sleep(config.transaction_abort_timed_out_transaction_cleanup_interval_ms / 1000)
-            for partition in self.runtime.led_partitions:
-                self.runtime.read(partition, timed_out_transactions).then(self._abort_all)
+        async with trio.open_nursery() as self._nursery:
+            while True:
+                config = self._config()
+                await trio.sleep(config.transaction_abort_timed_out_transaction_cleanup_interval_ms / 1000)
+                for partition in self.runtime.led_partitions:
+                    self.runtime.read(partition, timed_out_transactions).then(self._abort_all)
 
     def _abort_all(self, outcome: list[str] | CoordinatorError) -> None:
         if not isinstance(outcome, CoordinatorError):
             for transactional_id in outcome:
                 self._markers.soon(partial(self._abort, transactional_id))
 
-    def _abort(self, transactional_id: str) -> None:
-        decide = partial(abort_timed_out, transactional_id=transactional_id)
-        self._end(transactional_id, decide, lambda aborted: aborted).then(partial(self._aborted, transactional_id))
+    def _abort(self, transactional_id: str, producer_id: int | None = None) -> None:
+        decide = partial(abort_timed_out, transactional_id=transactional_id, producer_id=producer_id)
+        try:
+            ended = self._end(transactional_id, decide, lambda aborted: aborted)
+        except ProducerIdNeeded:
+            assert self._nursery is not None, "it runs"
+            self._nursery.start_soon(self._abort_with_new_id, transactional_id)
+        else:
+            ended.then(partial(self._aborted, transactional_id))
+
+    async def _abort_with_new_id(self, transactional_id: str) -> None:
+        """As `_abort`, for a producer whose id has no further epoch."""
+        producer_id = await self._allocate_producer_id()
+        if producer_id is not None:  # otherwise the transaction is found again at the next interval
+            self._markers.soon(partial(self._abort, transactional_id, producer_id))
 
     def _aborted(self, transactional_id: str, outcome: Transaction | CoordinatorError | None) -> None:
         if isinstance(outcome, Transaction):

@@ -20,7 +20,6 @@ from broker.coordinator.transaction.transaction import (
     fence,
     first_transaction,
     initialize,
-    is_rotated,
 )
 from broker.wire.errors import ErrorCode
 from broker.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -72,7 +71,7 @@ def init_producer_id(
         transition = first_transaction(producer_id, timeout_ms, now_ms)
     elif current.state is TransactionState.ONGOING:
         check_expected(current, expected)
-        transition = fence(current, server_version=state.transaction_version(), now_ms=now_ms)
+        transition = fence(current, server_version=state.transaction_version(), now_ms=now_ms, producer_id=producer_id)
         return _decided(state, transactional_id, transition, InitializedProducer(_NO_PRODUCER, transition.next))
     else:
         transition = initialize(
@@ -136,12 +135,12 @@ def end_transaction(
     Raises CoordinatorError, ProducerIdNeeded.
     """
     current = state.transactions.get(transactional_id)
-    if current is None or not (producer.producer_id == current.producer_id or is_rotated(current, producer)):
+    if current is None:
         raise CoordinatorError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     transition = end(
         current,
         state.last_epochs.get(transactional_id, NO_PRODUCER_EPOCH),
-        producer.epoch,
+        producer,
         is_commit=is_commit,
         client_version=client_version,
         now_ms=now_ms,
@@ -153,12 +152,14 @@ def end_transaction(
     return _decided(state, transactional_id, transition, response)
 
 
-def abort_timed_out(state: TransactionShard, now_ms: int, *, transactional_id: str) -> Decision[Transaction | None]:
-    """Aborts a transaction if it has timed out, and fences its producer."""
+def abort_timed_out(
+    state: TransactionShard, now_ms: int, *, transactional_id: str, producer_id: int | None
+) -> Decision[Transaction | None]:
+    """Aborts a transaction if it has timed out, and fences its producer. Raises ProducerIdNeeded."""
     current = state.transactions.get(transactional_id)
     if current is None or not current.has_timed_out(now_ms):
         return Decision((), None)
-    transition = fence(current, server_version=state.transaction_version(), now_ms=now_ms)
+    transition = fence(current, server_version=state.transaction_version(), now_ms=now_ms, producer_id=producer_id)
     return _decided(state, transactional_id, transition, transition.next)
 
 
@@ -204,22 +205,21 @@ def select_transactions(
     open_for_ms: int,
     matches: Callable[[str], bool] | None,
 ) -> list[ListedTransaction]:
-    """The transactional ids that pass all filters (KIP-664, 994, 1152). Empty filters, -1 and None match all."""
+    """The transactional ids that pass all filters (KIP-664, 994, 1152). Empty filters, -1 and None match all.
+
+    As in Kafka, `open_for_ms` is compared with the start of the last transaction, also of one that has ended. An id
+    whose start is -1, because no transaction has begun since InitProducerId, passes.
+    """
     found = []
     for transactional_id, transaction in state.transactions.items():
         if (
             (not states or transaction.state.wire_name in states)
             and (not producer_ids or transaction.producer_id in producer_ids)
-            and (open_for_ms < 0 or _is_open_for(transaction, now_ms) > open_for_ms)
+            and (open_for_ms < 0 or now_ms - transaction.start_ms > open_for_ms)
             and (matches is None or matches(transactional_id))
         ):
             found.append(ListedTransaction(transactional_id, transaction))
     return found
-
-
-def _is_open_for(transaction: Transaction, now_ms: int) -> int:
-    """How many ms the transaction has been open; -1 if it is not."""
-    return now_ms - transaction.start_ms if transaction.start_ms >= 0 else -1
 
 
 def _known(state: TransactionShard, transactional_id: str, producer: ProducerIdAndEpoch) -> Transaction:

@@ -18,6 +18,8 @@ EPOCH_MAX: Final = 2**15 - 1
 # From this version on, the producer gets a new epoch with each transaction (KIP-890).
 EPOCH_PER_TRANSACTION: Final = 2
 NO_TIME: Final = -1
+# The timeout that marks the transactions of producers with two-phase commit (KIP-939).
+TWO_PHASE_TIMEOUT_MS: Final = 2**31 - 1
 
 TopicPartition: TypeAlias = tuple[str, int]
 
@@ -95,8 +97,12 @@ class Transaction:
         return self.state is TransactionState.PREPARE_COMMIT
 
     def has_timed_out(self, now_ms: int) -> bool:
-        """True if the transaction is open for longer than its producer wanted."""
-        return self.state is TransactionState.ONGOING and self.start_ms + self.timeout_ms < now_ms
+        """True if the transaction is open for longer than its producer wanted.
+
+        One that takes part in a two-phase commit never times out: only its producer knows the outcome (KIP-939).
+        """
+        is_open = self.state is TransactionState.ONGOING and self.timeout_ms != TWO_PHASE_TIMEOUT_MS
+        return is_open and self.start_ms + self.timeout_ms < now_ms
 
     def has_expired(self, now_ms: int, expiration_ms: int) -> bool:
         """True if the transactional id was not used for longer than `expiration_ms`."""
@@ -217,38 +223,48 @@ def add_partitions(
 def end(
     current: Transaction,
     last_epoch: int,
-    epoch: int,
+    producer: ProducerIdAndEpoch,
     *,
     is_commit: bool,
     client_version: int,
     now_ms: int,
     producer_id: int | None,
 ) -> Transition | None:
-    """A producer of this epoch ends its transaction. None if it has ended like that already.
+    """A producer ends its transaction. None if it has ended like that already.
 
-    Raises CoordinatorError PRODUCER_FENCED, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS; ProducerIdNeeded.
+    Raises CoordinatorError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS;
+    ProducerIdNeeded.
     """
-    if _has_ended(current, epoch, is_commit=is_commit, client_version=client_version):
+    if _has_ended(current, producer, is_commit=is_commit, client_version=client_version):
         return None
     state = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
     if client_version >= EPOCH_PER_TRANSACTION:
-        last_epoch = current.producer_epoch
-        next_producer_id = _needed(producer_id) if current.is_exhausted else NO_PRODUCER_ID
-        current = attrs.evolve(current, producer_epoch=last_epoch + 1, next_producer_id=next_producer_id)
+        return _prepare(
+            _bumped(current, producer_id), state, current.producer_epoch, now_ms=now_ms, client_version=client_version
+        )
     return _prepare(current, state, last_epoch, now_ms=now_ms, client_version=client_version)
 
 
-def _has_ended(current: Transaction, epoch: int, *, is_commit: bool, client_version: int) -> bool:
+def _has_ended(current: Transaction, producer: ProducerIdAndEpoch, *, is_commit: bool, client_version: int) -> bool:
     """True if the transaction has ended like that already; False if it may be ended now.
 
-    Raises CoordinatorError PRODUCER_FENCED, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS.
+    Raises CoordinatorError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS.
     """
     has_own_epoch = client_version >= EPOCH_PER_TRANSACTION
-    is_retry = _is_retry(current, epoch) if has_own_epoch else current.state in (*PREPARED, *COMPLETE)
-    if has_own_epoch and current.state in PREPARED and not is_retry:
+    has_rotated = has_own_epoch and _has_rotated(current, producer)
+    if producer.producer_id != current.producer_id and not has_rotated:
+        raise CoordinatorError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    is_next = has_own_epoch and current.producer_epoch == producer.epoch + 1
+    is_same = producer.producer_id == current.producer_id and producer.epoch == current.producer_epoch
+    if current.state in PREPARED and has_own_epoch:
+        is_valid = is_next
+    elif current.state in COMPLETE:
+        is_valid = is_next or has_rotated or is_same
+    else:
+        is_valid = is_same
+    if not is_valid:
         raise CoordinatorError(ErrorCode.PRODUCER_FENCED)
-    if epoch != current.producer_epoch and not (has_own_epoch and is_retry):
-        raise CoordinatorError(ErrorCode.PRODUCER_FENCED)
+    is_retry = (is_next or has_rotated) if has_own_epoch else current.state in (*PREPARED, *COMPLETE)
     if is_retry:
         if (current.state in _COMMITTING) != is_commit:
             raise CoordinatorError(ErrorCode.INVALID_TXN_STATE)
@@ -260,34 +276,36 @@ def _has_ended(current: Transaction, epoch: int, *, is_commit: bool, client_vers
     return False
 
 
-def _is_retry(current: Transaction, epoch: int) -> bool:
-    """True if an EndTxn with this epoch has been carried out: the epoch was bumped by it (KIP-890)."""
-    if current.state in (TransactionState.EMPTY, TransactionState.ONGOING):
-        return False
-    if current.state in COMPLETE and current.producer_epoch == 0 and epoch == EPOCH_MAX - 1:
-        return True  # it has used up the epochs of the previous producer id
-    return current.producer_epoch == epoch + 1
+def _has_rotated(current: Transaction, producer: ProducerIdAndEpoch) -> bool:
+    """True if this producer's EndTxn has used up its epochs: it goes on with the current producer id (KIP-890)."""
+    is_first = producer.epoch == EPOCH_MAX - 1 and current.producer_epoch == 0
+    return is_first and producer.producer_id == current.previous_producer_id
 
 
-def is_rotated(current: Transaction, producer: ProducerIdAndEpoch) -> bool:
-    """True if this producer's last transaction has used up its epochs, and it goes on with the current producer id."""
-    is_last = producer.epoch == EPOCH_MAX - 1 and current.producer_epoch == 0
-    return is_last and current.state in COMPLETE and producer.producer_id == current.previous_producer_id
-
-
-def fence(current: Transaction, *, server_version: int, now_ms: int) -> Transition:
+def fence(current: Transaction, *, server_version: int, now_ms: int, producer_id: int | None) -> Transition:
     """The coordinator aborts an open transaction: it has timed out, or a new incarnation of the producer begins.
 
-    The epoch is bumped, so that the producer is fenced. From transaction version 2 on it is bumped twice, if there are
-    as many: a bump by one would look as if the producer itself had ended the transaction.
+    The epoch is bumped, so that requests of the producer's transaction are fenced. From transaction version 2 on this
+    is as if the producer had aborted the transaction itself. Its own abort is then a retry, and it can go on after a
+    timeout. A new incarnation still fences it, since InitProducerId bumps the epoch again. Raises ProducerIdNeeded.
     """
     assert current.state is TransactionState.ONGOING, "others are not open"
-    bumps = 2 if server_version >= EPOCH_PER_TRANSACTION else 1
-    fenced = attrs.evolve(current, producer_epoch=min(current.producer_epoch + bumps, EPOCH_MAX))
-    client_version = server_version if server_version >= EPOCH_PER_TRANSACTION else 0
-    return _prepare(
-        fenced, TransactionState.PREPARE_ABORT, NO_PRODUCER_EPOCH, now_ms=now_ms, client_version=client_version
-    )
+    state = TransactionState.PREPARE_ABORT
+    if server_version >= EPOCH_PER_TRANSACTION:
+        fenced, last_epoch = _bumped(current, producer_id), current.producer_epoch
+        return _prepare(fenced, state, last_epoch, now_ms=now_ms, client_version=server_version)
+    fenced = attrs.evolve(current, producer_epoch=min(current.producer_epoch + 1, EPOCH_MAX))
+    return _prepare(fenced, state, NO_PRODUCER_EPOCH, now_ms=now_ms, client_version=0)
+
+
+def _bumped(current: Transaction, producer_id: int | None) -> Transaction:
+    """The transaction in the epoch of its end. After the last epoch a new producer id follows.
+
+    Raises ProducerIdNeeded.
+    """
+    next_producer_id = _needed(producer_id) if current.is_exhausted else NO_PRODUCER_ID
+    epoch = min(current.producer_epoch + 1, EPOCH_MAX)
+    return attrs.evolve(current, producer_epoch=epoch, next_producer_id=next_producer_id)
 
 
 def complete(current: Transaction, last_epoch: int, now_ms: int) -> Transition:

@@ -223,7 +223,7 @@ class CoordinatorConfigs(ConfigValues):
     transaction_remove_expired_transaction_cleanup_interval_ms = key(INT, HOUR_MS, at_least(1), LOW,
         "How often in ms transactional ids that may be forgotten are looked for.")
     transaction_two_phase_commit_enable = key(BOOLEAN, False, None, LOW,
-        "Whether producers may take part in a two-phase commit (KIP-939).", takes_effect=False)
+        "Whether producers may take part in a two-phase commit (KIP-939).")
     add_partitions_to_txn_retry_backoff_max_ms = key(INT, 100, at_least(0), HIGH,
         "Longest time in ms that a leader keeps asking whether a transaction is open.")
     add_partitions_to_txn_retry_backoff_ms = key(INT, 20, at_least(1), HIGH,

@@ -88,7 +88,7 @@ class ServerConfigs(ConfigValues):
     max_request_partition_size_limit = key(INT, 2000, at_least(1), MEDIUM,
         "Most partitions that one request may ask to be described.")
     unstable_api_versions_enable = key(BOOLEAN, False, None, HIGH,
-        "Offer versions of requests that are still in development.", internal=True, takes_effect=False)
+        "Offer versions of requests that are still in development.", internal=True)
     unstable_feature_versions_enable = key(BOOLEAN, False, None, HIGH,
         "Offer versions of features that are still in development.", internal=True, takes_effect=False)
     controller_performance_sample_period_ms = key(LONG, MINUTE_MS, at_least(100), MEDIUM,

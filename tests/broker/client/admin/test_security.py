@@ -73,6 +73,8 @@ async def test_transactions_are_listed_described_and_fenced(tmp_path: Path) -> N
         assert described.value("t").state == "Empty"
         assert [each.transactional_id for each in (await admin.list_transactions(states=["Empty"])).chained()] == ["t"]
         assert (await admin.list_transactions(transactional_id_pattern="x.*")).chained() == []
+        # KIP-994: as in Kafka, an id without a transaction so far passes every duration.
+        assert len((await admin.list_transactions(open_for_ms=10**9)).chained()) == 1
         with pytest.raises(KafkaError) as raised:
             (await admin.list_transactions(transactional_id_pattern="(")).chained()
         assert raised.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION

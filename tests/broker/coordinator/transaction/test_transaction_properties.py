@@ -145,7 +145,7 @@ class Producers(RuleBasedStateMachine):
     def time_out(self, elapsed_ms: int) -> None:
         self.now_ms += elapsed_ms
         for transactional_id in requests.timed_out_transactions(self.state, self.now_ms):
-            aborted = self._write(requests.abort_timed_out, transactional_id=transactional_id)
+            aborted = self._with_id(requests.abort_timed_out, transactional_id=transactional_id)
             assert aborted is not None
             assert not aborted.is_commit
 

@@ -6,6 +6,7 @@ import pytest
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.coordinator.transaction.transaction import (
     EPOCH_MAX,
+    TWO_PHASE_TIMEOUT_MS,
     ProducerIdAndEpoch,
     ProducerIdNeeded,
     Transaction,
@@ -43,9 +44,16 @@ def initialized(
 
 
 def ended(
-    current: Transaction, epoch: int, *, commit: bool = True, version: int = 0, new_id: int | None = None
+    current: Transaction,
+    epoch: int,
+    *,
+    commit: bool = True,
+    version: int = 0,
+    new_id: int | None = None,
+    producer_id: int = 7,
 ) -> Transaction | None:
-    done = end(current, -1, epoch, is_commit=commit, client_version=version, now_ms=NOW, producer_id=new_id)
+    producer = ProducerIdAndEpoch(producer_id, epoch)
+    done = end(current, -1, producer, is_commit=commit, client_version=version, now_ms=NOW, producer_id=new_id)
     return None if done is None else done.next
 
 
@@ -223,25 +231,59 @@ def test_kip_890_last_epoch_is_followed_by_a_new_producer_id() -> None:
     done = complete(prepared, -1, NOW).next
     assert (done.producer_id, done.producer_epoch, done.previous_producer_id) == (20, 0, 7)
     assert ended(done, EPOCH_MAX - 1, version=V2) is None, "a retry"
+    call = lambda: ended(done, EPOCH_MAX - 1, version=V2, producer_id=20)  # noqa: E731
+    assert code_of(call) is ErrorCode.PRODUCER_FENCED, "the new id has not used up its epochs"
+    assert code_of(lambda: ended(done, EPOCH_MAX - 1)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING, "not before KIP-890"
 
 
 # Fencing, completion, timeouts
 
 
-@pytest.mark.parametrize(("version", "epoch"), [(0, 4), (1, 4), (V2, 5)])
-def test_fenced_producer_cannot_end_its_transaction(version: int, epoch: int) -> None:
-    fenced = fence(transaction(TransactionState.ONGOING), server_version=version, now_ms=NOW).next
-    assert (fenced.state, fenced.producer_epoch) == (TransactionState.PREPARE_ABORT, epoch)
-    for state in (fenced, complete(fenced, -1, NOW).next):
+def fenced(current: Transaction, version: int, new_id: int | None = None) -> Transaction:
+    return fence(current, server_version=version, now_ms=NOW, producer_id=new_id).next
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_fenced_producer_cannot_end_its_transaction_before_kip_890(version: int) -> None:
+    prepared = fenced(transaction(TransactionState.ONGOING), version)
+    assert (prepared.state, prepared.producer_epoch) == (TransactionState.PREPARE_ABORT, 4)
+    for state in (prepared, complete(prepared, -1, NOW).next):
         call = lambda: ended(state, 3, commit=False, version=version)  # noqa: B023, E731
         assert code_of(call) is ErrorCode.PRODUCER_FENCED
 
 
-def test_fencing_never_exceeds_the_largest_epoch() -> None:
+def test_kip_890_abort_of_a_fenced_transaction_is_a_retry_until_the_epoch_is_bumped_again() -> None:
+    """The producer can so go on after a timeout. A new incarnation fences it by InitProducerId."""
+    prepared = fenced(transaction(TransactionState.ONGOING), V2)
+    assert (prepared.state, prepared.producer_epoch) == (TransactionState.PREPARE_ABORT, 4)
+    call = lambda: ended(prepared, 3, commit=False, version=V2)  # noqa: E731
+    assert code_of(call) is ErrorCode.CONCURRENT_TRANSACTIONS
+    done = complete(prepared, -1, NOW).next
+    assert ended(done, 3, commit=False, version=V2) is None
+    assert code_of(lambda: ended(done, 3, version=V2)) is ErrorCode.INVALID_TXN_STATE
+    bumped = initialize(done, -1, None, timeout_ms=60_000, now_ms=NOW, producer_id=None).next
+    for epoch in (3, 4):
+        call = lambda: ended(bumped, epoch, commit=False, version=V2)  # noqa: B023, E731
+        assert code_of(call) is ErrorCode.PRODUCER_FENCED
+
+
+def test_fencing_in_the_last_epoch_gives_a_new_producer_id() -> None:
+    """KIP-890: InitProducerId and timeouts never leave a producer id without an epoch."""
     last = transaction(TransactionState.ONGOING, producer_epoch=EPOCH_MAX - 1)
-    fenced = fence(last, server_version=V2, now_ms=NOW).next
-    assert fenced.producer_epoch == EPOCH_MAX
-    assert initialized(complete(fenced, -1, NOW).next, new_id=20) == (20, 0)
+    with pytest.raises(ProducerIdNeeded):
+        fenced(last, V2)
+    prepared = fenced(last, V2, new_id=20)
+    assert (prepared.producer_epoch, prepared.identity) == (EPOCH_MAX, (20, 0))
+    assert initialized(complete(prepared, -1, NOW).next) == (20, 1)
+    before = fenced(last, 0)
+    assert before.producer_epoch == EPOCH_MAX
+    assert initialized(complete(before, -1, NOW).next, new_id=20) == (20, 0)
+
+
+def test_kip_939_transaction_of_a_two_phase_commit_never_times_out() -> None:
+    prepared = transaction(TransactionState.ONGOING, timeout_ms=TWO_PHASE_TIMEOUT_MS)
+    assert not prepared.has_timed_out(NOW + 2**40)
+    assert transaction(TransactionState.ONGOING, timeout_ms=TWO_PHASE_TIMEOUT_MS - 1).has_timed_out(NOW + 2**40)
 
 
 @pytest.mark.parametrize("commit", [True, False])
