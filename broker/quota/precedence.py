@@ -13,7 +13,8 @@ The most specific entity that has a quota of the wanted key decides, in the orde
 
 Clients share a quota as the entity says: all clients of a user on levels 3 and 6, all clients with a client id on
 levels 7 and 8, and the clients of one user with one client id on the others. A default entity gives each of the users
-or client ids that it applies to a quota of their own.
+or client ids that it applies to a quota of their own. A client with an empty client id, or with none, which is the same
+in Kafka, has the quotas of levels 3 and 6 only.
 """
 
 from collections.abc import Mapping
@@ -39,6 +40,8 @@ class AppliedQuota(NamedTuple):
 
 def _levels(user: str, client_id: str) -> tuple[tuple[QuotaEntity, QuotaShare], ...]:
     both, of_user, of_client_id = QuotaShare(user, client_id), QuotaShare(user, None), QuotaShare(None, client_id)
+    if not client_id:
+        return (((QuotaEntityType.USER, user),), of_user), (((QuotaEntityType.USER, None),), of_user)
     return (
         (_user_and_client_id(user, client_id), both),
         (_user_and_client_id(user, None), both),

@@ -71,3 +71,13 @@ def test_removed_quota_leaves_the_next_level() -> None:
         change_tables({"k": quotas}, {each: {"k": None, "other key": 7.0}})
     assert quotas.applied(USER, CLIENT) is None
     assert not quotas
+
+
+@pytest.mark.parametrize("chosen", range(256))
+def test_client_without_client_id_has_only_the_quotas_of_users(chosen: int) -> None:
+    """As in Kafka, where the default client id stands for client ids that are not empty."""
+    levels = [(level, QuotaShare(USER, None)) for level, _ in LEVELS]
+    present = [number for number in range(8) if chosen >> number & 1]
+    applied = table(*(levels[number][0] for number in present)).applied(USER, "")
+    first = next((number for number in present if number in (2, 5)), None)
+    assert applied == (None if first is None else AppliedQuota(first + 1.0, QuotaShare(USER, None)))
