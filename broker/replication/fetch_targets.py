@@ -127,17 +127,24 @@ class FetchedPartition:
         self.diverging = diverging
         self.read_replica = read_replica
 
-    def is_news(self) -> bool:
-        """Whether the result differs from what the client knows; records that the client knows it from now on."""
+    @property
+    def differs(self) -> bool:
+        """True if the result differs from what the client knows. Records, errors and other replicas always do."""
         target = self.target
-        is_news = bool(self.records) or self.diverging is not None or self.read_replica is not None
-        if self.high_watermark != target.sent_high_watermark:
-            target.sent_high_watermark = self.high_watermark
-            is_news = True
-        if self.log_start_offset != target.sent_log_start_offset:
-            target.sent_log_start_offset = self.log_start_offset
-            is_news = True
-        if self.error is not ErrorCode.NONE:
-            target.sent_high_watermark = _NEVER_SENT  # so that the offsets are sent again after the error
-            is_news = True
-        return is_news
+        return (
+            bool(self.records)
+            or self.diverging is not None
+            or self.read_replica is not None
+            or self.error is not ErrorCode.NONE
+            or self.high_watermark != target.sent_high_watermark
+            or self.log_start_offset != target.sent_log_start_offset
+        )
+
+    def is_news(self) -> bool:
+        """Return `differs`, and record that the client knows the result from now on."""
+        differs = self.differs
+        target = self.target
+        # After an error the offsets are sent again.
+        target.sent_high_watermark = self.high_watermark if self.error is ErrorCode.NONE else _NEVER_SENT
+        target.sent_log_start_offset = self.log_start_offset
+        return differs

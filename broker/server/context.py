@@ -174,6 +174,16 @@ class Context(Generic[S]):
         charging = self.server.charging
         return steps if charging is None or not charging.is_timed else charging.timed(self.session, steps)
 
+    def timed_call(self, call: Callable[[], T]) -> T:
+        """The result of `call`; if a client has a request quota, its time is charged to the client of this request."""
+        charging = self.server.charging
+        return call() if charging is None or not charging.is_timed else charging.timed_call(self.session, call)
+
+    def timed_task(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
+        """As `timed_call`, for the time that a coroutine takes between the points where it waits."""
+        charging = self.server.charging
+        return work if charging is None or not charging.is_timed else charging.timed_task(self.session, work)
+
     def allows(self, operation: AclOperation, resource_type: AclResourceType, resource_name: str) -> bool:
         """True if the client may carry out the operation on the resource."""
         authorizer = self.server.authorizer

@@ -165,11 +165,11 @@ class Dispatcher(Generic[S]):
         return context.pack(response)
 
     def _serve_timed(self, charging: Charging, connection: Connection, session: Session, start: int, end: int) -> Reply:
-        charging.begin()
+        outer_s = charging.begin()
         try:
             return self._serve(connection, session, start, end)
         finally:
-            charging.end(session)
+            charging.end(session, outer_s)
 
     def check_size(self, api_key: int, size: int) -> None:
         """See `broker.net.connection.Service`."""
@@ -196,18 +196,12 @@ class Dispatcher(Generic[S]):
         return pending
 
     def _carry_out(self, context: Context[S], handler: Handler, request: Message, payload: bytes) -> Reply:
-        charging = self.charging if self.charging is not None and self.charging.is_timed else None
-        if charging is not None:
-            charging.begin()
         try:
-            return self._handle(context, handler, request, payload)
+            return context.timed_call(lambda: self._handle(context, handler, request, payload))
         except (ProtocolError, FsyncFailed):
             raise
         except Exception as error:
             raise self._failed(context.session, error) from error
-        finally:
-            if charging is not None:
-                charging.end(context.session)
 
     def _handle(self, context: Context[S], handler: Handler, request: Message, payload: bytes) -> Reply:
         """Have a decoded request carried out, as its handler is."""

@@ -43,6 +43,10 @@ class Request(Protocol):
 
     def timed(self, steps: Steps[T]) -> Steps[T]: ...
 
+    def timed_call(self, call: Callable[[], T]) -> T: ...
+
+    def timed_task(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]: ...
+
     def charge(self) -> int: ...
 
     async def finish(self, steps: Steps[T]) -> T: ...
@@ -84,13 +88,17 @@ class PendingReplies:
         """Called by a timer, a task or another client's request. Errors must not reach the caller."""
         if pending.done:
             return
-        try:
+
+        def pack() -> bytes | list[Part] | Steps[Message]:
             response = respond(outcome)
-            if isinstance(response, Generator):
-                reply = self._slices.finish(request.timed(encoded_in_steps(request, response)))
+            return response if isinstance(response, Generator) else request.pack(response)
+
+        try:
+            frame = request.timed_call(pack)
+            if isinstance(frame, Generator):
+                reply = self._slices.finish(request.timed(encoded_in_steps(request, frame)))
                 self._nursery.start_soon(self._complete_with, request, reply, pending)
                 return
-            frame = request.pack(response)
         except FsyncFailed:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this connection's alone
@@ -100,7 +108,7 @@ class PendingReplies:
 
     def defer(self, request: Request, response: Awaitable[Message], *, concurrent: bool = False) -> PendingReply:
         """See `Context.defer`."""
-        return self.start(request, encoded(request, response), concurrent=concurrent)
+        return self.start(request, request.timed_task(encoded(request, response)), concurrent=concurrent)
 
     def answer_in_steps(self, request: Request, response: Steps[Message]) -> PendingReply:
         """See `Context.answer_in_steps`."""

@@ -4,6 +4,9 @@ A request is always answered at once, with the time in `throttle_time_ms` for wh
 client's connection is muted for that time: none of its requests are carried out, and nothing is read from it.
 """
 
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
+from types import coroutine
 from typing import Any, Protocol, TypeVar
 
 import attrs
@@ -22,8 +25,8 @@ T = TypeVar("T")
 class Usage:
     """One request that was carried out. Sizes are in bytes, without the four of a frame's length.
 
-    `fetched_bytes` are the records of a Fetch response. `is_exempt` says that the request is to be counted, and its
-    client not to be throttled for it: a follower replicates under a quota of its own.
+    `fetched_bytes` is the size of a Fetch response with its length, and without its header. `is_exempt` says that the
+    request is to be counted, and its client not to be throttled for it: a follower replicates under a quota of its own.
     """
 
     session: Session
@@ -49,7 +52,7 @@ class Quotas(Protocol):
     def charge(self, usage: Usage, held_s: float) -> int:
         """Record a request, and return for how many milliseconds its client has to pause; 0 within its quotas.
 
-        A Fetch response for which this is not 0 is sent without its records, so these are not to be counted then.
+        A Fetch response for which this is not 0 is sent without its records, so it is not to be counted then.
         `held_s` is the time for which the request has held the event loop, as far as it is not charged yet.
         """
         ...
@@ -79,42 +82,66 @@ class Charging:
         self.is_timed = quotas.needs_times
         self._began_s: float | None = None
 
-    def begin(self) -> None:
-        """The server begins to work on a request."""
-        self._began_s = trio.current_time()
+    def begin(self) -> float | None:
+        """The server begins to work on a request. Returns what has to be passed to `end`.
 
-    def end(self, session: Session) -> None:
+        It is the time of another request that is not charged yet: completing a reply may be part of the work on a
+        request of another client.
+        """
+        now_s = trio.current_time()
+        outer_s = None if self._began_s is None else now_s - self._began_s
+        self._began_s = now_s
+        return outer_s
+
+    def end(self, session: Session, outer_s: float | None) -> None:
         """The server has worked on a request of this session, which may be answered later."""
         held_s = self._held_s()
-        self._began_s = None
+        self._began_s = None if outer_s is None else trio.current_time() - outer_s
         self._quotas.charge_time(session, session.client_id, held_s)
 
     def _held_s(self) -> float:
-        """The time that is not charged yet, which is charged now. Replies that were parked need no time to speak of."""
+        """The time that is not charged yet, which is charged now."""
         if self._began_s is None:
             return 0.0
         now_s = trio.current_time()
         held_s, self._began_s = now_s - self._began_s, now_s
         return held_s
 
+    def timed_call(self, session: Session, call: Callable[[], T]) -> T:
+        """The result of `call`, whose time is charged to the client."""
+        outer_s = self.begin()
+        try:
+            return call()
+        finally:
+            self.end(session, outer_s)
+
     def timed(self, session: Session, steps: Steps[T]) -> Steps[T]:
         """The same steps, whose time is charged to the client. They may be taken while a request is worked on."""
         try:
             while True:
-                is_counted = self._began_s is not None
-                if not is_counted:
-                    self.begin()
                 try:
-                    next(steps)
+                    self.timed_call(session, partial(next, steps))
                 except StopIteration as stopped:
                     result: T = stopped.value
                     return result
-                finally:
-                    if not is_counted:
-                        self.end(session)
                 yield
         finally:
             steps.close()
+
+    @coroutine
+    def timed_task(self, session: Session, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+        """As `timed`, for a coroutine: its time is what it takes between the points where it waits."""
+        step: Callable[[], Any] = partial(work.send, None)
+        while True:
+            try:
+                waits_for = self.timed_call(session, step)
+            except StopIteration as stopped:
+                result: T = stopped.value
+                return result
+            try:
+                step = partial(work.send, (yield waits_for))
+            except BaseException as error:  # noqa: BLE001 - passed on to the coroutine
+                step = partial(work.throw, error)
 
     def charge(self, usage: Usage) -> int:
         """Record a request, and return the `throttle_time_ms` of its response."""
@@ -154,11 +181,12 @@ class TimedShortcut:
 
     def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> ShortcutReply:
         """See `broker.server.shortcut_tables.Shortcut`."""
-        self._charging.begin()
+        session = connection.session
+        outer_s = self._charging.begin()
         try:
             return self._shortcut.serve(connection, start, end, correlation_id)
         finally:
-            self._charging.end(connection.session)
+            self._charging.end(session, outer_s)
 
     def learn(self, context: Any, request: Any, response: Any, start: int, end: int) -> bool:
         """See `broker.server.shortcut_tables.Shortcut`."""

@@ -232,10 +232,13 @@ class DelayedFetch(RequestWait[bool]):
 
     def moved(self, target: FetchTarget, partition: Partition) -> None:
         """See `broker.replication.fetch_sessions.Waiter`. Reads the target again, and responds if that is enough."""
-        reader = self._reader
         if self._moved is not None:
             self._moved[target] = None
-            return
+        else:
+            self._context.timed_call(lambda: self._read_moved(target, partition))
+
+    def _read_moved(self, target: FetchTarget, partition: Partition) -> None:
+        reader = self._reader
         if not reader.policy.must_reread(partition, target):
             self._deferred[target] = None  # its new high watermark goes into the next response
             reader.policy.add_reread_waiter(partition, target)

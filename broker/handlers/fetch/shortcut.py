@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 from broker.handlers.fetch.handler import fetch
 from broker.handlers.fetch.log_reader import ZSTD_FROM
 from broker.handlers.fetch.policies import CONSUMER_REPLICA_ID, READ_REPLICAS_FROM, fetch_policy
-from broker.handlers.fetch.throttling import response_bytes_max
+from broker.handlers.fetch.throttling import FRAME_LENGTH_BYTES, response_bytes_max, response_sizes
 from broker.net.connection import Connection
 from broker.net.reply import FileRange, Part, PendingReply
 from broker.replication.commit_state import READ_COMMITTED
@@ -93,7 +93,10 @@ class FetchShortcut:
             if data is not None and len(data) != size:
                 return False
             if self._charging is not None:
-                reply = self._charge(self._charging, connection.session, entry, correlation_id, end - start, size)
+                fetched_bytes = entry.overhead_bytes + size
+                reply = self._charge(
+                    self._charging, connection.session, entry, correlation_id, end - start, fetched_bytes
+                )
                 if reply is not None:
                     return reply
             watermarks = (committed.high_watermark, committed.last_stable_offset(log), log.log_start_offset)
@@ -175,6 +178,7 @@ class _Entry:
         "isolation_level",
         "max_bytes",
         "min_bytes",
+        "overhead_bytes",
         "prefix_length",
         "topic",
     )
@@ -191,6 +195,9 @@ class _Entry:
         policy = fetch_policy(context, request)
         self.max_bytes = min(partition.partition_max_bytes, response_bytes_max(context, request, policy))
         self.min_bytes = min(request.min_bytes, request.max_bytes) if request.max_wait_ms > 0 else 0
+        sizes = response_sizes(context.api_version)
+        name_bytes = 0 if context.api_version >= _TOPIC_IDS_FROM else len(topic.topic.encode())
+        self.overhead_bytes = FRAME_LENGTH_BYTES + sizes.empty + sizes.topic + name_bytes + sizes.partition
         self.frame = _reply_template(context, topic, request.isolation_level, flexible)
 
 

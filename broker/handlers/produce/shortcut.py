@@ -112,7 +112,9 @@ class ProduceShortcut:
         throttle_time_ms = 0 if self._charging is None else self._charge(self._charging, session, entry, end - start)
         if partition.answers_at_once and entry.acks and not throttle_time_ms:
             return entry.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
-        return entry.reply_when_safe(self._deadlines, connection, correlation_id, info, partition, throttle_time_ms)
+        return entry.reply_when_safe(
+            self._deadlines, connection, correlation_id, info, partition, throttle_time_ms, self._charging
+        )
 
     def _charge(self, charging: Charging, session: Session, entry: "_Entry", request_bytes: int) -> int:
         codec = self._codec
@@ -181,6 +183,7 @@ class _Entry:
         info: AppendInfo,
         partition: Partition,
         throttle_time_ms: int,
+        charging: Charging | None,
     ) -> bytes | list[Part] | PendingReply | None:
         """The reply, which is pending until the records are acknowledged; None with acks=0."""
         if self.acks == 0:
@@ -193,9 +196,13 @@ class _Entry:
         def respond(code: ErrorCode) -> None:
             pending.complete(self._reply(connection, correlation_id, info, throttle_time_ms, code))
 
+        def respond_timed(code: ErrorCode) -> None:
+            assert charging is not None, "only then requests are timed"
+            charging.timed_call(connection.session, lambda: respond(code))
+
         pending = PendingReply(connection)
         wait = PartitionWait(acknowledgements, end_offset)
-        wait.then(respond)
+        wait.then(respond_timed if charging is not None and charging.is_timed else respond)
         wait.expire_in(deadlines, self._timeout_ms / 1000, wait.expire)
         pending.on_abandon = wait.abandon
         return pending

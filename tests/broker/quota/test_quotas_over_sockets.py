@@ -166,3 +166,21 @@ async def test_request_quota_slows_down_a_client_and_no_other(limiting_node: Run
     assert await throttled("limited") >= 4
     await set_quota(limiting_node, {"client-id": "limited"}, request_percentage=None)
     assert await throttled("limited") == 0
+
+
+@pytest.mark.parametrize("way", ["shortcut", "general"])
+async def test_request_quota_mutes_a_producer_that_gets_no_answers(limiting_node: RunningNode, way: str) -> None:
+    """Kafka exempts acks=0 from request quotas, so that such a client could use all of the broker's time."""
+    entity: dict[str, str | None] = {"client-id": "limited"}
+    request = produce_request(batch(b"x"), acks=0)
+    if way == "general":
+        request.topic_data += produce_request(batch(b"x"), index=1).topic_data
+    async with connected(limiting_node.port) as client:
+        await create_topic(client, partitions=2)
+    await set_quota(limiting_node, entity, request_percentage=0.01)
+    async with connected(limiting_node.port, "limited") as client:
+        begun = trio.current_time()
+        for _ in range(8):
+            await client.send_unanswered(request, PRODUCE_VERSION)
+        await client.call(MetadataRequest(topics=[]), 9)
+        assert trio.current_time() - begun > 0.9, "muted for a window once"
