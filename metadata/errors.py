@@ -143,6 +143,13 @@ class StaleBrokerEpoch(ApiError):
     default_message = "Broker epoch has changed."
 
 
+class ThrottlingQuotaExceeded(ApiError):
+    """The client's quota on changes of metadata is used up (KIP-599); the client repeats the request later."""
+
+    name = "THROTTLING_QUOTA_EXCEEDED"
+    default_message = "The throttling quota has been exceeded."
+
+
 class TopicAlreadyExists(ApiError):
     name = "TOPIC_ALREADY_EXISTS"
     default_message = "Topic with this name already exists."

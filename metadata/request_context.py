@@ -29,9 +29,22 @@ class RequestContext(Protocol):
     @property
     def deadline(self) -> float: ...
 
+    def charge_mutations(self, count: int) -> None:
+        """Charge the client for `count` partitions that are created or deleted (KIP-599).
+
+        Raises ThrottlingQuotaExceeded if the client has to repeat the request later.
+        """
+        ...
+
 
 # None if the node itself makes the request, or a broker that is identified by its epoch.
 Requester: TypeAlias = RequestContext | None
+
+
+def charge_mutations(context: Requester, count: int) -> None:
+    """Charge the client, if there is one, see `RequestContext.charge_mutations`."""
+    if context is not None:
+        context.charge_mutations(count)
 
 
 def cause_of(api_name: str, context: Requester) -> str:

@@ -20,7 +20,7 @@ async def create_partitions(context: ControllerContext, request: CreatePartition
         wanted, validate_only=request.validate_only, context=context
     )
     results = await context.finish(each(lambda outcome: _result(outcome.name, outcome.error), outcomes))
-    return CreatePartitionsResponse(results=results)
+    return CreatePartitionsResponse(throttle_time_ms=context.mutations_throttle_time_ms, results=results)
 
 
 def _wanted(topic: CreatePartitionsTopic) -> NewPartitions:

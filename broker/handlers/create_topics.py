@@ -26,7 +26,8 @@ async def create_topics(context: ControllerContext, request: CreateTopicsRequest
     created = await context.services.controller.create_topics(
         wanted, validate_only=request.validate_only, context=context
     )
-    return CreateTopicsResponse(topics=await context.finish(each(partial(_result, context), created, _STEP_TOPICS)))
+    topics = await context.finish(each(partial(_result, context), created, _STEP_TOPICS))
+    return CreateTopicsResponse(throttle_time_ms=context.mutations_throttle_time_ms, topics=topics)
 
 
 def refused(context: ControllerContext, request: CreateTopicsRequest, error: ApiError) -> Steps[CreateTopicsResponse]:

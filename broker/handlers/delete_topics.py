@@ -17,7 +17,8 @@ _STRUCTS_FROM: Final = 6
 async def delete_topics(context: ControllerContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     topics = await context.finish(_topics(context, request))
     deleted = await context.services.controller.delete_topics(topics, context=context)
-    return DeleteTopicsResponse(responses=await context.finish(each(_result, deleted)))
+    responses = await context.finish(each(_result, deleted))
+    return DeleteTopicsResponse(throttle_time_ms=context.mutations_throttle_time_ms, responses=responses)
 
 
 def _result(topic: DeletedTopic) -> DeletableTopicResult:

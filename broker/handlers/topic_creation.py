@@ -42,10 +42,16 @@ async def create_missing_topics(context: RequestContext, names: Sequence[str]) -
         return dict.fromkeys(names, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     response = decode_response(request, _VERSION, payload)
     failures = {
-        topic.name: ErrorCode(topic.error_code) for topic in response.topics if topic.error_code not in _THERE_NOW
+        topic.name: _failure(topic.error_code) for topic in response.topics if topic.error_code not in _THERE_NOW
     }
     there = [name for name in names if name not in failures]
     await context.services.image_waits.until(
         lambda image: all(name in image.topics.by_name for name in there), _TIMEOUT_MS / 1000
     )
     return failures
+
+
+def _failure(code: int) -> ErrorCode:
+    """The error for the client. While its quota on such changes is used up, the topic stays unknown, as in Kafka."""
+    is_throttled = code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_throttled else ErrorCode(code)

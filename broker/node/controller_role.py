@@ -8,11 +8,14 @@ from broker.controller_client.channel import ControllerChannel
 from broker.controller_client.controller_registrar import ControllerRegistrar
 from broker.handlers import CONTROLLER_HANDLERS
 from broker.net.connection import Connection
+from broker.net.deadlines import Deadlines
 from broker.net.heartbeat_connections import HeartbeatConnections
 from broker.node.broker_probes import BrokerProbes
 from broker.node.listeners import reachable
 from broker.node.node_context import NodeContext
+from broker.quota import MutationQuotas, QuotaWindows
 from broker.server import ControllerDispatcher, ControllerServices
+from broker.server.quotas import MutationCharging
 from broker.wire.uuids import new_uuid
 from kraft.replicated_log import Batch, Leadership
 from metadata.configuration.settings import settings_from
@@ -53,11 +56,22 @@ class ControllerRole:
             CONTROLLER_HANDLERS,
             nursery,
         )
+        self._deadlines = self._limit_mutations()
         self._probes = BrokerProbes(self.controller, config.endpoints.inter_broker_listener_name, nursery)
         self._nursery = nursery
         self._was_active = False
         shared.quorum.register(self.controller)
         shared.quorum.register(self)
+
+    def _limit_mutations(self) -> Deadlines:
+        """Charge clients for changes of metadata (KIP-599). Returns the deadlines at which muted clients go on."""
+        deadlines = Deadlines()
+        config = self._shared.config
+        windows = QuotaWindows(config.controller_quota_window_num, config.controller_quota_window_size_seconds)
+        quotas = MutationQuotas(windows, lambda: trio.current_time() * 1000)
+        self._shared.loader.add_publisher(quotas.publish)
+        self.dispatcher.mutation_charging = MutationCharging(quotas, deadlines)
+        return deadlines
 
     async def start(self) -> None:
         """Accept connections of other replicas and of brokers. Called before the quorum runs, which needs them."""
@@ -70,6 +84,7 @@ class ControllerRole:
                 self.dispatcher,
                 shared.quorum.serve,
             )
+        self._nursery.start_soon(self._deadlines.run)
         await self._nursery.start(self.controller.run)
 
     def registrar(self, channel: ControllerChannel) -> ControllerRegistrar:

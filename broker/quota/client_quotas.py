@@ -11,6 +11,7 @@ import attrs
 
 from broker.quota.precedence import QuotaShare, QuotaTable, change_tables
 from broker.quota.sampled_rate import SampledRate
+from broker.quota.windows import QuotaWindows, throttle_time_ms
 from broker.server.quotas import Usage
 from broker.server.session import Session
 from metadata.controller import QuotaKey
@@ -19,22 +20,8 @@ from metadata.image import MetadataDelta, MetadataImage
 _PRODUCE, _FETCH = 0, 1
 # Requests of brokers, besides a follower's Fetch: WriteTxnMarkers.
 _EXEMPT: Final = frozenset({27})
-_INT32_MAX: Final = 2**31 - 1
 # Rates and clients that are kept before those are dropped that have been idle for all windows.
 _KEPT_MIN: Final = 1024
-
-
-@attrs.frozen
-class QuotaWindows:
-    """The windows over which rates are measured: `quota.window.num` of `quota.window.size.seconds`."""
-
-    num: int
-    size_seconds: int
-
-    @property
-    def burst_seconds(self) -> int:
-        """A client that was idle may use at once what its quota allows in this time."""
-        return (self.num - 1) * self.size_seconds
 
 
 @attrs.frozen
@@ -81,7 +68,7 @@ class _Meters:
             return None
         rate = self._rates.get(applied.share)
         if rate is None:
-            rate = self._rates[applied.share] = SampledRate(self._windows.num, self._windows.size_seconds * 1000)
+            rate = self._rates[applied.share] = SampledRate(self._windows.num, self._windows.window_ms)
         return _Meter(applied.limit, rate)
 
     def _drop_idle(self, now_ms: float) -> None:
@@ -105,6 +92,8 @@ class BrokerQuotas:
             QuotaKey.PRODUCER_BYTE_RATE: self._produce.table,
             QuotaKey.CONSUMER_BYTE_RATE: self._fetch.table,
             QuotaKey.REQUEST_PERCENTAGE: self._request.table,
+            # The controller enforces it; the broker mutes the client for the time in the controller's response.
+            QuotaKey.CONTROLLER_MUTATION_RATE: QuotaTable(),
         }
 
     @property
@@ -136,10 +125,10 @@ class BrokerQuotas:
             return max(for_time_ms, self._charge_bytes(self._produce, usage, usage.request_bytes, now_ms))
         if usage.api_key != _FETCH:
             return for_time_ms
-        throttle_time_ms = max(for_time_ms, self._charge_bytes(self._fetch, usage, usage.fetched_bytes, now_ms))
-        if throttle_time_ms:  # the response is sent without its records
+        pause_ms = max(for_time_ms, self._charge_bytes(self._fetch, usage, usage.fetched_bytes, now_ms))
+        if pause_ms:  # the response is sent without its records
             self._charge_bytes(self._fetch, usage, -usage.fetched_bytes, now_ms)
-        return throttle_time_ms
+        return pause_ms
 
     def charge_time(self, session: Session, client_id: str | None, held_s: float) -> None:
         """See `broker.server.quotas.Quotas`."""
@@ -150,11 +139,11 @@ class BrokerQuotas:
         meter = self._meter(self._request, session, client_id, now_ms)
         if meter is None:
             return 0
-        return min(_throttle_time_ms(meter.record(held_s * 100, now_ms)), self._windows.size_seconds * 1000)
+        return min(throttle_time_ms(meter.record(held_s * 100, now_ms)), self._windows.window_ms)
 
     def _charge_bytes(self, meters: _Meters, usage: Usage, amount: int, now_ms: float) -> int:
         meter = self._meter(meters, usage.session, usage.client_id, now_ms)
-        return 0 if meter is None else _throttle_time_ms(meter.record(amount, now_ms))
+        return 0 if meter is None else throttle_time_ms(meter.record(amount, now_ms))
 
     def fetched_bytes_max(self, session: Session, client_id: str | None) -> float:
         """See `broker.server.quotas.Quotas`."""
@@ -162,14 +151,4 @@ class BrokerQuotas:
         return inf if meter is None else meter.limit * self._windows.burst_seconds
 
     def _meter(self, meters: _Meters, session: Session, client_id: str | None, now_ms: float) -> _Meter | None:
-        return meters.of(_user(session.principal), client_id or "", now_ms) if meters.table else None
-
-
-def _user(principal: str) -> str:
-    """The name of a principal such as "User:alice"."""
-    return principal.partition(":")[2]
-
-
-def _throttle_time_ms(delay_ms: float) -> int:
-    """Rounded, as in Kafka; at most what fits into the field of a response."""
-    return max(0, min(round(delay_ms), _INT32_MAX))
+        return meters.of(session.user, client_id or "", now_ms) if meters.table else None

@@ -5,18 +5,21 @@ from contextlib import AbstractAsyncContextManager
 from math import inf
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
+import trio
+
 from broker.net.completion import Completion
 from broker.net.connection import Connection
 from broker.net.reply import Part, PendingReply, frame_response
 from broker.server.authorizer import AclOperation, AclResourceType, Authorizer
 from broker.server.message_codec import MessageCodec
 from broker.server.pending_replies import PendingReplies
-from broker.server.quotas import Charging, Usage
+from broker.server.quotas import Charging, MutationCharging, Usage
 from broker.server.services import ControllerServices, NodeServices, Services
 from broker.server.session import Session
 from broker.server.slices import Slices, Steps
 from broker.wire.api.api_versions import ApiVersion
 from broker.wire.api.names import api_name
+from metadata.errors import ThrottlingQuotaExceeded
 
 T = TypeVar("T")
 S = TypeVar("S", bound=NodeServices, covariant=True)
@@ -41,6 +44,8 @@ class Server(Protocol[S]):
     @property
     def charging(self) -> Charging | None: ...
     @property
+    def mutation_charging(self) -> MutationCharging | None: ...
+    @property
     def access_generation(self) -> int:
         """Grows whenever ACLs or quotas change."""
         ...
@@ -62,6 +67,7 @@ class Context(Generic[S]):
     """
 
     __slots__ = (
+        "_mutations_throttled_until",
         "client_id",
         "codec",
         "correlation_id",
@@ -91,6 +97,7 @@ class Context(Generic[S]):
         self.request_bytes = request_bytes
         self.throttle_time_ms: int | None = None
         self.deadline = inf
+        self._mutations_throttled_until = 0.0
 
     @property
     def api_name(self) -> str:
@@ -199,6 +206,27 @@ class Context(Generic[S]):
             charging = self.server.charging
             self.throttle_time_ms = 0 if charging is None else charging.charge(self._usage(fetched_bytes, is_exempt))
         return self.throttle_time_ms
+
+    def charge_mutations(self, count: int) -> None:
+        """See `metadata.request_context.RequestContext`."""
+        charging = self.server.mutation_charging
+        if charging is None:
+            return
+        codec = self.codec
+        is_allowed, throttle_time_ms = charging.charge(
+            self.session, self.client_id, codec.api_key, codec.version, count
+        )
+        if throttle_time_ms:
+            self._mutations_throttled_until = trio.current_time() + throttle_time_ms / 1000
+        if not is_allowed:
+            raise ThrottlingQuotaExceeded
+
+    @property
+    def mutations_throttle_time_ms(self) -> int:
+        """The rest of the time for which the client has to pause after changes of metadata."""
+        if not self._mutations_throttled_until:
+            return 0
+        return max(0, round((self._mutations_throttled_until - trio.current_time()) * 1000))
 
     @classmethod
     def charged(

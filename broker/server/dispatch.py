@@ -20,7 +20,7 @@ from broker.server.context import Context, Message, S
 from broker.server.handler import Handler, Sliced
 from broker.server.message_codec import MessageCodec, message_codec
 from broker.server.pending_replies import PendingReplies, encoded, encoded_in_steps
-from broker.server.quotas import Charging, TimedShortcut
+from broker.server.quotas import Charging, MutationCharging, TimedShortcut
 from broker.server.services import ControllerServices, Services
 from broker.server.session import ANONYMOUS, Session
 from broker.server.shortcut_tables import ShortcutTables, table_key
@@ -83,6 +83,7 @@ class Dispatcher(Generic[S]):
         self.pending_replies = PendingReplies(self.slices, nursery, self._failed)
         self.authorizer: Authorizer | None = None
         self.charging: Charging | None = None
+        self.mutation_charging: MutationCharging | None = None
         self.access_generation = 0
         self._nursery = nursery
         self._forward = forward

@@ -69,7 +69,43 @@ class Quotas(Protocol):
         ...
 
 
-class Charging:
+class MutationQuotas(Protocol):
+    """Limits the partitions that clients create and delete (KIP-599)."""
+
+    def charge(
+        self, session: Session, client_id: str | None, api_key: int, api_version: int, count: int
+    ) -> tuple[bool, int]:
+        """Charge a client for `count` partitions. Returns whether the change may be made, and the throttle time in ms.
+
+        A change is refused only if the client knows the error, by the version of its request. Others have to pause.
+        """
+        ...
+
+
+class Throttling:
+    """Mutes the connections of clients that have to pause."""
+
+    def __init__(self, deadlines: Deadlines) -> None:
+        self._deadlines = deadlines
+
+    def throttle(self, session: Session, throttle_time_ms: int) -> None:
+        """Mute the session's connection for this time from now on, if it is not muted for longer already."""
+        connection = session.connection
+        until = trio.current_time() + throttle_time_ms / 1000
+        if throttle_time_ms <= 0 or until <= session.throttled_until:
+            return
+        if connection is None or connection.closed:
+            return  # the client of another node is muted there
+        session.throttled_until = until
+        connection.throttle()
+        self._deadlines.add(until, lambda: self._end_throttle(session))
+
+    def _end_throttle(self, session: Session) -> None:
+        if session.connection is not None and trio.current_time() >= session.throttled_until:
+            session.connection.end_throttle()
+
+
+class Charging(Throttling):
     """Charges requests to their clients, and mutes the connections of those that exceed a quota.
 
     If a client has a request quota, `is_timed`, the server says when it begins and ends to work on a request. Without
@@ -77,8 +113,8 @@ class Charging:
     """
 
     def __init__(self, quotas: Quotas, deadlines: Deadlines) -> None:
+        super().__init__(deadlines)
         self._quotas = quotas
-        self._deadlines = deadlines
         self.is_timed = quotas.needs_times
         self._began_s: float | None = None
 
@@ -155,21 +191,21 @@ class Charging:
         """See `Quotas.fetched_bytes_max`."""
         return self._quotas.fetched_bytes_max(session, client_id)
 
-    def throttle(self, session: Session, throttle_time_ms: int) -> None:
-        """Mute the session's connection for this time from now on, if it is not muted for longer already."""
-        connection = session.connection
-        until = trio.current_time() + throttle_time_ms / 1000
-        if throttle_time_ms <= 0 or until <= session.throttled_until:
-            return
-        if connection is None or connection.closed:
-            return  # the client of another node is muted there
-        session.throttled_until = until
-        connection.throttle()
-        self._deadlines.add(until, lambda: self._end_throttle(session))
 
-    def _end_throttle(self, session: Session) -> None:
-        if session.connection is not None and trio.current_time() >= session.throttled_until:
-            session.connection.end_throttle()
+class MutationCharging(Throttling):
+    """Charges clients for changes of metadata."""
+
+    def __init__(self, quotas: MutationQuotas, deadlines: Deadlines) -> None:
+        super().__init__(deadlines)
+        self._quotas = quotas
+
+    def charge(
+        self, session: Session, client_id: str | None, api_key: int, api_version: int, count: int
+    ) -> tuple[bool, int]:
+        """See `MutationQuotas.charge`. Mutes the client if it is connected here; brokers mute theirs."""
+        is_allowed, throttle_time_ms = self._quotas.charge(session, client_id, api_key, api_version, count)
+        self.throttle(session, throttle_time_ms)
+        return is_allowed, throttle_time_ms
 
 
 class TimedShortcut:

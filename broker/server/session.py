@@ -58,6 +58,11 @@ class Session:
         if connection is not None:
             self.authenticate(principal)
 
+    @property
+    def user(self) -> str:
+        """The name of the principal: "alice" of "User:alice"."""
+        return self.principal.partition(":")[2]
+
     def authenticate(self, principal: str) -> None:
         """Set the authenticated principal, and use the shortcuts that were learned for clients of that principal."""
         self.principal = principal

@@ -100,27 +100,27 @@ class Controller:
         """Return one result per name, with repeated names last. Raises PolicyViolation."""
         self._topics.check_total(topics)
         portions = in_portions(topics, lambda topic: topic.name, self._topics.partition_count)
-        return await self._write_portions("CreateTopics", portions, self._topics.create, validate_only, context)
+        decide = partial(self._topics.create, context=context)
+        return await self._write_portions("CreateTopics", portions, decide, validate_only, context)
 
     async def delete_topics(self, topics: Sequence[TopicToDelete], *, context: Requester = None) -> list[DeletedTopic]:
         """Return one result per topic, in order. Raises TopicDeletionDisabled."""
-        portions = in_portions(topics, lambda topic: topic)
-        return await self._write_portions("DeleteTopics", portions, self._topics.delete, context=context)
+        portions, decide = in_portions(topics, lambda topic: topic), partial(self._topics.delete, context=context)
+        return await self._write_portions("DeleteTopics", portions, decide, context=context)
 
     async def create_partitions(
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False, context: Requester = None
     ) -> list[TopicOutcome]:
         """Return one result per name, with repeated names first. Raises PolicyViolation."""
         portions = in_portions(topics, lambda topic: topic.name)
-        decide = partial(create_partitions, rng=self._rng)
+        decide = partial(create_partitions, rng=self._rng, context=context)
         return await self._write_portions("CreatePartitions", portions, decide, validate_only, context)
 
     async def incremental_alter_configs(
         self, changes: ConfigChanges, *, validate_only: bool = False, context: Requester = None
     ) -> list[ConfigOutcome]:
         """Return one result per resource, in order."""
-        portions = in_portions(changes, lambda change: change[0])
-        decide = self._configs.incremental_alter
+        portions, decide = in_portions(changes, lambda change: change[0]), self._configs.incremental_alter
         return await self._write_portions("IncrementalAlterConfigs", portions, decide, validate_only, context)
 
     async def alter_configs(

@@ -21,6 +21,7 @@ from metadata.errors import (
 from metadata.ids import UNASSIGNED_DIRECTORY
 from metadata.image import ClusterImage, MetadataImage, TopicImage
 from metadata.records import PartitionRecord
+from metadata.request_context import Requester, charge_mutations
 
 # Kafka's bound of one request, which becomes one batch of the log: every node holds the batch in memory.
 MAX_PARTITIONS_PER_BATCH = 10_000
@@ -46,9 +47,9 @@ class TopicOutcome:
 
 
 def create_partitions(
-    image: MetadataImage, topics: Sequence[NewPartitions], rng: Random
+    image: MetadataImage, topics: Sequence[NewPartitions], rng: Random, context: Requester = None
 ) -> Decision[list[TopicOutcome]]:
-    """Grow topics, each of which succeeds or fails independently (KIP-195).
+    """Grow topics, each of which succeeds or fails independently (KIP-195). The client is charged for new partitions.
 
     Raises PolicyViolation for a request that is too large for one batch.
     """
@@ -61,7 +62,7 @@ def create_partitions(
         if named[topic.name] > 1:
             continue
         try:
-            records += _grow(image, topic, MAX_PARTITIONS_PER_BATCH - len(records), rng)
+            records += _grow(image, topic, MAX_PARTITIONS_PER_BATCH - len(records), rng, context)
             outcomes.append(TopicOutcome(topic.name))
         except PolicyViolation:
             raise
@@ -117,12 +118,15 @@ def new_partition(
     )
 
 
-def _grow(image: MetadataImage, wanted: NewPartitions, partitions_max: int, rng: Random) -> list[PartitionRecord]:
+def _grow(
+    image: MetadataImage, wanted: NewPartitions, partitions_max: int, rng: Random, context: Requester
+) -> list[PartitionRecord]:
     topic = image.topics.by_name.get(wanted.name)
     if topic is None:
         raise UnknownTopicOrPartition
     _check_growth(topic, wanted, partitions_max)
     count = len(topic.partitions)
+    charge_mutations(context, wanted.count - count)
     # The replication factor after an ongoing reassignment. Kafka counts the replicas that are being removed, too.
     replication_factor = len(Assignment.of(topic.partitions[0]).target)
     if wanted.assignments is None:

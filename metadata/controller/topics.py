@@ -36,6 +36,7 @@ from metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from metadata.request_context import Requester, charge_mutations
 
 DEFAULT = -1
 
@@ -88,8 +89,10 @@ class TopicsControl:
         self._schema = schema
         self._rng = rng
 
-    def create(self, image: MetadataImage, topics: Sequence[NewTopic]) -> Decision[list[CreatedTopic]]:
-        """Create topics, each of which succeeds or fails independently.
+    def create(
+        self, image: MetadataImage, topics: Sequence[NewTopic], context: Requester = None
+    ) -> Decision[list[CreatedTopic]]:
+        """Create topics, each of which succeeds or fails independently. The client is charged for their partitions.
 
         Raises PolicyViolation for more partitions than one request may create.
         """
@@ -101,7 +104,7 @@ class TopicsControl:
             if named[topic.name] > 1:
                 continue
             try:
-                created.append(self._create(image, topic, records))
+                created.append(self._create(image, topic, records, context))
             except ApiError as error:
                 created.append(CreatedTopic(topic.name, error.with_traceback(None)))
         for name, times in named.items():
@@ -109,8 +112,13 @@ class TopicsControl:
                 created.append(CreatedTopic(name, InvalidRequest("Duplicate topic name.")))
         return Decision(records, created)
 
-    def delete(self, image: MetadataImage, topics: Sequence[TopicToDelete]) -> Decision[list[DeletedTopic]]:
-        """Delete topics. The results are in the order of the request. Raises TopicDeletionDisabled."""
+    def delete(
+        self, image: MetadataImage, topics: Sequence[TopicToDelete], context: Requester = None
+    ) -> Decision[list[DeletedTopic]]:
+        """Delete topics. The client is charged for their partitions. The results are in the order of the request.
+
+        Raises TopicDeletionDisabled.
+        """
         if not self._config.delete_topic_enable:
             raise TopicDeletionDisabled
         answers: list[DeletedTopic] = []
@@ -120,6 +128,7 @@ class TopicsControl:
         for topic, times in named.items():
             try:
                 name, topic_id = _to_delete(image.topics, topic, times, given_ids)
+                charge_mutations(context, len(image.topics.by_id[topic_id].partitions))
                 ids.append(topic_id)
                 answers.append(DeletedTopic(name, topic_id))
             except ApiError as error:
@@ -137,7 +146,9 @@ class TopicsControl:
             return len(topic.assignments)
         return self._config.num_partitions if topic.num_partitions == DEFAULT else max(topic.num_partitions, 0)
 
-    def _create(self, image: MetadataImage, topic: NewTopic, records: list[MetadataRecord]) -> CreatedTopic:
+    def _create(
+        self, image: MetadataImage, topic: NewTopic, records: list[MetadataRecord], context: Requester
+    ) -> CreatedTopic:
         _check_name(image.topics, topic.name)
         configs = self._checked_configs(topic)
         topic_id = random_uuid(self._rng)
@@ -145,6 +156,7 @@ class TopicsControl:
             partitions = _assigned(image, topic, topic_id)
         else:
             partitions = self._placed(image, topic, topic_id)
+        charge_mutations(context, len(partitions))
         records.append(TopicRecord(name=topic.name, topic_id=topic_id))
         for name, value in configs.items():
             records.append(

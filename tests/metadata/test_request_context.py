@@ -24,6 +24,9 @@ class AskedBy:
     api_version: int = 7
     correlation_id: int = 42
 
+    def charge_mutations(self, count: int) -> None:
+        """Without quotas."""
+
 
 @pytest.mark.parametrize(
     ("client_id", "cause"),

@@ -93,10 +93,7 @@ class FetchShortcut:
             if data is not None and len(data) != size:
                 return False
             if self._charging is not None:
-                fetched_bytes = entry.overhead_bytes + size
-                reply = self._charge(
-                    self._charging, connection.session, entry, correlation_id, end - start, fetched_bytes
-                )
+                reply = self._charge(self._charging, connection.session, entry, correlation_id, end - start, size)
                 if reply is not None:
                     return reply
             watermarks = (committed.high_watermark, committed.last_stable_offset(log), log.log_start_offset)
@@ -115,10 +112,11 @@ class FetchShortcut:
         entry: "_Entry",
         correlation_id: int,
         request_bytes: int,
-        fetched_bytes: int,
+        records_bytes: int,
     ) -> bytes | list[Part] | None:
         """The response to a consumer that exceeds a quota, see `throttled_response`; None if it does not."""
         codec = self._codec
+        fetched_bytes = entry.overhead_bytes + records_bytes
         usage = Usage(session, entry.client_id, codec.api_key, codec.version, request_bytes, fetched_bytes)
         throttle_time_ms = charging.charge(usage)
         if not throttle_time_ms:

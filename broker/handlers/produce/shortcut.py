@@ -112,9 +112,7 @@ class ProduceShortcut:
         throttle_time_ms = 0 if self._charging is None else self._charge(self._charging, session, entry, end - start)
         if partition.answers_at_once and entry.acks and not throttle_time_ms:
             return entry.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
-        return entry.reply_when_safe(
-            self._deadlines, connection, correlation_id, info, partition, throttle_time_ms, self._charging
-        )
+        return entry.reply_when_safe(self._deadlines, connection, correlation_id, info, partition, throttle_time_ms)
 
     def _charge(self, charging: Charging, session: Session, entry: "_Entry", request_bytes: int) -> int:
         codec = self._codec
@@ -164,9 +162,10 @@ def _appended(response: ProduceResponse | PendingReply | None) -> bool:
 class _Entry:
     """The fields of the requests with one prefix, and the template of their replies."""
 
-    __slots__ = ("_pack", "_timeout_ms", "acks", "client_id", "index", "reply", "topic")
+    __slots__ = ("_charging", "_pack", "_timeout_ms", "acks", "client_id", "index", "reply", "topic")
 
     def __init__(self, context: RequestContext, request: ProduceRequest, topic: TopicProduceData, index: int) -> None:
+        self._charging = context.server.charging
         self._pack = _packing(context, topic, index)
         self.client_id = context.client_id
         self._timeout_ms = request.timeout_ms
@@ -183,7 +182,6 @@ class _Entry:
         info: AppendInfo,
         partition: Partition,
         throttle_time_ms: int,
-        charging: Charging | None,
     ) -> bytes | list[Part] | PendingReply | None:
         """The reply, which is pending until the records are acknowledged; None with acks=0."""
         if self.acks == 0:
@@ -199,6 +197,8 @@ class _Entry:
         def respond_timed(code: ErrorCode) -> None:
             assert charging is not None, "only then requests are timed"
             charging.timed_call(connection.session, lambda: respond(code))
+
+        charging = self._charging
 
         pending = PendingReply(connection)
         wait = PartitionWait(acknowledgements, end_offset)

@@ -46,9 +46,9 @@ class MetricConfigs(ConfigValues):
     alter_log_dirs_replication_quota_window_size_seconds = key(INT, 1, at_least(1), LOW,
         "Length in seconds of such a sample.", takes_effect=False)
     controller_quota_window_num = key(INT, 11, at_least(1), LOW,
-        "Samples that are kept for quotas on changes of metadata.", takes_effect=False)
+        "Samples that are kept for quotas on changes of metadata.")
     controller_quota_window_size_seconds = key(INT, 1, at_least(1), LOW,
-        "Length in seconds of such a sample.", takes_effect=False)
+        "Length in seconds of such a sample.")
     client_quota_callback_class = key(CLASS, None, None, LOW,
         "The class that decides on clients' quotas.", takes_effect=False)
 # fmt: on

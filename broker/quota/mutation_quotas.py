@@ -1,0 +1,67 @@
+"""The quotas on changes of metadata (KIP-599): partitions that a client creates and deletes per second.
+
+The active controller enforces them, so they hold for the whole cluster. After a change of the leader, all buckets are
+full again, as in Kafka.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from broker.quota.precedence import QuotaShare, QuotaTable, change_tables
+from broker.quota.token_bucket import TokenBucket
+from broker.quota.windows import QuotaWindows, throttle_time_ms
+from broker.server.session import Session
+from metadata.controller import QuotaKey
+from metadata.image import MetadataDelta, MetadataImage
+
+# The first versions of which clients know THROTTLING_QUOTA_EXCEEDED: CreateTopics, DeleteTopics, CreatePartitions.
+_STRICT_FROM: Final = {19: 6, 20: 5, 37: 3}
+# Buckets that are kept before full ones, which are like new ones, are dropped.
+_KEPT_MIN: Final = 1024
+
+
+class MutationQuotas:
+    """Implements `broker.server.quotas.MutationQuotas`, and is a metadata publisher. `now_ms` is a monotonic time."""
+
+    def __init__(self, windows: QuotaWindows, now_ms: Callable[[], float]) -> None:
+        self._windows = windows
+        self._now_ms = now_ms
+        self._table = QuotaTable()
+        self._buckets: dict[QuotaShare, tuple[float, TokenBucket]] = {}
+        self._kept_max = _KEPT_MIN
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Apply changed quotas to the next request of every client."""
+        change_tables({QuotaKey.CONTROLLER_MUTATION_RATE: self._table}, delta.client_quotas.changed)
+
+    def charge(
+        self, session: Session, client_id: str | None, api_key: int, api_version: int, count: int
+    ) -> tuple[bool, int]:
+        """See `broker.server.quotas.MutationQuotas`."""
+        applied = self._table.applied(session.user, client_id or "")
+        if applied is None:
+            return True, 0
+        now_ms = self._now_ms()
+        limit, burst = applied.limit, applied.limit * self._windows.seconds
+        bucket = self._bucket(applied.share, limit, now_ms)
+        is_strict = api_version >= _STRICT_FROM[api_key]
+        if bucket.tokens(limit, burst, now_ms) < 0 and is_strict:
+            return False, throttle_time_ms(bucket.delay_ms(limit, burst, now_ms))
+        bucket.take(count)
+        return True, 0 if is_strict else throttle_time_ms(bucket.delay_ms(limit, burst, now_ms))
+
+    def _bucket(self, share: QuotaShare, limit: float, now_ms: float) -> TokenBucket:
+        kept = self._buckets.get(share)
+        if kept is None and len(self._buckets) >= self._kept_max:
+            self._drop_full(now_ms)
+        bucket = TokenBucket() if kept is None else kept[1]
+        self._buckets[share] = (limit, bucket)
+        return bucket
+
+    def _drop_full(self, now_ms: float) -> None:
+        self._buckets = {
+            share: (limit, bucket)
+            for share, (limit, bucket) in self._buckets.items()
+            if bucket.tokens(limit, limit * self._windows.seconds, now_ms) < limit * self._windows.seconds
+        }
+        self._kept_max = max(_KEPT_MIN, 2 * len(self._buckets))
