@@ -35,7 +35,8 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "metadata": ("kraft",),
     "metadata.records": (),
     "metadata.image": ("kraft", "metadata.configuration", "metadata.records"),
-    "metadata.configuration": (),
+    "metadata.configuration": ("metadata.regex",),
+    "metadata.regex": (),
     "metadata.request_context": (),
     "metadata.controller": ("kraft", "metadata"),
     "metadata.snapshot_generator": ("kraft", "metadata.image", "metadata.records"),
@@ -61,7 +62,6 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "metadata",
     ),
     "broker.quota": ("broker.replication.throttles", "broker.server", "metadata"),
-    "broker.regex": (),
     # Declares the events of other packages. Only the event log, the documentation and the tests import it.
     "broker.events": ("kraft.events", "metadata.events"),
     # Independent of the kinds of coordinators.
@@ -77,7 +77,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     # The group packages share the modules of IN_EVERY_GROUP. Only `mixed` imports both protocols.
     "broker.coordinator.group.assignors": ("broker.coordinator.group.partition_sets",),
     "broker.coordinator.group.classic": IN_EVERY_GROUP,
-    "broker.coordinator.group.consumer": (*IN_EVERY_GROUP, "broker.coordinator.group.assignors", "broker.regex"),
+    "broker.coordinator.group.consumer": (*IN_EVERY_GROUP, "broker.coordinator.group.assignors", "metadata.regex"),
     "broker.coordinator.group.mixed": (
         *IN_EVERY_GROUP,
         "broker.coordinator.group.classic",
@@ -91,13 +91,13 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "broker.coordinator.runtime",
         "broker.net.completion",
         "broker.net.deadlines",
-        "broker.regex",
         "broker.replication",
         "broker.storage",
         "broker.wire",
         "kraft",
         "metadata.configuration",
         "metadata.image",
+        "metadata.regex",
         "metadata.request_context",
     ),
     "broker.server": (
@@ -139,6 +139,7 @@ PURE: dict[str, frozenset[str]] = {
     "metadata.image": frozenset({"metadata.image.metadata_loader"}),
     "metadata.configuration": frozenset(),
     "metadata.controller": frozenset({"metadata.controller.controller", "metadata.controller.request_queue"}),
+    "metadata.regex": frozenset(),
     "metadata.request_context": frozenset(),
     "broker.wire": frozenset(),
     "broker.coordinator.group": frozenset(),
@@ -153,7 +154,6 @@ PURE: dict[str, frozenset[str]] = {
         }
     ),
     "broker.quota": frozenset(),
-    "broker.regex": frozenset(),
     "broker.client.consumer": frozenset(
         {
             "broker.client.consumer.consumer",

@@ -8,7 +8,6 @@ from broker.coordinator.runtime.completion import Completion, gather
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.coordinator.transaction.transaction import Transaction
 from broker.coordinator.transaction.transaction import TransactionState as CoordinatorState
-from broker.regex.matching import RegexError, compile_regex
 from broker.server.authorizer import AclOperation, AclResourceType
 from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
@@ -21,6 +20,7 @@ from broker.wire.api.describe_transactions import (
     TransactionState,
 )
 from broker.wire.errors import ErrorCode
+from metadata.regex.matching import RegexError, compile_regex
 
 _STATES: Final = frozenset(state.wire_name for state in CoordinatorState)
 

@@ -7,9 +7,9 @@ from typing import Final
 from broker.coordinator.group.consumer.member import ConsumerMember, ResolvedRegex
 from broker.coordinator.group.consumer.topic_matching import TopicMatcher
 from broker.coordinator.runtime.decision import CoordinatorError
-from broker.regex.matching import RegexError
 from broker.wire.errors import ErrorCode
 from metadata.image import MetadataImage, TopicImage
+from metadata.regex.matching import RegexError
 
 # Regular expressions are not resolved again before this time, even if topics change.
 REGEX_REFRESH_MIN_MS: Final = 10_000

@@ -10,8 +10,8 @@ Results are cached: after a change of the metadata only new names are matched.
 from collections.abc import Iterable
 from typing import Final
 
-from broker.regex.matching import Regex, RegexError, State, compile_regex
 from metadata.image import MetadataImage
+from metadata.regex.matching import Regex, RegexError, State, compile_regex
 
 # The work of one slice, in units of `Regex.work`, of about 0.3 us each: some 3 ms.
 SLICE: Final = 10_000

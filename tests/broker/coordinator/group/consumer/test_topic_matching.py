@@ -7,10 +7,10 @@ import pytest
 
 from broker.coordinator.group.consumer.topic_matching import SLICE, TopicMatcher
 from broker.coordinator.runtime.decision import CoordinatorError
-from broker.regex.matching import LENGTH_MAX, RegexError, compile_regex
 from broker.wire.errors import ErrorCode
 from metadata.image import MetadataDelta, MetadataImage
 from metadata.records import RemoveTopicRecord, TopicRecord
+from metadata.regex.matching import LENGTH_MAX, RegexError, compile_regex
 from tests.support.consumer_clients import ConsumerClient, ConsumerGroups
 
 # Every character reaches all 3,000 states of the automaton, which makes this the most expensive expression.

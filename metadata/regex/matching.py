@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final, NamedTuple
 
-from broker.regex.syntax import (
+from metadata.regex.syntax import (
     WORD,
     Assertion,
     Chars,

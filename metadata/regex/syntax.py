@@ -1,6 +1,6 @@
-"""Parses the syntax of RE2 (https://github.com/google/re2/wiki/Syntax), as far as it matters for topic names.
+"""Parses the syntax of RE2 (https://github.com/google/re2/wiki/Syntax), as far as it matters for names.
 
-Topic names are ASCII, so other characters in a class make no difference. Not supported, and refused: classes by Unicode
+Names are ASCII, so other characters in a class make no difference. Not supported, and refused: classes by Unicode
 property (\\pN), \\C, and everything that RE2 does not support either, such as back references and lookaround.
 """
 

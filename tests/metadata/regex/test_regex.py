@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.regex.matching import RegexError, compile_regex
+from metadata.regex.matching import RegexError, compile_regex
 
 ATOMS = st.sampled_from(
     ["a", "B", "0", "_", "-", ".", r"\.", "[ab]", "[^a]", "[a-z0-9]", "[^-.]", r"\d", r"\w", r"\W", "^", "$", r"\b"]
