@@ -16,7 +16,7 @@ from broker.wire.api.describe_configs import (
     DescribeConfigsSynonym,
 )
 from broker.wire.errors import ErrorCode, KafkaError
-from metadata.configuration import ConfigEntry, ResourceType
+from metadata.configuration import ConfigEntry, ResourceType, describe_client_metrics
 
 # Configs in one response: all of 10,000 topics, or of 2,500 with synonyms or documentation. Both are some 20 MB
 # on the wire and 100 MB in memory.
@@ -84,6 +84,10 @@ def _entries(context: Context[NodeServices], resource: DescribeConfigsResource) 
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
             return services.config.describe_group(services.loader.image.configs.group(name))
+        case ResourceType.CLIENT_METRICS:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+            return describe_client_metrics(services.loader.image.configs.client_metrics(name))
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
 
 

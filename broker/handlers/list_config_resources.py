@@ -1,7 +1,7 @@
 """ListConfigResources (key 74): the resources that DescribeConfigs can describe (KIP-1142).
 
-The response lists all topics, all brokers, and the groups for which a config is set. Broker loggers and client metrics
-subscriptions do not exist here, so requests for them return an empty list.
+The response lists all topics, all brokers with their loggers, and the groups and client metrics subscriptions for which
+a config is set.
 """
 
 from broker.server.context import RequestContext
@@ -38,10 +38,10 @@ def _names(context: RequestContext, kind: ResourceType) -> list[str]:
     match kind:
         case ResourceType.TOPIC:
             return [name for name, _ in image.topics.by_name.items()]
-        case ResourceType.BROKER:
+        case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
             brokers = image.cluster.brokers.values()
             return [str(broker.broker_id) for broker in brokers if context.listener in broker.end_points]
-        case ResourceType.GROUP:
+        case ResourceType.GROUP | ResourceType.CLIENT_METRICS:
             resources = (resource for resource, _ in image.configs.resources.items())
             return [resource.name for resource in resources if resource.type == kind]
         case _:

@@ -2,6 +2,11 @@
 
 from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, DYNAMIC_ONLY_CONFIGS, BrokerConfigs
 from metadata.configuration.broker_keys.dynamic_only import DynamicOnlyConfigs
+from metadata.configuration.client_metrics import (
+    CLIENT_METRICS_CONFIGS,
+    ClientMetricsConfigs,
+    ClientMetricsRequestError,
+)
 from metadata.configuration.definition import (
     ConfigDef,
     ConfigError,
@@ -20,6 +25,7 @@ from metadata.configuration.effective import (
     ConfigSource,
     ConfigSynonym,
     describe_broker,
+    describe_client_metrics,
     describe_cluster_default,
     describe_group,
     describe_topic,
@@ -38,12 +44,15 @@ from metadata.configuration.topic import TOPIC_CONFIGS, TopicConfigs
 
 __all__ = [
     "BROKER_CONFIGS",
+    "CLIENT_METRICS_CONFIGS",
     "DYNAMIC_CONFIGS",
     "DYNAMIC_ONLY_CONFIGS",
     "GROUP_CONFIGS",
     "TOPIC_CONFIGS",
     "BrokerConfigs",
     "BrokerLayers",
+    "ClientMetricsConfigs",
+    "ClientMetricsRequestError",
     "ConfigDef",
     "ConfigEntry",
     "ConfigError",
@@ -64,6 +73,7 @@ __all__ = [
     "Values",
     "append_to_list",
     "describe_broker",
+    "describe_client_metrics",
     "describe_cluster_default",
     "describe_group",
     "describe_topic",

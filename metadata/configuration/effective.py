@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import attrs
 
 from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, broker_key
+from metadata.configuration.client_metrics import CLIENT_METRICS_CONFIGS
 from metadata.configuration.definition import ConfigKey, ConfigType, ConfigValue, Values, value_text
 from metadata.configuration.group import GROUP_CONFIGS, default_of, group_values
 from metadata.configuration.synonyms import TOPIC_SYNONYMS, broker_synonyms, broker_synonyms_with_base
@@ -123,6 +124,18 @@ def describe_group(layers: BrokerLayers, broker: Values, overrides: Mapping[str,
         if name in overrides:
             synonyms.insert(0, ConfigSynonym(name, text, ConfigSource.GROUP_CONFIG))
         entries.append(_entry(key, text, synonyms))
+    return entries
+
+
+def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """The configuration of a client metrics subscription with the configs `overrides`; it need not exist."""
+    values = CLIENT_METRICS_CONFIGS.parse(overrides)
+    entries = []
+    for name, key in CLIENT_METRICS_CONFIGS.keys.items():
+        value = values[name]
+        text = None if value is None else value_text(value)
+        own = [ConfigSynonym(name, text, ConfigSource.CLIENT_METRICS_CONFIG)] if name in overrides else []
+        entries.append(_entry(key, text, own))
     return entries
 
 

@@ -5,6 +5,7 @@ from enum import IntEnum
 from typing import TypeVar, cast
 
 from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, BrokerConfigs, broker_key
+from metadata.configuration.client_metrics import CLIENT_METRICS_CONFIGS, check_client_metrics
 from metadata.configuration.definition import (
     ConfigDef,
     ConfigError,
@@ -46,7 +47,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSchema:
-    """The rules for topics, brokers and groups, given the values of the broker or controller that applies them.
+    """The rules for all resources, given the values of the broker or controller that applies them.
 
     `broker` are those values as KafkaConfig has parsed them; they are the defaults of topics and groups.
     """
@@ -108,6 +109,10 @@ class ConfigSchema:
             if name not in GROUP_CONFIGS.keys:
                 raise ConfigError(f"Unknown group config name: {name}")
         check_group_values(self._broker, group_values(self._broker, configs))
+
+    def validate_client_metrics(self, configs: Mapping[str, str]) -> None:
+        """Validate the new configs of a client metrics subscription. See `check_client_metrics`."""
+        check_client_metrics(configs)
 
     def is_list(self, resource_type: ResourceType, name: str) -> bool:
         """True if a key is a list, which APPEND and SUBTRACT require (KIP-339)."""
@@ -175,6 +180,8 @@ def _definition(resource_type: ResourceType) -> ConfigDef | None:
             return BROKER_CONFIGS
         case ResourceType.GROUP:
             return GROUP_CONFIGS
+        case ResourceType.CLIENT_METRICS:
+            return CLIENT_METRICS_CONFIGS
         case _:
             return None
 

@@ -5,7 +5,14 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
-from metadata.configuration import ConfigError, ConfigSchema, ResourceType, append_to_list, subtract_from_list
+from metadata.configuration import (
+    ClientMetricsRequestError,
+    ConfigError,
+    ConfigSchema,
+    ResourceType,
+    append_to_list,
+    subtract_from_list,
+)
 from metadata.controller.decision import Decision
 from metadata.controller.election_configs import check_min_insync_replicas, elections_by_configs
 from metadata.controller.topic_names import validate_topic_name
@@ -15,6 +22,8 @@ from metadata.records import ConfigRecord
 
 # Configs of one resource in one request, which become one batch. A broker has fewer than 400 configs.
 CONFIGS_MAX: Final = 1_000
+# The resources whose configs are in the metadata log. Those of loggers are not stored (KIP-412).
+_STORED_TYPES: Final = (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP, ResourceType.CLIENT_METRICS)
 
 
 class AlterConfigOp(IntEnum):
@@ -47,7 +56,10 @@ class ConfigOutcome(NamedTuple):
 
 
 class ConfigsControl:
-    """Changes the configs of topics, brokers and groups. Each resource of a request succeeds or fails independently."""
+    """Changes the configs of topics, brokers, groups and client metrics subscriptions.
+
+    Each resource of a request succeeds or fails independently.
+    """
 
     def __init__(self, schema: ConfigSchema) -> None:
         self._schema = schema
@@ -126,6 +138,8 @@ class ConfigsControl:
             self._validate_topic(image, resource.name, before, after)
         elif resource.type == ResourceType.GROUP:
             self._validate_group(resource.name, after)
+        elif resource.type == ResourceType.CLIENT_METRICS:
+            self._validate_client_metrics(resource.name, after)
         else:
             self._validate_broker(image, resource.name, after)
 
@@ -151,6 +165,16 @@ class ConfigsControl:
         except ConfigError as error:
             raise InvalidConfig(error.message) from error
 
+    def _validate_client_metrics(self, name: str, after: Mapping[str, str]) -> None:
+        if not name:
+            raise InvalidRequest("Subscription name can't be empty")
+        try:
+            self._schema.validate_client_metrics(after)
+        except ClientMetricsRequestError as error:
+            raise InvalidRequest(error.message) from error
+        except ConfigError as error:
+            raise InvalidConfig(error.message) from error
+
     def _validate_broker(self, image: MetadataImage, name: str, after: Mapping[str, str]) -> None:
         try:
             broker_id = int(name) if name else None
@@ -173,7 +197,7 @@ def _check_resource(resource: ConfigResource, times: int, names: Sequence[str]) 
         raise InvalidRequest(f"A resource has {CONFIGS_MAX} configs at most.")
     if len(set(names)) < len(names):
         raise InvalidRequest("Error due to duplicate config keys")
-    if resource.type not in (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP):
+    if resource.type not in _STORED_TYPES:
         raise InvalidRequest(f"Unknown resource type {resource.type}")
 
 

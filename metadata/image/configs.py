@@ -1,4 +1,4 @@
-"""Dynamic configs of topics, brokers, all brokers, and groups."""
+"""Dynamic configs of topics, brokers, all brokers, groups, and client metrics subscriptions."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -41,6 +41,9 @@ class ConfigsImage:
 
     def group(self, group_id: str) -> Mapping[str, str]:
         return self.of(ConfigResource(ResourceType.GROUP, group_id))
+
+    def client_metrics(self, name: str) -> Mapping[str, str]:
+        return self.of(ConfigResource(ResourceType.CLIENT_METRICS, name))
 
     def all_brokers(self) -> Mapping[str, str]:
         return self.of(ConfigResource(ResourceType.BROKER, ""))

@@ -12,6 +12,7 @@ from tests.support.metadata import Cluster, refusal
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
 BROKER = ConfigResource(ResourceType.BROKER, "1")
 GROUP = ConfigResource(ResourceType.GROUP, "g")
+CLIENT_METRICS = ConfigResource(ResourceType.CLIENT_METRICS, "subscription")
 ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
 SET, DELETE, APPEND, SUBTRACT = AlterConfigOp
 
@@ -86,6 +87,18 @@ def test_brokers_have_configs_of_their_own_and_in_common() -> None:
     assert cluster.image.configs.all_brokers() == {"min.insync.replicas": "1", "log.cleaner.threads": "3"}
 
 
+def test_client_metrics_subscription_ends_with_its_last_config() -> None:
+    """KIP-714: a subscription is whatever has configs."""
+    cluster = with_topic()
+    assert change(cluster, CLIENT_METRICS, ConfigChange("metrics", SET, "org.apache.kafka.producer.")) is None
+    assert change(cluster, CLIENT_METRICS, ConfigChange("metrics", APPEND, "org.apache.kafka.consumer.")) is None
+    assert cluster.image.configs.client_metrics("subscription") == {
+        "metrics": "org.apache.kafka.producer.,org.apache.kafka.consumer."
+    }
+    assert change(cluster, CLIENT_METRICS, ConfigChange("metrics", DELETE, None)) is None
+    assert CLIENT_METRICS not in cluster.image.configs.resources
+
+
 def test_group_configs_are_accepted_before_the_group_exists() -> None:
     cluster = with_topic()
     assert change(cluster, GROUP, ConfigChange("consumer.session.timeout.ms", SET, "50000")) is None
@@ -151,6 +164,25 @@ def test_group_configs_are_accepted_before_the_group_exists() -> None:
             [ConfigChange("consumer.session.timeout.ms", APPEND, "1")],
             "INVALID_CONFIG",
             "Can't APPEND to key consumer.session.timeout.ms because its type is not LIST.",
+        ),
+        (ConfigResource(ResourceType.CLIENT_METRICS, ""), [], "INVALID_REQUEST", "Subscription name can't be empty"),
+        (
+            CLIENT_METRICS,
+            [ConfigChange("no.such", SET, "1")],
+            "INVALID_REQUEST",
+            "Unknown client metrics configuration: no.such",
+        ),
+        (
+            CLIENT_METRICS,
+            [ConfigChange("interval.ms", SET, "1")],
+            "INVALID_REQUEST",
+            "Invalid value 1 for interval.ms, interval must be between 100 and 3600000 (1 hour)",
+        ),
+        (
+            CLIENT_METRICS,
+            [ConfigChange("match", SET, "name=x")],
+            "INVALID_CONFIG",
+            "Illegal client matching pattern: name=x",
         ),
         (ConfigResource(ResourceType.BROKER_LOGGER, "1"), [], "INVALID_REQUEST", "Unknown resource type 8"),
         (ConfigResource(77, "x"), [], "INVALID_REQUEST", "Unknown resource type 77"),

@@ -115,11 +115,11 @@ async def test_group_config_overrides_the_file(tmp_path: Path) -> None:
     ("kind", "name", "message"),
     [
         (GROUP, "", "Group name must not be empty"),
-        (BROKER_LOGGER, "1", "Unsupported resource type: 8"),
-        (CLIENT_METRICS, "x", "Unsupported resource type: 16"),
+        (CLIENT_METRICS, "", "Client metrics subscription name must not be empty"),
+        (3, "x", "Unsupported resource type: 3"),
     ],
 )
-async def test_invalid_group_resource_is_not_described(client: WireClient, kind: int, name: str, message: str) -> None:
+async def test_invalid_resource_is_not_described(client: WireClient, kind: int, name: str, message: str) -> None:
     result = await described(client, kind, name)
     assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, message)
 
@@ -175,11 +175,12 @@ async def test_resources_with_configs_are_listed(client: WireClient) -> None:
     assert await set_config(client, SESSION, "50000", group="one") == (0, None)
     assert await set_config(client, HEARTBEAT, "7000", group="two") == (0, None)
     topics, brokers, groups = [(TOPIC, "topic")], [(BROKER, str(NODE_ID))], [(GROUP, "one"), (GROUP, "two")]
-    assert sorted(await all_listed(client)) == topics + brokers + groups
+    loggers = [(BROKER_LOGGER, str(NODE_ID))]
+    assert sorted(await all_listed(client)) == topics + brokers + loggers + groups
     assert await listed(client, 1, TOPIC) == topics
     assert await listed(client, 1, BROKER) == brokers
     assert sorted(await all_listed(client, GROUP, GROUP, BROKER)) == brokers + groups
-    assert await listed(client, 1, BROKER_LOGGER, CLIENT_METRICS) == []
+    assert await listed(client, 1, BROKER_LOGGER, CLIENT_METRICS) == loggers
     assert await set_config(client, HEARTBEAT, None, group="two") == (0, None)
     assert await listed(client, 1, GROUP) == [(GROUP, "one")]
 
