@@ -62,6 +62,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "metadata",
     ),
     "broker.quota": ("broker.replication.throttles", "broker.server", "metadata"),
+    "broker.telemetry": ("broker.net.connection", "broker.wire", "kraft.env", "metadata"),
     # Declares the events of other packages. Only the event log, the documentation and the tests import it.
     "broker.events": ("kraft.events", "metadata.events"),
     # Independent of the kinds of coordinators.
@@ -107,6 +108,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "broker.net",
         "broker.replication",
         "broker.storage",
+        "broker.telemetry",
         "broker.wire",
         "kraft",
         "metadata",
@@ -154,6 +156,7 @@ PURE: dict[str, frozenset[str]] = {
         }
     ),
     "broker.quota": frozenset(),
+    "broker.telemetry": frozenset(),
     "broker.client.consumer": frozenset(
         {
             "broker.client.consumer.consumer",

@@ -11,6 +11,7 @@ from broker.events.nodes import (
     NODE_EVENTS,
     PROCESS_EVENTS,
     SERVER_EVENTS,
+    TELEMETRY_EVENTS,
 )
 from broker.events.replication import REPLICATION_EVENTS
 from broker.events.storage import STORAGE_EVENTS
@@ -25,6 +26,7 @@ ALL_CATALOGUES: Final[tuple[EventCatalogue, ...]] = (
     CONTROLLER_CLIENT_EVENTS,
     SERVER_EVENTS,
     HANDLER_EVENTS,
+    TELEMETRY_EVENTS,
     STORAGE_EVENTS,
     REPLICATION_EVENTS,
     COORDINATOR_EVENTS,

@@ -88,6 +88,17 @@ SERVER_EVENTS: Final = EventCatalogue(
         ),
     },
 )
+TELEMETRY_EVENTS: Final = EventCatalogue(
+    "broker.telemetry",
+    {
+        "client_metrics_ignored": EventKind(
+            Level.WARNING,
+            "A client metrics subscription in the metadata log has a config that this node does not understand.",
+            {"subscription": "name of the resource", "error": "the config, as text"},
+            "the client metrics subscription {subscription} is ignored: {error}",
+        ),
+    },
+)
 HANDLER_EVENTS: Final = EventCatalogue(
     "broker.handlers",
     {

@@ -2,6 +2,7 @@
 
 from functools import partial
 from math import inf
+from typing import Final
 
 import trio
 
@@ -12,6 +13,7 @@ from broker.controller_client.lifecycle import BrokerLifecycle, LifecycleConfig
 from broker.controller_client.producer_ids import ProducerIds
 from broker.coordinator.runtime.runtime import CoordinatorKeyType
 from broker.handlers import HANDLERS
+from broker.net.connection import Connection
 from broker.net.deadlines import Deadlines
 from broker.node.coordinators import Transactions, group_coordinator, transactions
 from broker.node.listeners import reachable
@@ -31,11 +33,15 @@ from broker.server.quotas import Charging
 from broker.storage.cleaner import Cleaner, CleanerConfig
 from broker.storage.housekeeping import Housekeeping
 from broker.storage.log_manager import LogManager
+from broker.telemetry import ClientTelemetry, TelemetryLimits
 from broker.wire.uuids import new_uuid
 from metadata.configuration.settings import settings_from
 from metadata.controller import SUPPORTED_FEATURES, BrokerRegistration
 from metadata.image import MetadataImage
 from metadata.records import BrokerEndpoint
+
+# How often client instances that were silent for too long are looked for.
+_TELEMETRY_SWEEP_S: Final = 10.0
 
 
 class BrokerRole:
@@ -69,7 +75,7 @@ class BrokerRole:
         self._disconnected_brokers = DisconnectedBrokers(self._epoch_of)
         self.fetchers: ReplicaFetcherManager | None = None
         self.dispatcher: Dispatcher[Services] | None = None
-        self._quotas = self._make_quotas()
+        self._quotas, self.telemetry = self._make_quotas(), self._make_telemetry()
         self._throttles = ReplicationThrottles.of(shared.effective, _now_ms)
         shared.effective.add_listener(self._reconfigure)
         self._load_began = self._is_loaded = False
@@ -97,6 +103,13 @@ class BrokerRole:
         quotas = BrokerQuotas(windows, _now_ms, self._install_quotas)
         self._shared.loader.add_publisher(quotas.publish)
         return quotas
+
+    def _make_telemetry(self) -> ClientTelemetry:
+        env = self._shared.env
+        limits = TelemetryLimits(self._shared.config.telemetry_max_bytes)
+        telemetry = ClientTelemetry(limits, _now_ms, env.rng.randbytes, env.trace)
+        self._shared.loader.add_publisher(telemetry.publish)
+        return telemetry
 
     async def start(self) -> None:
         """Join the cluster and serve. Raises RegistrationFailed, and the errors of `LogManager.load`.
@@ -129,6 +142,7 @@ class BrokerRole:
             nursery.start_soon(run)
         for reporter in (self.partitions.isr_changes, self.partitions.directories):
             nursery.start_soon(reporter.run, self._channel, lambda: self._lifecycle.broker_epoch)
+        nursery.start_soon(self._expire_telemetry)
         await self._lifecycle.unfence()
         await self._image_waits.until(self._is_visible_to_clients, inf)
         self._serve(services)
@@ -176,6 +190,15 @@ class BrokerRole:
             self._log_manager.release()  # only some logs are recovered: the next start must recover all
         else:
             await self._log_manager.close_unloaded(broker_epoch=self._lifecycle.broker_epoch)
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Forget the telemetry state of a client that is gone."""
+        self.telemetry.connection_closed(connection)
+
+    async def _expire_telemetry(self) -> None:
+        while True:
+            await trio.sleep(_TELEMETRY_SWEEP_S)
+            self.telemetry.remove_expired()
 
     def _reconfigure(self, config: KafkaConfig) -> None:
         self._housekeeping.producer_expiration_ms = config.producer_id_expiration_ms
@@ -235,6 +258,7 @@ class BrokerRole:
                 CoordinatorKeyType.TRANSACTION: self._transactions.coordinator.runtime,
             },
             deadlines=self._deadlines,
+            telemetry=self.telemetry,
         )
 
     def _registration(self) -> BrokerRegistration:

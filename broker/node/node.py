@@ -207,6 +207,8 @@ class Node:
     def _on_connection_closed(self, connection: Connection) -> None:
         if self._controller is not None:
             self._controller.connection_closed(connection)
+        if self.broker is not None:
+            self.broker.connection_closed(connection)
         if connection.close_reason is not None:
             self._env.trace(
                 "connection_closed",

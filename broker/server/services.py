@@ -24,6 +24,7 @@ from broker.replication.replica_selector import ReplicaSelector
 from broker.replication.throttles import ReplicationThrottles
 from broker.server.topic_encodings import TopicEncodings
 from broker.storage.log_manager import LogManager
+from broker.telemetry import ClientTelemetry
 from kraft.env import Env
 from kraft.raft_node import RaftNode
 from metadata.controller import Controller
@@ -75,6 +76,7 @@ class Services:
     coordinators: Mapping[int, CoordinatorRuntime[Any]]
     deadlines: Deadlines
     image_waits: ImageWaits
+    telemetry: ClientTelemetry
     topic_encodings: TopicEncodings = attrs.field(factory=TopicEncodings)
 
     @property

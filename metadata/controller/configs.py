@@ -22,7 +22,7 @@ from metadata.records import ConfigRecord
 
 # Configs of one resource in one request, which become one batch. A broker has fewer than 400 configs.
 CONFIGS_MAX: Final = 1_000
-# The resources whose configs are in the metadata log. Those of loggers are not stored (KIP-412).
+# The resources whose configs are in the metadata log. Those of loggers are not stored.
 _STORED_TYPES: Final = (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP, ResourceType.CLIENT_METRICS)
 
 

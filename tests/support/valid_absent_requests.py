@@ -1,4 +1,4 @@
-"""Valid requests about ACLs, SCRAM users, client quotas, producers and transactions."""
+"""Valid requests about ACLs, SCRAM users, client quotas, producers, transactions and telemetry."""
 
 from typing import Any
 
@@ -10,9 +10,14 @@ from broker.wire.api.describe_client_quotas import ComponentData, DescribeClient
 from broker.wire.api.describe_producers import DescribeProducersRequest, TopicRequest
 from broker.wire.api.describe_transactions import DescribeTransactionsRequest
 from broker.wire.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from broker.wire.api.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from broker.wire.api.list_transactions import ListTransactionsRequest
+from broker.wire.api.push_telemetry import PushTelemetryRequest
+from tests.support.otlp import gauge, metrics_data, point
 
 Messages = list[tuple[Any, tuple[int, ...]]]
+
+HOSTILE_ID = b"hostile".ljust(16)
 
 
 def security_messages(topic: str) -> Messages:
@@ -45,4 +50,6 @@ def broker_messages(topic: str) -> Messages:
         (DescribeProducersRequest(topics=[producers]), (0,)),
         (DescribeTransactionsRequest(transactional_ids=["hostile"]), (0,)),
         (listed, (0, 1, 2)),
+        (GetTelemetrySubscriptionsRequest(client_instance_id=HOSTILE_ID), (0,)),
+        (PushTelemetryRequest(client_instance_id=HOSTILE_ID, metrics=metrics_data(gauge("h", point(1)))), (0,)),
     ]

@@ -32,7 +32,7 @@ class MetricConfigs(ConfigValues):
     kafka_metrics_polling_interval_secs = key(INT, 10, at_least(1), LOW,
         "How often in seconds those classes are asked to report.", takes_effect=False)
     telemetry_max_bytes = key(INT, MIB, at_least(1), LOW,
-        "Largest telemetry message of a client (KIP-714), uncompressed.", takes_effect=False)
+        "Largest push of a client's metrics (KIP-714), as it is sent: after compression.")
     quota_window_num = key(INT, 11, at_least(1), LOW,
         "Samples that are kept for client quotas.")
     quota_window_size_seconds = key(INT, 1, at_least(1), LOW,

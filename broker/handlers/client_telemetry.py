@@ -1,0 +1,42 @@
+"""GetTelemetrySubscriptions and PushTelemetry (keys 71 and 72): clients push their metrics (KIP-714)."""
+
+from broker.server.context import RequestContext
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
+from broker.server.slices import Steps
+from broker.telemetry import TelemetryClient
+from broker.wire.api.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from broker.wire.api.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+
+
+def get_telemetry_subscriptions(
+    context: RequestContext, request: GetTelemetrySubscriptionsRequest
+) -> Steps[GetTelemetrySubscriptionsResponse]:
+    response = yield from context.services.telemetry.get_subscriptions(request, _client(context))
+    return response
+
+
+def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> Steps[PushTelemetryResponse]:
+    response = yield from context.services.telemetry.push(request, _client(context))
+    return response
+
+
+def _client(context: RequestContext) -> TelemetryClient:
+    software_name, software_version = context.session.client_software
+    attributes = {
+        "client_software_name": software_name,
+        "client_software_version": software_version,
+        "client_source_address": context.client_host,
+    }
+    if context.client_id is not None:
+        attributes["client_id"] = context.client_id
+    return TelemetryClient(context.connection, attributes)
+
+
+GET_HANDLER = Handler(
+    GetTelemetrySubscriptionsRequest, get_telemetry_subscriptions, request_bytes_max=SMALL_REQUEST_BYTES_MAX
+)
+# A push of more than telemetry.max.bytes has an error of its own, so only the listener's bound closes the connection.
+PUSH_HANDLER = Handler(PushTelemetryRequest, push_telemetry, request_bytes_max=None)

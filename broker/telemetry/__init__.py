@@ -1,0 +1,5 @@
+"""Client telemetry (KIP-714): what clients are asked to push, and the metrics that they have pushed."""
+
+from broker.telemetry.client_telemetry import ClientTelemetry, TelemetryClient, TelemetryLimits
+
+__all__ = ["ClientTelemetry", "TelemetryClient", "TelemetryLimits"]
