@@ -63,6 +63,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "broker.quota": ("broker.replication.throttles", "broker.server", "metadata"),
     "broker.telemetry": ("broker.net.connection", "broker.wire", "kraft.env", "metadata"),
+    "broker.metrics": (),
     # Declares the events of other packages. Only the event log, the documentation and the tests import it.
     "broker.events": ("kraft.events", "metadata.events"),
     # Independent of the kinds of coordinators.

@@ -1,0 +1,61 @@
+"""Logs. The files of partitions, and the log directories."""
+
+from typing import Final
+
+from broker.metrics.metric import Unit, gauge, histogram
+
+_LOG: Final = "kafka.log:type=Log"
+_PARTITION: Final = ("topic", "partition")
+_DIRECTORY: Final = ("logdirectory",)
+
+LOG_SIZE: Final = gauge(
+    "kafka_log_log_size",
+    "Size of the partition's log on this broker",
+    labels=_PARTITION,
+    unit=Unit.BYTES,
+    mbean=f"{_LOG},name=Size,topic=*,partition=*",
+)
+LOG_START_OFFSET: Final = gauge(
+    "kafka_log_log_logstartoffset",
+    "First offset of the partition's log on this broker",
+    labels=_PARTITION,
+    unit=Unit.OFFSET,
+    mbean=f"{_LOG},name=LogStartOffset,topic=*,partition=*",
+)
+LOG_END_OFFSET: Final = gauge(
+    "kafka_log_log_logendoffset",
+    "Offset of the next record of the partition's log on this broker",
+    labels=_PARTITION,
+    unit=Unit.OFFSET,
+    mbean=f"{_LOG},name=LogEndOffset,topic=*,partition=*",
+)
+DIRECTORY_OFFLINE: Final = gauge(
+    "kafka_log_logmanager_logdirectoryoffline",
+    "Whether the log directory failed",
+    labels=_DIRECTORY,
+    unit=Unit.BOOLEAN,
+    mbean="kafka.log:type=LogManager,name=LogDirectoryOffline,logDirectory=*",
+)
+OFFLINE_DIRECTORY_COUNT: Final = gauge(
+    "kafka_log_logmanager_offlinelogdirectorycount",
+    "Log directories that failed",
+    mbean="kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
+)
+DIRECTORY_TOTAL_BYTES: Final = gauge(
+    "kafka_log_logmanager_volume_total_bytes",
+    "Size of the volume that the log directory is on",
+    labels=_DIRECTORY,
+    unit=Unit.BYTES,
+)
+DIRECTORY_FREE_BYTES: Final = gauge(
+    "kafka_log_logmanager_volume_usable_bytes",
+    "Free space of the volume that the log directory is on",
+    labels=_DIRECTORY,
+    unit=Unit.BYTES,
+)
+FSYNC_TIME: Final = histogram(
+    "kafka_log_logflushstats_logflushtimems",
+    "Time of an fsync, of the quorum's log or of a partition's, with the wait for a thread",
+    unit=Unit.MILLISECONDS,
+    mbean="kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs",
+)
