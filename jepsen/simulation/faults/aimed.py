@@ -46,9 +46,11 @@ _OF_REPLICATION = (
     *("partition_led", "partition_followed", "partition_truncated", "isr_proposed", "isr_changed"),
     *("coordinator_loaded", "coordinator_unloaded"),
 )
-# Events of records are frequent, so they count as steps only for the records of a coordinator. They are traced by the
-# replica observer, which is not affected by faults.
+# Events of records are frequent, so they count as steps only for the records of a coordinator.
 _OF_COORDINATORS = ("replica_wrote", "replica_committed")
+# The replica observer traces these. A fault waits until it has observed all of the node, since it would go on with a
+# dead process: then a replica commits records after the power cut.
+_OF_OBSERVER = (*_OF_COORDINATORS, "replica_ended_transaction")
 # A transaction is prepared and completed in one of these, and its markers are written between the two.
 _COORDINATORS_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 # Immediately, or later, when a message or an fsync is in progress or has just completed.
@@ -112,7 +114,7 @@ class Aimed:
                 self._aim.hit(strike, host)
 
         delay = strike.rng.choice(DELAYS_SECONDS)
-        if delay or step in _OF_COORDINATORS:
+        if delay or step in _OF_OBSERVER:
             strike.cluster.simulation.clock.after(delay * strike.rng.random(), hit)
         else:
             hit()
