@@ -4,7 +4,7 @@ The script may delay a request. The transactions are recorded, and finally check
 clients.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import attrs
@@ -12,9 +12,11 @@ import trio
 
 from broker.coordinator.internal_topics import TRANSACTION_STATE
 from broker.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from broker.wire.api.api_versions import ApiVersionsRequest
 from broker.wire.api.end_txn import EndTxnRequest
 from broker.wire.api.init_producer_id import InitProducerIdRequest
 from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from broker.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from broker.wire.errors import ErrorCode
 from broker.wire.records import Record, encode_batch
 from jepsen.checkers import TRANSACTION_CHECKERS
@@ -49,8 +51,15 @@ class RequestVersions:
     adds_partitions: bool
 
 
-V0: Final = RequestVersions(produce=11, end=3, adds_partitions=True)
-V2: Final = RequestVersions(produce=12, end=5, adds_partitions=False)
+# The requests of a producer by the cluster's level of the feature: the producer has it from ApiVersions.
+_REQUESTS_OF_LEVEL: Final[Mapping[int, RequestVersions]] = {
+    0: RequestVersions(produce=11, end=3, adds_partitions=True),
+    2: RequestVersions(produce=12, end=5, adds_partitions=False),
+}
+_FEATURE: Final = "transaction.version"
+_UNSAFE_DOWNGRADE: Final = 3
+_FEATURES_VERSION: Final = 2
+_API_VERSIONS_VERSION: Final = 4
 
 
 @attrs.define(kw_only=True)
@@ -61,21 +70,38 @@ class ScriptedTransactions(ScriptedRun):
     producer: Host
     consumer: Host
     history: History
-    versions: RequestVersions
+    level: int
+    versions: RequestVersions = attrs.field(init=False)
     producer_id: int = -1
     epoch: int = -1
     _sequences: list[int] = attrs.field(factory=lambda: [0] * PARTITIONS)
     _connection: Connection | None = None
 
     async def lay_out(self) -> None:
-        """Create the topics, and get a producer id."""
+        """Set the level of the feature `transaction.version`, create the topics, and get a producer id."""
         client = self._client("setup")
+        await self._set_level()
         for name, partitions in ((TRANSACTION_STATE, 1), (TOPIC, PARTITIONS)):
             while not await self._on(self.producer, create_topic, client, WantedTopic(name, partitions)):
                 await client.back_off()
         request = InitProducerIdRequest(transactional_id=TRANSACTIONAL_ID, transaction_timeout_ms=_TIMEOUT_MS)
         response = await self.call(request, _INIT_VERSION)
         self.producer_id, self.epoch = response.producer_id, response.producer_epoch
+
+    async def _set_level(self) -> None:
+        """Lower the cluster's level of the feature if necessary, and use it from when the node reports it."""
+        if await self._reported_level() != self.level:
+            update = FeatureUpdateKey(feature=_FEATURE, max_version_level=self.level, upgrade_type=_UNSAFE_DOWNGRADE)
+            response = await self.call(UpdateFeaturesRequest(feature_updates=[update]), _FEATURES_VERSION)
+            assert response.error_code == 0, response.error_message
+        while await self._reported_level() != self.level:
+            await trio.sleep(_RETRY_SECONDS)
+        self.versions = _REQUESTS_OF_LEVEL[self.level]
+
+    async def _reported_level(self) -> int:
+        request = ApiVersionsRequest(client_software_name="stage", client_software_version="1")
+        response = await self.call(request, _API_VERSIONS_VERSION)
+        return {each.name: int(each.max_version_level) for each in response.finalized_features}.get(_FEATURE, 0)
 
     # Requests of the producer
 
@@ -196,8 +222,8 @@ class ScriptedTransactions(ScriptedRun):
         return await self.simulation.on(host, function, *args)
 
 
-def play(script: Callable[[ScriptedTransactions], Awaitable[None]], versions: RequestVersions) -> ScriptedTransactions:
-    """Start the node, run the script, and judge its history."""
+def play(script: Callable[[ScriptedTransactions], Awaitable[None]], level: int) -> ScriptedTransactions:
+    """Start the node with a level of the feature `transaction.version`, run the script, and judge its history."""
     simulation = Simulation("1")
     plan = NodePlan(1, 0, 0, simulation.rng("subject"))
     (node,) = plan.nodes
@@ -209,7 +235,7 @@ def play(script: Callable[[ScriptedTransactions], Awaitable[None]], versions: Re
         producer=cluster.add_client("producer"),
         consumer=cluster.add_client("consumer"),
         history=History(simulation.clock.current_time, simulation.trace.operation),
-        versions=versions,
+        level=level,
     )
 
     async def whole() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from tests.simulation.scripted_transactions import V0, V2, RequestVersions, ScriptedTransactions, play
+from tests.simulation.scripted_transactions import ScriptedTransactions, play
 
 Script = Callable[[ScriptedTransactions], Awaitable[None]]
 LATE_SECONDS = 5.0
@@ -43,16 +43,26 @@ async def delayed_abort_meets_the_next_transaction_kafka_17754(stage: ScriptedTr
 
 
 @pytest.mark.parametrize(
-    ("script", "versions", "broken"),
+    ("script", "level", "broken"),
     [
-        pytest.param(delayed_commit_meets_the_next_transaction_kafka_17754, V2, None, id="commit-v2"),
-        pytest.param(delayed_commit_meets_the_next_transaction_kafka_17754, V0, "NothingAbortedIsRead", id="commit-v0"),
-        pytest.param(delayed_abort_meets_the_next_transaction_kafka_17754, V2, None, id="abort-v2"),
-        pytest.param(delayed_abort_meets_the_next_transaction_kafka_17754, V0, "TransactionsAreAtomic", id="abort-v0"),
+        pytest.param(delayed_commit_meets_the_next_transaction_kafka_17754, 2, None, id="commit-level-2"),
+        pytest.param(
+            delayed_commit_meets_the_next_transaction_kafka_17754,
+            0,
+            "NothingAbortedIsRead",
+            id="commit-level-0",
+        ),
+        pytest.param(delayed_abort_meets_the_next_transaction_kafka_17754, 2, None, id="abort-level-2"),
+        pytest.param(
+            delayed_abort_meets_the_next_transaction_kafka_17754,
+            0,
+            "TransactionsAreAtomic",
+            id="abort-level-0",
+        ),
     ],
 )
 def test_delayed_end_of_a_transaction_harms_the_next_one_only_without_its_own_epoch_kafka_17754(
-    script: Script, versions: RequestVersions, broken: str | None
+    script: Script, level: int, broken: str | None
 ) -> None:
-    violation = play(script, versions).violation
+    violation = play(script, level).violation
     assert (None if violation is None else violation.partition(":")[0]) == broken
