@@ -11,6 +11,8 @@ from tests.support.transaction_bugs import COORDINATION_BUGS
 
 SEEDS_MAX = 6
 TRANSACTIONS = Shape(["transactions-3"])
+# Random faults seldom stop replication and let markers through: `test_marker_scenarios`.
+SCRIPTED = ("markers are sent before the outcome is committed",)
 
 
 @attrs.frozen
@@ -46,4 +48,4 @@ def test_planted_transaction_bug_is_found(bug: str) -> None:
 
 
 def test_every_bug_of_coordination_is_searched_for() -> None:
-    assert [bug for bug in COORDINATION_BUGS if bug not in SEARCHES] == []
+    assert [bug for bug in COORDINATION_BUGS if bug not in (*SEARCHES, *SCRIPTED)] == []
