@@ -62,7 +62,7 @@ test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 test-client-kafka: $(VENV)/.installed-test
-	$(BIN)/python -m pytest tests/clients/client_library --apache-kafka -k apache-kafka $(ARGS)
+	$(BIN)/python -m pytest tests/clients/client_library tests/clients/test_transaction_requests.py --apache-kafka -k apache-kafka $(ARGS)
 
 # In an environment of its own: PySpark has to be of the version of which the packages are on Maven Central.
 test-spark-tables: VENV := .venv-spark-$(SPARK)

@@ -28,7 +28,6 @@ from broker.wire.errors import ErrorCode
 
 _BROKERS_FROM: Final = 4
 _FENCED_FROM: Final = 2
-_ABORTABLE_FROM: Final = 5
 
 
 def add_partitions_to_txn(
@@ -137,8 +136,6 @@ def _results(
 def _for_version(code: ErrorCode, version: int) -> ErrorCode:
     if code is ErrorCode.PRODUCER_FENCED and version < _FENCED_FROM:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_FROM:
-        return ErrorCode.INVALID_TXN_STATE
     return code
 
 
