@@ -4,6 +4,7 @@
 #   make test                the tests, in two processes; WORKERS=4 ARGS="-k words"
 #   make test-client-kafka   the client library's tests against Apache Kafka; needs java and mvn, skipped without
 #   make test-spark-tables   load into Delta Lake and Iceberg, and of Avro values; needs java and mvn, skipped without
+#   make test-java-clients   transactions of Apache Kafka's Java client and Kafka Streams; needs a JDK and mvn, skipped without
 #   make test-interpreters   the packages' own tests on the other supported versions of Python that are installed
 #   make test-wheel          the built wheel in an empty environment: import, produce and consume, read by Spark
 #   make check               lint, format, types
@@ -48,7 +49,7 @@ SEED ?= 1
 # PySpark's version for the tests of tables: 4_1 has all packages; 4_2 has none for Iceberg.
 SPARK ?= 4_1
 
-.PHONY: venv run test test-client-kafka test-spark-tables test-interpreters test-wheel check docs terminal-images soak \
+.PHONY: venv run test test-client-kafka test-spark-tables test-java-clients test-interpreters test-wheel check docs terminal-images soak \
 	fuzz jepsen spark-demo spark-kills spark-standalone spark-steady bench \
 	bench-client-library bench-kafka bench-replication bench-followers bench-moves bench-groups bench-metadata \
 	bench-loop-holds bench-spark bench-spark-load bench-spark-check kafka-dump-log
@@ -71,6 +72,9 @@ test-spark-tables:
 	@# PySpark 4.1 leaves its sockets to the garbage collector.
 	$(VENV)/bin/python -m pytest tests/broker/spark/tables --spark-tables \
 		-W ignore::pytest.PytestUnraisableExceptionWarning $(ARGS)
+
+test-java-clients: $(VENV)/.installed-test
+	$(BIN)/python -m pytest tests/clients/java --java-clients $(ARGS)
 
 test-interpreters: $(VENV)/.installed-test
 	ARGS="$(ARGS)" .ci/test-interpreters

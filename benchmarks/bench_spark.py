@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from benchmarks import report, spark_packages, topics
+from benchmarks import java_packages, report, topics
 from benchmarks.apache_kafka import Unavailable
 from benchmarks.clusters import Cluster, kraft_cluster
 from benchmarks.loadgen import LoadFailed
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _connector() -> list[str]:
     try:
-        return spark_packages.jars(spark_packages.CONNECTOR)
+        return java_packages.jars(java_packages.CONNECTOR)
     except Unavailable as why:
         print(f"Spark's own connector is left out: {why}")
         return []

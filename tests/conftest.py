@@ -30,8 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--apache-kafka", action="store_true", help="run the client library's tests against Apache Kafka too"
     )
     group.addoption("--spark-tables", action="store_true", help="run the tests that need Spark's packages for tables")
+    group.addoption("--java-clients", action="store_true", help="run the tests that need Apache Kafka's Java client")
     group.addoption("--rewrite-traces", action="store_true", help="write the golden traces anew, to be reviewed")
-    group.addoption("--kills", type=int, help="how often each part of a streaming job is killed")
+    group.addoption("--kills", type=int, help="how often each part is killed, in the tests that kill")
     group.addoption("--minutes", type=float, help="how long streaming runs at a steady rate")
     group.addoption("--records", type=int, help="records per client and compression in the round trips")
 

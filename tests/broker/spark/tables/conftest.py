@@ -6,7 +6,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks import spark_packages
+from benchmarks import java_packages
 from benchmarks.apache_kafka import Unavailable
 from tests.support.job_topics import JobTopics
 from tests.support.spark_session import spark_session
@@ -23,11 +23,11 @@ def table_configs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     """The configs of a session for tables: the jars, and a catalog "lake" of Iceberg's, in a directory."""
     if not request.config.getoption("--spark-tables"):
         pytest.skip("needs Spark's packages for tables: make test-spark-tables")
-    packages = spark_packages.TABLES.get(pyspark.__version__)
+    packages = java_packages.TABLES.get(pyspark.__version__)
     if packages is None:
         pytest.skip(f"there are no packages for PySpark {pyspark.__version__}: make test-spark-tables")
     try:
-        jars = spark_packages.jars(tuple(packages.values()))
+        jars = java_packages.jars(tuple(packages.values()))
     except Unavailable as why:
         pytest.skip(str(why))
     configs = {"spark.jars": ",".join(jars)}
@@ -52,7 +52,7 @@ def needs(table_configs: Mapping[str, str]) -> Callable[[str], None]:
     """Skip a test if this version of PySpark has no such package."""
 
     def check(package: str) -> None:
-        if package not in spark_packages.TABLES[pyspark.__version__]:
+        if package not in java_packages.TABLES[pyspark.__version__]:
             pytest.skip(f"there is no package for {package} and PySpark {pyspark.__version__}")
 
     return check

@@ -1,4 +1,4 @@
-"""Jars of packages for Spark, downloaded from Maven Central, for benchmarks and tests of the data source."""
+"""Jars of Java packages, downloaded from Maven Central: those for Spark, and Kafka Streams."""
 
 import hashlib
 import shutil
@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from benchmarks.apache_kafka import Unavailable
+from benchmarks.apache_kafka import KAFKA_VERSION, Unavailable
 from benchmarks.loadgen import CACHE
 
 # Spark's own Kafka connector, in the newest version on Maven Central. PySpark must have the same version.
@@ -23,9 +23,11 @@ TABLES: Final[Mapping[str, Mapping[str, str]]] = {
         "delta": "io.delta:delta-spark_4.2_2.13:4.4.0",
     },
 }
+# Kafka Streams with the Java client, and a logger that writes to standard error.
+KAFKA_STREAMS: Final = (f"org.apache.kafka:kafka-streams:{KAFKA_VERSION}", "org.slf4j:slf4j-simple:1.7.36")
 _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
-  <groupId>benchmarks</groupId><artifactId>spark-packages</artifactId><version>1</version><packaging>pom</packaging>
+  <groupId>benchmarks</groupId><artifactId>java-packages</artifactId><version>1</version><packaging>pom</packaging>
   <dependencies>
 {dependencies}
   </dependencies>
@@ -38,7 +40,7 @@ def jars(packages: Sequence[str]) -> list[str]:
 
     They are downloaded on first use. Raises Unavailable.
     """
-    directory = CACHE / f"spark-packages-{hashlib.sha256(' '.join(packages).encode()).hexdigest()[:12]}"
+    directory = CACHE / f"java-packages-{hashlib.sha256(' '.join(packages).encode()).hexdigest()[:12]}"
     if not directory.exists():
         if missing := [tool for tool in ("java", "mvn") if not shutil.which(tool)]:
             raise Unavailable(f"no {' and no '.join(missing)} on the path")
