@@ -13,6 +13,7 @@
 #   make soak                many simulated runs; SEEDS=2000 SECONDS=60 (virtual) JOBS=2 FIRST=1 ARGS="--nodes quorum-3"
 #   make jepsen              a few short runs of real nodes under faults; ARGS="--time 120 --nodes 5"
 #   make fuzz                hostile frames over all ports of a node; FRAMES=200000 SEED=1 ARGS="--ports quorum"
+#   make transaction-kills   transactions under 20 kills each of coordinators, leaders and clients; ARGS="--kills 5"
 #   make spark-kills         streaming under 20 kills each of its driver, its workers, brokers and coordinators; ARGS="--kills 5"
 #   make spark-steady        streaming at a steady rate for 30 minutes: memory and lag; ARGS="--minutes 5"
 #   make spark-standalone    the Spark jobs on a master and two workers, which are processes of this machine
@@ -50,7 +51,7 @@ SEED ?= 1
 SPARK ?= 4_1
 
 .PHONY: venv run test test-client-kafka test-spark-tables test-java-clients test-interpreters test-wheel check docs terminal-images soak \
-	fuzz jepsen spark-demo spark-kills spark-standalone spark-steady bench \
+	fuzz jepsen transaction-kills spark-demo spark-kills spark-standalone spark-steady bench \
 	bench-client-library bench-kafka bench-replication bench-followers bench-moves bench-groups bench-metadata \
 	bench-loop-holds bench-spark bench-spark-load bench-spark-check kafka-dump-log
 
@@ -109,6 +110,9 @@ jepsen: $(VENV)/.installed-test
 
 fuzz: $(VENV)/.installed
 	$(BIN)/python -m jepsen fuzz --frames $(FRAMES) --seed $(SEED) $(ARGS)
+
+transaction-kills: $(VENV)/.installed-test
+	$(BIN)/python -m pytest tests/clients/test_transaction_kills.py --full $(ARGS)
 
 spark-kills: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/broker/spark/test_stream_kills.py tests/broker/spark/test_sink_kills.py --full $(ARGS)

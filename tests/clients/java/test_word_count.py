@@ -111,7 +111,7 @@ def test_words_are_counted_exactly_once_through_kills(
             before = written.total()
             write_lines()
             # In the midst of the round's words, or of what is left of an earlier one.
-            wait_until(lambda before=before: has_progress(before + 1), WITHIN_S, f"counts before kill {kill}")  # type: ignore[misc]
+            wait_until(lambda before=before: has_progress(before + 1), WITHIN_S, f"counts before kill {kill}")
             if kill % 4 == 2:
                 word_count.kill()
                 word_count.start()
