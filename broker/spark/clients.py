@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
 
-from broker.client import SyncConsumer, SyncProducer
+from broker.client import SyncAdmin, SyncConsumer, SyncProducer
 
 # The idle time after which Spark's connector closes clients. An idle worker process ends long before.
 _IDLE_S: Final = 300.0
 
 _Settings = tuple[tuple[str, object], ...]
-C = TypeVar("C", bound=SyncConsumer | SyncProducer)
+C = TypeVar("C", bound=SyncAdmin | SyncConsumer | SyncProducer)
 
 
 class ClientPool(Generic[C]):
@@ -80,5 +80,6 @@ class ClientPool(Generic[C]):
 
 
 # The pools of a process.
+ADMINS: Final = ClientPool(lambda servers, keys: SyncAdmin(servers, config=keys))
 CONSUMERS: Final = ClientPool(lambda servers, keys: SyncConsumer(servers, config=keys))
 PRODUCERS: Final = ClientPool(lambda servers, keys: SyncProducer(servers, config=keys))

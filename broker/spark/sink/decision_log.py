@@ -23,6 +23,7 @@ from broker.client import (
     TopicPartition,
 )
 from broker.client.config import ClientConfig
+from broker.spark.clients import CONSUMERS
 from broker.spark.options import IllegalOption, client_settings
 from broker.spark.sink.decisions import Decision, TransactionalIds
 
@@ -97,9 +98,8 @@ class DecisionLog:
 
     @contextmanager
     def _consumer(self) -> Iterator[SyncConsumer]:
-        keys = {key: value for key, value in self._settings.items() if key != "bootstrap.servers"}
-        keys |= {"isolation.level": "read_committed", "fetch.max.wait.ms": _FETCH_WAIT_MS}
-        with SyncConsumer(str(self._settings["bootstrap.servers"]), config=keys) as consumer:
+        settings = {**self._settings, "isolation.level": "read_committed", "fetch.max.wait.ms": _FETCH_WAIT_MS}
+        with CONSUMERS.lend(settings) as consumer:
             consumer.assign([self._partition])
             yield consumer
 

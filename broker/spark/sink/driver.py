@@ -9,6 +9,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from broker.client import KafkaError, PreparedTransaction, SyncAdmin, TimedOut
 from broker.client.config import ClientConfig
+from broker.spark.clients import ADMINS
 from broker.spark.options import client_settings
 from broker.spark.options.write_options import ExactlyOnce, WriteOptions
 from broker.spark.sink.decision_log import DecisionLog
@@ -130,8 +131,8 @@ class SinkDriver:
 
 @contextmanager
 def sink_driver(options: WriteOptions, exactly_once: ExactlyOnce, query_id: str) -> Iterator[SinkDriver]:
-    """A driver with a connection of its own."""
-    with SyncAdmin(config=client_settings(options.client_config, ClientConfig)) as admin:
+    """A driver. Its connections stay open in this process for the next batch."""
+    with ADMINS.lend(client_settings(options.client_config, ClientConfig)) as admin:
         yield SinkDriver(options, exactly_once, admin, query_id)
 
 
