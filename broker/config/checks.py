@@ -1,6 +1,6 @@
 """The rules between keys, checked once every single value is valid. The messages are Kafka's."""
 
-import re
+import ipaddress
 from types import MappingProxyType
 from typing import Final
 
@@ -9,6 +9,7 @@ from metadata.configuration import BrokerConfigs, ConfigError
 from metadata.configuration.quorum_addresses import parse_quorum_voters
 
 _MIB = 1024 * 1024
+_LOCALHOST: Final = ("127.0.0.1", "::1")
 
 # The class names that Kafka's configs may have for the assignors. Other classes cannot be loaded.
 ASSIGNOR_CLASSES: Final = MappingProxyType(
@@ -261,7 +262,7 @@ def _check_connections(config: BrokerConfigs) -> None:
         config.max_connections_per_ip != 0 or bool(overrides),
         "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
     )
-    _check_overrides(overrides)
+    read_address_limits(overrides)
     idle_ms = config.connections_max_idle_ms
     delay_ms = config.connection_failed_authentication_delay_ms
     _require(
@@ -271,8 +272,13 @@ def _check_connections(config: BrokerConfigs) -> None:
     )
 
 
-def _check_overrides(text: str) -> None:
+def read_address_limits(text: str) -> dict[str, int]:
+    """The limits of `max.connections.per.ip.overrides` by address.
+
+    Raises ConfigError for host names other than localhost: their addresses may change while a node runs.
+    """
     name = BrokerConfigs.max_connections_per_ip_overrides.name
+    limits: dict[str, int] = {}
     invalid = []
     for entry in filter(None, map(str.strip, text.split(","))):
         host, colon, count = map(str.strip, entry.rpartition(":"))
@@ -280,6 +286,11 @@ def _check_overrides(text: str) -> None:
             bool(colon) and count.isdecimal() and len(count) < 10,
             f"Error parsing configuration property '{name}': {entry} is not of the form host:count",
         )
-        if not re.fullmatch(r"[0-9a-zA-Z\-%._:]*", host):
+        try:
+            addresses = _LOCALHOST if host == "localhost" else (str(ipaddress.ip_address(host)),)
+        except ValueError:
             invalid.append(host)
+        else:
+            limits.update(dict.fromkeys(addresses, int(count)))
     _require(not invalid, f"{name} contains invalid addresses : {','.join(invalid)}")
+    return limits

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from broker.config.checks import check_identity, check_values
+from broker.config.checks import check_identity, check_values, read_address_limits
 from broker.config.endpoints import Endpoints, read_endpoints
 from broker.config.properties import parse_properties
 from metadata.configuration import (
@@ -63,6 +63,7 @@ class KafkaConfig(BrokerConfigs):
         self.endpoints: Final[Endpoints] = read_endpoints(self, merged)
         self.log_directories: Final = _log_directories(self)
         check_values(self, self.endpoints)
+        self.connections_per_ip_overrides: Final = read_address_limits(self.max_connections_per_ip_overrides)
 
     @property
     def is_broker(self) -> bool:

@@ -1,5 +1,8 @@
 """Accepts connections within limits, and passes each to the driver for its kind of stream.
 
+`broker.net.admission` has the limits. A connection of an address that connects too often is held without being read,
+and closed when the address may connect again, so that its client does not connect at once again (KIP-612).
+
 The kernel gives a new connection the lowest free descriptor. A high descriptor means that the process has nearly
 reached its limit of open connections and files. Such a connection is closed, because the node needs the remaining
 descriptors for its own files and connections. The bound is higher for connections of peers than for those of clients.
@@ -7,18 +10,18 @@ descriptors for its own files and connections. The bound is higher for connectio
 
 import errno
 import socket
-import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias
 
-import attrs
 import trio
 
+from broker.net.admission import Admission, ConnectionLimits, ConnectionRates, ListenerKind, UnlimitedRates
 from broker.net.connection import Connection, Service
 from broker.net.connection_scheduler import ConnectionScheduler
+from broker.net.deadlines import Deadlines
 from broker.net.epoll_reactor import EpollReactor
 from broker.net.peeked_stream import peek
 from broker.net.stream_driver import serve_stream
@@ -37,28 +40,11 @@ _FIRST_BYTES_TIMEOUT_S: Final = 10.0
 _ACCEPT_PAUSE_S: Final = 0.1
 _NO_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
+# Connections that are held because their address connects too often. Each takes a descriptor; more are closed at once.
+_HELD_MAX: Final = 2_048
+
+Handle: TypeAlias = Callable[[trio.SocketStream, str], Awaitable[None]]
 ServeStream: TypeAlias = Callable[[trio.abc.Stream], Awaitable[None]]
-
-
-@attrs.frozen
-class ConnectionLimits:
-    """`socket.request.max.bytes`, `max.connections`, `max.connections.per.ip`, `connections.max.idle.ms`,
-    `socket.send.buffer.bytes`, and the descriptors below which connections of clients and those of peers stay.
-
-    `max.connections` holds for clients and for peers, each by themselves: clients do not lock out the peers.
-
-    Left to itself, Linux lets a send buffer grow to 4 MiB: what is sent has then long left the processor's caches
-    when it is received. 400,000 bytes more than double what a large fetch achieves on the loopback interface, at half
-    the CPU; Kafka's 102,400 leave both sides waiting for each other when only one thread serves.
-    """
-
-    request_size_max: int
-    connections_max: int
-    connections_per_ip_max: int
-    idle_ms_max: int
-    send_buffer_bytes: int = 400_000
-    client_descriptors_max: int = sys.maxsize
-    peer_descriptors_max: int = sys.maxsize
 
 
 class Acceptor:
@@ -66,7 +52,8 @@ class Acceptor:
 
     `commit` ends every turn (see `ConnectionScheduler`). `kernel_socket` gives the kernel's socket beneath a stream, or
     None for a stream that has none and is served through Trio. `on_close` is called with every closed connection, which
-    has the reason, and `on_refused` for refused ones, with the listener, the peer's address and the reason.
+    has the reason, and `on_refused` for refused ones, with the listener, the peer's address and the reason. While
+    connections are held because of their addresses' rates, only the first of them is reported.
     """
 
     def __init__(
@@ -76,32 +63,43 @@ class Acceptor:
         kernel_socket: Callable[[trio.abc.Stream], socket.socket | None],
         on_close: Callable[[Connection], None],
         on_refused: Callable[[str, str, str], None],
+        rates: ConnectionRates | None = None,
     ) -> None:
-        self._limits = limits
+        self._admission = Admission(limits, rates or UnlimitedRates())
         self._kernel_socket = kernel_socket
         self._on_close = on_close
         self._on_refused = on_refused
         self._scheduler = ConnectionScheduler(commit)
         self._reactor = EpollReactor(self._scheduler, limits.send_buffer_bytes)
         self._activity: dict[Connection, int] = {}
-        self._per_host: Counter[str] = Counter()
-        self._counts: Counter[str] = Counter()  # open connections by listener
-        self._peer_listeners: set[str] = set()
         self._times_closed: Counter[str] = Counter()
+        self._deadlines = Deadlines()
+        self._held: dict[trio.SocketStream, None] = {}
 
     def limit(self, limits: ConnectionLimits) -> None:
         """Apply other limits to new connections; open ones stay."""
-        self._limits = limits
+        self._admission.limit(limits)
 
     @property
     def connection_count(self) -> int:
-        return sum(self._counts.values())
+        return self._admission.count
+
+    @property
+    def connections(self) -> Collection[Connection]:
+        """The open connections of clients and brokers."""
+        return self._activity.keys()
 
     async def run(self) -> None:
         """Drive the accepted connections; runs beside any number of `serve`."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._reactor.run)
-            nursery.start_soon(self._close_idle)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._reactor.run)
+                nursery.start_soon(self._close_idle)
+                nursery.start_soon(self._deadlines.run)
+        finally:
+            for stream in self._held:
+                stream.socket.close()
+            self._held.clear()
 
     async def serve(
         self, name: str, listeners: Sequence[trio.SocketListener], service: Service, *, is_for_peers: bool = False
@@ -110,14 +108,12 @@ class Acceptor:
 
         `is_for_peers` is true if only brokers connect to it, and no clients.
         """
-        if is_for_peers:
-            self._peer_listeners.add(name)
+        self._admission.add_listener(name, ListenerKind.BROKERS if is_for_peers else ListenerKind.CLIENTS)
 
-        async def handle(stream: trio.SocketStream) -> None:
-            host = self._admit(stream, name)
-            if host is None:
-                return
-            connection = self._connection(host, name, service, self._limits.request_size_max)
+        async def handle(stream: trio.SocketStream, host: str) -> None:
+            connection = self._connection(host, name, service, self._admission.limits.request_size_max)
+            if self._admission.has_too_many:
+                self._close_client()
             try:
                 sock = self._kernel_socket(stream)
                 if sock is not None:
@@ -125,7 +121,7 @@ class Acceptor:
                     return
             except OSError as error:
                 del self._activity[connection]
-                self._uncount(host, name)
+                self._admission.remove(name, host)
                 self._on_refused(name, host, str(error))
                 return
             await serve_stream(stream, connection, self._scheduler)
@@ -140,13 +136,10 @@ class Acceptor:
         The first bytes of a stream tell the two protocols apart. Brokers may send a request of the largest size within
         an envelope.
         """
-        self._peer_listeners.add(name)
-        request_size_max = self._limits.request_size_max + ENVELOPE_BYTES_MAX
+        self._admission.add_listener(name, ListenerKind.CONTROLLERS)
+        request_size_max = self._admission.limits.request_size_max + ENVELOPE_BYTES_MAX
 
-        async def handle(stream: trio.SocketStream) -> None:
-            host = self._admit(stream, name)
-            if host is None:
-                return
+        async def handle(stream: trio.SocketStream, host: str) -> None:
             times_closed = self._times_closed[name]
             prefix = b""
             with suppress(trio.BrokenResourceError), trio.move_on_after(_FIRST_BYTES_TIMEOUT_S):
@@ -160,7 +153,7 @@ class Acceptor:
                 if is_whole and prefix[-1] == _HELLO_BEGINS:
                     await replicas(peeked)
             finally:
-                self._uncount(host, name)
+                self._admission.remove(name, host)
 
         await self._accept(name, handle, listeners)
 
@@ -179,43 +172,57 @@ class Acceptor:
         for connection in [each for each in self._activity if each.listener == listener]:
             connection.finish(reason)
 
-    def _admit(self, stream: trio.SocketStream, listener: str) -> str | None:
-        """Count the connection and return the peer's address; None if it is closed already, or refused.
+    async def _admit(self, stream: trio.SocketStream, listener: str) -> str | None:
+        """Wait until the connection may be served, count it, and return the peer's address.
 
-        A refused connection is closed at once. Kafka does so for the limit per address, and lets other clients wait.
+        None if the connection is refused. It is closed then, now or later.
         """
         try:
             host: str = stream.socket.getpeername()[0]
         except OSError:
+            stream.socket.close()
             return None
-        reason = self._reason_to_refuse(stream.socket.fileno(), host, listener)
+        reason = self._admission.reason_to_refuse(stream.socket.fileno(), listener)
+        if reason is None:
+            try:
+                await self._admission.wait_for_place(listener)
+            except trio.Cancelled:
+                stream.socket.close()
+                raise
+            pause_ms = self._admission.address_pause_ms(listener, host)
+            if pause_ms > 0:
+                self._hold(stream, listener, host, pause_ms)
+                return None
+            reason = self._admission.add(listener, host)
         if reason is not None:
             self._on_refused(listener, host, reason)
+            stream.socket.close()
             return None
-        self._per_host[host] += 1
-        self._counts[listener] += 1
         return host
 
-    def _reason_to_refuse(self, descriptor: int, host: str, listener: str) -> str | None:
-        limits = self._limits
-        is_peer = listener in self._peer_listeners
-        count = sum(count for name, count in self._counts.items() if (name in self._peer_listeners) == is_peer)
-        if count >= limits.connections_max:
-            return f"there are {count} connections, as many as max.connections allows"
-        if self._per_host[host] >= limits.connections_per_ip_max:
-            return f"{self._per_host[host]} connections come from there, as many as max.connections.per.ip allows"
-        if descriptor >= (limits.peer_descriptors_max if is_peer else limits.client_descriptors_max):
-            return (
-                f"{count} connections and the open files have taken all descriptors but those in reserve for the "
-                "node's own files. Raise the limit of descriptors (ulimit -n)"
-            )
-        return None
+    def _hold(self, stream: trio.SocketStream, listener: str, host: str, pause_ms: int) -> None:
+        """Keep a refused connection open until its address may connect again."""
+        if not self._held:
+            reason = "its address connects more often than connection_creation_rate allows"
+            self._on_refused(listener, host, reason)
+        if len(self._held) >= _HELD_MAX:
+            stream.socket.close()
+            return
+        self._held[stream] = None
+        self._deadlines.add(trio.current_time() + pause_ms / 1000, partial(self._close_held, stream))
 
-    def _uncount(self, host: str, listener: str) -> None:
-        self._counts[listener] -= 1
-        self._per_host[host] -= 1
-        if not self._per_host[host]:
-            del self._per_host[host]
+    def _close_held(self, stream: trio.SocketStream) -> None:
+        self._held.pop(stream, None)
+        stream.socket.close()
+
+    def _close_client(self) -> None:
+        """Close a connection of a client for one of a broker: the oldest one that waits for its client, or just the
+        oldest.
+        """
+        clients = [each for each in self._activity if self._admission.is_for_clients(each.listener)]
+        victim = next((each for each in clients if each.is_idle), next(iter(clients), None))
+        if victim is not None:
+            victim.close("a broker needs the place, and there are as many connections as max.connections allows")
 
     def _connection(self, host: str, listener: str, service: Service, request_size_max: int) -> Connection:
         connection = Connection(
@@ -231,45 +238,48 @@ class Acceptor:
 
     def _closed(self, connection: Connection) -> None:
         if self._activity.pop(connection, None) is not None:
-            self._uncount(connection.peer_host, connection.listener)
+            self._admission.remove(connection.listener, connection.peer_host)
         self._on_close(connection)
 
     async def _close_idle(self) -> None:
         """Close connections that have sent nothing for one to two idle periods."""
         while True:
-            await trio.sleep(self._limits.idle_ms_max / 1000)
+            await trio.sleep(self._admission.limits.idle_ms_max / 1000)
             for connection, before in list(self._activity.items()):
                 if connection.activity != before:
                     self._activity[connection] = connection.activity
                 elif connection.is_idle:
                     connection.close(None)  # clients expect this, so it is not traced
 
-    async def _accept(
-        self,
-        name: str,
-        handle: Callable[[trio.SocketStream], Awaitable[None]],
-        listeners: Sequence[trio.SocketListener],
+    async def _accept(self, name: str, handle: Handle, listeners: Sequence[trio.SocketListener]) -> None:
+        async with trio.open_nursery() as nursery:
+            for listener in listeners:
+                nursery.start_soon(self._accept_from, listener, name, handle, nursery)
+
+    async def _accept_from(
+        self, listener: trio.SocketListener, name: str, handle: Handle, nursery: trio.Nursery
     ) -> None:
-        retrying = [_RetryingListener(listener, partial(self._on_refused, name, "a client")) for listener in listeners]
-        await trio.serve_listeners(handle, retrying)
+        async with listener:
+            while True:
+                stream = await self._next(listener, name)
+                host = await self._admit(stream, name)
+                if host is not None:
+                    nursery.start_soon(_handle, handle, stream, host)
 
-
-class _RetryingListener(trio.abc.Listener[trio.SocketStream]):
-    """A listener that waits and retries when the kernel has no descriptor or memory for a connection."""
-
-    def __init__(self, listener: trio.SocketListener, on_failure: Callable[[str], None]) -> None:
-        self._listener = listener
-        self._on_failure = on_failure
-
-    async def accept(self) -> trio.SocketStream:
+    async def _next(self, listener: trio.SocketListener, name: str) -> trio.SocketStream:
+        """The next connection. Waits and retries while the kernel has no descriptor or memory for it."""
         while True:
             try:
-                return await self._listener.accept()
+                return await listener.accept()
             except OSError as error:
                 if error.errno not in _NO_RESOURCES:
                     raise
-                self._on_failure(f"{error.strerror}; it waits to be accepted")
+                self._on_refused(name, "a client", f"{error.strerror}; it waits to be accepted")
                 await trio.sleep(_ACCEPT_PAUSE_S)
 
-    async def aclose(self) -> None:
-        await self._listener.aclose()
+
+async def _handle(handle: Handle, stream: trio.SocketStream, host: str) -> None:
+    try:
+        await handle(stream, host)
+    finally:
+        await trio.aclose_forcefully(stream)

@@ -5,8 +5,10 @@ from typing import Final
 import attrs
 
 from broker.config import KafkaConfig
-from broker.net.acceptor import ConnectionLimits
+from broker.net.admission import ConnectionLimits
+from broker.quota import ConnectionRates
 from kraft.env import descriptor_limit
+from metadata.configuration.definition import ConfigKey
 
 # File descriptors that connections of clients leave free. The minimum covers most of the needs of a node with few
 # partitions, the maximum those of a topic with 4,000 partitions.
@@ -33,7 +35,27 @@ def connection_limits(config: KafkaConfig) -> ConnectionLimits:
         idle_ms_max=config.connections_max_idle_ms,
         client_descriptors_max=clients,
         peer_descriptors_max=clients + (descriptors - clients) // 2,
+        listener_connections_max=_by_listener(config, KafkaConfig.max_connections),
+        connections_per_ip_overrides=config.connections_per_ip_overrides,
     )
     if KafkaConfig.socket_send_buffer_bytes.name in config.layers.static:
         return attrs.evolve(limits, send_buffer_bytes=config.socket_send_buffer_bytes)
     return limits
+
+
+def limit_rates(rates: ConnectionRates, config: KafkaConfig) -> None:
+    """Apply `max.connection.creation.rate`, of the node and by listener."""
+    rates.limit(config.max_connection_creation_rate, _by_listener(config, KafkaConfig.max_connection_creation_rate))
+
+
+def _by_listener(config: KafkaConfig, key: ConfigKey[int]) -> dict[str, int]:
+    """The values of a key that are set for single listeners, by the listener's name."""
+    texts = config.layers.merged()
+    values = {}
+    for listener in config.endpoints.listeners:
+        text = texts.get(f"listener.name.{listener.name.lower()}.{key.name}")
+        if text is not None:
+            value = key.parse(text)
+            assert isinstance(value, int), "both keys are integers"
+            values[listener.name] = value
+    return values

@@ -22,13 +22,14 @@ from broker.controller_client.channel import ControllerChannel
 from broker.net.acceptor import Acceptor
 from broker.net.connection import Connection
 from broker.node.broker_role import BrokerRole
-from broker.node.connection_limits import connection_limits
+from broker.node.connection_limits import connection_limits, limit_rates
 from broker.node.controller_role import ControllerRole
 from broker.node.identity import cluster_id_of
 from broker.node.listeners import BoundListener, bind, close
 from broker.node.metadata_directory import METADATA_DIRECTORY, MetadataDirectoryRefused, check_voters
 from broker.node.node_context import NodeContext
 from broker.node.voters import driver_config
+from broker.quota import ConnectionRates, QuotaWindows
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replica_selector import find_replica_selector
 from broker.storage.log_manager import LogManager
@@ -122,7 +123,7 @@ class Node:
         loader.add_publisher(effective.publish)
         loader.add_publisher(partitions.publish)
         quorum.register(loader)
-        acceptor = self._acceptor(partitions, effective)
+        acceptor = self._acceptor(partitions, effective, loader)
         shared = NodeContext(env, config, self.cluster_id, self.bound, quorum, loader, effective, acceptor)
         async with trio.open_nursery() as nursery:
             channel = await self._join_quorum(shared, nursery)
@@ -135,15 +136,26 @@ class Node:
             nursery.cancel_scope.cancel()
         return self.broker
 
-    def _acceptor(self, partitions: ReplicaManager, effective: EffectiveConfig) -> Acceptor:
+    def _acceptor(self, partitions: ReplicaManager, effective: EffectiveConfig, loader: MetadataLoader) -> Acceptor:
+        config = self._config
+        windows = QuotaWindows(config.quota_window_num, config.quota_window_size_seconds)
+        rates = ConnectionRates(windows, lambda: trio.current_time() * 1000)
         acceptor = Acceptor(
             partitions.end_turn,
-            connection_limits(self._config),
+            connection_limits(config),
             kernel_socket,
             self._on_connection_closed,
             self._on_connection_refused,
+            rates,
         )
-        effective.add_listener(lambda changed: acceptor.limit(connection_limits(changed)))
+
+        def reconfigure(changed: KafkaConfig) -> None:
+            acceptor.limit(connection_limits(changed))
+            limit_rates(rates, changed)
+
+        limit_rates(rates, config)
+        effective.add_listener(reconfigure)
+        loader.add_publisher(rates.publish)
         return acceptor
 
     async def _join_quorum(self, shared: NodeContext, nursery: trio.Nursery) -> ControllerChannel:

@@ -3,7 +3,7 @@
 A quota limits a client per broker, as in Kafka. A client that no quota applies to costs a look at a dictionary.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import Final
 
@@ -24,57 +24,102 @@ _EXEMPT: Final = frozenset({27})
 _KEPT_MIN: Final = 1024
 
 
-@attrs.frozen
-class _Meter:
-    """The limit per second of a client, and the rate that it shares with others."""
+@attrs.define(eq=False)
+class _Usage:
+    """What the clients that share a quota have used, and for how long they were throttled, since they were idle."""
 
-    limit: float
     rate: SampledRate
+    limit: float
+    throttled: int = 0
+    throttled_ms: int = 0
 
-    def record(self, amount: float, now_ms: float) -> float:
-        """Record usage, and return the pause in ms that brings the rate within the limit; 0 or less if it is."""
-        self.rate.record(amount, now_ms)
-        return self.rate.delay_ms(self.limit, now_ms)
+
+@attrs.frozen
+class QuotaUse:
+    """The use of one quota by the clients that share it: `user`, `client_id`, or both. None means any.
+
+    `limit` and `rate` are per second, in bytes or in percent of the event loop's time. `throttled` counts the requests
+    that exceeded the quota, `throttled_ms` the time for which their clients had to pause for it.
+    """
+
+    key: QuotaKey
+    user: str | None
+    client_id: str | None
+    limit: float
+    rate: float
+    throttled: int
+    throttled_ms: int
 
 
 class _Meters:
     """The meters of one key. Those of idle clients are dropped when there are many."""
 
-    def __init__(self, windows: QuotaWindows) -> None:
+    def __init__(self, key: QuotaKey, windows: QuotaWindows, pause_ms_max: float) -> None:
+        self.key = key
         self.table = QuotaTable()
         self._windows = windows
-        self._rates: dict[QuotaShare, SampledRate] = {}
-        self._by_client: dict[tuple[str, str], _Meter | None] = {}
+        self._pause_ms_max = pause_ms_max
+        self._usages: dict[QuotaShare, _Usage] = {}
+        self._by_client: dict[tuple[str, str], _Usage | None] = {}
         self._kept_max = _KEPT_MIN
 
     def forget_limits(self) -> None:
         """Quotas have changed: look for the limit of each client again. Rates are kept."""
         self._by_client.clear()
 
-    def of(self, user: str, client_id: str, now_ms: float) -> _Meter | None:
-        """The meter of a client; None if it has no quota."""
+    def charge(self, user: str, client_id: str, amount: float, now_ms: float) -> int:
+        """Record usage, and return the pause in ms that brings the rate within the limit; 0 if it is."""
+        usage = self.of(user, client_id, now_ms)
+        if usage is None:
+            return 0
+        usage.rate.record(amount, now_ms)
+        pause_ms = throttle_time_ms(min(usage.rate.delay_ms(usage.limit, now_ms), self._pause_ms_max))
+        if pause_ms:
+            usage.throttled += 1
+            usage.throttled_ms += pause_ms
+        return pause_ms
+
+    def take_back(self, user: str, client_id: str, amount: float, now_ms: float) -> None:
+        """Record that an amount was not used after all."""
+        usage = self.of(user, client_id, now_ms)
+        if usage is not None:
+            usage.rate.record(-amount, now_ms)
+
+    def of(self, user: str, client_id: str, now_ms: float) -> _Usage | None:
+        """The usage of a client; None if it has no quota."""
         client = (user, client_id)
         try:
             return self._by_client[client]
         except KeyError:
-            if len(self._by_client) + len(self._rates) >= self._kept_max:
+            if len(self._by_client) + len(self._usages) >= self._kept_max:
                 self._drop_idle(now_ms)
-            meter = self._by_client[client] = self._meter(user, client_id)
-            return meter
+            usage = self._by_client[client] = self._usage(user, client_id)
+            return usage
 
-    def _meter(self, user: str, client_id: str) -> _Meter | None:
+    def uses(self, now_ms: float) -> Iterator[QuotaUse]:
+        """The use of each quota that clients have used lately."""
+        for share, usage in self._usages.items():
+            if not usage.rate.is_idle(now_ms):
+                rate = usage.rate.rate(now_ms)
+                yield QuotaUse(
+                    self.key, share.user, share.client_id, usage.limit, rate, usage.throttled, usage.throttled_ms
+                )
+
+    def _usage(self, user: str, client_id: str) -> _Usage | None:
         applied = self.table.applied(user, client_id)
         if applied is None:
             return None
-        rate = self._rates.get(applied.share)
-        if rate is None:
-            rate = self._rates[applied.share] = SampledRate(self._windows.num, self._windows.window_ms)
-        return _Meter(applied.limit, rate)
+        usage = self._usages.get(applied.share)
+        if usage is None:
+            rate = SampledRate(self._windows.num, self._windows.window_ms)
+            usage = self._usages[applied.share] = _Usage(rate, applied.limit)
+        usage.limit = applied.limit
+        return usage
 
     def _drop_idle(self, now_ms: float) -> None:
         self._by_client.clear()
-        self._rates = {share: rate for share, rate in self._rates.items() if not rate.is_idle(now_ms)}
-        self._kept_max = max(_KEPT_MIN, 2 * len(self._rates))
+        self._usages = {share: usage for share, usage in self._usages.items() if not usage.rate.is_idle(now_ms)}
+        self._kept_max = max(_KEPT_MIN, 2 * len(self._usages))
 
 
 class BrokerQuotas:
@@ -87,11 +132,12 @@ class BrokerQuotas:
         self._windows = windows
         self._now_ms = now_ms
         self._changed = changed
-        self._produce, self._fetch, self._request = _Meters(windows), _Meters(windows), _Meters(windows)
+        self._produce = _Meters(QuotaKey.PRODUCER_BYTE_RATE, windows, inf)
+        self._fetch = _Meters(QuotaKey.CONSUMER_BYTE_RATE, windows, inf)
+        self._request = _Meters(QuotaKey.REQUEST_PERCENTAGE, windows, windows.window_ms)
+        self._all = (self._produce, self._fetch, self._request)
         self._tables: Mapping[str, QuotaTable] = {
-            QuotaKey.PRODUCER_BYTE_RATE: self._produce.table,
-            QuotaKey.CONSUMER_BYTE_RATE: self._fetch.table,
-            QuotaKey.REQUEST_PERCENTAGE: self._request.table,
+            **{meters.key: meters.table for meters in self._all},
             # The controller enforces it; the broker mutes the client for the time in the controller's response.
             QuotaKey.CONTROLLER_MUTATION_RATE: QuotaTable(),
         }
@@ -106,7 +152,7 @@ class BrokerQuotas:
         if not delta.client_quotas.changed:
             return
         change_tables(self._tables, delta.client_quotas.changed)
-        for meters in (self._produce, self._fetch, self._request):
+        for meters in self._all:
             meters.forget_limits()
         self._changed()
 
@@ -119,36 +165,29 @@ class BrokerQuotas:
         """See `broker.server.quotas.Quotas`."""
         if usage.is_exempt or usage.api_key in _EXEMPT:
             return 0
-        now_ms = self._now_ms()
-        for_time_ms = self._charge_time(usage.session, usage.client_id, held_s, now_ms)
-        if usage.api_key == _PRODUCE:
-            return max(for_time_ms, self._charge_bytes(self._produce, usage, usage.request_bytes, now_ms))
-        if usage.api_key != _FETCH:
-            return for_time_ms
-        pause_ms = max(for_time_ms, self._charge_bytes(self._fetch, usage, usage.fetched_bytes, now_ms))
-        if pause_ms:  # the response is sent without its records
-            self._charge_bytes(self._fetch, usage, -usage.fetched_bytes, now_ms)
+        now_ms, user, client_id = self._now_ms(), usage.session.user, usage.client_id or ""
+        pause_ms = self._request.charge(user, client_id, held_s * 100, now_ms) if self._request.table else 0
+        if usage.api_key == _PRODUCE and self._produce.table:
+            return max(pause_ms, self._produce.charge(user, client_id, usage.request_bytes, now_ms))
+        if usage.api_key == _FETCH and self._fetch.table:
+            pause_ms = max(pause_ms, self._fetch.charge(user, client_id, usage.fetched_bytes, now_ms))
+            if pause_ms:  # the response is sent without its records
+                self._fetch.take_back(user, client_id, usage.fetched_bytes, now_ms)
         return pause_ms
 
     def charge_time(self, session: Session, client_id: str | None, held_s: float) -> None:
         """See `broker.server.quotas.Quotas`."""
-        self._charge_time(session, client_id, held_s, self._now_ms())
-
-    def _charge_time(self, session: Session, client_id: str | None, held_s: float, now_ms: float) -> int:
-        """Charge time of the event loop in percent, and return the throttle time: at most one window, as in Kafka."""
-        meter = self._meter(self._request, session, client_id, now_ms)
-        if meter is None:
-            return 0
-        return min(throttle_time_ms(meter.record(held_s * 100, now_ms)), self._windows.window_ms)
-
-    def _charge_bytes(self, meters: _Meters, usage: Usage, amount: int, now_ms: float) -> int:
-        meter = self._meter(meters, usage.session, usage.client_id, now_ms)
-        return 0 if meter is None else throttle_time_ms(meter.record(amount, now_ms))
+        if self._request.table:
+            usage = self._request.of(session.user, client_id or "", self._now_ms())
+            if usage is not None:
+                usage.rate.record(held_s * 100, self._now_ms())
 
     def fetched_bytes_max(self, session: Session, client_id: str | None) -> float:
         """See `broker.server.quotas.Quotas`."""
-        meter = self._meter(self._fetch, session, client_id, self._now_ms())
-        return inf if meter is None else meter.limit * self._windows.burst_seconds
+        usage = self._fetch.of(session.user, client_id or "", self._now_ms()) if self._fetch.table else None
+        return inf if usage is None else usage.limit * self._windows.burst_seconds
 
-    def _meter(self, meters: _Meters, session: Session, client_id: str | None, now_ms: float) -> _Meter | None:
-        return meters.of(session.user, client_id or "", now_ms) if meters.table else None
+    def uses(self) -> list[QuotaUse]:
+        """The use of all quotas that clients have used in the last windows."""
+        now_ms = self._now_ms()
+        return [use for meters in self._all for use in meters.uses(now_ms)]

@@ -7,6 +7,8 @@ full again, as in Kafka.
 from collections.abc import Callable
 from typing import Final
 
+import attrs
+
 from broker.quota.precedence import QuotaShare, QuotaTable, change_tables
 from broker.quota.token_bucket import TokenBucket
 from broker.quota.windows import QuotaWindows, throttle_time_ms
@@ -18,6 +20,19 @@ from metadata.image import MetadataDelta, MetadataImage
 _STRICT_FROM: Final = {19: 6, 20: 5, 37: 3}
 # Buckets that are kept before full ones, which are like new ones, are dropped.
 _KEPT_MIN: Final = 1024
+
+
+@attrs.frozen
+class MutationUse:
+    """The tokens that clients share: those of `user`, with `client_id`, or both. None means any.
+
+    `limit` tokens are added per second; negative `tokens` mean that the quota is exhausted.
+    """
+
+    user: str | None
+    client_id: str | None
+    limit: float
+    tokens: float
 
 
 class MutationQuotas:
@@ -49,6 +64,15 @@ class MutationQuotas:
             return False, throttle_time_ms(bucket.delay_ms(limit, burst, now_ms))
         bucket.take(count)
         return True, 0 if is_strict else throttle_time_ms(bucket.delay_ms(limit, burst, now_ms))
+
+    def uses(self) -> list[MutationUse]:
+        """The tokens of clients that have changed metadata lately."""
+        now_ms = self._now_ms()
+        self._drop_full(now_ms)
+        return [
+            MutationUse(share.user, share.client_id, limit, bucket.tokens(limit, limit * self._windows.seconds, now_ms))
+            for share, (limit, bucket) in self._buckets.items()
+        ]
 
     def _bucket(self, share: QuotaShare, limit: float, now_ms: float) -> TokenBucket:
         kept = self._buckets.get(share)

@@ -48,11 +48,12 @@ class SocketServerConfigs(ConfigValues):
     max_connections_per_ip = key(INT, INT_MAX, at_least(0), MEDIUM,
         "Most connections from one address.", CLUSTER_WIDE)
     max_connections_per_ip_overrides = key(STRING, "", None, MEDIUM,
-        "Other limits for some addresses or names: host:count, separated by commas.", CLUSTER_WIDE, takes_effect=False)
+        "Other limits for some addresses: host:count, separated by commas.", CLUSTER_WIDE)
     max_connections = key(INT, INT_MAX, at_least(0), MEDIUM,
         "Most connections in all; one listener's is listener.name.<name>.max.connections.", CLUSTER_WIDE)
     max_connection_creation_rate = key(INT, INT_MAX, at_least(0), MEDIUM,
-        "Most new connections per second.", CLUSTER_WIDE, takes_effect=False)
+        "Most new connections per second; one listener's is listener.name.<name>.max.connection.creation.rate.",
+        CLUSTER_WIDE)
     connections_max_idle_ms = key(LONG, 10 * MINUTE_MS, None, MEDIUM,
         "A connection on which nothing happens for this many ms is closed.")
     connection_failed_authentication_delay_ms = key(INT, 100, at_least(0), LOW,

@@ -9,7 +9,8 @@ import trio
 import trio.lowlevel
 
 from broker.cli.loop_watch import LOOK_S, LoopWatch
-from broker.net.acceptor import Acceptor, ConnectionLimits
+from broker.net.acceptor import Acceptor
+from broker.net.admission import ConnectionLimits
 from broker.net.connection import Connection
 from broker.net.reply import Reply
 from kraft.env import kernel_socket

@@ -11,6 +11,7 @@ from broker.wire.api.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from broker.wire.api.metadata import MetadataRequest
 from broker.wire.errors import ErrorCode
 from tests.support.requests import batch, create_topic, produce
 from tests.support.running_node import RunningNode, running_node
@@ -29,25 +30,61 @@ async def set_config(client: WireClient, name: str, value: str | None, broker: s
 
 
 async def is_let_in(port: int) -> bool:
-    """True if a connection is kept open. One beyond the limits is closed at once."""
-    stream = await trio.open_tcp_stream("127.0.0.1", port)
-    async with stream:
-        with trio.move_on_after(0.3):
-            try:
-                return bool(await stream.receive_some())
-            except trio.BrokenResourceError:
-                return False
+    """True if a new connection is served. One beyond the limits waits, or is closed at once."""
+    with trio.move_on_after(0.3):
+        try:
+            async with connected(port) as client:
+                await client.call(MetadataRequest(topics=[]), 9)
+        except (OSError, EOFError, trio.BrokenResourceError):
+            return False
         return True
+    return False
 
 
-@pytest.mark.parametrize("name", ["max.connections", "max.connections.per.ip"])
+@pytest.mark.parametrize(
+    "name", ["max.connections", "max.connections.per.ip", "listener.name.plaintext.max.connections"]
+)
 async def test_limits_of_connections(node: RunningNode, client: WireClient, name: str) -> None:
+    """`client` is the only connection apart from the broker's own one to the controller."""
     assert await is_let_in(node.port)
-    # The broker's own connection to the controller also counts.
-    await set_config(client, name, "1", broker="1" if name == "max.connections" else "")
+    await set_config(client, name, "1")
     assert not await is_let_in(node.port)
-    await set_config(client, name, None, broker="1" if name == "max.connections" else "")
+    await set_config(client, name, None)
     assert await is_let_in(node.port)
+
+
+async def test_connection_that_waits_for_a_place_is_served_when_the_limit_rises(
+    node: RunningNode, client: WireClient
+) -> None:
+    await set_config(client, "max.connections", "1")
+    async with connected(node.port) as waiting, trio.open_nursery() as nursery:
+        nursery.start_soon(waiting.call, MetadataRequest(topics=[]), 9)
+        await trio.sleep(0.05)
+        await set_config(client, "max.connections", None)
+
+
+async def test_overrides_of_the_limit_per_address(node: RunningNode, client: WireClient) -> None:
+    await set_config(client, "max.connections.per.ip.overrides", "127.0.0.1:1")
+    assert not await is_let_in(node.port)
+    await set_config(client, "max.connections.per.ip.overrides", "127.0.0.1:5,::1:1")
+    assert await is_let_in(node.port)
+
+
+@pytest.mark.parametrize(
+    "name", ["max.connection.creation.rate", "listener.name.plaintext.max.connection.creation.rate"]
+)
+async def test_connections_per_second(tmp_path: Path, name: str) -> None:
+    """KIP-612: with two windows of a second, as many connections as the limit are let in at once; the others wait."""
+    windows = {"quota_window_num": 2, "quota_window_size_seconds": 1}
+    async with running_node(tmp_path, **windows) as node, connected(node.port) as client:
+        await set_config(client, name, "5")
+        begun = trio.current_time()
+        for _ in range(15):
+            async with connected(node.port) as other:
+                await other.call(MetadataRequest(topics=[]), 9)
+        assert 1 < trio.current_time() - begun < 8
+        await set_config(client, name, None)
+        assert await is_let_in(node.port)
 
 
 async def test_how_long_idle_producers_are_remembered(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 import trio
 import trio.testing
 
-from broker.net.acceptor import Acceptor, ConnectionLimits
+from broker.net.acceptor import Acceptor
+from broker.net.admission import ConnectionLimits
 from broker.net.connection import IN_FLIGHT_MAX, Connection, ProtocolError
 from broker.net.receive_buffer import INITIAL_SIZE, STEADY_SIZE
 from broker.net.reply import FileRange, PendingReply, Reply, frame_response

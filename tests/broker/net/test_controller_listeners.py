@@ -9,7 +9,8 @@ import attrs
 import pytest
 import trio
 
-from broker.net.acceptor import ENVELOPE_BYTES_MAX, Acceptor, ConnectionLimits
+from broker.net.acceptor import ENVELOPE_BYTES_MAX, Acceptor
+from broker.net.admission import ConnectionLimits
 from broker.net.connection import Connection
 from broker.net.reply import Reply
 from kraft.env import kernel_socket
@@ -100,19 +101,19 @@ async def test_connection_closed_before_its_first_bytes_leaves_nothing(served: S
 
 
 async def test_replicas_count_as_connections(served: Served) -> None:
+    """A connection beyond `max.connections` waits until another one closes, as in Kafka."""
     async with await served.connect() as first, await served.connect() as second, await served.connect() as third:
         await first.send_all(HELLO)
         await second.send_all(REQUEST)
         await served.until_connected(3)
         async with await served.connect() as fourth:
+            await fourth.send_all(REQUEST)
+            with trio.move_on_after(0.1) as waited:
+                await fourth.receive_some()
+            assert waited.cancelled_caught
+            await third.aclose()
             with trio.fail_after(5):
-                assert await fourth.receive_some() == b""
-        await third.aclose()
-        await served.until_connected(2)
-        async with await served.connect() as fifth:
-            await fifth.send_all(REQUEST)
-            with trio.fail_after(5):
-                assert await fifth.receive_some() == b"answer"
+                assert await fourth.receive_some() == b"answer"
 
 
 async def test_the_largest_request_may_come_in_an_envelope(served: Served) -> None:

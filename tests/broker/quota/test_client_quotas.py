@@ -5,10 +5,11 @@ from math import inf
 import attrs
 import pytest
 
-from broker.quota import BrokerQuotas, QuotaWindows
+from broker.quota import BrokerQuotas, QuotaUse, QuotaWindows
 from broker.server.quotas import Usage
 from broker.server.session import Session
 from broker.server.shortcut_tables import ShortcutTables
+from metadata.controller import QuotaKey
 from metadata.image import MetadataDelta, MetadataImage
 from metadata.records import ClientQuotaRecord, QuotaEntity
 
@@ -166,5 +167,22 @@ def test_idle_clients_are_forgotten_and_active_ones_are_not() -> None:
         quotas.charge(PRODUCE, 1000, client_id=str(number))
         quotas.charge(PRODUCE, 1, client_id="active")
     assert quotas.charge(PRODUCE, 10_000, client_id="active") > 0
-    kept = len(quotas.broker._produce._rates)
+    kept = len(quotas.broker._produce._usages)
     assert kept <= 3000, "those of the last 11 seconds, and as many again"
+
+
+def test_use_of_quotas_is_told_while_clients_are_active() -> None:
+    quotas = Quotas()
+    quotas.set(DEFAULT_USER, "producer_byte_rate", 100)
+    quotas.set((("client-id", "app"), ("user", "alice")), "consumer_byte_rate", 1000)
+    quotas.charge(PRODUCE, 1030)
+    quotas.charge(PRODUCE, 20)
+    quotas.charge(FETCH, 500)
+    quotas.charge(PRODUCE, 10, "bob")
+    assert quotas.broker.uses() == [
+        QuotaUse(QuotaKey.PRODUCER_BYTE_RATE, "alice", None, 100, 105, throttled=2, throttled_ms=300 + 500),
+        QuotaUse(QuotaKey.PRODUCER_BYTE_RATE, "bob", None, 100, 1, throttled=0, throttled_ms=0),
+        QuotaUse(QuotaKey.CONSUMER_BYTE_RATE, "alice", "app", 1000, 50, throttled=0, throttled_ms=0),
+    ]
+    quotas.now_ms += 12_000
+    assert quotas.broker.uses() == []

@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from broker.quota import MutationQuotas, QuotaWindows, TokenBucket
+from broker.quota import MutationQuotas, MutationUse, QuotaWindows, TokenBucket
 from metadata.image import MetadataDelta, MetadataImage
 from metadata.records import ClientQuotaRecord, QuotaEntity
 from tests.broker.quota.test_client_quotas import session_of
@@ -95,3 +95,13 @@ def test_full_buckets_are_forgotten() -> None:
         mutations.now_ms += 10
         mutations.quotas.charge(session_of("alice"), str(number), CREATE_TOPICS, 7, 100)
     assert len(mutations.quotas._buckets) <= 2048
+
+
+def test_tokens_of_clients_that_changed_metadata_are_told() -> None:
+    mutations = Mutations()
+    mutations.set(ALICE, 2)
+    mutations.charge(23)
+    mutations.now_ms += 500
+    assert mutations.quotas.uses() == [MutationUse("alice", None, 2, -2)]
+    mutations.now_ms += 60_000
+    assert mutations.quotas.uses() == []

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import trio
 
-from broker.net.acceptor import Acceptor, ConnectionLimits
+from broker.net.acceptor import Acceptor
+from broker.net.admission import ConnectionLimits
 from broker.net.completion import RequestWait
 from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
