@@ -26,6 +26,11 @@ class BrokerIdNotRegistered(ApiError):
     default_message = "The given broker ID was not registered."
 
 
+class ClusterAuthorizationFailed(ApiError):
+    name = "CLUSTER_AUTHORIZATION_FAILED"
+    default_message = "Cluster authorization failed."
+
+
 class DuplicateBrokerRegistration(ApiError):
     name = "DUPLICATE_BROKER_REGISTRATION"
     default_message = "This broker ID is already in use."

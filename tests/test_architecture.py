@@ -62,6 +62,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "metadata",
     ),
     "broker.quota": ("broker.replication.throttles", "broker.server", "metadata"),
+    "broker.logging": ("kraft.events", "metadata.controller", "metadata.errors"),
     "broker.telemetry": ("broker.net.connection", "broker.wire", "kraft.env", "metadata"),
     "broker.metrics": (),
     # Declares the events of other packages. Only the event log, the documentation and the tests import it.
@@ -106,6 +107,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "broker.config",
         "broker.controller_client",
         "broker.coordinator",
+        "broker.logging",
         "broker.net",
         "broker.replication",
         "broker.storage",
@@ -157,6 +159,7 @@ PURE: dict[str, frozenset[str]] = {
         }
     ),
     "broker.quota": frozenset(),
+    "broker.logging": frozenset(),
     "broker.telemetry": frozenset(),
     "broker.client.consumer": frozenset(
         {

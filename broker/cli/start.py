@@ -11,6 +11,7 @@ import resource
 import signal
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Final, cast
 
 import attrs
@@ -30,6 +31,8 @@ from broker.coordinator.internal_topics import (
     internal_topic,
     replication_key,
 )
+from broker.events import ALL_CATALOGUES
+from broker.logging import LogLevels
 from broker.node import MetadataDirectoryRefused, Node, NotFormatted
 from broker.node.connection_limits import client_descriptors_max
 from broker.storage.duplicate_log_dirs import DuplicateLogDir
@@ -68,9 +71,11 @@ def run_node(arguments: StartArguments) -> int:
         config = read_node_config(arguments.properties, arguments.overrides)
         _raise_descriptor_limit()
         level, log_format = Level[arguments.log_level.upper()], cast(LogFormat, arguments.log_format)
-        printer = EventPrinter(config.node_id, level, log_format)
+        levels = LogLevels([catalogue.package for catalogue in ALL_CATALOGUES], level)
+        printer = EventPrinter(config.node_id, levels, log_format)
         _warn(config, printer.trace)
-        trio.run(_serve, config, printer, arguments.stop_at_eof, restrict_keyboard_interrupt_to_checkpoints=True)
+        serve = partial(_serve, Node(real_env(printer.trace), config, levels), config, printer)
+        trio.run(serve, arguments.stop_at_eof, restrict_keyboard_interrupt_to_checkpoints=True)
     except* _REFUSALS as group:
         print_errors(group)
         exit_code = 1
@@ -129,8 +134,7 @@ def _about_internal_topics(config: KafkaConfig) -> Iterator[str]:
             )
 
 
-async def _serve(config: KafkaConfig, printer: EventPrinter, stop_at_eof: bool) -> None:
-    node = Node(real_env(printer.trace), config)
+async def _serve(node: Node, config: KafkaConfig, printer: EventPrinter, stop_at_eof: bool) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(printer.run)
         nursery.start_soon(LoopWatch(printer.trace).run)

@@ -109,6 +109,11 @@ HANDLER_EVENTS: Final = EventCatalogue(
             "{topic} cannot be created, so nothing that needs it works: {reason}",
             1,
         ),
+        "log_level_changed": EventKind(
+            Level.WARNING,
+            "A client changed the level of a logger of this node, until it restarts.",
+            {"logger": "name of the logger", "level": "the level; null for that of the logger above it"},
+        ),
     },
 )
 PROCESS_EVENTS: Final = EventCatalogue(

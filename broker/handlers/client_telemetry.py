@@ -1,7 +1,7 @@
 """GetTelemetrySubscriptions and PushTelemetry (keys 71 and 72): clients push their metrics (KIP-714)."""
 
 from broker.server.context import RequestContext
-from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
+from broker.server.handler import REQUEST_BYTES_MAX, SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.slices import Steps
 from broker.telemetry import TelemetryClient
 from broker.wire.api.get_telemetry_subscriptions import (
@@ -38,5 +38,6 @@ def _client(context: RequestContext) -> TelemetryClient:
 GET_HANDLER = Handler(
     GetTelemetrySubscriptionsRequest, get_telemetry_subscriptions, request_bytes_max=SMALL_REQUEST_BYTES_MAX
 )
-# A push of more than telemetry.max.bytes has an error of its own, so only the listener's bound closes the connection.
-PUSH_HANDLER = Handler(PushTelemetryRequest, push_telemetry, request_bytes_max=None)
+# A push of more than telemetry.max.bytes, by default 1 MiB, has an error of its own. A much larger one closes the
+# connection.
+PUSH_HANDLER = Handler(PushTelemetryRequest, push_telemetry, request_bytes_max=16 * REQUEST_BYTES_MAX)

@@ -16,7 +16,7 @@ from broker.wire.api.describe_configs import (
     DescribeConfigsSynonym,
 )
 from broker.wire.errors import ErrorCode, KafkaError
-from metadata.configuration import ConfigEntry, ResourceType, describe_client_metrics
+from metadata.configuration import ConfigEntry, ConfigSource, ConfigType, ResourceType, describe_client_metrics
 
 # Configs in one response: all of 10,000 topics, or of 2,500 with synonyms or documentation. Both are some 20 MB
 # on the wire and 100 MB in memory.
@@ -84,6 +84,9 @@ def _entries(context: Context[NodeServices], resource: DescribeConfigsResource) 
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
             return services.config.describe_group(services.loader.image.configs.group(name))
+        case ResourceType.BROKER_LOGGER:
+            _check_logger(name, services.config.node_id)
+            return [_logger(logger, level) for logger, level in services.log_levels.describe().items()]
         case ResourceType.CLIENT_METRICS:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
@@ -92,15 +95,38 @@ def _entries(context: Context[NodeServices], resource: DescribeConfigsResource) 
 
 
 def _check_broker(name: str, node_id: int) -> None:
-    try:
-        broker_id = int(name)
-    except ValueError:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
-    if broker_id != node_id:
+    if _broker_id(name) != node_id:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {node_id} or empty string, but received {name}",
         )
+
+
+def _broker_id(name: str) -> int:
+    try:
+        return int(name)
+    except ValueError:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
+
+
+def _check_logger(name: str, node_id: int) -> None:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    if _broker_id(name) != node_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id} but received {name}")
+
+
+def _logger(name: str, level: str) -> ConfigEntry:
+    return ConfigEntry(
+        name=name,
+        value=level,
+        source=ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
+        is_sensitive=False,
+        read_only=False,
+        type=ConfigType.UNKNOWN,
+        synonyms=(),
+        documentation=None,
+    )
 
 
 def _config(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConfigsResourceResult:

@@ -1,5 +1,9 @@
-"""IncrementalAlterConfigs (key 44): set, delete, append to and subtract from single configs (KIP-339)."""
+"""IncrementalAlterConfigs (key 44): set, delete, append to and subtract from single configs (KIP-339).
 
+Each node changes the levels of its own loggers (KIP-412). The controller changes everything else.
+"""
+
+from broker.handlers.broker_loggers import alter_own_loggers
 from broker.handlers.controller_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import Handler
@@ -17,6 +21,18 @@ from metadata.image import ConfigResource
 
 
 async def incremental_alter_configs(
+    context: ControllerContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    # Those of a forwarded request belong to the broker that has forwarded it.
+    own = None if context.connection is None else await context.finish(alter_own_loggers(context, request))
+    if own is None:
+        return await _alter(context, request)
+    response = None if own.remaining is None else await _alter(context, own.remaining)
+    whole: IncrementalAlterConfigsResponse = await context.finish(own.respond(response))
+    return whole
+
+
+async def _alter(
     context: ControllerContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     changes = await context.finish(_changes(request.resources))
@@ -65,4 +81,10 @@ def refused(
     )
 
 
-HANDLER = Handler(IncrementalAlterConfigsRequest, incremental_alter_configs, refused=refused, forwarded=True)
+HANDLER = Handler(
+    IncrementalAlterConfigsRequest,
+    incremental_alter_configs,
+    refused=refused,
+    forwarded=True,
+    take_own_part=alter_own_loggers,
+)

@@ -259,6 +259,7 @@ class BrokerRole:
             },
             deadlines=self._deadlines,
             telemetry=self.telemetry,
+            log_levels=shared.log_levels,
         )
 
     def _registration(self) -> BrokerRegistration:

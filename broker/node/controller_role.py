@@ -52,6 +52,7 @@ class ControllerRole:
                 quorum=shared.quorum,
                 controller=self.controller,
                 heartbeat_connections=self._heartbeat_connections,
+                log_levels=shared.log_levels,
             ),
             CONTROLLER_HANDLERS,
             nursery,

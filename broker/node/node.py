@@ -19,6 +19,7 @@ from broker.config import KafkaConfig
 from broker.config.checks import check_supported
 from broker.config.effective import EffectiveConfig
 from broker.controller_client.channel import ControllerChannel
+from broker.logging import LogLevels
 from broker.net.acceptor import Acceptor
 from broker.net.connection import Connection
 from broker.node.broker_role import BrokerRole
@@ -47,16 +48,17 @@ class Node:
     """See the module's docstring. `bound` and `cluster_id` are set while `is_serving` is true.
 
     `loader`, and `broker` if the node is a broker, are set once the node has joined the quorum. Tests and the
-    simulation read them.
+    simulation read them. `log_levels` are those of the log that prints what `env` traces, if clients may change them.
 
     Raises ConfigError for a configuration that this node does not support.
     """
 
-    def __init__(self, env: Env, config: KafkaConfig) -> None:
+    def __init__(self, env: Env, config: KafkaConfig, log_levels: LogLevels | None = None) -> None:
         check_supported(config, config.endpoints)
         find_replica_selector(config)
         self._env = env
         self._config = config
+        self._log_levels = log_levels or LogLevels()
         self._stop = trio.Event()
         self._controller: ControllerRole | None = None
         self.bound: Sequence[BoundListener] = ()
@@ -124,7 +126,9 @@ class Node:
         loader.add_publisher(partitions.publish)
         quorum.register(loader)
         acceptor = self._acceptor(partitions, effective, loader)
-        shared = NodeContext(env, config, self.cluster_id, self.bound, quorum, loader, effective, acceptor)
+        shared = NodeContext(
+            env, config, self.cluster_id, self.bound, quorum, loader, effective, acceptor, self._log_levels
+        )
         async with trio.open_nursery() as nursery:
             channel = await self._join_quorum(shared, nursery)
             async with trio.open_nursery() as broker_nursery:

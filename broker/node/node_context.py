@@ -7,6 +7,7 @@ import attrs
 from broker.config import KafkaConfig
 from broker.config.effective import EffectiveConfig
 from broker.config.endpoints import Listener
+from broker.logging import LogLevels
 from broker.net.acceptor import Acceptor
 from broker.node.listeners import BoundListener
 from kraft.env import Env
@@ -16,7 +17,7 @@ from metadata.image import MetadataLoader
 
 @attrs.frozen
 class NodeContext:
-    """The configuration, the metadata log's replica with its latest image, and the acceptor of connections."""
+    """The configuration, the metadata log's replica with its latest image, the acceptor of connections, and the log."""
 
     env: Env
     config: KafkaConfig
@@ -26,6 +27,7 @@ class NodeContext:
     loader: MetadataLoader
     effective: EffectiveConfig
     acceptor: Acceptor
+    log_levels: LogLevels
 
     def bound_for(self, listeners: Sequence[Listener]) -> list[BoundListener]:
         names = [listener.name for listener in listeners]

@@ -8,7 +8,7 @@ ends the node.
 import traceback
 from collections.abc import Generator, Iterable
 from struct import Struct
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 import attrs
 import trio
@@ -17,6 +17,7 @@ from broker.net.connection import Connection, ProtocolError
 from broker.net.reply import FileRange, Part, PendingReply, Reply, frame_response
 from broker.server.authorizer import Authorizer
 from broker.server.context import Context, Message, S
+from broker.server.forwarding import Forward, OwnPart, forward_remaining
 from broker.server.handler import Handler, Sliced
 from broker.server.message_codec import MessageCodec, message_codec
 from broker.server.pending_replies import PendingReplies, encoded, encoded_in_steps
@@ -54,12 +55,6 @@ class Route:
 
 class UnservedVersion(ProtocolError):
     """The API is served, but not in this version. A client that has asked for the versions does not send it."""
-
-
-class Forward(Protocol):
-    """Carries a client's request to the active controller; see `ControllerChannel.forward`."""
-
-    async def __call__(self, payload: bytes, *, principal: str, client_host: str) -> bytes: ...
 
 
 class Dispatcher(Generic[S]):
@@ -289,6 +284,11 @@ class Dispatcher(Generic[S]):
     async def _forwarded(
         self, forward: Forward, context: Context[S], handler: Handler, request: Message, payload: bytes
     ) -> bytes | list[Part]:
+        own = None
+        if handler.take_own_part is not None:
+            own = await context.finish(handler.take_own_part(context, request))
+        if own is not None:
+            return await self._forward_remaining(forward, context, handler, own, payload)
         try:
             response = await forward(payload, principal=context.principal, client_host=context.client_host)
         except ApiError as error:
@@ -296,6 +296,18 @@ class Dispatcher(Generic[S]):
         if self.charging is not None:
             return await context.finish(self._charge_forwarded(self.charging, context, response))
         return [len(response).to_bytes(_FRAME_SIZE), response]
+
+    async def _forward_remaining(
+        self, forward: Forward, context: Context[S], handler: Handler, own: OwnPart, payload: bytes
+    ) -> bytes | list[Part]:
+        """Forward the part of a request that this broker has not carried out, and answer both parts."""
+        response = None
+        if own.remaining is not None:
+            try:
+                response = await forward_remaining(forward, context, own.remaining, payload)
+            except ApiError as error:
+                response = await context.finish(_refused(context, handler, own.remaining, error))
+        return await context.finish(encoded_in_steps(context, own.respond(response)))
 
     def _charge_forwarded(self, charging: Charging, context: Context[S], payload: bytes) -> Steps[bytes | list[Part]]:
         """Charge a forwarded request to its client, and mute that for the longer of both nodes' throttle times."""

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeAlias
 
 from broker.net.reply import PendingReply
 from broker.server.context import Context, Message, Server
+from broker.server.forwarding import TakeOwnPart
 from broker.server.message_codec import MessageCodec
 from broker.server.shortcut_tables import Shortcut
 from broker.server.slices import Steps
@@ -37,7 +38,8 @@ class Handler:
     and so have to be served before it is reused.
 
     `refused` builds the response, at once or in steps, if the controller refused the whole request or cannot be
-    reached. Brokers send requests of a `forwarded` API unchanged to the controller.
+    reached. Brokers send requests of a `forwarded` API to the controller: unchanged, unless `take_own_part` carries out
+    a part of them.
 
     `concurrent` lets the connection serve its next request before an async function has returned, for requests of
     brokers on behalf of many clients. Replies keep their order.
@@ -59,6 +61,7 @@ class Handler:
         keeps_views: bool = False,
         refused: Refused | None = None,
         forwarded: bool = False,
+        take_own_part: TakeOwnPart | None = None,
         concurrent: bool = False,
         advertised_from: int | None = None,
         unstable_max_version: int | None = None,
@@ -76,6 +79,7 @@ class Handler:
         self.keeps_views = keeps_views
         self.refused = refused
         self.forwarded = forwarded
+        self.take_own_part = take_own_part
         self.concurrent = concurrent
         self.advertised_from = self.min_version if advertised_from is None else advertised_from
         self.shortcut = shortcut

@@ -15,6 +15,7 @@ from broker.coordinator.runtime.runtime import CoordinatorRuntime
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.coordinator.transaction.marker_writer import MarkerWriter
 from broker.coordinator.transaction.verification import TransactionVerifier
+from broker.logging import LogLevels
 from broker.net.deadlines import Deadlines
 from broker.net.heartbeat_connections import HeartbeatConnections
 from broker.replication.disconnected_brokers import DisconnectedBrokers
@@ -46,6 +47,8 @@ class NodeServices(Protocol):
     def loader(self) -> MetadataLoader: ...
     @property
     def quorum(self) -> RaftNode: ...
+    @property
+    def log_levels(self) -> LogLevels: ...
 
 
 @attrs.frozen
@@ -77,6 +80,7 @@ class Services:
     deadlines: Deadlines
     image_waits: ImageWaits
     telemetry: ClientTelemetry
+    log_levels: LogLevels
     topic_encodings: TopicEncodings = attrs.field(factory=TopicEncodings)
 
     @property
@@ -100,6 +104,7 @@ class ControllerServices:
     quorum: RaftNode
     controller: Controller
     heartbeat_connections: HeartbeatConnections
+    log_levels: LogLevels
 
     @property
     def config(self) -> KafkaConfig:

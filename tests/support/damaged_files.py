@@ -22,6 +22,7 @@ import trio
 from broker.cli import start
 from broker.cli.errors import print_errors
 from broker.cli.event_printer import EventPrinter
+from broker.logging import LogLevels
 from broker.node import Node
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.api.offset_commit import (
@@ -220,7 +221,7 @@ class _NotServing(Exception):
 @asynccontextmanager
 async def _running(directory: Path, disk: RealDisk) -> AsyncIterator[RunningNode]:
     """A node that prints like `kraft start` and serves within the block."""
-    printer = EventPrinter(1)
+    printer = EventPrinter(1, LogLevels())
     env = real_env(printer.trace)
     node = Node(Env(disk, Random(), env.wall, printer.trace), node_config(directory, **SETTINGS))
     async with trio.open_nursery() as nursery:

@@ -7,16 +7,24 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.cli.event_printer import INTERVAL_S, EventPrinter
-from kraft.events import LINES_MAX, EventKind, Level
+from broker.cli.event_printer import DEBUG_LINES_MAX, INFO_LINES_MAX, INTERVAL_S, EventPrinter, LogFormat
+from broker.logging import LogLevels
+from kraft.events import LINES_MAX, EventCatalogue, EventKind, Level
+from metadata.controller import AlterConfigOp, ConfigChange
 
 KINDS = {
     "refused": EventKind(Level.INFO, "", lines_max=LINES_MAX),
     "failed": EventKind(Level.ERROR, "", lines_max=LINES_MAX),
     "cut": EventKind(Level.WARNING, "", sentence="{path} was cut. Look at it"),
     "synced": EventKind(Level.DEBUG, ""),
+    "rolled": EventKind(Level.INFO, ""),
 }
+PACKAGE = "kraft.log"
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+
+
+def new_printer(levels: LogLevels | None = None, log_format: LogFormat = "text") -> EventPrinter:
+    return EventPrinter(7, levels or LogLevels([PACKAGE]), log_format, [EventCatalogue(PACKAGE, KINDS)])
 
 
 def logged(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -27,7 +35,7 @@ def logged(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def test_text_has_level_node_event_and_fields_or_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    printer = EventPrinter(7, kinds=KINDS)
+    printer = new_printer()
     printer.trace("refused", node=7, peer="10.0.0.7", reason="no more connections", isr=(1, 2), rack=None)
     printer.trace("cut", path="/data/topic-0", bytes=7)
     printer.trace("synced", end_offset=3)
@@ -39,7 +47,7 @@ def test_text_has_level_node_event_and_fields_or_sentence(capsys: pytest.Capture
 
 
 def test_json_lines_have_time_level_node_event_and_fields(capsys: pytest.CaptureFixture[str]) -> None:
-    printer = EventPrinter(7, Level.DEBUG, "json", KINDS)
+    printer = new_printer(LogLevels([PACKAGE], Level.DEBUG), "json")
     printer.trace("cut", path="/data/topic-0", bytes=7)
     printer.trace("synced", entries=((0, 3, 1),), directory=b"\x00", error="Traceback\n  line")
     cut, synced = (json.loads(line) for line in capsys.readouterr().err.splitlines())
@@ -56,16 +64,46 @@ def test_json_lines_have_time_level_node_event_and_fields(capsys: pytest.Capture
 
 @pytest.mark.parametrize("level", Level)
 def test_events_below_the_level_are_not_logged(level: Level, capsys: pytest.CaptureFixture[str]) -> None:
-    printer = EventPrinter(7, level, kinds=KINDS)
+    printer = new_printer(LogLevels([PACKAGE], level))
     for kind in KINDS:
         printer.trace(kind, path="/data")
     assert len(logged(capsys)) == sum(declared.level >= level for declared in KINDS.values())
 
 
+def test_level_of_a_logger_applies_to_its_packages_from_the_next_event(capsys: pytest.CaptureFixture[str]) -> None:
+    levels = LogLevels([PACKAGE, "broker"])
+    printer = new_printer(levels)
+    for logger, level in (("kraft", "DEBUG"), ("kraft.log", "ERROR"), ("broker", "DEBUG"), ("root", "FATAL")):
+        levels.apply([ConfigChange(logger, AlterConfigOp.SET, level)])
+        for kind in ("failed", "synced"):
+            printer.trace(kind)
+    assert logged(capsys) == ["error node 7: failed", "debug node 7: synced"] + ["error node 7: failed"] * 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines_max"), [("rolled", INFO_LINES_MAX), ("synced", DEBUG_LINES_MAX), ("cut", None)]
+)
+def test_lines_of_each_kind_below_a_warning_are_bounded(
+    kind: str, lines_max: int | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.cli.event_printer.DEBUG_LINES_MAX", 2_000)
+    lines_max = 2_000 if lines_max == DEBUG_LINES_MAX else lines_max
+    printer = new_printer(LogLevels([PACKAGE], Level.DEBUG))
+    for _ in range(2_010):
+        printer.trace(kind, path="/data")
+    printer.end_interval()
+    lines = logged(capsys)
+    if lines_max is None:
+        assert len(lines) == 2_010
+    else:
+        assert len(lines) == lines_max + 1
+        assert f"events_suppressed: {2_010 - lines_max:,} more {kind} in the last" in lines[-1]
+
+
 async def test_events_that_clients_cause_are_counted_once_they_are_too_many(
     capsys: pytest.CaptureFixture[str], autojump_clock: MockClock
 ) -> None:
-    printer = EventPrinter(7, kinds=KINDS)
+    printer = new_printer()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(printer.run)
         for count in range(5_331):

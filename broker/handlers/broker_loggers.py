@@ -1,0 +1,101 @@
+"""Changes the levels of this node's loggers, for IncrementalAlterConfigs (KIP-412)."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+from broker.handlers.controller_errors import code_of, message_of
+from broker.server.authorizer import CLUSTER_NAME, AclOperation, AclResourceType
+from broker.server.context import Context
+from broker.server.forwarding import OwnPart
+from broker.server.services import NodeServices
+from broker.server.slices import Steps, each
+from broker.wire.api.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from metadata.configuration import ResourceType
+from metadata.controller import AlterConfigOp, ConfigChange
+from metadata.errors import ApiError, ClusterAuthorizationFailed, InvalidRequest
+
+# More than there are loggers.
+_CHANGES_MAX: Final = 100
+
+
+def alter_own_loggers(context: Context[Any], request: IncrementalAlterConfigsRequest) -> Steps[OwnPart | None]:
+    """Change the loggers that the request names, in steps. The result is None if it names none."""
+    loggers = [resource for resource in request.resources if resource.resource_type == ResourceType.BROKER_LOGGER]
+    if not loggers:
+        return None
+    times = Counter(resource.resource_name for resource in loggers)
+    errors = yield from each(
+        lambda resource: _alter(context, resource, times[resource.resource_name], request.validate_only), loggers
+    )
+    others = [resource for resource in request.resources if resource.resource_type != ResourceType.BROKER_LOGGER]
+    remaining = IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
+
+    def respond(response: IncrementalAlterConfigsResponse | None) -> Steps[IncrementalAlterConfigsResponse]:
+        """Both parts, in the order of the request."""
+        altered = map(_result, loggers, errors)
+        answered = iter(() if response is None else response.responses)
+        responses = yield from each(
+            lambda resource: next(altered if resource.resource_type == ResourceType.BROKER_LOGGER else answered),
+            request.resources,
+        )
+        throttle_time_ms = 0 if response is None else response.throttle_time_ms
+        return IncrementalAlterConfigsResponse(throttle_time_ms=throttle_time_ms, responses=responses)
+
+    return OwnPart(remaining if others else None, respond)
+
+
+def _alter(
+    context: Context[NodeServices], resource: AlterConfigsResource, times: int, validate_only: bool
+) -> ApiError | None:
+    """Change all loggers of one resource, or none of them. Returns the error."""
+    changes = [
+        ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs[:_CHANGES_MAX]
+    ]
+    try:
+        if len(changes) < len(resource.configs):
+            raise InvalidRequest(f"A resource has {_CHANGES_MAX} configs at most.")
+        _check(context, resource.resource_name, times, changes)
+    except ApiError as error:
+        return error.with_traceback(None)
+    if not validate_only:
+        services = context.services
+        services.log_levels.apply(changes)
+        for change in changes:
+            level = change.value if change.op == AlterConfigOp.SET else None
+            services.env.trace("log_level_changed", logger=change.name, level=level)
+    return None
+
+
+def _check(context: Context[NodeServices], name: str, times: int, changes: Sequence[ConfigChange]) -> None:
+    if times > 1:
+        raise InvalidRequest("Each resource must appear at most once.")
+    if len({change.name for change in changes}) < len(changes):
+        raise InvalidRequest("Error due to duplicate config keys")
+    nulls = [change.name for change in changes if change.op != AlterConfigOp.DELETE and change.value is None]
+    if nulls:
+        raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")
+    if not context.allows(AclOperation.ALTER_CONFIGS, AclResourceType.CLUSTER, CLUSTER_NAME):
+        raise ClusterAuthorizationFailed
+    node_id = context.services.config.node_id
+    try:
+        named = int(name)
+    except ValueError as error:
+        raise InvalidRequest(f"Node id must be an integer, but it is: {name}") from error
+    if named != node_id:
+        raise InvalidRequest(f"Unexpected node id. Expected {node_id}, but received {named}")
+    context.services.log_levels.check(changes)
+
+
+def _result(resource: AlterConfigsResource, error: ApiError | None) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=code_of(error),
+        error_message=message_of(error),
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
