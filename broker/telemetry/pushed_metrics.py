@@ -17,6 +17,9 @@ Steps: TypeAlias = Generator[None, None, T]
 CLIENT_SERIES_MAX: Final = 2_000
 # Series of all clients of a broker, some 500 bytes each: 25 MB.
 SERIES_MAX: Final = 50_000
+# A series ends after so many pushes of its client without it: its attributes have changed, as those of a group's member
+# do, or the subscription has.
+_PUSHES_WITHOUT_SERIES: Final = 3
 # Data points that are taken over in one step of about 100 us.
 _STEP_POINTS: Final = 32
 
@@ -28,10 +31,11 @@ _NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_]+")
 
 @attrs.define
 class _Client:
-    """A client instance: its labels, and the series that it has by name."""
+    """A client instance: its labels, the number of its pushes, and for each of its series that of the last one."""
 
     labels: Mapping[str, str]
-    series: dict[tuple[str, Attributes], None] = attrs.field(factory=dict)
+    pushes: int = 0
+    series: dict[tuple[str, Attributes], int] = attrs.field(factory=dict)
 
 
 @attrs.define
@@ -67,8 +71,9 @@ class PushedMetrics:
         self.dropped = 0
 
     def apply(self, instance: bytes, labels: Mapping[str, str], metrics: Sequence[ClientMetric]) -> Steps[None]:
-        """Take over the values of one push, in steps."""
+        """Take over the values of one push, in steps. Series that several pushes did not have are removed."""
         taken = 0
+        self._clients.setdefault(instance, _Client(labels)).pushes += 1
         for metric in metrics:
             name = series_name(metric.name, metric.is_counter)
             for point in metric.points:
@@ -78,9 +83,18 @@ class PushedMetrics:
                 if (name, attributes) in client.series or self._add(instance, client, name, attributes):
                     values = self._families[name].values
                     values[instance, attributes] = _after(values[instance, attributes], point.value, metric.is_delta)
+                    client.series[name, attributes] = client.pushes
                 taken += 1
                 if not taken % _STEP_POINTS:
                     yield
+        self._remove_stale_series(instance)
+
+    def _remove_stale_series(self, instance: bytes) -> None:
+        client = self._clients.get(instance)
+        if client is not None:
+            last = client.pushes - _PUSHES_WITHOUT_SERIES
+            for key in [key for key, pushed in client.series.items() if pushed <= last]:
+                self._remove_series(instance, client, key)
 
     def _add(self, instance: bytes, client: _Client, name: str, attributes: Attributes) -> bool:
         """Add a series with the value 0, unless there are too many."""
@@ -88,7 +102,6 @@ class PushedMetrics:
             self.dropped += 1
             return False
         self.count += 1
-        client.series[name, attributes] = None
         family = self._families.setdefault(name, _Family())
         family.values[instance, attributes] = 0
         family.label_names.update(dict.fromkeys(client.labels))
@@ -100,12 +113,17 @@ class PushedMetrics:
         client = self._clients.pop(instance, None)
         if client is None:
             return
-        self.count -= len(client.series)
-        for name, attributes in client.series:
-            family = self._families[name]
-            del family.values[instance, attributes]
-            if not family.values:
-                del self._families[name]
+        for key in list(client.series):
+            self._remove_series(instance, client, key)
+
+    def _remove_series(self, instance: bytes, client: _Client, key: tuple[str, Attributes]) -> None:
+        name, attributes = key
+        del client.series[key]
+        self.count -= 1
+        family = self._families[name]
+        del family.values[instance, attributes]
+        if not family.values:
+            del self._families[name]
 
     def families(self) -> Iterator[PushedFamily]:
         """All families by name. Clients may push, or be removed, between any two series."""

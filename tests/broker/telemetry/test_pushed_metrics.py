@@ -89,6 +89,16 @@ def test_numbers_of_series_are_bounded_for_one_client_and_for_all() -> None:
     assert values(metrics) == {"kafka_client_m0": {("one",): 9, ("two",): 0}, "kafka_client_m1": {("one",): 1}}
 
 
+def test_series_that_a_client_pushes_no_longer_ends_after_three_pushes() -> None:
+    metrics = PushedMetrics()
+    push(metrics, metric("lag", 1, member="a"), metric("sent", 1))
+    for count in range(3):
+        assert len(values(metrics)["kafka_client_lag"]) == (1 if count == 0 else 2)
+        push(metrics, metric("lag", 2, member="b"), metric("sent", 1))
+    assert values(metrics) == {"kafka_client_lag": {("one", "b"): 2}, "kafka_client_sent": {("one",): 1}}
+    assert metrics.count == 2
+
+
 def test_removed_client_leaves_nothing_and_makes_room() -> None:
     metrics = PushedMetrics(client_series_max=2, series_max=2)
     push(metrics, metric("a", 1), metric("b", 1))
