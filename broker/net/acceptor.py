@@ -11,7 +11,7 @@ descriptors for its own files and connections. The bound is higher for connectio
 import errno
 import socket
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias
@@ -25,6 +25,7 @@ from broker.net.deadlines import Deadlines
 from broker.net.epoll_reactor import EpollReactor
 from broker.net.peeked_stream import peek
 from broker.net.stream_driver import serve_stream
+from broker.net.turn_timer import TurnTimer
 
 # A request of Kafka's protocol begins with its size in four bytes and its API key in two, of which all that exist are
 # below 256. The quorum's own protocol begins with a size and a Hello: an array of five in msgpack.
@@ -53,7 +54,8 @@ class Acceptor:
     `commit` ends every turn (see `ConnectionScheduler`). `kernel_socket` gives the kernel's socket beneath a stream, or
     None for a stream that has none and is served through Trio. `on_close` is called with every closed connection, which
     has the reason, and `on_refused` for refused ones, with the listener, the peer's address and the reason. While
-    connections are held because of their addresses' rates, only the first of them is reported.
+    connections are held because of their addresses' rates, only the first of them is reported. `timer` measures
+    requests. `accepted` and `refused` count connections by listener.
     """
 
     def __init__(
@@ -64,17 +66,20 @@ class Acceptor:
         on_close: Callable[[Connection], None],
         on_refused: Callable[[str, str, str], None],
         rates: ConnectionRates | None = None,
+        timer: TurnTimer | None = None,
     ) -> None:
         self._admission = Admission(limits, rates or UnlimitedRates())
         self._kernel_socket = kernel_socket
         self._on_close = on_close
         self._on_refused = on_refused
-        self._scheduler = ConnectionScheduler(commit)
+        self._scheduler = ConnectionScheduler(commit, timer)
         self._reactor = EpollReactor(self._scheduler, limits.send_buffer_bytes)
         self._activity: dict[Connection, int] = {}
         self._times_closed: Counter[str] = Counter()
         self._deadlines = Deadlines()
         self._held: dict[trio.SocketStream, None] = {}
+        self.accepted: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
 
     def limit(self, limits: ConnectionLimits) -> None:
         """Apply other limits to new connections; open ones stay."""
@@ -88,6 +93,11 @@ class Acceptor:
     def connections(self) -> Collection[Connection]:
         """The open connections of clients and brokers."""
         return self._activity.keys()
+
+    @property
+    def connection_counts(self) -> Mapping[str, int]:
+        """The open connections by listener, with those of other replicas of the quorum."""
+        return self._admission.per_listener
 
     async def run(self) -> None:
         """Drive the accepted connections; runs beside any number of `serve`."""
@@ -195,9 +205,11 @@ class Acceptor:
                 return None
             reason = self._admission.add(listener, host)
         if reason is not None:
+            self.refused[listener] += 1
             self._on_refused(listener, host, reason)
             stream.socket.close()
             return None
+        self.accepted[listener] += 1
         return host
 
     def _hold(self, stream: trio.SocketStream, listener: str, host: str, pause_ms: int) -> None:

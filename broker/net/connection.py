@@ -12,7 +12,7 @@ restores Kafka's behaviour where a later request could see the difference.
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from broker.net.receive_buffer import ReceiveBuffer
 from broker.net.reply import Part, PendingReply, Reply
@@ -27,6 +27,10 @@ _KNOWN_FROM: Final = 6
 IN_FLIGHT_MAX: Final = 256
 # Replies collected before they are sent: enough to amortise a send, too little to hurt if the reader is slow.
 OUTGOING_MAX: Final = 64 * 1024
+
+
+# `Service.serve`: a connection, and where in its buffer the request begins and ends.
+Serve: TypeAlias = Callable[["Connection", int, int], Reply]
 
 
 class Transport(Protocol):
@@ -163,10 +167,13 @@ class Connection:
         self.buffer.end += count
         self.activity += 1
 
-    def pump(self) -> bool:
-        """Serve complete frames. True if it stopped early to have replies sent first, and has to be run again."""
+    def pump(self, timed: Callable[[Serve], Serve] | None = None) -> bool:
+        """Serve complete frames. True if it stopped early to have replies sent first, and has to be run again.
+
+        `timed` wraps the function that serves, to measure these requests.
+        """
         buffer = self.buffer
-        serve = self._service.serve
+        serve = self._service.serve if timed is None else timed(self._service.serve)
         try:
             if self._resumed is not None:
                 self._resume(self._resumed)
@@ -281,9 +288,11 @@ class Connection:
     def _resume(self, answer: Callable[[], Reply]) -> None:
         self._resumed = None
         if not self.closed:
-            self._pending.pop()  # no request is run after an exclusive one, so it is the last
+            replaced = self._pending.pop()  # no request is run after an exclusive one, so it is the last
             self._exclusive = None
-            self._reply(answer())
+            reply = answer()
+            replaced.replace_by(reply)
+            self._reply(reply)
 
     def _reply(self, reply: Reply) -> None:
         if reply is None:

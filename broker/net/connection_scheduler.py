@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from broker.net.connection import Connection
+from broker.net.turn_timer import TurnTimer
 
 
 class ConnectionScheduler:
@@ -16,10 +17,13 @@ class ConnectionScheduler:
 
     Completing another connection's reply during a turn (an append that feeds a parked Fetch) queues that connection
     for the next; turns never nest, so the depth of the stack does not depend on who waits for whom.
+
+    `timer` measures some of the turns; None measures nothing.
     """
 
-    def __init__(self, commit: Callable[[], bool]) -> None:
+    def __init__(self, commit: Callable[[], bool], timer: TurnTimer | None = None) -> None:
         self._commit = commit
+        self._timer = timer
         self._queue: list[Connection] = []
         self._running = False
 
@@ -39,20 +43,37 @@ class ConnectionScheduler:
         if self._running:
             return
         self._running = True
+        timer = self._timer
         try:
             while self._queue:
                 connections, self._queue = self._queue, []
-                self._turn(connections)
+                if timer is None:
+                    self._turn(connections)
+                elif timer.turns_to_skip:
+                    timer.turns_to_skip -= 1
+                    self._turn(connections)
+                    if timer.completed:
+                        timer.replies_sent()
+                else:
+                    timer.begin()
+                    self._turn(connections, timer)
+                    timer.end()
         finally:
             self._running = False
 
-    def _turn(self, connections: list[Connection]) -> None:
+    def _turn(self, connections: list[Connection], timer: TurnTimer | None = None) -> None:
         unfinished = []
+        timed = None if timer is None else timer.timed
         for connection in connections:
             connection.queued = False
-            if connection.pump():
+            if connection.pump(timed):
                 unfinished.append(connection)
-        if not self._commit():
+        if timer is not None:
+            timer.pumped()
+        committed = self._commit()
+        if timer is not None:
+            timer.committed()
+        if not committed:
             for connection in connections:
                 connection.close("a write failed; nothing of this turn was acknowledged")
             return

@@ -96,19 +96,21 @@ class RepliesInOrder(Protocol):
 class PendingReply(Completion["bytes | list[Part] | None"]):
     """A reply that takes its place in a connection's order before it is complete. Its outcome is a frame, or None.
 
-    `on_abandon` is called if the connection closes first, to end the work that the reply waits for.
+    `on_abandon` is called if the connection closes first, to end the work that the reply waits for. `on_completed` is
+    called when the reply, or another that takes its place, is completed: `TurnTimer` takes the time then.
 
     The connection serves no further request while a reply `is_exclusive`, for slow APIs whose effects later requests of
     the same client must see: Kafka promises that the requests of one connection are processed in order.
     """
 
-    __slots__ = ("_connection", "is_exclusive", "on_abandon")
+    __slots__ = ("_connection", "is_exclusive", "on_abandon", "on_completed")
 
     def __init__(self, connection: RepliesInOrder, *, is_exclusive: bool = False) -> None:
         super().__init__()
         self._connection = connection
         self.is_exclusive = is_exclusive
         self.on_abandon: Callable[[], None] | None = None
+        self.on_completed: Callable[[], None] | None = None
 
     def complete(self, outcome: bytes | list[Part] | None) -> None:
         """Set the frame of the reply."""
@@ -116,7 +118,19 @@ class PendingReply(Completion["bytes | list[Part] | None"]):
             self.done = True
             self.outcome = outcome
             self.on_abandon = None
+            if self.on_completed is not None:
+                self.on_completed()
             self._connection.reply_completed()
+
+    def replace_by(self, reply: Reply) -> None:
+        """Another reply takes the place of this one, which is not completed."""
+        on_completed, self.on_completed = self.on_completed, None
+        if on_completed is None:
+            return
+        if isinstance(reply, PendingReply) and not reply.done:
+            reply.on_completed = on_completed
+        else:
+            on_completed()
 
     def abandon(self) -> None:
         """Drop the reply, as the connection is closed."""

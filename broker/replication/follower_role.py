@@ -23,7 +23,11 @@ def append_fetched(
     """
     log = partition.follower_log(leader_epoch)
     if records:
+        segments = log.segments
+        before = segments.records_written, segments.bytes_written
         log.append_as_follower(records, leader_epoch, now_ms)
+        partition.replication_bytes_in += segments.bytes_written - before[1]
+        segments.records_written, segments.bytes_written = before  # these count what clients append
     partition.agrees_with_leader = True
     committed = min(leader_high_watermark, log.readable_end_offset)
     if committed > partition.high_watermark:

@@ -12,6 +12,7 @@ from broker.config.effective import TopicConfig
 from broker.replication.commit_state import CommitState
 from broker.replication.in_sync_replicas import InSyncReplicas
 from broker.replication.partition_context import PartitionContext, PartitionTasks
+from broker.replication.topic_traffic import PartitionTraffic
 from broker.replication.waiters import Acknowledgements, PartitionWaiters
 from broker.storage.log import AppendInfo, Log
 from broker.storage.log_config import MAX_LONG
@@ -25,7 +26,7 @@ NO_LEADER: Final = -1
 _UNKNOWN_OFFSET: Final = -1
 
 
-class Partition:
+class Partition(PartitionTraffic):
     """See the module's docstring.
 
     `log` is None while its log directory is offline, and after the replica was removed from this broker.
@@ -75,6 +76,7 @@ class Partition:
         tasks: "PartitionTasks[Partition]",
         high_watermark: int = 0,
     ) -> None:
+        super().__init__()
         self.context, self.tasks, self.local_id = context, tasks, context.local_id
         self.topic, self.topic_id, self.index, self.log = topic, topic_id, index, log
         self.directory_id: bytes | None = None
@@ -145,8 +147,7 @@ class Partition:
             self._become_follower(image)
         self._state_changed()
         if is_new_epoch:
-            self.waiters.notify_high_watermark(self)
-            self.waiters.notify_log_end(self)
+            self.waiters.notify_readers(self)
 
     def _start_leader_epoch(self, log: Log, image: PartitionImage) -> None:
         """Record that the epoch starts at the log's end, even if no record is written in it (KIP-101)."""
@@ -181,6 +182,7 @@ class Partition:
     def set_isr(self, in_sync: InSyncReplicas, isr: tuple[int, ...], partition_epoch: int) -> None:
         """Apply the ISR that the controller has committed for the epoch in which this replica leads."""
         if isr != in_sync.isr:
+            self.context.isr_changes.add(in_sync.isr, isr)
             self.trace("isr_changed", isr=isr, partition_epoch=partition_epoch)
         self.partition_epoch = partition_epoch
         in_sync.commit(isr, self.context.now_ms())
@@ -209,12 +211,12 @@ class Partition:
 
     def close(self, code: ErrorCode) -> None:
         """Stop using the log, which has failed or is no longer on this broker; waiting requests are told `code`."""
+        self.add_to_topic(self.log)
         self.log = None
         self.in_sync = None
         self._update_append_rules()
         self.waiters.refuse_producers(code)
-        self.waiters.notify_high_watermark(self)
-        self.waiters.notify_log_end(self)
+        self.waiters.notify_readers(self)
         self.waiters.notify_deletions(self)
 
     def _update_append_rules(self) -> None:
@@ -395,5 +397,4 @@ class Partition:
 
     def _log_start_moved(self) -> None:
         """Records were deleted from the front of the log: readers of them get an error now."""
-        self.waiters.notify_high_watermark(self)
-        self.waiters.notify_log_end(self)
+        self.waiters.notify_readers(self)

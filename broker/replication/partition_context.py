@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 import attrs
 
 from broker.replication.in_sync_replicas import UNKNOWN_BROKER_EPOCH
+from broker.replication.topic_traffic import IsrChanges
 from kraft.env import Tracer
 from metadata.ids import is_online
 from metadata.image import BrokerImage
@@ -27,13 +28,17 @@ class PartitionTasks(Generic[P]):
 
 @attrs.frozen(kw_only=True)
 class PartitionContext:
-    """`now_ms` is a monotonic clock, `lag_max_ms` is replica.lag.time.max.ms, `broker` finds a registration."""
+    """`now_ms` is a monotonic clock, `lag_max_ms` is replica.lag.time.max.ms, `broker` finds a registration.
+
+    `isr_changes` counts for metrics.
+    """
 
     local_id: int
     lag_max_ms: float
     now_ms: Callable[[], float]
     broker: Callable[[int], BrokerImage | None]
     trace: Tracer
+    isr_changes: IsrChanges = attrs.field(factory=IsrChanges)
 
     def may_join(self, broker_id: int, broker_epoch: int, directory: bytes) -> bool:
         """Whether a broker that fetches under this epoch may join an ISR (KIP-841, KIP-903).

@@ -14,6 +14,7 @@ from broker.replication.partition import Partition
 from broker.replication.partition_context import PartitionContext, PartitionTasks
 from broker.replication.partition_file_queue import PartitionFileQueue
 from broker.replication.replica_directories import ReplicaDirectories, has_replica
+from broker.replication.topic_traffic import IsrChanges, TopicTraffic
 from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
 from broker.storage.partition_directory import partition_directory_name
@@ -34,12 +35,13 @@ _STRAYS_SHOWN: Final = 10
 class LocalTopic:
     """The partitions of one topic that have a replica on this broker, by index."""
 
-    __slots__ = ("name", "partitions", "topic_id")
+    __slots__ = ("name", "partitions", "topic_id", "traffic")
 
     def __init__(self, name: str, topic_id: bytes) -> None:
         self.name = name
         self.topic_id = topic_id
         self.partitions: dict[int, Partition] = {}
+        self.traffic = TopicTraffic()
 
 
 class ReplicaManager:
@@ -171,6 +173,15 @@ class ReplicaManager:
         """Whether the broker has registered again since it got this epoch."""
         return self._context.is_former_incarnation(broker_id, broker_epoch)
 
+    @property
+    def local_topics(self) -> list[LocalTopic]:
+        """The topics with a replica on this broker."""
+        return [topic for key, topic in self.topics.items() if isinstance(key, str)]
+
+    @property
+    def isr_changes_counted(self) -> IsrChanges:
+        return self._context.isr_changes
+
     def when_followed(self, listener: FollowedListener) -> None:
         """Have `listener` called after each change of `Partition.source`."""
         self._followed_listeners.append(listener)
@@ -284,6 +295,7 @@ class ReplicaManager:
         log = self._create_log(local, index, config, is_new=is_new)
         high_watermark = self._high_watermarks.get((topic.name, index), 0)
         partition = Partition(topic.name, topic_id, index, log, self._context, self._tasks, high_watermark)
+        partition.topic_traffic = local.traffic
         local.partitions[index] = partition
         self._apply(partition, image, config)
 

@@ -94,6 +94,11 @@ class PartitionWaiters(Generic[P]):
         for waiter in waiting:
             waiter.try_complete(partition)
 
+    def notify_readers(self, partition: P) -> None:
+        """Notify all that wait for records, because those that they may read have changed."""
+        self.notify_high_watermark(partition)
+        self.notify_log_end(partition)
+
     def notify_deletions(self, partition: P) -> None:
         waiting, self.for_deletions = self.for_deletions, {}
         for waiter in waiting:

@@ -24,7 +24,7 @@ from broker.server.pending_replies import PendingReplies, encoded, encoded_in_st
 from broker.server.quotas import Charging, MutationCharging, TimedShortcut
 from broker.server.services import ControllerServices, Services
 from broker.server.session import ANONYMOUS, Session
-from broker.server.shortcut_tables import ShortcutTables, table_key
+from broker.server.shortcut_tables import ShortcutTables, TableKey, table_key
 from broker.server.slices import Slices, Steps, Unfinished, begin, freed
 from broker.wire.api import APIS
 from broker.wire.api.api_versions import ApiVersion, ApiVersionsResponse
@@ -61,7 +61,8 @@ class Dispatcher(Generic[S]):
     """Serves all connections of one kind of listeners. Deferred handlers run in `nursery`.
 
     `forward` takes the requests that belong to the controller; without it they are executed here. With
-    `serves_unstable` versions of APIs that are still in development are served too.
+    `serves_unstable` versions of APIs that are still in development are served too. `request_counts` are the requests
+    that were decoded, by API and version (`table_key`).
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Dispatcher(Generic[S]):
         self._serves_unstable = serves_unstable
         self._routes: dict[tuple[int, int], Route] = {}
         self.shortcuts = ShortcutTables()
+        self.request_counts: dict[TableKey, int] = {}
         self.advertised = [
             ApiVersion(
                 api_key=handler.api_key,
@@ -121,6 +123,7 @@ class Dispatcher(Generic[S]):
                 if shortcut is not None:
                     reply = shortcut.serve(connection, start, end, correlation_id)
                     if reply is not False:
+                        self.request_counts[key_and_version] += 1
                         return reply
             charging = self.charging
             if charging is not None and charging.is_timed:
@@ -140,6 +143,7 @@ class Dispatcher(Generic[S]):
         route = self._routes.get((api_key, version)) or self._route(api_key, version)
         if route is None:
             return self._unsupported_api_versions(correlation_id)
+        self._count(api_key, version)
         session.client_id = client_id
         context = Context(self, session, route.codec, correlation_id, client_id, end - start)
         handler = route.handler
@@ -159,6 +163,11 @@ class Dispatcher(Generic[S]):
         if isinstance(response, PendingReply):
             return response
         return context.pack(response)
+
+    def _count(self, api_key: int, version: int) -> None:
+        """Count a request. One that a shortcut serves was counted here before, when it was learned."""
+        key = table_key(api_key, version)
+        self.request_counts[key] = self.request_counts.get(key, 0) + 1
 
     def _serve_timed(self, charging: Charging, connection: Connection, session: Session, start: int, end: int) -> Reply:
         outer_s = charging.begin()
@@ -245,6 +254,7 @@ class Dispatcher(Generic[S]):
             raise UnsupportedVersion(str(error)) from error
         except (WireError, ProtocolError) as error:
             raise InvalidRequest(str(error)) from error
+        self._count(api_key, version)
         session = Session(principal, client_host, "", self.shortcuts)
         context = Context(self, session, route.codec, correlation_id, client_id, len(payload))
         try:

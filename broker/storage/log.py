@@ -298,15 +298,15 @@ class Log:
                 raise durability.failure
             return
         try:
-            self.segments.active.write(staged)
+            size = self.segments.active.write(staged)
         except OSError as error:
             self._fail(error)
             raise
         staged.clear()
         if durability.unflushed_since_ms < 0:
             durability.unflushed_since_ms = self._now_ms
+        self.segments.remember_written(self.readable_end_offset, self.log_end_offset, size)
         self.readable_end_offset = self.log_end_offset
-        self.segments.remember_end(self.log_end_offset)
 
     def roll(self, now_ms: int | None = None) -> None:
         """Commit, then begin a new segment unless the active one is empty. Raises OSError; the log has then failed.

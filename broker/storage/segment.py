@@ -170,15 +170,16 @@ class Segment:
             self._first_timestamp = max_timestamp
             self._set_limits()
 
-    def write(self, buffers: list[memoryview]) -> None:
-        """Write the batches that were appended since the last call. Raises OSError."""
-        end = self.size_bytes
+    def write(self, buffers: list[memoryview]) -> int:
+        """Write the batches that were appended since the last call, and return their size. Raises OSError."""
+        begin, end = self.written, self.size_bytes
         file = self._file or self.file
         if end > self._reserved and end > RESERVE_MIN:
             self._reserved = max(end, min(end + min(end, RESERVE_MAX), self._config.segment_bytes))
             file.preallocate(self._reserved)
-        file.write(self.written, buffers)
+        file.write(begin, buffers)
         self.written = end
+        return end - begin
 
     def should_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
         """Whether a batch must go into a new segment: one of the limits of the `segment.*` configs is reached.

@@ -34,9 +34,21 @@ class SegmentList:
     """At least one segment, ascending by base offset; the last one is `active`.
 
     `discarded` collects the paths of files that no longer belong to the log and are to be removed from the disk.
+    `records_written` and `bytes_written` count for metrics (`broker.replication.topic_traffic`).
     """
 
-    __slots__ = ("_bases", "_directory", "_disk", "_known_positions", "_segments", "_trace", "active", "discarded")
+    __slots__ = (
+        "_bases",
+        "_directory",
+        "_disk",
+        "_known_positions",
+        "_segments",
+        "_trace",
+        "active",
+        "bytes_written",
+        "discarded",
+        "records_written",
+    )
 
     def __init__(
         self, disk: Disk, directory: str, segments: list[Segment], discarded: list[str], trace: Tracer
@@ -49,6 +61,7 @@ class SegmentList:
         self._known_positions: dict[int, int] = {}  # offset -> position, in the active segment
         self.active = segments[-1]
         self.discarded = discarded
+        self.records_written = self.bytes_written = 0
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -102,12 +115,14 @@ class SegmentList:
         """The segment whose range contains `offset`, and all later ones."""
         return self._segments[self.floor_index(offset) :]
 
-    def remember_end(self, offset: int) -> None:
-        """Remember that the active segment's file now ends where `offset` begins."""
+    def remember_written(self, first_offset: int, end_offset: int, size: int) -> None:
+        """Count what was written, and remember that the active segment's file now ends where `end_offset` begins."""
+        self.records_written += end_offset - first_offset
+        self.bytes_written += size
         known = self._known_positions
         if len(known) >= KNOWN_POSITIONS_MAX:
             del known[next(iter(known))]
-        known[offset] = self.active.written
+        known[end_offset] = self.active.written
 
     def locate(self, offset: int) -> tuple[Segment, int, int]:
         """The segment and position of the first batch that ends after `offset`, and its size (-1 if not known).

@@ -21,6 +21,7 @@ from broker.replication.waiters import Waiter
 from broker.server.context import RequestContext
 from broker.storage.log import Log
 from broker.wire.api.fetch import FetchRequest, ReplicaState
+from broker.wire.errors import ErrorCode
 
 # From this version on responses can name a preferred read replica, and consumers may fetch from any replica.
 READ_REPLICAS_FROM: Final = 11
@@ -82,7 +83,15 @@ class FetchPolicy:
         """Count `size` bytes of the partition that the response will contain against `throttle_allowance`."""
 
     def record_sent_bytes(self, fetched: Iterable[FetchedPartition]) -> None:
-        """Count the records of the response against the replication throttle."""
+        """Count the records of the response, for metrics and the replication throttle, and the errors."""
+        for each in fetched:
+            partition = each.target.partition
+            if partition is None:
+                continue
+            if each.records is not None:
+                partition.bytes_out += len(each.records)
+            elif each.error is not ErrorCode.NONE:
+                partition.failed_fetches += 1
 
     def update_follower_state(self, partition: Partition, log: Log, target: FetchTarget) -> None:
         """Update the leader's state of the follower with its fetch offset; called once per request and target."""
@@ -197,8 +206,10 @@ class FollowerPolicy(FetchPolicy):
         """Records of throttled replicas count for the rate, also those of in-sync followers."""
         for each in fetched:
             partition = each.target.partition
-            if each.records is not None and partition is not None and partition.throttled_as_leader:
-                self._throttle.record(len(each.records))
+            if each.records is not None and partition is not None:
+                partition.replication_bytes_out += len(each.records)
+                if partition.throttled_as_leader:
+                    self._throttle.record(len(each.records))
 
     def update_follower_state(self, partition: Partition, log: Log, target: FetchTarget) -> None:
         follower_fetched(

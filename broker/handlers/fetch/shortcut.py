@@ -96,6 +96,7 @@ class FetchShortcut:
                 reply = self._charge(self._charging, connection.session, entry, correlation_id, end - start, size)
                 if reply is not None:
                     return reply
+            partition.bytes_out += size
             watermarks = (committed.high_watermark, committed.last_stable_offset(log), log.log_start_offset)
             head, tail = entry.frame(correlation_id, size, watermarks)
             if data is not None:

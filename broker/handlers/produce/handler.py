@@ -301,6 +301,7 @@ def _failure(
     _name_leader(context, response, topic)
     if partition is None:
         return response
+    partition.failed_produces += 1
     if partition.log is not None and partition.log.failure is not None:
         context.services.partitions.log_failed(partition, partition.log.failure)
     if partition.log is not None and error.code not in _WITHOUT_LOG_START:
