@@ -165,19 +165,31 @@ async def sync_one_by_one(disk: Disk, files: Sequence[str], directories: Sequenc
         await disk.sync_dir(path)
 
 
+@attrs.define(eq=False)
+class SyncTimes:
+    """Where a disk reports how many seconds each fsync of a file took; nowhere while `record` is None."""
+
+    record: Callable[[float], None] | None = None
+
+
 @attrs.frozen
 class Env:
-    """The environment of a node. `wall` returns the seconds since 1970; the wall clock may jump."""
+    """The environment of a node. `wall` returns the seconds since 1970; the wall clock may jump.
+
+    The real disk reports to `sync_times`.
+    """
 
     disk: Disk
     rng: random.Random
     wall: Callable[[], float]
     trace: Tracer
+    sync_times: SyncTimes = attrs.field(factory=SyncTimes)
 
 
 def real_env(trace: Tracer) -> Env:
     """The environment of a node in a process of its own."""
-    return Env(disk=RealDisk(), rng=random.SystemRandom(), wall=time.time, trace=trace)
+    times = SyncTimes()
+    return Env(RealDisk(times), random.SystemRandom(), time.time, trace, times)
 
 
 def kernel_socket(stream: trio.abc.Stream) -> socket.socket | None:
@@ -208,8 +220,14 @@ def descriptor_limit() -> int:
 class RealDisk:
     """The operating system's file systems."""
 
+    _sync_times: SyncTimes | None = None
+
+    def __init__(self, sync_times: SyncTimes | None = None) -> None:
+        self._sync_times = sync_times
+
     def open(self, path: str, *, create: bool = False) -> "RealFile":
-        return RealFile(path, os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644))
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+        return RealFile(path, descriptor, self._sync_times)
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)
@@ -262,11 +280,12 @@ class RealDiskLock:
 class RealFile:
     """A file descriptor, which is closed with its last reference: a response that is being sent keeps its file open."""
 
-    __slots__ = ("_descriptor", "path")
+    __slots__ = ("_descriptor", "_sync_times", "path")
 
-    def __init__(self, path: str, descriptor: int) -> None:
+    def __init__(self, path: str, descriptor: int, sync_times: SyncTimes | None) -> None:
         self.path = path
         self._descriptor = descriptor
+        self._sync_times = sync_times
 
     def read(self, offset: int, count: int) -> bytes:
         data = os.pread(self._open(), count, offset)
@@ -304,11 +323,13 @@ class RealFile:
     async def sync(self) -> None:
         # The thread uses a duplicate descriptor, because the file may be closed meanwhile, as of a deleted segment.
         # Without it the sync could fail, or sync another file that got the same descriptor.
-        descriptor = os.dup(self._open())
+        descriptor, began_s = os.dup(self._open()), time.perf_counter()
         try:
             await trio.to_thread.run_sync(_sync, descriptor, self.path)
         finally:
             os.close(descriptor)
+        if self._sync_times is not None and self._sync_times.record is not None:
+            self._sync_times.record(time.perf_counter() - began_s)
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1

@@ -65,6 +65,19 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "broker.logging": ("kraft.events", "metadata.controller", "metadata.errors"),
     "broker.telemetry": ("broker.net.connection", "broker.wire", "kraft.env", "metadata"),
     "broker.metrics": (),
+    "broker.metrics.collectors": (
+        "broker.client",
+        "broker.coordinator",
+        "broker.metrics",
+        "broker.net",
+        "broker.quota",
+        "broker.replication",
+        "broker.server.session",
+        "broker.storage",
+        "broker.wire",
+        "kraft",
+        "metadata",
+    ),
     # Declares the events of other packages. Only the event log, the documentation and the tests import it.
     "broker.events": ("kraft.events", "metadata.events"),
     # Independent of the kinds of coordinators.
@@ -211,6 +224,8 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     "jepsen.simulation.command": {"concurrent", "multiprocessing", "time"},
     # The directory of the reported run.
     "jepsen.report.command": {"pathlib"},
+    # The counters of the kernel about this process.
+    "broker.metrics.collectors.process": {"open", "os", "time"},
     # Commands, before they start a node: properties file, directory and signals, and the user's environment variables
     # and files.
     "broker.cli.event_printer": {"time"},

@@ -9,6 +9,7 @@ from broker.wire.api import APIS
 from kraft.core.transitions import diagram
 from metadata.configuration import BROKER_CONFIGS, GROUP_CONFIGS
 from tests.support.config_reference import config_reference
+from tests.support.metric_reference import metric_reference
 from tests.support.source_code import ROOT, Module, is_within, read_modules
 
 COMPATIBILITY = (ROOT / "docs" / "compatibility.md").read_text()
@@ -51,6 +52,10 @@ def test_partly_supported_rows_name_the_missing_part() -> None:
 def test_the_page_of_configs_is_made_from_their_definitions() -> None:
     """To update it after a change of a key: `make docs`."""
     assert (ROOT / "docs" / "configs.md").read_text() == config_reference()
+
+
+def test_metrics_document_is_up_to_date() -> None:
+    assert (ROOT / "docs" / "metrics.md").read_text() == metric_reference()
 
 
 def test_configs_that_are_named_exist() -> None:

@@ -13,6 +13,9 @@ from metadata.configuration import BrokerConfigs, ConfigError
 # Names of the local machine. A listener on every interface accepts connections to them.
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _THIS_MACHINE: Final = (*_LOOPBACK, "", "0.0.0.0", "::")
+# The name of the listener for operators.
+HTTP: Final = "HTTP"
+_PORT_MAX: Final = 65535
 _LISTENER: Final = r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,9})"
 
 
@@ -37,7 +40,10 @@ class Listener:
 
 @attrs.frozen
 class Endpoints:
-    """All listeners of a node. `advertised` are the addresses that clients get; by default they equal `listeners`."""
+    """All listeners of a node. `advertised` are the addresses that clients get; by default they equal `listeners`.
+
+    `http` is for operators (`http.listener`); it does not speak Kafka's protocol.
+    """
 
     listeners: tuple[Listener, ...]
     advertised: tuple[Listener, ...]
@@ -45,6 +51,12 @@ class Endpoints:
     security_protocols: Mapping[str, SecurityProtocol]
     inter_broker_listener_name: str
     inter_broker_security_protocol: SecurityProtocol
+    http: Listener | None = None
+
+    @property
+    def bound(self) -> tuple[Listener, ...]:
+        """The listeners for which the node opens sockets."""
+        return self.listeners if self.http is None else (*self.listeners, self.http)
 
     @property
     def broker_listeners(self) -> tuple[Listener, ...]:
@@ -101,6 +113,7 @@ def read_endpoints(config: BrokerConfigs, set_names: Iterable[str]) -> Endpoints
         security_protocols=protocols,
         inter_broker_listener_name=name,
         inter_broker_security_protocol=protocol,
+        http=_read_http(config.http_listener, listeners),
     )
 
 
@@ -119,6 +132,19 @@ def parse_listeners(text: str, protocols: Mapping[str, SecurityProtocol]) -> tup
     if len({listener.name for listener in listeners}) != len(listeners):
         raise ConfigError(f"Each listener must have a different name, listeners: {text}")
     return tuple(listeners)
+
+
+def _read_http(text: str | None, listeners: Sequence[Listener]) -> Listener | None:
+    if not text:
+        return None
+    match = re.fullmatch(_LISTENER, f"{HTTP}://{text}")
+    if match is None or not 0 <= int(match[3]) <= _PORT_MAX:
+        raise ConfigError(f"http.listener has to be host:port, not {text}")
+    if any(listener.name == HTTP for listener in listeners):
+        raise ConfigError(f"No listener may be called {HTTP} on a node with http.listener")
+    http = Listener(HTTP, match[2], int(match[3]), SecurityProtocol.PLAINTEXT)
+    _require_distinct_ports((*listeners, http), text)
+    return http
 
 
 def _read_protocols(text: str) -> dict[str, SecurityProtocol]:

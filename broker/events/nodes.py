@@ -29,6 +29,13 @@ NODE_EVENTS: Final = EventCatalogue(
             {"path": "the file", "reason": "why, as text"},
             "{path} is ignored: {reason}",
         ),
+        "scrape_failed": EventKind(
+            Level.ERROR,
+            "A metric could not be read, so that the scrape ended early.",
+            {"error": "the traceback"},
+            "A scrape of /metrics failed, which is a bug: {error}",
+            LINES_MAX,
+        ),
         "node_started": EventKind(
             Level.INFO,
             "The node serves on all its listeners.",

@@ -5,7 +5,6 @@ https://github.com/prometheus/OpenMetrics/blob/main/specification/OpenMetrics.md
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from math import inf, isnan
 from typing import Final, NamedTuple
 
@@ -34,8 +33,17 @@ def exposition(families: Iterable[tuple[Metric, Iterable[Sample | None]]], text_
         write = _write_histogram if metric.type is MetricType.HISTOGRAM else _write_value
         remaining = iter(samples)
         names = [f'{name}="' for name in metric.labels]
-        while some := list(islice(remaining, STEP_SAMPLES)):
-            yield "".join([write(metric.name, _labels(names, each.labels), each.value) for each in some if each])
+        is_exhausted = False
+        while not is_exhausted:
+            lines: list[str] = []
+            is_exhausted = True
+            for sample in remaining:
+                if sample is not None:
+                    lines.append(write(metric.name, _labels(names, sample.labels), sample.value))
+                if sample is None or len(lines) == STEP_SAMPLES:
+                    is_exhausted = False
+                    break
+            yield "".join(lines)
     if text_format.is_open_metrics:
         yield "# EOF\n"
 

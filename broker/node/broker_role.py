@@ -158,6 +158,9 @@ class BrokerRole:
             serves_unstable=shared.config.unstable_api_versions_enable,
         )
         self._install_quotas()
+        if shared.metrics is not None:
+            shared.metrics.add_broker(services, self._quotas, dispatcher.request_counts)
+            nursery.start_soon(shared.metrics.run_connections)
         endpoints = shared.config.endpoints
         for bound in shared.bound_for(endpoints.broker_listeners):
             name = bound.listener.name

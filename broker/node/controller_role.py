@@ -61,6 +61,10 @@ class ControllerRole:
         self._probes = BrokerProbes(self.controller, config.endpoints.inter_broker_listener_name, nursery)
         self._nursery = nursery
         self._was_active = False
+        if shared.metrics is not None:
+            shared.metrics.add_controller(
+                shared.loader, lambda: self.controller.is_active, self.dispatcher.request_counts
+            )
         shared.quorum.register(self.controller)
         shared.quorum.register(self)
 

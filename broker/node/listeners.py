@@ -25,7 +25,7 @@ async def bind(config: KafkaConfig) -> list[BoundListener]:
     """Open the sockets of all listeners. Raises OSError, with the address in its message, and leaves none open."""
     bound: list[BoundListener] = []
     try:
-        for listener in config.endpoints.listeners:
+        for listener in config.endpoints.bound:
             sockets = await _listen(listener, config.socket_listen_backlog_size)
             port = sockets[0].socket.getsockname()[1]
             if listener.port == 0:

@@ -12,16 +12,19 @@ next start recovers the logs. Cancelling `run` leaves the disk as a crash does.
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
 from broker.config import KafkaConfig
 from broker.config.checks import check_supported
 from broker.config.effective import EffectiveConfig
+from broker.config.endpoints import HTTP
 from broker.controller_client.channel import ControllerChannel
 from broker.logging import LogLevels
 from broker.net.acceptor import Acceptor
 from broker.net.connection import Connection
+from broker.net.turn_timer import TurnTimer
 from broker.node.broker_role import BrokerRole
 from broker.node.connection_limits import connection_limits, limit_rates
 from broker.node.controller_role import ControllerRole
@@ -42,6 +45,9 @@ from kraft.recovery import begin_log
 from metadata.configuration.settings import settings_from
 from metadata.image import MetadataLoader
 from metadata.snapshot_generator import SnapshotGenerator
+
+if TYPE_CHECKING:
+    from broker.node.node_metrics import NodeMetrics
 
 
 class Node:
@@ -125,11 +131,16 @@ class Node:
         loader.add_publisher(effective.publish)
         loader.add_publisher(partitions.publish)
         quorum.register(loader)
-        acceptor = self._acceptor(partitions, effective, loader)
+        metrics = self._make_metrics()
+        acceptor = self._acceptor(partitions, effective, loader, None if metrics is None else metrics.timer)
         shared = NodeContext(
-            env, config, self.cluster_id, self.bound, quorum, loader, effective, acceptor, self._log_levels
+            env, config, self.cluster_id, self.bound, quorum, loader, effective, acceptor, self._log_levels, metrics
         )
         async with trio.open_nursery() as nursery:
+            if metrics is not None:
+                metrics.add_node(self.cluster_id, quorum, acceptor, log_manager)
+                sockets = [each for bound in self.bound if bound.listener.name == HTTP for each in bound.sockets]
+                nursery.start_soon(metrics.run, sockets)
             channel = await self._join_quorum(shared, nursery)
             async with trio.open_nursery() as broker_nursery:
                 if config.is_broker:
@@ -140,7 +151,26 @@ class Node:
             nursery.cancel_scope.cancel()
         return self.broker
 
-    def _acceptor(self, partitions: ReplicaManager, effective: EffectiveConfig, loader: MetadataLoader) -> Acceptor:
+    def _make_metrics(self) -> "NodeMetrics | None":
+        """The metrics, if there is an HTTP listener. Other nodes do not import the package: they start faster."""
+        if self._config.endpoints.http is None:
+            return None
+        from broker.node.node_metrics import NodeMetrics
+
+        return NodeMetrics(self._env, self._config, self._not_ready)
+
+    def _not_ready(self) -> list[str]:
+        """The reasons for which this node does not serve its clients; none if it does."""
+        reasons = [] if self.is_serving else ["the node starts or stops"]
+        image = None if self.loader is None else self.loader.image
+        broker = None if image is None else image.cluster.brokers.get(self._config.node_id)
+        if self._config.is_broker and (broker is None or broker.fenced):
+            reasons.append("the broker is fenced or not registered")
+        return reasons
+
+    def _acceptor(
+        self, partitions: ReplicaManager, effective: EffectiveConfig, loader: MetadataLoader, timer: TurnTimer | None
+    ) -> Acceptor:
         config = self._config
         windows = QuotaWindows(config.quota_window_num, config.quota_window_size_seconds)
         rates = ConnectionRates(windows, lambda: trio.current_time() * 1000)
@@ -151,6 +181,7 @@ class Node:
             self._on_connection_closed,
             self._on_connection_refused,
             rates,
+            timer,
         )
 
         def reconfigure(changed: KafkaConfig) -> None:

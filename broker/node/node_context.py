@@ -1,6 +1,7 @@
 """The objects that both roles of a node use."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -14,10 +15,16 @@ from kraft.env import Env
 from kraft.raft_node import RaftNode
 from metadata.image import MetadataLoader
 
+if TYPE_CHECKING:
+    from broker.node.node_metrics import NodeMetrics
+
 
 @attrs.frozen
 class NodeContext:
-    """The configuration, the metadata log's replica with its latest image, the acceptor of connections, and the log."""
+    """The configuration, the metadata log's replica with its latest image, the acceptor of connections, and the log.
+
+    `metrics` is None without an HTTP listener.
+    """
 
     env: Env
     config: KafkaConfig
@@ -28,6 +35,7 @@ class NodeContext:
     effective: EffectiveConfig
     acceptor: Acceptor
     log_levels: LogLevels
+    metrics: "NodeMetrics | None" = None
 
     def bound_for(self, listeners: Sequence[Listener]) -> list[BoundListener]:
         names = [listener.name for listener in listeners]

@@ -97,8 +97,8 @@ class _Meters:
             return usage
 
     def uses(self, now_ms: float) -> Iterator[QuotaUse]:
-        """The use of each quota that clients have used lately."""
-        for share, usage in self._usages.items():
+        """The use of each quota that clients have used lately. Usage may be recorded between two of them."""
+        for share, usage in list(self._usages.items()):
             if not usage.rate.is_idle(now_ms):
                 rate = usage.rate.rate(now_ms)
                 yield QuotaUse(
@@ -187,7 +187,8 @@ class BrokerQuotas:
         usage = self._fetch.of(session.user, client_id or "", self._now_ms()) if self._fetch.table else None
         return inf if usage is None else usage.limit * self._windows.burst_seconds
 
-    def uses(self) -> list[QuotaUse]:
-        """The use of all quotas that clients have used in the last windows."""
+    def uses(self) -> Iterator[QuotaUse]:
+        """The use of all quotas that clients have used in the last windows. Other tasks may run between two of them."""
         now_ms = self._now_ms()
-        return [use for meters in self._all for use in meters.uses(now_ms)]
+        for meters in self._all:
+            yield from meters.uses(now_ms)

@@ -23,7 +23,7 @@ from jepsen.workloads.client import Client
 from jepsen.workloads.committed_reader import read_all_committed
 from jepsen.workloads.topics import create_topic
 from jepsen.workloads.transactional_producer import open_producer
-from tests.simulation.staging import Stage
+from tests.simulation.scripted_run import ScriptedRun
 from tests.support.transaction_bugs import COORDINATION_BUGS
 
 BUG: Final = "markers are sent before the outcome is committed"
@@ -37,7 +37,7 @@ MARKERS_SECONDS: Final = 0.2
 
 
 @attrs.define(kw_only=True)
-class MarkerStage(Stage):
+class ScriptedMarkers(ScriptedRun):
     """A controller, three brokers and a machine for clients. Each broker leads a partition of the topic."""
 
     brokers: list[str]
@@ -96,7 +96,7 @@ class MarkerStage(Stage):
         return await self.simulation.on(self.client_host, function, *args)
 
 
-async def coordinator_is_killed_before_its_decision_is_replicated(stage: MarkerStage) -> None:
+async def coordinator_is_killed_before_its_decision_is_replicated(stage: ScriptedMarkers) -> None:
     """The coordinator decides to commit, and no follower fetches the decision. One leader could get a marker, the other
     one is out of reach. Then the producer ends, the coordinator is killed, and another instance of the producer aborts.
     """
@@ -126,13 +126,13 @@ async def coordinator_is_killed_before_its_decision_is_replicated(stage: MarkerS
     stage.cluster.heal()
 
 
-def play(script: Callable[[MarkerStage], Awaitable[None]]) -> MarkerStage:
+def play(script: Callable[[ScriptedMarkers], Awaitable[None]]) -> ScriptedMarkers:
     """Start the cluster, run the script, and judge its history."""
     simulation = Simulation("1")
     plan = NodePlan(0, 1, 3, simulation.rng("subject"))
     lost = {each.name: 0 for each in plan.nodes}
     cluster = Cluster(simulation, {each.name: plan.factory(each, lost) for each in plan.nodes})
-    stage = MarkerStage(
+    stage = ScriptedMarkers(
         simulation=simulation,
         cluster=cluster,
         brokers=[each.name for each in plan.brokers],

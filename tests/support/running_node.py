@@ -9,7 +9,7 @@ import trio
 
 from broker.config import KafkaConfig, read_config
 from broker.node import Node
-from kraft.env import Disk, Env, RealDisk, real_env
+from kraft.env import Disk, Env, real_env
 
 NODE_ID = 1
 
@@ -68,7 +68,7 @@ async def running_node(
     """
     traced = Traced()
     env = real_env(traced)
-    env = Env(disk=disk or RealDisk(), rng=Random(), wall=wall or env.wall, trace=traced)
+    env = Env(disk or env.disk, Random(), wall or env.wall, traced, env.sync_times)
     node = Node(env, node_config(directory, **overrides))
     async with trio.open_nursery() as nursery:
         scope = trio.CancelScope()

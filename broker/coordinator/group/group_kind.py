@@ -48,6 +48,9 @@ class Group(Protocol):
         ...
 
     @property
+    def member_count(self) -> int: ...
+
+    @property
     def is_empty(self) -> bool:
         """True if the group has no members. It may be deleted then, once it has no offsets."""
         ...

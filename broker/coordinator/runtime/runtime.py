@@ -162,6 +162,11 @@ class CoordinatorRuntime(Generic[S]):
                 await self._arrival.wait()
 
     @property
+    def active_states(self) -> list[S]:
+        """The states of the shards that are loaded, for metrics. Only `write` and `read` may be used for responses."""
+        return [shard.state for shard in self._shards.values() if shard.phase is Phase.ACTIVE]
+
+    @property
     def led_partitions(self) -> list[int]:
         """The partitions whose shards are on this broker, also those that are still loading."""
         return sorted(self._shards)

@@ -12,15 +12,18 @@ from broker.metrics.metric import Metric
 
 @attrs.frozen
 class Section:
-    """The metrics of one subject."""
+    """The metrics of one subject. `text` explains them, in paragraphs."""
 
     title: str
+    text: str
     metrics: tuple[Metric, ...]
 
 
 def _section(module: ModuleType) -> Section:
-    title, _, _ = (module.__doc__ or "").partition(".")
-    return Section(title, tuple(value for value in vars(module).values() if isinstance(value, Metric)))
+    title, _, text = (module.__doc__ or "").partition(".")
+    return Section(
+        title, f"\n{text.strip()}\n", tuple(value for value in vars(module).values() if isinstance(value, Metric))
+    )
 
 
 SECTIONS: Final = tuple(

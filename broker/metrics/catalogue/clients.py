@@ -39,7 +39,7 @@ PRODUCE_BYTE_RATE: Final = gauge(
 )
 PRODUCE_THROTTLE_TIME: Final = gauge(
     "kafka_server_produce_throttle_time",
-    "Time for which those clients are throttled if they send another request now",
+    "Average pause of those clients after requests that exceeded the quota",
     labels=_ENTITY,
     unit=Unit.MILLISECONDS,
     mbean="kafka.server:type=Produce,user=*,client-id=*: throttle-time",
@@ -53,7 +53,7 @@ FETCH_BYTE_RATE: Final = gauge(
 )
 FETCH_THROTTLE_TIME: Final = gauge(
     "kafka_server_fetch_throttle_time",
-    "Time for which those clients are throttled if they send another request now",
+    "Average pause of those clients after requests that exceeded the quota",
     labels=_ENTITY,
     unit=Unit.MILLISECONDS,
     mbean="kafka.server:type=Fetch,user=*,client-id=*: throttle-time",
@@ -67,7 +67,7 @@ REQUEST_TIME: Final = gauge(
 )
 REQUEST_THROTTLE_TIME: Final = gauge(
     "kafka_server_request_throttle_time",
-    "Time for which those clients are throttled if they send another request now",
+    "Average pause of those clients after requests that exceeded the quota",
     labels=_ENTITY,
     unit=Unit.MILLISECONDS,
     mbean="kafka.server:type=Request,user=*,client-id=*: throttle-time",

@@ -31,12 +31,6 @@ GROUP_LAG: Final = gauge(
     labels=_GROUP_PARTITION,
     unit=Unit.OFFSET,
 )
-COORDINATOR_PARTITIONS: Final = gauge(
-    "kafka_server_coordinatormetrics_num_partitions",
-    "Partitions of the coordinator's topic that this broker serves, by state",
-    labels=("coordinator", "state"),
-    mbean=f"{_GROUPS}: num-partitions",
-)
 TRANSACTIONS: Final = gauge(
     "kafka_coordinator_transaction_transactions",
     "Transactional ids by the state of their transaction",

@@ -64,6 +64,8 @@ class SocketServerConfigs(ConfigValues):
         "How many bytes of requests may wait before no more are read; -1 is no limit.", takes_effect=False)
     num_network_threads = key(INT, 3, at_least(1), HIGH,
         "Threads that serve connections in Apache Kafka.", CLUSTER_WIDE, takes_effect=False)
+    http_listener = key(STRING, None, None, MEDIUM,
+        "Not Kafka's: host:port of the HTTP listener with /metrics, /healthz and /readyz; port 0 is any free one.")
     controller_socket_timeout_ms = key(INT, 30_000, None, MEDIUM,
         "How long in ms a request to the controller may take.", takes_effect=False)
 # fmt: on

@@ -72,7 +72,7 @@ def test_histograms_count_up_to_each_bound(text_format: Format) -> None:
 def test_large_families_are_written_in_steps() -> None:
     many = (Sample((str(number), "x"), number) for number in range(10 * STEP_SAMPLES))
     pieces = list(exposition([(READS, many)], TEXT))
-    assert len(pieces) == 11
+    assert 11 <= len(pieces) <= 12
     assert max(map(len, pieces)) < 64 * 100
 
 

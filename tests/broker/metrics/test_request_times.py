@@ -7,9 +7,9 @@ import trio
 import trio.testing
 
 from broker.net.connection import Connection
+from broker.net.connection_scheduler import ConnectionScheduler
 from broker.net.reply import PendingReply, Reply
 from broker.net.turn_timer import RequestTime, TurnTimer
-from broker.net.connection_scheduler import ConnectionScheduler
 
 FETCH = b"\0\0\0\x04\0\x01\0\x0a"
 CLOCK_STEP_S = 0.001

@@ -179,10 +179,10 @@ def test_use_of_quotas_is_told_while_clients_are_active() -> None:
     quotas.charge(PRODUCE, 20)
     quotas.charge(FETCH, 500)
     quotas.charge(PRODUCE, 10, "bob")
-    assert quotas.broker.uses() == [
+    assert list(quotas.broker.uses()) == [
         QuotaUse(QuotaKey.PRODUCER_BYTE_RATE, "alice", None, 100, 105, throttled=2, throttled_ms=300 + 500),
         QuotaUse(QuotaKey.PRODUCER_BYTE_RATE, "bob", None, 100, 1, throttled=0, throttled_ms=0),
         QuotaUse(QuotaKey.CONSUMER_BYTE_RATE, "alice", "app", 1000, 50, throttled=0, throttled_ms=0),
     ]
     quotas.now_ms += 12_000
-    assert quotas.broker.uses() == []
+    assert list(quotas.broker.uses()) == []

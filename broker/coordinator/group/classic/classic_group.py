@@ -147,6 +147,10 @@ class ClassicGroup:
     # Attributes
 
     @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
     def is_empty(self) -> bool:
         """True if the group has no members. It may have pending ones."""
         return self.state is GroupState.EMPTY

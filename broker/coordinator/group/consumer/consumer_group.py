@@ -111,6 +111,10 @@ class ConsumerGroup:
     # Offsets, see `broker.coordinator.group.group_kind.Group`
 
     @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
     def is_empty(self) -> bool:
         return not self.members
 

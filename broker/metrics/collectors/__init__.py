@@ -1,0 +1,23 @@
+"""Reads the values of the metrics from the packages of a node, at a scrape."""
+
+from broker.metrics.collectors.clients import ConnectionCollector, QuotaCollector
+from broker.metrics.collectors.controller import ControllerCollector, Elections, QuorumCollector
+from broker.metrics.collectors.coordinators import GroupCollector, TransactionCollector
+from broker.metrics.collectors.logs import LogDirectoryCollector
+from broker.metrics.collectors.partitions import PartitionCollector
+from broker.metrics.collectors.process import ProcessCollector
+from broker.metrics.collectors.requests import RequestCollector
+
+__all__ = [
+    "ConnectionCollector",
+    "ControllerCollector",
+    "Elections",
+    "GroupCollector",
+    "LogDirectoryCollector",
+    "PartitionCollector",
+    "ProcessCollector",
+    "QuorumCollector",
+    "QuotaCollector",
+    "RequestCollector",
+    "TransactionCollector",
+]

@@ -1,0 +1,104 @@
+"""The values of the metrics, compared with what real clients have done."""
+
+from pathlib import Path
+
+import trio
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+from broker.metrics.catalogue import METRICS
+from tests.support.running_node import RunningNode, running_node
+from tests.support.scraped_metrics import OPEN_METRICS, Scrape, get, scrape
+
+RECORDS = 1_000
+CONSUMED = 600
+
+
+def http_port(running: RunningNode) -> int:
+    return next(bound.port for bound in running.node.bound if bound.listener.name == "HTTP")
+
+
+def produce(port: int, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": f"127.0.0.1:{port}", "linger.ms": 5})
+    for _ in range(count):
+        producer.produce(topic, b"x" * 100, partition=0)
+    producer.flush()
+
+
+def consume(port: int, topic: str, count: int) -> Consumer:
+    """A member of a group that has consumed and committed so many records, and stays."""
+    consumer = Consumer(
+        {"bootstrap.servers": f"127.0.0.1:{port}", "group.id": "readers", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    consumed = 0
+    while consumed < count:
+        consumed += len(consumer.consume(min(100, count - consumed), 1.0))
+    consumer.commit(asynchronous=False)
+    return consumer
+
+
+def delete_topic(port: int, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
+    for deleted in admin.delete_topics([topic]).values():
+        deleted.result()
+
+
+async def test_values_are_those_of_the_traffic(tmp_path: Path) -> None:
+    async with running_node(tmp_path, http_listener="127.0.0.1:0") as running:
+        port = http_port(running)
+        await trio.to_thread.run_sync(produce, running.port, "orders", RECORDS)
+        consumer = await trio.to_thread.run_sync(consume, running.port, "orders", CONSUMED)
+        found = await scrape(port)
+        for name in ("messagesin_total", "bytesin_total", "bytesout_total"):
+            assert found.value(f"kafka_server_brokertopicmetrics_{name}", topic="orders") > 0
+        assert found.value("kafka_server_brokertopicmetrics_messagesin_total", topic="orders") == RECORDS
+        size = found.value("kafka_log_log_size", topic="orders")
+        assert found.value("kafka_server_brokertopicmetrics_bytesin_total", topic="orders") == size
+        assert found.value("kafka_log_log_logendoffset", topic="orders") == RECORDS
+        lag = {"consumergroup": "readers", "topic": "orders", "partition": "0"}
+        assert found.value("kafka_consumergroup_lag", **lag) == RECORDS - CONSUMED
+        assert found.value("kafka_consumergroup_current_offset", **lag) == CONSUMED
+        assert found.value("kafka_consumergroup_members", consumergroup="readers") == 1
+        assert found.value("kafka_server_groupcoordinatormetrics_group_count", state="Stable") == 1
+        assert found.value("kafka_network_requestmetrics_requests_total", request="Produce") >= 1
+        assert found.value("kafka_network_requestmetrics_totaltimems_count", request="JoinGroup") >= 1
+        software = "kafka_server_socketservermetrics_connections"
+        assert found.value(software, client_software_name="confluent-kafka-python") >= 1
+        assert found.value("kafka_controller_kafkacontroller_activecontrollercount") == 1
+        assert found.value("kafka_server_raftmetrics_currentstate", state="leader") == 1
+        assert found.value("kafka_log_logflushstats_logflushtimems_count") > 0
+        assert found.value("process_resident_memory_bytes") > 20_000_000
+        assert (await get(port, "/readyz")).status == 200
+        await trio.to_thread.run_sync(consumer.close)
+
+
+async def test_every_metric_of_the_catalogue_is_served_and_no_other(tmp_path: Path) -> None:
+    async with running_node(tmp_path, http_listener="127.0.0.1:0") as running:
+        response = await get(http_port(running), "/metrics", OPEN_METRICS)
+        found = Scrape(response.body, open_metrics=True)
+        assert found.types == {name.removesuffix("_total"): metric.type.value for name, metric in METRICS.items()}
+        for name, labels, _ in found.samples:
+            family = METRICS.get(name) or METRICS[name.rpartition("_")[0]]
+            assert set(labels) - {"le"} == set(family.labels)
+
+
+async def test_series_of_deleted_topics_and_closed_connections_go(tmp_path: Path) -> None:
+    async with running_node(tmp_path, http_listener="127.0.0.1:0") as running:
+        port = http_port(running)
+        await trio.to_thread.run_sync(produce, running.port, "orders", 10)
+        assert (await scrape(port)).of("kafka_log_log_size", topic="orders")
+        await trio.to_thread.run_sync(delete_topic, running.port, "orders")
+        with trio.fail_after(10):
+            found = await scrape(port)
+            while any(labels.get("topic") == "orders" for _, labels, _ in found.samples):
+                await trio.sleep(0.05)
+                found = await scrape(port)
+            while found.value("kafka_server_socketservermetrics_connection_count", listener="PLAINTEXT"):
+                found = await scrape(port)
+        assert found.of("kafka_server_socketservermetrics_connections", listener="PLAINTEXT") == []
+
+
+async def test_node_without_the_listener_has_no_port_and_measures_nothing(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as running:
+        assert [bound.listener.name for bound in running.node.bound] == ["PLAINTEXT", "CONTROLLER"]
