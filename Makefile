@@ -8,7 +8,7 @@
 #   make test-interpreters   the packages' own tests on the other supported versions of Python that are installed
 #   make test-wheel          the built wheel in an empty environment: import, produce and consume, read by Spark
 #   make check               lint, format, types
-#   make docs                the references: client library, commands, configs, events and metrics, from the source
+#   make docs                the references, the dashboard and the alert rules, from the source
 #   make terminal-images     docs/images: what some commands print on a terminal
 #   make soak                many simulated runs; SEEDS=2000 SECONDS=60 (virtual) JOBS=2 FIRST=1 ARGS="--nodes quorum-3"
 #   make jepsen              a few short runs of real nodes under faults; ARGS="--time 120 --nodes 5"
@@ -94,6 +94,8 @@ docs: $(VENV)/.installed-test
 	$(BIN)/python -m tests.support.event_reference > docs/events.md
 	$(BIN)/python -m tests.support.config_reference > docs/configs.md
 	$(BIN)/python -m tests.support.metric_reference > docs/metrics.md
+	$(BIN)/python -m broker.metrics.operations.dashboard > dashboards/kraft.json
+	$(BIN)/python -m broker.metrics.operations.alerts > dashboards/alerts.yml
 
 terminal-images: $(VENV)/.installed-test
 	$(BIN)/python -m tests.support.terminal_images

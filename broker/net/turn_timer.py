@@ -133,7 +133,7 @@ class TurnTimer:
         self._pumped_s = trio.current_time()
 
     def committed(self) -> None:
-        """What a measured turn appended is committed."""
+        """The records that a measured turn appended are committed."""
         self._committed_s = trio.current_time()
 
     def end(self) -> None:
