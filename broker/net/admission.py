@@ -44,7 +44,7 @@ class ConnectionLimits:
 
 
 class ListenerKind(Enum):
-    """Who connects to a listener."""
+    """The kind of client that connects to a listener."""
 
     CLIENTS = "clients"
     BROKERS = "brokers"

@@ -26,7 +26,7 @@ _KEPT_MIN: Final = 1024
 
 @attrs.define(eq=False)
 class _Usage:
-    """What the clients that share a quota have used, and for how long they were throttled, since they were idle."""
+    """The use of a quota by the clients that share it, and their throttling, since they were last idle."""
 
     rate: SampledRate
     limit: float
