@@ -43,20 +43,7 @@ class ControllerRole:
             shared.env,
         )
         self._heartbeat_connections = HeartbeatConnections()
-        self.dispatcher = ControllerDispatcher(
-            ControllerServices(
-                env=shared.env,
-                cluster_id=shared.cluster_id,
-                loader=shared.loader,
-                effective=shared.effective,
-                quorum=shared.quorum,
-                controller=self.controller,
-                heartbeat_connections=self._heartbeat_connections,
-                log_levels=shared.log_levels,
-            ),
-            CONTROLLER_HANDLERS,
-            nursery,
-        )
+        self.dispatcher = self._make_dispatcher(nursery)
         self._deadlines = self._limit_mutations()
         self._probes = BrokerProbes(self.controller, config.endpoints.inter_broker_listener_name, nursery)
         self._nursery = nursery
@@ -67,6 +54,20 @@ class ControllerRole:
             )
         shared.quorum.register(self.controller)
         shared.quorum.register(self)
+
+    def _make_dispatcher(self, nursery: trio.Nursery) -> ControllerDispatcher:
+        shared = self._shared
+        services = ControllerServices(
+            env=shared.env,
+            cluster_id=shared.cluster_id,
+            loader=shared.loader,
+            effective=shared.effective,
+            quorum=shared.quorum,
+            controller=self.controller,
+            heartbeat_connections=self._heartbeat_connections,
+            log_levels=shared.log_levels,
+        )
+        return ControllerDispatcher(services, CONTROLLER_HANDLERS, nursery)
 
     def _limit_mutations(self) -> Deadlines:
         """Charge clients for changes of metadata (KIP-599). Returns the deadlines at which muted clients go on."""

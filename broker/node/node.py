@@ -120,9 +120,8 @@ class Node:
     async def _run_parts(self, log_manager: LogManager, task_status: trio.TaskStatus[None]) -> BrokerRole | None:
         """Run the quorum and the roles. Returns the broker, whose logs are still open; None if the node has none."""
         env, config = self._env, self._config
-        driver = driver_config(
-            config, self.bound, self.cluster_id, _directory_id(log_manager, config.metadata_directory)
-        )
+        directory_id = _directory_id(log_manager, config.metadata_directory)
+        driver = driver_config(config, self.bound, self.cluster_id, directory_id)
         quorum = await RaftNode.open(env, self._metadata_log, driver)
         check_voters(config, driver.quorum.me, quorum.core.voters)
         effective = EffectiveConfig(config, env.trace)
@@ -139,8 +138,7 @@ class Node:
         async with trio.open_nursery() as nursery:
             if metrics is not None:
                 metrics.add_node(self.cluster_id, quorum, acceptor, log_manager)
-                sockets = [each for bound in self.bound if bound.listener.name == HTTP for each in bound.sockets]
-                nursery.start_soon(metrics.run, sockets)
+                nursery.start_soon(metrics.run, self._http_sockets())
             channel = await self._join_quorum(shared, nursery)
             async with trio.open_nursery() as broker_nursery:
                 if config.is_broker:
@@ -158,6 +156,9 @@ class Node:
         from broker.node.node_metrics import NodeMetrics
 
         return NodeMetrics(self._env, self._config, self._not_ready)
+
+    def _http_sockets(self) -> list[trio.SocketListener]:
+        return [each for bound in self.bound if bound.listener.name == HTTP for each in bound.sockets]
 
     def _not_ready(self) -> list[str]:
         """The reasons for which this node does not serve its clients; none if it does."""

@@ -10,7 +10,6 @@ from collections.abc import Generator, Iterable
 from struct import Struct
 from typing import Final, Generic, TypeVar
 
-import attrs
 import trio
 
 from broker.net.connection import Connection, ProtocolError
@@ -19,15 +18,14 @@ from broker.server.authorizer import Authorizer
 from broker.server.context import Context, Message, S
 from broker.server.forwarding import Forward, OwnPart, forward_remaining
 from broker.server.handler import Handler, Sliced
-from broker.server.message_codec import MessageCodec, message_codec
 from broker.server.pending_replies import PendingReplies, encoded, encoded_in_steps
 from broker.server.quotas import Charging, MutationCharging, TimedShortcut
+from broker.server.routes import API_VERSIONS_KEY, Routes, UnservedVersion
 from broker.server.services import ControllerServices, Services
 from broker.server.session import ANONYMOUS, Session
 from broker.server.shortcut_tables import ShortcutTables, TableKey, table_key
 from broker.server.slices import Slices, Steps, Unfinished, begin, freed
-from broker.wire.api import APIS
-from broker.wire.api.api_versions import ApiVersion, ApiVersionsResponse
+from broker.wire.api.api_versions import ApiVersionsResponse
 from broker.wire.api.names import api_name
 from broker.wire.codec import encoder
 from broker.wire.errors import ErrorCode, WireError
@@ -38,23 +36,10 @@ from metadata.errors import ApiError, InvalidRequest, NotController, Unsupported
 # Key and version are one number here, see `table_key`.
 _KEY_VERSION_CORRELATION: Final = Struct(">Ii")
 _FRAME_SIZE: Final = 4
-_API_VERSIONS: Final = 18
 # Requests from this size on are decoded in slices. Smaller ones take a few milliseconds at most.
 _SLICED_BYTES_MIN: Final = 8 * 1024
 
 T = TypeVar("T")
-
-
-@attrs.frozen
-class Route:
-    """One API in one version, ready to serve."""
-
-    handler: Handler
-    codec: MessageCodec
-
-
-class UnservedVersion(ProtocolError):
-    """The API is served, but not in this version. A client that has asked for the versions does not send it."""
 
 
 class Dispatcher(Generic[S]):
@@ -83,19 +68,10 @@ class Dispatcher(Generic[S]):
         self.access_generation = 0
         self._nursery = nursery
         self._forward = forward
-        self._handlers = {handler.api_key: handler for handler in handlers}
-        self._serves_unstable = serves_unstable
-        self._routes: dict[tuple[int, int], Route] = {}
+        self._routes = Routes(handlers, serves_unstable=serves_unstable)
         self.shortcuts = ShortcutTables()
         self.request_counts: dict[TableKey, int] = {}
-        self.advertised = [
-            ApiVersion(
-                api_key=handler.api_key,
-                min_version=handler.advertised_from,
-                max_version=self._max_version(handler),
-            )
-            for handler in sorted(self._handlers.values(), key=lambda handler: handler.api_key)
-        ]
+        self.advertised = self._routes.advertised
 
     def install(self, authorizer: Authorizer | None, charging: Charging | None) -> None:
         """Have requests authorized and charged from now on; None allows everything, or charges nothing."""
@@ -140,7 +116,7 @@ class Dispatcher(Generic[S]):
         """The general way: decode, handle, encode."""
         data = connection.buffer.data
         api_key, version, correlation_id, client_id, position = parse_request_header(data, start, end)
-        route = self._routes.get((api_key, version)) or self._route(api_key, version)
+        route = self._routes.find(api_key, version)
         if route is None:
             return self._unsupported_api_versions(correlation_id)
         self._count(api_key, version)
@@ -178,10 +154,7 @@ class Dispatcher(Generic[S]):
 
     def check_size(self, api_key: int, size: int) -> None:
         """See `broker.net.connection.Service`."""
-        handler = self._handlers.get(api_key)
-        size_max = None if handler is None else handler.request_bytes_max
-        if size_max is not None and size > size_max:
-            raise ProtocolError(f"a request of {size} bytes to {APIS[api_key].name}, which takes {size_max} at most")
+        self._routes.check_size(api_key, size)
 
     def _serve_large(self, context: Context[S], handler: Handler, payload: bytes, position: int) -> Reply:
         """Decode in slices what may take long, and carry it out in a turn of the connection."""
@@ -245,7 +218,7 @@ class Dispatcher(Generic[S]):
         """
         try:
             api_key, version, correlation_id, client_id, position = parse_request_header(payload)
-            route = self._routes.get((api_key, version)) or self._route(api_key, version)
+            route = self._routes.find(api_key, version)
             if route is None:
                 raise UnservedVersion(f"version {version} of {api_name(api_key)} is not served")
             self.check_size(api_key, len(payload))
@@ -268,7 +241,7 @@ class Dispatcher(Generic[S]):
 
     def is_forwarded(self, payload: bytes) -> bool:
         """Whether brokers forward requests like this one. Raises WireError."""
-        handler = self._handlers.get(parse_request_header(payload)[0])
+        handler = self._routes.handler(parse_request_header(payload)[0])
         return handler is not None and handler.forwarded
 
     def _learn(
@@ -337,24 +310,9 @@ class Dispatcher(Generic[S]):
 
     def _unsupported_api_versions(self, correlation_id: int) -> Reply:
         """A version of ApiVersions that is not known yet is answered in the oldest body (KIP-511)."""
-        own = [api for api in self.advertised if api.api_key == _API_VERSIONS]
+        own = [api for api in self.advertised if api.api_key == API_VERSIONS_KEY]
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
         return frame_response(correlation_id, False, encoder(ApiVersionsResponse, 0)(response))
-
-    def _max_version(self, handler: Handler) -> int:
-        return handler.unstable_max_version if self._serves_unstable else handler.max_version
-
-    def _route(self, api_key: int, version: int) -> Route | None:
-        """The route, made on first use; None for an unknown version of ApiVersions. Raises ProtocolError."""
-        handler = self._handlers.get(api_key)
-        if handler is None:
-            raise ProtocolError(f"{api_name(api_key)} is not served")
-        if not handler.min_version <= version <= self._max_version(handler):
-            if api_key == _API_VERSIONS:
-                return None
-            raise UnservedVersion(f"version {version} of {api_name(api_key)} is not served")
-        route = self._routes[api_key, version] = Route(handler, message_codec(api_key, version))
-        return route
 
 
 class ControllerDispatcher(Dispatcher[ControllerServices]):

@@ -75,11 +75,9 @@ class Handler:
         self.deferred: Deferred | None = handle if iscoroutinefunction(handle) else None
         self.sliced: Sliced | None = handle if isgeneratorfunction(handle) else None
         self.immediate: Immediate | None = None if self.deferred or self.sliced else handle
-        self.request_bytes_max = request_bytes_max
-        self.keeps_views = keeps_views
+        self.request_bytes_max, self.keeps_views = request_bytes_max, keeps_views
         self.refused = refused
-        self.forwarded = forwarded
-        self.take_own_part = take_own_part
+        self.forwarded, self.take_own_part = forwarded, take_own_part
         self.concurrent = concurrent
         self.advertised_from = self.min_version if advertised_from is None else advertised_from
         self.shortcut = shortcut

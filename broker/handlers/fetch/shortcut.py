@@ -101,8 +101,7 @@ class FetchShortcut:
             head, tail = entry.frame(correlation_id, size, watermarks)
             if data is not None:
                 return b"".join((head, data, tail))
-            parts: list[Part] = [head, FileRange(records.file, records.position, size)]
-            return [*parts, tail] if tail else parts
+            return [head, FileRange(records.file, records.position, size), *((tail,) if tail else ())]
         except (KafkaError, OSError):
             return False  # the handler finds the same error and reports it
 

@@ -1,0 +1,78 @@
+"""Which handler and codec serve a request, by its API key and version."""
+
+from collections.abc import Iterable
+
+import attrs
+
+from broker.net.connection import ProtocolError
+from broker.server.handler import Handler
+from broker.server.message_codec import MessageCodec, message_codec
+from broker.wire.api import APIS
+from broker.wire.api.api_versions import ApiVersion
+from broker.wire.api.names import api_name
+
+API_VERSIONS_KEY = 18
+
+
+@attrs.frozen
+class Route:
+    """One API in one version, ready to serve."""
+
+    handler: Handler
+    codec: MessageCodec
+
+
+class UnservedVersion(ProtocolError):
+    """The API is served, but not in this version. A client that has asked for the versions does not send it."""
+
+
+class Routes:
+    """The routes of one kind of listeners, made on first use.
+
+    With `serves_unstable`, versions of APIs that are still in development are served too. `advertised` is the answer to
+    ApiVersions.
+    """
+
+    def __init__(self, handlers: Iterable[Handler], *, serves_unstable: bool) -> None:
+        self._handlers = {handler.api_key: handler for handler in handlers}
+        self._serves_unstable = serves_unstable
+        self._routes: dict[tuple[int, int], Route] = {}
+        self.advertised = [
+            ApiVersion(
+                api_key=handler.api_key,
+                min_version=handler.advertised_from,
+                max_version=self._max_version(handler),
+            )
+            for handler in sorted(self._handlers.values(), key=lambda handler: handler.api_key)
+        ]
+
+    def find(self, api_key: int, version: int) -> Route | None:
+        """The route of a request; None for an unknown version of ApiVersions.
+
+        Raises ProtocolError if the API is not served, and UnservedVersion.
+        """
+        return self._routes.get((api_key, version)) or self._make(api_key, version)
+
+    def handler(self, api_key: int) -> Handler | None:
+        return self._handlers.get(api_key)
+
+    def check_size(self, api_key: int, size: int) -> None:
+        """Raise ProtocolError for a request that is larger than its API allows."""
+        handler = self._handlers.get(api_key)
+        size_max = None if handler is None else handler.request_bytes_max
+        if size_max is not None and size > size_max:
+            raise ProtocolError(f"a request of {size} bytes to {APIS[api_key].name}, which takes {size_max} at most")
+
+    def _max_version(self, handler: Handler) -> int:
+        return handler.unstable_max_version if self._serves_unstable else handler.max_version
+
+    def _make(self, api_key: int, version: int) -> Route | None:
+        handler = self._handlers.get(api_key)
+        if handler is None:
+            raise ProtocolError(f"{api_name(api_key)} is not served")
+        if not handler.min_version <= version <= self._max_version(handler):
+            if api_key == API_VERSIONS_KEY:
+                return None
+            raise UnservedVersion(f"version {version} of {api_name(api_key)} is not served")
+        route = self._routes[api_key, version] = Route(handler, message_codec(api_key, version))
+        return route
