@@ -69,9 +69,8 @@ class BrokerRole:
         self._image_waits = ImageWaits(shared.loader)
         shared.loader.add_publisher(self._image_waits.publish)
         self._housekeeping = Housekeeping(shared.env, log_manager, partitions.high_watermark)
-        self._cleaner = Cleaner(
-            shared.env, log_manager, partitions.high_watermark, settings_from(CleanerConfig, shared.config)
-        )
+        cleaner_config = settings_from(CleanerConfig, shared.config)
+        self._cleaner = Cleaner(shared.env, log_manager, partitions.high_watermark, cleaner_config)
         self._disconnected_brokers = DisconnectedBrokers(self._epoch_of)
         self.fetchers: ReplicaFetcherManager | None = None
         self.dispatcher: Dispatcher[Services] | None = None
