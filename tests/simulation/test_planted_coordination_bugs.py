@@ -58,6 +58,11 @@ class ScriptedCoordination(ScriptedRun):
                 return name
         return None
 
+    def known_leader(self, topic: str, index: int) -> str:
+        leader = self.leader(topic, index)
+        assert leader is not None, f"{topic}-{index} has no leader"
+        return leader
+
     async def lay_out(self) -> None:
         client = self.client("setup")
         safe = (("min.insync.replicas", "2"),)
@@ -138,12 +143,9 @@ async def coordinator_is_killed_before_its_decision_is_replicated(stage: Scripte
             await producer.init_transactions()
             await stage.write(producer, "t1", *range(PARTITIONS))
             await stage.commit(producer, "t1")  # all connections are open from here on
-            coordinator = stage.leader(TRANSACTION_STATE, 0)
-            leaders = {index: stage.leader(TOPIC, index) for index in range(PARTITIONS)}
+            coordinator = stage.known_leader(TRANSACTION_STATE, 0)
+            leaders = {index: stage.known_leader(TOPIC, index) for index in range(PARTITIONS)}
             (near, near_leader), (far, far_leader) = (each for each in leaders.items() if each[1] != coordinator)
-            assert coordinator is not None
-            assert near_leader is not None
-            assert far_leader is not None
             await stage.write(producer, "t2", near, far)
             stage.cut(near_leader, coordinator)
             stage.part(far_leader, coordinator)
@@ -167,13 +169,9 @@ async def leader_is_killed_before_its_response_arrives(stage: ScriptedCoordinati
         await producer.init_transactions()
         await stage.write(producer, "t1", *range(PARTITIONS))
         await stage.commit(producer, "t1")
-        coordinator = stage.leader(TRANSACTION_STATE, 0)
-        index, leader = next(
-            (index, leader)
-            for index in range(PARTITIONS)
-            if (leader := stage.leader(TOPIC, index)) not in (coordinator, None)
-        )
-        assert leader is not None
+        coordinator = stage.known_leader(TRANSACTION_STATE, 0)
+        leaders = [stage.known_leader(TOPIC, index) for index in range(PARTITIONS)]
+        index, leader = next((index, leader) for index, leader in enumerate(leaders) if leader != coordinator)
         stage.cut(leader, stage.client_host.name)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stage.write, producer, "t2", index)

@@ -115,7 +115,7 @@ def _accept_after_unknown(check: Any) -> Any:
     return wrong
 
 
-# Rules that only a cluster with several clients can break: `tests/simulation/test_planted_transaction_bugs.py`.
+# Rules that only a cluster with several clients can break: `tests/simulation/test_planted_coordination_bugs.py`.
 COORDINATION_BUGS: dict[str, Bug] = {
     "markers are sent before the outcome is committed": PatchedFunction(
         TransactionCoordinator, "_end", _send_markers_at_once
