@@ -52,6 +52,18 @@ def test_groups_outlive_their_coordinators_and_their_members(tmp_path: Path) -> 
     assert verdict.counts["read-replica ok"] == 24
 
 
+@pytest.mark.clients
+def test_transactions_outlive_their_coordinators(tmp_path: Path) -> None:
+    store, verdict = perform(
+        tmp_path, "transactions", "kill-coordinator", "--time", "10", "--fault", "4", "--peace", "1"
+    )
+    faults = store.faults()
+    assert {fault.kind for fault in faults} == {"kill-coordinator"}
+    assert all(fault.detail.startswith("of transactional id ") for fault in faults)
+    assert verdict.counts["end-transaction ok"] > 10
+    assert verdict.counts["final-offsets ok"] == 1
+
+
 @pytest.mark.parametrize("count", [3, 5])
 def test_in_a_ring_everybody_reaches_a_majority_and_no_two_the_same(count: int) -> None:
     names = [f"n{index}" for index in range(count)]

@@ -19,19 +19,32 @@ from jepsen.workloads.transformer import transform, wait_transformed
 
 # The topic that transformers write to.
 OUTPUT: Final = "output"
+# The roles of clients with a transactional id.
+TRANSACTIONAL_ROLES: Final = ("transact", "transform")
 _GROUP: Final = "transformers"
 _PROTOCOL: Final = "consumer"
 _LOOK_SECONDS: Final = 0.1
 
 
+def transactional_id_of(name: str) -> str:
+    """The transactional id of a client by its name."""
+    return name[:-1]
+
+
 def transact(client: Client) -> None:
     """Write transactions until the client has to stop."""
-    _run(client, write_transactions, client.plan.name[:-1], _partitions(client, client.plan.topic), client.plan.rate)
+    _run(
+        client,
+        write_transactions,
+        transactional_id_of(client.plan.name),
+        _partitions(client, client.plan.topic),
+        client.plan.rate,
+    )
 
 
 def transform_records(client: Client) -> None:
     """Consume, transform and produce until the client has to stop."""
-    _run(client, _transform, client, client.plan.name[:-1])
+    _run(client, _transform, client, transactional_id_of(client.plan.name))
 
 
 def consume_committed(client: Client) -> None:

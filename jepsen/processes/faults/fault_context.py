@@ -8,7 +8,7 @@ from typing import Final, Protocol
 import attrs
 import trio
 
-from jepsen.processes.group_status import coordinator_id
+from jepsen.processes.coordinator_status import Coordinated, coordinator_id
 from jepsen.processes.links import Pair
 from jepsen.processes.nodes import NodeProcess, ProcessCluster
 from jepsen.processes.partition_status import PartitionStatus, any_topic_status
@@ -33,8 +33,14 @@ class FaultContext:
     now: Callable[[], float]
     note_misbehaviour: Callable[[str], None]
     groups: Sequence[str] = ()
+    transactional_ids: Sequence[str] = ()
     faults: list[FaultRecord] = attrs.field(factory=list)
     _victims: list[NodeProcess] = attrs.field(factory=list, init=False)
+
+    @property
+    def coordinated(self) -> list[Coordinated]:
+        groups = [Coordinated(group) for group in self.groups]
+        return groups + [Coordinated(each, is_transactional=True) for each in self.transactional_ids]
 
     @property
     def names(self) -> list[str]:
@@ -88,14 +94,14 @@ class FaultContext:
         partition = self.rng.choice(led)
         return self.cluster.by_id(partition.leader), partition
 
-    async def coordinator(self) -> tuple[NodeProcess, str] | None:
-        """The coordinator of a random group, with the group; None if there is no group or no node knows it."""
-        if not self.groups:
+    async def coordinator(self) -> tuple[NodeProcess, Coordinated] | None:
+        """The coordinator of a random group or transactional id, with that; None if there is none, or no node knows."""
+        if not self.coordinated:
             return None
-        group = self.rng.choice(self.groups)
+        coordinated = self.rng.choice(self.coordinated)
         with trio.move_on_after(_LOOK_SECONDS):
-            node_id = await coordinator_id(self.cluster, group)
-            return None if node_id is None else (self.cluster.by_id(node_id), group)
+            node_id = await coordinator_id(self.cluster, coordinated)
+            return None if node_id is None else (self.cluster.by_id(node_id), coordinated)
         return None
 
 

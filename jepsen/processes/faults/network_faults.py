@@ -71,7 +71,7 @@ class IsolateController:
 
 
 class IsolateCoordinator:
-    """A group's coordinator is cut off from the other nodes. Members reach it."""
+    """The coordinator of a group or of a transactional id is cut off from the other nodes. Clients reach it."""
 
     async def strike(self, context: FaultContext, seconds: float) -> None:
         found = await context.coordinator()

@@ -46,14 +46,14 @@ class KillLeader:
 
 
 class KillCoordinator:
-    """kill -9 of a group's coordinator."""
+    """kill -9 of the coordinator of a group or of a transactional id."""
 
     async def strike(self, context: FaultContext, seconds: float) -> None:
         found = await context.coordinator()
         if found is None or found[0] not in context.healthy():
             return
-        victim, group = found
-        with context.claimed([victim]), context.recorded("kill-coordinator", [victim.name], f"of {group}"):
+        victim, coordinated = found
+        with context.claimed([victim]), context.recorded("kill-coordinator", [victim.name], f"of {coordinated}"):
             await victim.kill()
             await trio.sleep(seconds / 2)
             await start_together([victim])

@@ -119,6 +119,7 @@ def _fault_context(experiment: Experiment, cluster: ProcessCluster, history: His
         lambda: time.monotonic() - zero,
         lambda what: note_misbehaviour(history, what),
         groups=[group.name for group in experiment.workload.groups],
+        transactional_ids=experiment.workload.transactional_ids(),
     )
 
 

@@ -22,7 +22,7 @@ from jepsen.checkers.recovery import RecoveryIsBounded
 from jepsen.checkers.replicas import ReplicasAreIdentical
 from jepsen.history import History
 from jepsen.processes.clients.client import EITHER, MemberPlan
-from jepsen.processes.clients.transacting import OUTPUT
+from jepsen.processes.clients.transacting import OUTPUT, TRANSACTIONAL_ROLES, transactional_id_of
 from jepsen.processes.run.member_processes import Group
 
 
@@ -61,6 +61,11 @@ class Workload:
     notes: Callable[[History], Mapping[str, str]] = _sessions
     groups: tuple[Group, ...] = ()
     more_topics: tuple[str, ...] = ()
+
+    def transactional_ids(self) -> list[str]:
+        """The transactional ids of the clients, see `jepsen.processes.clients.transacting`."""
+        names = [name for name, role in self.clients.items() if role in TRANSACTIONAL_ROLES]
+        return list(dict.fromkeys(map(transactional_id_of, names)))
 
     def places(self) -> dict[str, MemberPlan]:
         """The names of the members of groups, and their plans."""
