@@ -5,7 +5,7 @@ The sentences about damage say what was found, what it means, and what an operat
 
 from typing import Final
 
-from kraft.events import EventCatalogue, EventKind, Level
+from kraft.events import LINES_MAX, EventCatalogue, EventKind, Level
 
 _PATH: Final = {"path": "the file or directory"}
 _LOG: Final = {"path": "directory of the log"}
@@ -137,6 +137,15 @@ STORAGE_EVENTS: Final = EventCatalogue(
             {**_LOG, **_ERROR},
             "{path} cannot be compacted until the node restarts: {error}",
         ),
+        "storage_marker_malformed": EventKind(
+            Level.WARNING,
+            "An end marker of a transaction cannot be read. The transaction stays open in this replica.",
+            {**_LOG, "offset": "offset of the marker", "producer_id": "id of its producer", **_ERROR},
+            "the end marker at offset {offset} of {path} cannot be read: {error}. The transaction of producer "
+            "{producer_id} stays open there: `kraft transactions find-hanging` shows it, `kraft transactions abort` "
+            "ends it",
+            LINES_MAX,
+        ),
         "storage_partition_metadata_corrupt": EventKind(
             Level.WARNING,
             "The partition.metadata of a log is damaged.",
@@ -150,9 +159,11 @@ STORAGE_EVENTS: Final = EventCatalogue(
             "{partition} lacks {lost}: {reason}. Consumers pass over them. " + _REFETCH,
         ),
         "storage_replay_incomplete": EventKind(
-            Level.DEBUG,
-            "The producer states could not be replayed from the whole log.",
+            Level.WARNING,
+            "The producer states could not be replayed from the whole log, because a batch is damaged.",
             {**_LOG, **_ERROR},
+            "the producers of {path} are known only up to a damaged batch: {error}. Retries of producers may be "
+            "written twice",
         ),
         "storage_segment_cut": EventKind(
             Level.DEBUG,

@@ -22,7 +22,12 @@ from broker.storage.durability import Durability
 from broker.storage.fetched_batches import FetchedBatches
 from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log_config import LogConfig
-from broker.storage.producer_replay import check_coordinator_batch, load_producers, replay_batch
+from broker.storage.producer_replay import (
+    check_coordinator_batch,
+    load_producers,
+    replay_batch,
+    trace_malformed_marker,
+)
 from broker.storage.producer_state import ProducerStates
 from broker.storage.segment import Segment
 from broker.storage.segment_list import LogSlice, SegmentList
@@ -265,7 +270,7 @@ class Log:
             self._fail(error)
             raise self.durability.refusal(self.partition) from error
         except WireError as error:
-            self._trace("storage_replay_incomplete", path=self.directory, error=str(error))
+            trace_malformed_marker(self._trace, self.directory, header, error)
 
     def _load_or_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
         """The segment for a batch that the active segment does not take; it may only need its indexes loaded."""

@@ -25,7 +25,8 @@ def load_producers(
 ) -> None:
     """Make `producers` and the transaction indexes match a log that was opened or truncated. Raises OSError.
 
-    A malformed transaction marker ends the replay; that is traced.
+    A malformed transaction marker is skipped, so that its transaction stays open; a damaged batch ends the replay. Both
+    are traced.
     """
     damaged = [each.base_offset for each in segments if each.transaction_index.is_damaged(each.base_offset)]
     if damaged:  # their entries are rebuilt from a snapshot before them
@@ -36,15 +37,15 @@ def load_producers(
         segment.transaction_index.truncate_to(offset)
     if offset < log_end_offset:
         try:
-            replay(producers, segments.since(offset), offset)
+            replay(producers, segments.since(offset), offset, trace)
         except WireError as error:
             trace("storage_replay_incomplete", path=segments.active.directory, error=str(error))
 
 
-def replay(producers: ProducerStates, segments: Sequence[Segment], offset: int) -> None:
+def replay(producers: ProducerStates, segments: Sequence[Segment], offset: int, trace: Tracer) -> None:
     """Apply every batch from `offset` on to `producers` and to the transaction indexes, which must end at `offset`.
 
-    Raises OSError, and WireError for a malformed marker.
+    Raises OSError, and WireError for a damaged batch header.
     """
     for segment in segments:
         found = segment.find(offset)
@@ -54,9 +55,23 @@ def replay(producers: ProducerStates, segments: Sequence[Segment], offset: int) 
                 for position, header in scan_headers(segment.file, found.position, segment.written):
                     if header.producer_id >= 0:
                         batch = segment.file.read(position, header.size) if header.is_control else b""
-                        aborted += replay_batch(producers, header, batch)
+                        try:
+                            aborted += replay_batch(producers, header, batch)
+                        except WireError as error:
+                            trace_malformed_marker(trace, segment.directory, header, error)
             finally:
                 segment.transaction_index.extend(aborted)
+
+
+def trace_malformed_marker(trace: Tracer, directory: str, header: BatchHeader, error: WireError) -> None:
+    """Report a control batch whose transaction cannot be ended in the partition."""
+    trace(
+        "storage_marker_malformed",
+        path=directory,
+        offset=header.base_offset,
+        producer_id=header.producer_id,
+        error=str(error),
+    )
 
 
 def check_coordinator_batch(

@@ -8,7 +8,8 @@ from broker.storage.aborted_transactions import aborted_transactions
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.wire.errors import ErrorCode, KafkaError
-from broker.wire.records import EndTransactionMarker, encode_end_transaction_marker
+from broker.wire.records import EndTransactionMarker, Record, encode_batch, encode_end_transaction_marker
+from broker.wire.records.control import ControlRecordType, control_key
 from tests.support.logs import NOW_MS, append, batch, close_log, open_log
 
 A, B = 7, 8
@@ -142,6 +143,39 @@ def test_marker_of_a_replaced_coordinator_is_fenced(tmp_path: Path) -> None:
     with pytest.raises(KafkaError) as raised:
         end(log, A, commit=True, coordinator_epoch=4)
     assert raised.value.code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+def test_malformed_marker_leaves_its_transaction_open_and_the_replay_goes_on(tmp_path: Path) -> None:
+    """As a follower, and when the log is opened: later batches of all producers are still known."""
+    log = open_log(tmp_path / "topic-0")
+    write(log, A)
+    marker = encode_batch(
+        [Record(timestamp=NOW_MS, key=control_key(ControlRecordType.COMMIT), value=b"short")],
+        base_offset=log.log_end_offset,
+        leader_epoch=0,
+        producer_id=A,
+        producer_epoch=0,
+        transactional=True,
+        control=True,
+    )
+    log.append_as_follower(memoryview(bytearray(marker)), 0, NOW_MS)
+    log.commit()
+    write(log, B)
+    end(log, B, commit=False)
+    events: list[tuple[str, dict[str, object]]] = []
+    log.close()
+    for snapshot in (tmp_path / "topic-0").glob("*.snapshot"):
+        snapshot.unlink()
+    opened = open_log(tmp_path / "topic-0", trace=lambda kind, **fields: events.append((kind, fields)))
+    for each in (log, opened):
+        assert each.producers.has_open_transaction(A, 0)
+        assert not each.producers.has_open_transaction(B, 0)
+        assert each.producers.first_unstable_offset == 0
+        assert aborted(each) == [(B, 2)]
+    malformed = [fields for kind, fields in events if kind == "storage_marker_malformed"]
+    assert [(each["offset"], each["producer_id"]) for each in malformed] == [(1, A)]
+    end(opened, A, commit=False)
+    assert opened.producers.get(A).current_txn_first_offset < 0  # type: ignore[union-attr]
 
 
 def test_kip_890_marker_ends_a_verification(tmp_path: Path) -> None:
