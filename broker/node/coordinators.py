@@ -48,7 +48,7 @@ class Transactions:
     async def run(self) -> None:
         """Runs all but the runtime, until cancelled."""
         async with trio.open_nursery() as nursery:
-            for run in (self._connections.run, self._sender.run, self.coordinator.run):
+            for run in (self._connections.run, self._sender.run, self.verifier.run, self.coordinator.run):
                 nursery.start_soon(run)
 
 

@@ -2,12 +2,16 @@
 
 Without this, a produce request that arrives late would begin a transaction that nothing ends. With transaction version
 2, the leader of the partitions adds them itself, and clients send no AddPartitionsToTxn.
+
+To each coordinator on another broker, one request is under way at a time, with all transactions that have come together
+meanwhile.
 """
 
 from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Final
 
+import attrs
 import trio
 
 from broker.client import ConnectionLost
@@ -33,6 +37,12 @@ _RETRIABLE: Final = (
     ErrorCode.NOT_COORDINATOR,
 )
 
+# Bytes of the transactions in one request; coordinators accept requests of 64 KiB.
+_REQUEST_BYTES_MAX: Final = 48 * 1024
+# The bytes of a partition, and at most those that surround a name.
+_NUMBER_BYTES: Final = 4
+_FRAME_BYTES: Final = 32
+
 Verdicts = dict[TopicPartition, ErrorCode]
 
 
@@ -46,9 +56,32 @@ class ClientSupport(Enum):
     ADDS_PARTITIONS = "adds partitions"
 
 
+@attrs.define(eq=False)
+class _Question:
+    """What a leader asks about one transaction. `verdicts` has the answer when `answered` is set."""
+
+    transaction: AddPartitionsToTxnTransaction
+    partitions: tuple[TopicPartition, ...]
+    verdicts: Verdicts = attrs.field(factory=dict)
+    answered: trio.Event = attrs.field(factory=trio.Event)
+
+    def answer(self, verdicts: Verdicts) -> None:
+        self.verdicts = verdicts
+        self.answered.set()
+
+    @property
+    def size(self) -> int:
+        """At least the bytes of the transaction in a request, but for names that are not ASCII."""
+        topics = self.transaction.topics
+        names = len(self.transaction.transactional_id) + sum(len(topic.name) for topic in topics)
+        return names + (len(topics) + 1) * _FRAME_BYTES + len(self.partitions) * _NUMBER_BYTES
+
+
 class TransactionVerifier:
-    """See the module's docstring. `retry_ms` returns how long, and after which pauses, an addition is tried again while
-    the producer's previous transaction is being completed.
+    """See the module's docstring. `run` must run.
+
+    `retry_ms` returns how long, and after which pauses, an addition is tried again while the producer's previous
+    transaction is being completed.
     """
 
     def __init__(
@@ -68,6 +101,13 @@ class TransactionVerifier:
         self._connections = connections
         self._commit = commit
         self._retry_ms = retry_ms
+        self._questions: dict[int, list[_Question]] = {}
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self) -> None:
+        """Send requests to other brokers, until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            await trio.sleep_forever()
 
     async def verify(
         self,
@@ -108,12 +148,34 @@ class TransactionVerifier:
             verify_only=not adds,
             topics=topics_of(partitions),
         )
-        try:
-            request = AddPartitionsToTxnRequest(transactions=[asked])
-            response = await self._connections.call(partition.leader, request, _VERSION)
-        except ConnectionLost:
-            return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
-        return _verdicts(response, partitions)
+        question = _Question(asked, partitions)
+        self._queue(partition.leader, question)
+        await question.answered.wait()
+        return question.verdicts
+
+    def _queue(self, broker_id: int, question: _Question) -> None:
+        assert self._nursery is not None, "it runs"
+        queue = self._questions.get(broker_id)
+        if queue is None:
+            self._questions[broker_id] = [question]
+            self._nursery.start_soon(self._send, broker_id)
+        else:
+            queue.append(question)
+
+    async def _send(self, broker_id: int) -> None:
+        """Sends all questions to a broker, until none is left."""
+        while self._questions[broker_id]:
+            sent, self._questions[broker_id] = split_questions(self._questions[broker_id])
+            request = AddPartitionsToTxnRequest(transactions=[each.transaction for each in sent])
+            try:
+                response = await self._connections.call(broker_id, request, _VERSION)
+            except ConnectionLost:
+                for each in sent:
+                    each.answer(dict.fromkeys(each.partitions, ErrorCode.NETWORK_EXCEPTION))
+            else:
+                for each in sent:
+                    each.answer(_verdicts(response, each))
+        del self._questions[broker_id]
 
     async def _ask_here(
         self,
@@ -144,7 +206,23 @@ def topics_of(partitions: Iterable[TopicPartition]) -> list[AddPartitionsToTxnTo
     return [AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in by_topic.items()]
 
 
-def _verdicts(response: AddPartitionsToTxnResponse, partitions: tuple[TopicPartition, ...]) -> Verdicts:
+def split_questions(questions: list[_Question]) -> tuple[list[_Question], list[_Question]]:
+    """The questions of the next request, at least one, and the others. A request has a transactional id once."""
+    sent: dict[str, _Question] = {}
+    left: list[_Question] = []
+    size = 0
+    for each in questions:
+        size += each.size
+        name = each.transaction.transactional_id
+        if sent and (name in sent or size > _REQUEST_BYTES_MAX):
+            left.append(each)
+        else:
+            sent[name] = each
+    return list(sent.values()), left
+
+
+def _verdicts(response: AddPartitionsToTxnResponse, question: _Question) -> Verdicts:
+    partitions = question.partitions
     if response.error_code:
         code = _known(response.error_code)
         # Its client is not the one that lacks an authorization.
@@ -154,6 +232,7 @@ def _verdicts(response: AddPartitionsToTxnResponse, partitions: tuple[TopicParti
     found = {
         (topic.name, partition.partition_index): _known(partition.partition_error_code)
         for result in response.results_by_transaction
+        if result.transactional_id == question.transaction.transactional_id
         for topic in result.topic_results
         for partition in topic.results_by_partition
     }
