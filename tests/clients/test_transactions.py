@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import aiokafka
 import confluent_kafka
 import pytest
+from aiokafka.errors import ProducerFenced
 from aiokafka.structs import TopicPartition as AiokafkaPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
@@ -236,6 +237,86 @@ def test_aiokafka_commits_and_aborts(brokers: str, topic: str) -> None:
             await consumer.stop()
 
     assert asyncio.run(run()) == [b"committed", b"committed too"]
+
+
+def test_aiokafka_is_fenced_by_its_second_instance(brokers: str, topic: str) -> None:
+    create_topic(brokers, topic)
+
+    async def run() -> None:
+        first, second = (aiokafka.AIOKafkaProducer(bootstrap_servers=brokers, transactional_id=topic) for _ in "12")
+        await first.start()
+        try:
+            await first.begin_transaction()
+            await first.send_and_wait(topic, b"of a zombie", partition=0)
+            await second.start()
+            async with second.transaction():
+                await second.send_and_wait(topic, b"of the second", partition=0)
+            with pytest.raises(ProducerFenced):
+                await first.commit_transaction()
+        finally:
+            await second.stop()
+            await first.stop()
+
+    asyncio.run(run())
+    assert read(brokers, topic) == ["of the second"]
+
+
+def test_aiokafka_commits_offsets_with_its_transactions(brokers: str, topic: str) -> None:
+    create_topic(brokers, topic)
+    partition = AiokafkaPartition(topic, 0)
+
+    async def run() -> list[int | None]:
+        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=brokers, transactional_id=topic)
+        consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=brokers, group_id=topic, enable_auto_commit=False)
+        await producer.start()
+        await consumer.start()
+        committed = []
+        try:
+            consumer.assign([partition])
+            for offset, commit in ((5, True), (9, False), (7, True)):
+                await producer.begin_transaction()
+                await producer.send_offsets_to_transaction({partition: offset}, topic)
+                await (producer.commit_transaction() if commit else producer.abort_transaction())
+                # Markers are written after the answer to the producer, and aiokafka does not ask for stable offsets.
+                until = time.monotonic() + WITHIN_S
+                expected = offset if commit else committed[-1]
+                while (found := await consumer.committed(partition)) != expected:
+                    assert time.monotonic() < until, f"{found} is committed, not {expected}"
+                committed.append(found)
+        finally:
+            await consumer.stop()
+            await producer.stop()
+        return committed
+
+    assert asyncio.run(run()) == [5, 5, 7]
+
+
+def test_transaction_of_aiokafka_that_times_out_is_aborted(new_node: Callable[..., NodeProcess], topic: str) -> None:
+    node = new_node(transaction_abort_timed_out_transaction_cleanup_interval_ms=200)
+    node.start()
+    create_topic(node.bootstrap, topic)
+
+    async def run() -> None:
+        producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=node.bootstrap, transactional_id=topic, transaction_timeout_ms=1_000
+        )
+        await producer.start()
+        try:
+            await producer.begin_transaction()
+            await producer.send_and_wait(topic, b"late", partition=0)
+            other = confluent_kafka.Producer({"bootstrap.servers": node.bootstrap})
+            other.produce(topic, b"after it", partition=0)
+            other.flush(WITHIN_S)
+            until = time.monotonic() + WITHIN_S
+            while await asyncio.to_thread(read, node.bootstrap, topic) != ["after it"]:
+                assert time.monotonic() < until, "the transaction is still open"
+            with pytest.raises(ProducerFenced):
+                await producer.commit_transaction()
+        finally:
+            await producer.stop()
+
+    asyncio.run(run())
+    assert read(node.bootstrap, topic) == ["after it"]
 
 
 def test_kafka_python_commits_and_aborts(brokers: str, topic: str) -> None:
