@@ -1,7 +1,7 @@
 """The driver's part of an exactly-once sink: decides on batches, and ends the transactions of their tasks."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -33,10 +33,9 @@ _ONGOING: Final = "Ongoing"
 _LIST_TIMEOUT_MS: Final = 5_000
 # Markers for partitions without a leader are written later.
 _VISIBLE_TIMEOUT_MS: Final = 5_000
-_UNKNOWN: Final = frozenset({"TRANSACTIONAL_ID_NOT_FOUND", "INVALID_PRODUCER_ID_MAPPING"})
-_ENDED_OTHERWISE: Final = frozenset(
-    {"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"}
-)
+_EXPIRED: Final = "INVALID_PRODUCER_ID_MAPPING"
+_UNKNOWN: Final = frozenset({"TRANSACTIONAL_ID_NOT_FOUND", _EXPIRED})
+_ENDED_OTHERWISE: Final = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE", _EXPIRED})
 _log = logging.getLogger(__name__)
 
 
@@ -100,15 +99,15 @@ class SinkDriver:
 
     def _commit_transactions(self, batch: Batch, transactions: Sequence[TaskTransaction]) -> None:
         ended = self._admin.end_transactions(dict(transactions), is_commit=True)
-        lost = []
+        lost = {}
         for transactional_id, error in ended.failed.items():
             if not isinstance(error, KafkaError) or error.code.name not in _ENDED_OTHERWISE:
                 raise error
-            lost.append(f"{transactional_id} ({error.code.name})")
+            lost[transactional_id] = error.code.name
         if not lost:
             self._wait_until_visible(transactions)
             return
-        message = _lost_after(batch, lost)
+        message = _expired(batch, lost) if set(lost.values()) == {_EXPIRED} else _lost_after(batch, lost)
         if self._exactly_once.fails_on_data_loss:
             raise TransactionLost(message)
         _log.warning("%s", message)
@@ -168,10 +167,21 @@ def _lost_before(batch: Batch, lost: Sequence[TaskTransaction]) -> str:
     )
 
 
-def _lost_after(batch: Batch, lost: Sequence[str]) -> str:
+def _lost_after(batch: Batch, lost: Mapping[str, str]) -> str:
+    names = ", ".join(f"{transactional_id} ({code})" for transactional_id, code in lost.items())
     return (
-        f"batch {batch.batch_id} was decided, but rows of it are lost: the brokers have aborted {', '.join(lost)} after"
+        f"batch {batch.batch_id} was decided, but rows of it are lost: the brokers have aborted {names} after"
         " kafka.transaction.timeout.ms, before the driver could commit. Set a higher timeout, or"
         " kafka.transaction.two.phase.commit.enable=true where the brokers support it (KIP-939). With"
         " failOnDataLoss=false the query goes on without these rows"
+    )
+
+
+def _expired(batch: Batch, lost: Mapping[str, str]) -> str:
+    names = ", ".join(lost)
+    return (
+        f"batch {batch.batch_id} was decided, but whether its rows are in the topic is not known any more: its"
+        " transactions ended more than transactional.id.expiration.ms ago, and the brokers have dropped their ids"
+        f" {names}. They were committed if the driver died after it had ended them, and aborted if it died before."
+        " Compare the topic with the input of the batch; with failOnDataLoss=false the query goes on after it"
     )

@@ -2,11 +2,27 @@
 
 import pytest
 
-from broker.client import ConfigChange, ConfigResource, ConfigResourceType, NewTopic, ProducerFenced, SyncAdmin
+from broker.client import (
+    ConfigChange,
+    ConfigResource,
+    ConfigResourceType,
+    NewTopic,
+    PreparedTransaction,
+    ProducerFenced,
+    SyncAdmin,
+)
 from broker.spark.options import IllegalOption
 from broker.spark.options.write_options import WriteOptions
 from broker.spark.sink.decision_log import DecisionLog
-from broker.spark.sink.decisions import CorruptDecision, Decision, RowsPrepared, TransactionalIds, TransactionLost
+from broker.spark.sink.decisions import (
+    Batch,
+    CorruptDecision,
+    Decision,
+    RowsPrepared,
+    TaskTransaction,
+    TransactionalIds,
+    TransactionLost,
+)
 from broker.spark.sink.driver import sink_driver
 from tests.support.committed_records import committed_values
 from tests.support.spark_topics import create_topic
@@ -203,6 +219,22 @@ def test_transaction_that_timed_out_after_the_decision_is_reported(
         sink.commit(0, lost, kept)
     lenient = StreamingSink({**sink.options, "failOnDataLoss": "false"}, sink.query_id)
     lenient.commit(0, lenient.write(0, b"a", b"b"))
+    assert committed_values(bootstrap, topic) == [b"b"]
+
+
+def test_transactional_ids_that_expired_after_the_decision_are_reported(
+    bootstrap: str, topic: str, sink: StreamingSink
+) -> None:
+    """The broker answers an expired transactional id as it answers an id that it has never had."""
+    expired_id = TransactionalIds("kraft-spark", sink.query_id).of_task(sink.run_id, "abc123", 7)
+    expired = TaskTransaction(expired_id, PreparedTransaction(2**40, 0))
+    decide(bootstrap, RowsPrepared(Batch(sink.query_id, sink.run_id, 0), 1, expired))
+    after = sink.restarted()
+    with pytest.raises(TransactionLost, match=rf"is not known.*transactional\.id\.expiration\.ms.*{expired_id}"):
+        after.commit(0, after.write(0, b"a"))
+    lenient = StreamingSink({**sink.options, "failOnDataLoss": "false"}, sink.query_id)
+    lenient.commit(0, lenient.write(0, b"a"))
+    lenient.commit(1, lenient.write(1, b"b"))
     assert committed_values(bootstrap, topic) == [b"b"]
 
 
