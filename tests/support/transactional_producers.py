@@ -26,11 +26,11 @@ async def send(producer: Producer, partition: int = 0) -> None:
     await producer.send("orders", b"value", partition=partition)
 
 
-async def transact(producer: Producer, *, records: int = 0, offsets: bool = False, patience_s: float = inf) -> None:
-    """A transaction of records and offsets. The commit of the offsets is cancelled after `patience_s`."""
+async def transact(producer: Producer, *, records: int = 0, offsets: bool = False, timeout_s: float = inf) -> None:
+    """A transaction of records and offsets. The commit of the offsets is cancelled after `timeout_s`."""
     async with producer.transaction():
         if offsets:
-            with trio.move_on_after(patience_s):
+            with trio.move_on_after(timeout_s):
                 await producer.send_offsets_to_transaction(OFFSETS, GROUP)
         for _ in range(records):
             await send(producer)
