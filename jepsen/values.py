@@ -215,3 +215,23 @@ class Healing:
 
     what: str
     within_seconds: float
+
+
+@attrs.frozen
+class QuotaUser:
+    """`paced-produce`, `paced-fetch`: a client that sends one request after the other, with its quota.
+
+    `limit` is in bytes per second, None without a quota. A client that `waits` sends its next request only after the
+    throttle time in the response. The result is (bytes that count for the quota, throttle time in ms).
+    """
+
+    client_id: str
+    key: str
+    limit: float | None
+    waits: bool
+    pause_seconds: float = 0.0
+
+    @property
+    def entity(self) -> tuple[tuple[str, str | None], ...]:
+        """The entity of the quota, as the metadata has it: sorted by type."""
+        return (("client-id", self.client_id),)

@@ -4,6 +4,7 @@ from jepsen.checkers.checker import Anomaly, Checker
 from jepsen.checkers.groups import GROUP_CHECKERS
 from jepsen.checkers.losses import Losses, count_losses
 from jepsen.checkers.queue import ACKS_ONE_CHECKERS, IDEMPOTENT_CHECKERS, QUEUE_CHECKERS
+from jepsen.checkers.quotas import QUOTA_CHECKERS
 from jepsen.checkers.registers import REGISTER_CHECKERS
 from jepsen.checkers.topics import TOPIC_CHECKERS
 from jepsen.checkers.transactions import TRANSACTION_CHECKERS
@@ -14,6 +15,7 @@ __all__ = [
     "GROUP_CHECKERS",
     "IDEMPOTENT_CHECKERS",
     "QUEUE_CHECKERS",
+    "QUOTA_CHECKERS",
     "REGISTER_CHECKERS",
     "TOPIC_CHECKERS",
     "TRANSACTION_CHECKERS",

@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from jepsen.simulation.simulation import Simulation
-from jepsen.simulation.subjects import NodesSubject, QuorumSubject, Subject
+from jepsen.simulation.subjects import NodesSubject, QuorumSubject, SpecialLoad, Subject
 
 
 @attrs.frozen
@@ -23,7 +23,8 @@ SHAPES: Final[Mapping[str, Callable[[Simulation], Subject]]] = MappingProxyType(
         "nodes-3": lambda simulation: NodesSubject(simulation, 3),
         "nodes-5": lambda simulation: NodesSubject(simulation, 5),
         "nodes-3+2": lambda simulation: NodesSubject(simulation, 0, controllers=3, brokers=2),
-        "transactions-3": lambda simulation: NodesSubject(simulation, 3, is_transactional=True),
+        "transactions-3": lambda simulation: NodesSubject(simulation, 3, special=SpecialLoad.TRANSACTIONS),
+        "quotas-3": lambda simulation: NodesSubject(simulation, 3, special=SpecialLoad.QUOTAS),
         "quorum-1": lambda simulation: QuorumSubject(simulation, 1, 3),
         "quorum-3": lambda simulation: QuorumSubject(simulation, 3, 3),
         "quorum-3+1": lambda simulation: QuorumSubject(simulation, 3, 4),

@@ -13,7 +13,7 @@ from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from broker.wire.errors import ErrorCode
 from jepsen.history import History
-from jepsen.workloads.connection import Address, Connection, ConnectionLost
+from jepsen.workloads.connection import CLIENT_ID, Address, Connection, ConnectionLost
 
 METADATA_VERSION = 12
 _FIND_COORDINATOR_VERSION = 4
@@ -40,6 +40,7 @@ class Client:
     wall: Callable[[], float]
     incarnations: Callable[[str], int]
     partition_incarnation: Callable[[str, str, int], int | None] = lambda host, topic, partition: None
+    client_id: str = CLIENT_ID
 
     _connection: Connection | None = attrs.field(default=None, init=False)
     _target: Address | None = attrs.field(default=None, init=False)
@@ -88,6 +89,11 @@ class Client:
         if connection is not None:
             await connection.aclose()
 
+    async def seek(self, address: Address) -> None:
+        """Connect to this server next."""
+        await self.aclose()
+        self._target = address
+
     async def seek_leader(self, topic: str, partition: int) -> int:
         """Connect to the leader of a partition, as reported by any server, and return the leader epoch.
 
@@ -128,7 +134,7 @@ class Client:
     async def _connect(self) -> Connection:
         address, self._target = self._target or self.rng.choice(self.servers), None
         incarnation = self.incarnations(address[0])
-        connection = await Connection.open(address, incarnation)
+        connection = await Connection.open(address, incarnation, self.client_id)
         if self.incarnations(address[0]) != incarnation:
             await connection.aclose()
             raise ConnectionLost("the connection may be from before or after a power cut")

@@ -31,20 +31,23 @@ class Connection:
     `incarnation` belongs to the caller, see `jepsen.history.Operation`.
     """
 
-    def __init__(self, stream: trio.SocketStream, address: Address, incarnation: int) -> None:
+    def __init__(
+        self, stream: trio.SocketStream, address: Address, incarnation: int, client_id: str = CLIENT_ID
+    ) -> None:
         self.address = address
         self.incarnation = incarnation
         self._stream = stream
+        self._client_id = client_id
         self._received = bytearray()
         self._awaited: deque[tuple[int, type[Any], int]] = deque()
         self._correlation_id = 0
 
     @classmethod
-    async def open(cls, address: Address, incarnation: int) -> "Connection":
+    async def open(cls, address: Address, incarnation: int, client_id: str = CLIENT_ID) -> "Connection":
         """Raises ConnectionLost if the server does not answer."""
         with trio.move_on_after(TIMEOUT_SECONDS):
             try:
-                return cls(await trio.open_tcp_stream(*address), address, incarnation)
+                return cls(await trio.open_tcp_stream(*address), address, incarnation, client_id)
             except OSError as error:
                 raise ConnectionLost(str(error)) from error
         raise ConnectionLost("no answer to the attempt to connect")
@@ -86,7 +89,7 @@ class Connection:
         self._correlation_id += 1
         self._awaited.append((self._correlation_id, APIS[key].response, version))
         body = b"".join(map(bytes, encode(request, version)))
-        payload = encode_request_header(key, version, self._correlation_id, CLIENT_ID) + body
+        payload = encode_request_header(key, version, self._correlation_id, self._client_id) + body
         return len(payload).to_bytes(4, "big") + payload
 
     async def _take(self, count: int) -> bytes:

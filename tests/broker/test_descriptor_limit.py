@@ -64,7 +64,7 @@ async def write_beyond_one_segment(client: WireClient, topic: str) -> None:
 
 @pytest.mark.parametrize("port", ["port", "controller_port"])
 async def test_node_out_of_client_descriptors_keeps_serving_and_recovers(tmp_path: Path, port: str) -> None:
-    overrides = {"log.segment.bytes": str(SEGMENT_BYTES), "max.connections": "65"}
+    overrides = {"log.segment.bytes": str(SEGMENT_BYTES), "max.connections": "300"}
     node = LimitedNode(tmp_path / "data", overrides)
     try:
         await trio.to_thread.run_sync(node.start)
@@ -85,7 +85,7 @@ async def test_node_out_of_client_descriptors_keeps_serving_and_recovers(tmp_pat
         assert len(segments) > 1
         output = node.output()
         assert (
-            "config_warning: max.connections=65 is more than the 64 connections that this process can serve" in output
+            "config_warning: max.connections=300 is more than the 64 connections that this process can serve" in output
         )
         assert "Traceback" not in output
         assert "offline" not in output

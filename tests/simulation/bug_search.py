@@ -2,7 +2,7 @@
 for each.
 
 With names of bugs after the number of seeds, only for those bugs: see `tests.support.storage_bugs`, `quorum_bugs`,
-`replication_bugs`, `group_bugs` and `transaction_bugs`.
+`replication_bugs`, `group_bugs`, `transaction_bugs` and `quota_bugs`.
 """
 
 import argparse
@@ -16,13 +16,14 @@ from jepsen.simulation.shapes import Shape
 from tests.support.group_bugs import GROUP_BUGS
 from tests.support.planted_bugs import Bug
 from tests.support.quorum_bugs import QUORUM_BUGS
+from tests.support.quota_bugs import QUOTA_BUGS
 from tests.support.replication_bugs import REPLICATION_BUGS
 from tests.support.storage_bugs import STORAGE_BUGS
 from tests.support.transaction_bugs import COORDINATION_BUGS, TRANSACTION_BUGS
 
 SECONDS = 30.0
 ALL_BUGS: dict[str, Bug] = {**STORAGE_BUGS, **QUORUM_BUGS, **REPLICATION_BUGS, **GROUP_BUGS}
-ALL_BUGS |= {**TRANSACTION_BUGS, **COORDINATION_BUGS}
+ALL_BUGS |= {**TRANSACTION_BUGS, **COORDINATION_BUGS, **QUOTA_BUGS}
 
 
 def found_by(

@@ -1,6 +1,7 @@
 """The clients of simulated nodes, and their rates."""
 
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from typing import Final
 
 import attrs
@@ -102,8 +103,15 @@ def default_load(nodes: int, brokers: int) -> Load:
     return NODE_LOAD if nodes == 1 else cluster_load(brokers)
 
 
-# For a cluster whose clients are transactional; their rates are in `transactions`.
-TRANSACTION_LOAD: Final = Load(
+class SpecialLoad(Enum):
+    """Clients of a kind of their own, besides those of `SPECIAL_LOAD`."""
+
+    TRANSACTIONS = "transactions"
+    QUOTAS = "quotas"
+
+
+# For a cluster with clients of a `SpecialLoad`, whose rates are in their own modules.
+SPECIAL_LOAD: Final = Load(
     topics=(WantedTopic("pair", 1, replication_factor=2),),
     late=WantedTopic("late", 1, configs=(("flush.messages", "1"),), replication_factor=2),
     late_per_second=1,

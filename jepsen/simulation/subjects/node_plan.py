@@ -33,6 +33,8 @@ _OF_CLUSTERS: Final[Mapping[str, str]] = {
     "log.flush.offset.checkpoint.interval.ms": "5000",
     "log.flush.start.offset.checkpoint.interval.ms": "20000",
     "replica.high.watermark.checkpoint.interval.ms": "5000",
+    # A client that was idle may use at once what its quota allows in two seconds.
+    "quota.window.num": "3",
     # Short timeouts, so that groups react to the failure of a member as fast as a cluster reacts to that of a node.
     "group.initial.rebalance.delay.ms": "300",
     "group.consumer.min.session.timeout.ms": "6000",

@@ -30,7 +30,7 @@ from jepsen.simulation.simulation import Simulation
 from jepsen.simulation.subjects.administrator import VoterAdministrator
 from jepsen.simulation.subjects.data import ToldPartition, in_order, replica_log, show_data, told_of
 from jepsen.simulation.subjects.groups import Groups, groups_of, offsets_topic
-from jepsen.simulation.subjects.load import TRANSACTION_LOAD, default_load
+from jepsen.simulation.subjects.load import SPECIAL_LOAD, SpecialLoad, default_load
 from jepsen.simulation.subjects.node_plan import (
     CONTROLLER_PORT,
     KAFKA_PORT,
@@ -38,6 +38,8 @@ from jepsen.simulation.subjects.node_plan import (
     METADATA_DIRECTORY,
     NodePlan,
 )
+from jepsen.simulation.subjects.quotas import QuotaClients, quota_topics
+from jepsen.simulation.subjects.subject import SpecialClients
 from jepsen.simulation.subjects.topic_administrator import TopicMover
 from jepsen.simulation.subjects.transactions import TransactionalClients, transactional_topics
 from jepsen.simulation.trace import Event
@@ -66,7 +68,7 @@ SETTLED_SECONDS: Final = 35.0
 class NodesSubject:
     """Clients create and delete topics, produce and consume records, and join groups; `verify` reads all records.
 
-    With `is_transactional`, most of them are transactional instead.
+    With a `special` load, most of them are of that kind instead.
     """
 
     def __init__(
@@ -76,7 +78,7 @@ class NodesSubject:
         controllers: int = 0,
         brokers: int = 0,
         *,
-        is_transactional: bool = False,
+        special: SpecialLoad | None = None,
     ) -> None:
         self.simulation = simulation
         self.replicas = Replicas()
@@ -90,8 +92,8 @@ class NodesSubject:
         self.administrator = VoterAdministrator(self.replicas, names, list(names.values()), self)
         simulation.trace.listeners.append(self._replace_disk)
         self._host_names: dict[str, str] = {}
-        self._load = TRANSACTION_LOAD if is_transactional else default_load(len(plan.nodes), len(plan.brokers))
-        self._transactions = self._transactional_clients() if is_transactional else None
+        self._load = SPECIAL_LOAD if special is not None else default_load(len(plan.nodes), len(plan.brokers))
+        self._special = None if special is None else self._special_clients(special)
         self.committed = Committed({each.name: each.node_id for each in plan.brokers})
         self.topic_administrator = self._show_data() if len(plan.brokers) > 1 else None
         self._groups = Groups([], {})
@@ -100,22 +102,27 @@ class NodesSubject:
         self._admin, self._mover = self._client("admin"), self._client("mover")
         self._mover_is_busy = trio.Lock()
 
-    def _transactional_clients(self) -> TransactionalClients:
-        history = History(self.simulation.clock.current_time, self.simulation.trace.operation)
+    def _special_clients(self, special: SpecialLoad) -> SpecialClients:
+        brokers, rng = len(self._plan.brokers), self.simulation.rng(special.value)
+        history, other = (
+            History(self.simulation.clock.current_time, self.simulation.trace.operation) for _ in range(2)
+        )
+        if special is SpecialLoad.QUOTAS:
+            return QuotaClients(quota_topics(brokers), history, other, self._client, rng)
         return TransactionalClients(
-            transactional_topics(len(self._plan.brokers)),
+            transactional_topics(brokers),
             history,
             lambda name: attrs.evolve(self._client(name), history=history),
-            self.simulation.rng("transactions"),
+            rng,
         )
 
     def _show_data(self) -> TopicMover:
         """Trace the replicas of all topics. Returns the administrator of those that exist from the start."""
         topics = [topic.name for topic in self._load.topics]
-        if self._transactions is None:
+        if self._special is None:
             topics.append(CONSUMER_OFFSETS)
         else:
-            topics += [topic.name for topic in self._transactions.topics]
+            topics += [topic.name for topic in self._special.topics]
         show_data(self.simulation, self.committed, [*topics, self._load.late.name])
         return TopicMover(self.committed, topics, self._plan.log_directories, self)
 
@@ -142,8 +149,8 @@ class NodesSubject:
         await self.cluster.wait_serving()
         client = self._client("setup")
         topics, rng = list(self._load.topics), self.simulation.rng("groups")
-        if self._transactions is not None:
-            topics += self._transactions.topics
+        if self._special is not None:
+            topics += self._special.topics
         if self._load.grouped:
             topics.append(offsets_topic(len(self._plan.brokers), rng))
         for topic in topics:
@@ -162,8 +169,8 @@ class NodesSubject:
                     client = self._acks_one_client(self._client(f"h{number}-{topic}-{index}", f"p{number}"))
                     self._start(nursery, client, produce_with_acks_one, topic, index, per_second)
             self._start_library_clients(nursery)
-            if self._transactions is not None:
-                self._transactions.start(self._start, nursery)
+            if self._special is not None:
+                self._special.start(self._start, nursery)
             for topic, index in (*load.partitions(), *load.partitions(acks_one=True)):
                 if rng.random() < load.readers:
                     client = self._client(f"r-{topic}-{index}", "readers")
@@ -203,8 +210,8 @@ class NodesSubject:
             for name, place in self._groups.places.items():
                 self._start(members, self._client(f"{name}.last", place.group.name), stay, place)
             ends = await self._verify_topics()
-            if self._transactions is not None:
-                await self._transactions.verify(self._start, self._as)
+            if self._special is not None:
+                await self._special.verify(self._start, self._as)
             await self._groups.wait_reached(ends)
             members.cancel_scope.cancel()
         await self._wait_all_caught_up()
@@ -289,8 +296,8 @@ class NodesSubject:
             yield from checker.check(self.history)
         for checker in ACKS_ONE_CHECKERS:
             yield from checker.check(self._acks_one_history)
-        if self._transactions is not None:
-            yield from self._transactions.anomalies(self.committed)
+        if self._special is not None:
+            yield from self._special.anomalies(self.committed)
 
     # Access for the administrators
 

@@ -1,14 +1,41 @@
 """The interface of a system under test: its nodes, its clients, and the promises to check."""
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import trio
 
 from jepsen.checkers import Anomaly
 from jepsen.history import History
 from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.faults.fault import Administrator, TopicAdministrator
 from jepsen.simulation.faults.lies import QuorumMembers
-from jepsen.simulation.invariants import Invariant
+from jepsen.simulation.invariants import Committed, Invariant
+from jepsen.values import WantedTopic
+
+# Starts a task of a client in a nursery.
+Start: TypeAlias = Callable[..., None]
+# Runs a task of a client and returns its result.
+Run: TypeAlias = Callable[..., Awaitable[Any]]
+
+
+class SpecialClients(Protocol):
+    """Clients of a kind of their own, with the topics that they need and the promises to check."""
+
+    @property
+    def topics(self) -> Sequence[WantedTopic]: ...
+
+    def start(self, start: Start, nursery: trio.Nursery) -> None:
+        """Start the clients, which run while faults occur."""
+        ...
+
+    async def verify(self, start: Start, run: Run) -> None:
+        """Check in the healed cluster that everything works again."""
+        ...
+
+    def anomalies(self, committed: Committed) -> Iterator[Anomaly]:
+        """The anomalies in the complete history."""
+        ...
 
 
 class Subject(Protocol):

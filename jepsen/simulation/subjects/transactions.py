@@ -1,8 +1,8 @@
 """Transactional clients of simulated nodes: producers, consumers, and groups that consume, transform and produce."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import trio
 
@@ -10,16 +10,12 @@ from broker.coordinator.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STA
 from jepsen.checkers import TRANSACTION_CHECKERS, Anomaly
 from jepsen.history import History
 from jepsen.simulation.invariants import Committed
+from jepsen.simulation.subjects.subject import Run, Start
 from jepsen.values import WantedTopic
 from jepsen.workloads.client import Client
 from jepsen.workloads.committed_reader import ends_of, read_all_committed, read_committed
 from jepsen.workloads.transactional_producer import write_transactions
 from jepsen.workloads.transformer import transform, wait_transformed
-
-# Starts a task of a client in a nursery.
-Start: TypeAlias = Callable[..., None]
-# Runs a task of a client and returns its result.
-Run: TypeAlias = Callable[..., Awaitable[Any]]
 
 INPUT: Final = "txn-in"
 OUTPUT: Final = "txn-out"

@@ -1,0 +1,97 @@
+"""Clients with and without quotas on simulated nodes, while the quotas of others change all the time."""
+
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+from typing import Final
+
+import attrs
+import trio
+
+from jepsen.checkers import QUOTA_CHECKERS, Anomaly
+from jepsen.history import History
+from jepsen.simulation.invariants import Committed
+from jepsen.simulation.subjects.subject import Run, Start
+from jepsen.values import QuotaUser, WantedTopic
+from jepsen.workloads.client import Client
+from jepsen.workloads.quota_storm import (
+    change_other_quotas,
+    fetch_steadily,
+    produce_steadily,
+    set_quotas,
+)
+
+TOPIC: Final = "paced"
+_PARTITIONS: Final = 3
+# The time over which the clients are judged, after all faults are healed.
+_JUDGED_SECONDS: Final = 30.0
+# Some clients are idle for this time, which is longer than all windows.
+_IDLE: Final = (8.0, 18.0)
+_NOT_IDLE: Final = (0.0, 0.0)
+_LIMITS: Final = (6_000.0, 10_000.0, 20_000.0)
+_CHANGES_PER_SECOND: Final = (1.0, 5.0)
+
+
+def quota_topics(brokers: int) -> Sequence[WantedTopic]:
+    return (WantedTopic(TOPIC, _PARTITIONS, replication_factor=min(2, brokers)),)
+
+
+class QuotaClients:
+    """See the module's docstring. `client_for` returns a client by its name and history.
+
+    Faults disturb the clients, so they are judged after these alone: by another history, and as new connections.
+    """
+
+    def __init__(
+        self,
+        topics: Sequence[WantedTopic],
+        history: History,
+        ignored: History,
+        client_for: Callable[[str], Client],
+        rng: Random,
+    ) -> None:
+        self.topics = topics
+        self._history, self._ignored = history, ignored
+        self._client_for = client_for
+        self._rng = rng
+        self._users = [*self._limited_users(), *self._free_users()]
+
+    def _limited_users(self) -> Iterator[QuotaUser]:
+        for number, waits in enumerate((True, False)):
+            for kind, key in (("p", "producer_byte_rate"), ("f", "consumer_byte_rate")):
+                yield QuotaUser(f"limited-{kind}{number}", key, self._rng.choice(_LIMITS), waits)
+
+    def _free_users(self) -> Iterator[QuotaUser]:
+        yield QuotaUser("free-p", "producer_byte_rate", None, waits=False, pause_seconds=0.2)
+        yield QuotaUser("free-f", "consumer_byte_rate", None, waits=False, pause_seconds=0.2)
+
+    def start(self, start: Start, nursery: trio.Nursery) -> None:
+        """Start all clients, and the changes of quotas."""
+        start(nursery, self._client_for("quotas"), set_quotas, self._users)
+        self._start_changes(start, nursery, "")
+        self._start_users(start, nursery, "", self._ignored)
+
+    def _start_changes(self, start: Start, nursery: trio.Nursery, when: str) -> None:
+        per_second = self._rng.choice(_CHANGES_PER_SECOND)
+        start(nursery, self._client_for(f"storm{when}"), change_other_quotas, per_second)
+
+    def _start_users(self, start: Start, nursery: trio.Nursery, when: str, history: History) -> None:
+        for number, user in enumerate(self._users):
+            client = self._client_for(f"{user.client_id}{when}")
+            client = attrs.evolve(client, history=history, client_id=user.client_id)
+            use = produce_steadily if user.key == "producer_byte_rate" else fetch_steadily
+            idle = _IDLE if history is self._history and user.limit is not None and not user.waits else _NOT_IDLE
+            start(nursery, client, use, user, TOPIC, number % _PARTITIONS, idle)
+
+    async def verify(self, start: Start, run: Run) -> None:
+        """Have all clients use up their quotas for some time, in a cluster that works."""
+        client = self._client_for("quotas-final")
+        await run(client, set_quotas, client, self._users)
+        async with trio.open_nursery() as nursery:
+            self._start_changes(start, nursery, ".last")
+            self._start_users(start, nursery, ".last", self._history)
+            await trio.sleep(_JUDGED_SECONDS)
+            nursery.cancel_scope.cancel()
+
+    def anomalies(self, committed: Committed) -> Iterator[Anomaly]:
+        for checker in QUOTA_CHECKERS:
+            yield from checker.check(self._history)

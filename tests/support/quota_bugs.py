@@ -1,0 +1,35 @@
+"""Bugs planted into client quotas; see `planted_bugs`."""
+
+from typing import Any
+
+from broker.net.stream_driver import StreamTransport
+from broker.quota.client_quotas import _Meters
+from broker.quota.sampled_rate import SampledRate
+from broker.server.quotas import Throttling
+from tests.support.planted_bugs import Bug, PatchedFunction, does_nothing
+
+
+def _of_another_client(charge: Any) -> Any:
+    """All clients of the node use up the quota of the first client that has one."""
+
+    def wrong(meters: Any, user: str, client_id: str, amount: float, now_ms: float) -> Any:
+        others = [client for client, usage in meters._by_client.items() if usage is not None]
+        return charge(meters, *(others[0] if others else (user, client_id)), amount, now_ms)
+
+    return wrong
+
+
+def _at_the_end(flush: Any) -> Any:
+    return lambda transport: not transport._connection.throttled and flush(transport)
+
+
+def _halved(throttle: Any) -> Any:
+    return lambda throttling, session, throttle_time_ms: throttle(throttling, session, throttle_time_ms // 2)
+
+
+QUOTA_BUGS: dict[str, Bug] = {
+    "quota on the wrong principal": PatchedFunction(_Meters, "charge", _of_another_client),
+    "throttle answer sent late": PatchedFunction(StreamTransport, "flush", _at_the_end),
+    "unmuted too early": PatchedFunction(Throttling, "throttle", _halved),
+    "window never resets": PatchedFunction(SampledRate, "_drop_old", does_nothing),
+}
