@@ -24,6 +24,7 @@
 #   make bench-replication   replicated writes: three nodes here and three of Apache Kafka; skipped likewise
 #   make bench-followers     what partitions cost the brokers that replicate them, idle and per batch
 #   make bench-moves         leaders that move when a broker dies, and partitions that move under load; ARGS="kill"
+#   make bench-quotas        limited clients, 2,000 connections a second, and the cost of quotas; beside Apache Kafka
 #   make bench-groups        many groups whose members commit, here and on Apache Kafka; ARGS="--cluster kraft --groups 100"
 #   make bench-metadata      what the metadata costs as partitions grow: changes, snapshots, an idle controller
 #   make bench-loop-holds    how long the largest request of each API holds the event loop; ARGS="--apis 3 32 --last"
@@ -50,10 +51,11 @@ SEED ?= 1
 # PySpark's version for the tests of tables: 4_1 has all packages; 4_2 has none for Iceberg.
 SPARK ?= 4_1
 
-.PHONY: venv run test test-client-kafka test-spark-tables test-java-clients test-interpreters test-wheel check docs terminal-images soak \
-	fuzz jepsen transaction-kills spark-demo spark-kills spark-standalone spark-steady bench \
-	bench-client-library bench-kafka bench-replication bench-followers bench-moves bench-groups bench-metadata \
-	bench-loop-holds bench-spark bench-spark-load bench-spark-check kafka-dump-log
+.PHONY: venv run test test-client-kafka test-spark-tables test-java-clients test-interpreters test-wheel check \
+	docs terminal-images soak jepsen fuzz transaction-kills spark-kills spark-standalone spark-steady spark- \
+	demo bench bench-client-library bench-kafka bench-replication bench-followers bench-moves bench-groups \
+	bench-quotas bench-metadata bench-loop-holds bench-spark bench-spark-load bench-spark-check kafka-dump- \
+	log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
 
@@ -152,6 +154,9 @@ bench-moves: $(VENV)/.installed-bench
 
 bench-groups: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.bench_groups $(ARGS)
+
+bench-quotas: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.bench_quotas $(ARGS)
 
 bench-metadata: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.bench_metadata $(ARGS)

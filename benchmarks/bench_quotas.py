@@ -1,0 +1,169 @@
+"""Quotas of clients and connections, on this node and on Apache Kafka under the same loads.
+
+    python -m benchmarks.bench_quotas [--seconds 60] [--only rates|connections|cost] [--cluster kraft|kafka|both]
+
+- rates: a producer and a consumer of confluent-kafka limited to 5 MB/s each, and one that ignores throttle times,
+  beside a producer without a quota that sends 20 MB/s; that one also alone.
+- connections: 2,000 connections per second from one address that may make 20, while another sends small requests.
+- cost: CPU time per request with quotas set and not reached, and without, in alternating rounds. Only on this node.
+
+Apache Kafka comes from Maven Central; without java or mvn only this node is measured, and that is said.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+
+from benchmarks import apache_kafka, raw_loads, report, topics
+from benchmarks.apache_kafka import ApacheKafka
+from benchmarks.peers import Kraft, Peer
+from broker.client.blocking import SyncAdmin
+
+QUOTA = 5e6
+FREE_RATE = 20e6
+CONNECTIONS_PER_S, CONNECTIONS_ALLOWED = 2_000, 20
+ASKED_PER_S = 200
+# Quotas that no load reaches.
+UNREACHED = 1e12
+PAIRED_ROUNDS = 30
+
+# A client that was idle may use at once what its quota allows in all windows but one, and that as often as these are
+# forgotten: with the default of 11, a client that sends as fast as it can gets 50 MB every 10 s, here and in Apache
+# Kafka. With 3 windows a minute has enough of these bursts for a mean.
+WINDOWS = {"quota.window.num": "3"}
+
+Figures = Mapping[str, float]
+
+
+class KraftWithWindows(Kraft):
+    def command(self) -> list[str]:
+        return [*super().command(), *(word for pair in WINDOWS.items() for word in ("--override", "=".join(pair)))]
+
+
+class ApacheKafkaWithWindows(ApacheKafka):
+    def properties(self) -> dict[str, str]:
+        return super().properties() | WINDOWS
+
+
+@contextmanager
+def client(kind: str, peer: Peer, name: str, seconds: float, topic: str, rate: float = 0) -> Iterator[list[Figures]]:
+    """Run a client in a process beside the block; its figures are in the list after the block."""
+    arguments = [kind, peer.bootstrap, name, str(seconds), topic, str(rate)]
+    figures: list[Figures] = []
+    command = [sys.executable, "-m", "benchmarks.quota_clients", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        yield figures
+        output, _ = process.communicate()
+        if process.returncode:
+            raise SystemExit(f"the client {name} failed")
+        figures.append(json.loads(output))
+
+
+def set_quotas(peer: Peer, entity: Mapping[str, str | None], **values: float | None) -> None:
+    with SyncAdmin(peer.bootstrap) as admin:
+        admin.alter_client_quotas(entity, values)
+
+
+def rates(peer: Peer, seconds: float) -> dict[str, Figures]:
+    limited = {"producer_byte_rate": QUOTA, "consumer_byte_rate": QUOTA}
+    for name in ("limited-p", "limited-c", "limited-i"):
+        set_quotas(peer, {"client-id": name}, **limited)
+    with ExitStack() as stack:
+        names = [stack.enter_context(topics.topic(peer, 1)) for _ in range(3)]
+        with client("produce", peer, "free", seconds, names[0], FREE_RATE) as alone:
+            pass
+        with ExitStack() as running:
+            found = {
+                "free beside limited ones": running.enter_context(
+                    client("produce", peer, "free", seconds, names[0], FREE_RATE)
+                ),
+                "limited producer": running.enter_context(client("produce", peer, "limited-p", seconds, names[1])),
+                "limited consumer": running.enter_context(client("consume", peer, "limited-c", seconds, names[0])),
+                "limited, ignores throttle times": running.enter_context(
+                    client("ignore", peer, "limited-i", seconds, names[2])
+                ),
+            }
+    return {"free alone": alone[0], **{name: figures[0] for name, figures in found.items()}}
+
+
+def connections(peer: Peer, seconds: float) -> dict[str, Figures]:
+    with topics.topic(peer, 1) as topic:
+        with client("ask", peer, "asker", seconds, topic, ASKED_PER_S) as alone:
+            pass
+        set_quotas(peer, {"ip": "127.0.0.1"}, connection_creation_rate=CONNECTIONS_ALLOWED)
+        with (
+            client("connect", peer, "flood", seconds + 2, topic, CONNECTIONS_PER_S) as flood,
+            client("ask", peer, "asker", seconds, topic, ASKED_PER_S) as beside,
+        ):
+            pass
+        subprocess.run(["sleep", "2"], check=True)  # the address may connect again, to delete the topic
+    return {"asked alone": alone[0], "asked beside 2,000 connections/s": beside[0], "connecting": flood[0]}
+
+
+def cost(seconds: float) -> dict[str, Figures]:
+    """The median of the ratios of paired rounds: CPU time per request without quotas, divided by that with quotas."""
+    found: dict[str, Figures] = {}
+    with KraftWithWindows() as without, KraftWithWindows() as with_quotas:
+        everything = {"producer_byte_rate": UNREACHED, "consumer_byte_rate": UNREACHED}
+        set_quotas(with_quotas, {"user": None}, **everything, controller_mutation_rate=UNREACHED)
+        for load in raw_loads.ALL:
+            with raw_loads.ready(load, without) as plain, raw_loads.ready(load, with_quotas) as limited:
+                pairs = []
+                for number in range(PAIRED_ROUNDS):
+                    order = [plain, limited] if number % 2 else [limited, plain]
+                    cpu_us = {each: each.run(seconds, 0.03).server_cpu_us for each in order}
+                    pairs.append((cpu_us[plain], cpu_us[limited]))
+                found[load.name] = {
+                    "ratio": statistics.median(before / after for before, after in pairs),
+                    "us_without": statistics.median(before for before, _ in pairs),
+                    "us_with": statistics.median(after for _, after in pairs),
+                }
+    return found
+
+
+def show(title: str, figures: Mapping[str, Figures]) -> None:
+    heads = list(dict.fromkeys(name for each in figures.values() for name in each))
+    rows = [
+        [name, *(report.number(each[head]) if head in each else "" for head in heads)] for name, each in figures.items()
+    ]
+    print(f"\n{title}\n\n{report.table(['', *heads], rows)}", flush=True)
+
+
+def peers(cluster: str) -> list[type[Peer]]:
+    kinds: list[type[Peer]] = [KraftWithWindows] if cluster != "kafka" else []
+    if cluster != "kraft":
+        try:
+            apache_kafka.jars()
+            kinds.append(ApacheKafkaWithWindows)
+        except apache_kafka.Unavailable as why:
+            print(f"Apache Kafka is skipped: {why}")
+    return kinds
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_quotas")
+    parser.add_argument("--seconds", type=float, default=60, help="length of the loads; the cost has short rounds")
+    parser.add_argument("--only", choices=("rates", "connections", "cost"))
+    parser.add_argument("--cluster", choices=("kraft", "kafka", "both"), default="both")
+    options = parser.parse_args(arguments)
+    all_figures: dict[str, object] = {}
+    for part, run in (("rates", rates), ("connections", connections)):
+        for kind in peers(options.cluster) if options.only in (None, part) else ():
+            with kind() as peer:
+                figures = run(peer, options.seconds)
+            all_figures[f"{part} {peer.name}"] = figures
+            show(f"{part}: {peer.name}", figures)
+    if options.only in (None, "cost"):
+        figures = cost(0.3)
+        all_figures["cost"] = figures
+        show("cost: quotas set and not reached", figures)
+    print(f"\n{report.save('quotas', all_figures)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
