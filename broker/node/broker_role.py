@@ -36,7 +36,7 @@ from broker.storage.log_manager import LogManager
 from broker.telemetry import ClientTelemetry, TelemetryLimits
 from broker.wire.uuids import new_uuid
 from metadata.configuration.settings import settings_from
-from metadata.controller import SUPPORTED_FEATURES, BrokerRegistration
+from metadata.controller import REGISTERED_FEATURES, BrokerRegistration
 from metadata.image import MetadataImage
 from metadata.records import BrokerEndpoint
 
@@ -276,7 +276,7 @@ class BrokerRole:
                 BrokerEndpoint(listener.name, *reachable(listener, shared.bound), listener.security_protocol)
                 for listener in config.endpoints.advertised_broker_listeners
             ],
-            features=SUPPORTED_FEATURES,
+            features=REGISTERED_FEATURES,
             log_dirs=self._log_manager.directory_ids,
             rack=config.broker_rack,
             previous_broker_epoch=self._log_manager.previous_broker_epoch,

@@ -19,7 +19,7 @@ from broker.server.quotas import MutationCharging
 from broker.wire.uuids import new_uuid
 from kraft.replicated_log import Batch, Leadership
 from metadata.configuration.settings import settings_from
-from metadata.controller import SUPPORTED_FEATURES, Controller, ControllerConfig, ControllerRegistration
+from metadata.controller import REGISTERED_FEATURES, Controller, ControllerConfig, ControllerRegistration
 from metadata.records import BrokerEndpoint
 
 
@@ -103,7 +103,7 @@ class ControllerRole:
                 BrokerEndpoint(listener.name, *reachable(listener, shared.bound), listener.security_protocol)
                 for listener in shared.config.endpoints.advertised_controller_listeners
             ],
-            features=SUPPORTED_FEATURES,
+            features=REGISTERED_FEATURES,
         )
         return ControllerRegistrar(registration, channel, shared.loader, shared.env.trace)
 

@@ -89,6 +89,13 @@ SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = MappingProxyType(
     }
 )
 
+# A registration says with this name whether the node knows ClientQuotaRecord. It is no feature of Kafka's, so neither
+# clients nor tools are told of it. Earlier releases of this project end when they read the record.
+QUOTA_RECORDS: Final = "client.quota.records"
+REGISTERED_FEATURES: Final[Mapping[str, VersionRange]] = MappingProxyType(
+    {**SUPPORTED_FEATURES, QUOTA_RECORDS: VersionRange(0, 1)}
+)
+
 
 def release_level(release: str) -> int | None:
     """The metadata.version of "4.3-IV0", or the last one of a release such as "4.3" or "4.3.1"; None if unknown."""

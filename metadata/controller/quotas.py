@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 import attrs
 
 from metadata.controller.decision import Decision
-from metadata.errors import ApiError, InvalidRequest
+from metadata.controller.feature_levels import QUOTA_RECORDS
+from metadata.errors import ApiError, InvalidRequest, UnsupportedVersion
 from metadata.image import MetadataImage
 from metadata.records import ClientQuotaRecord, QuotaEntity
 
@@ -69,7 +70,11 @@ class QuotaOutcome(NamedTuple):
 
 
 def alter_client_quotas(image: MetadataImage, alterations: Sequence[QuotaAlteration]) -> Decision[list[QuotaOutcome]]:
-    """Change some quotas of each entity, and keep its other ones. Each entity succeeds or fails independently."""
+    """Change some quotas of each entity, and keep its other ones. Each entity succeeds or fails independently.
+
+    Raises UnsupportedVersion while a registered node is of a release that does not know the record: it would end.
+    """
+    _check_nodes(image)
     named = Counter(alteration.entity for alteration in alterations)
     repeated = InvalidRequest("Each quota entity must appear at most once.")
     records: list[ClientQuotaRecord] = []
@@ -84,6 +89,16 @@ def alter_client_quotas(image: MetadataImage, alterations: Sequence[QuotaAlterat
         except ApiError as error:
             outcomes.append(QuotaOutcome(entity, error.with_traceback(None)))
     return Decision(records, outcomes)
+
+
+def _check_nodes(image: MetadataImage) -> None:
+    cluster = image.cluster
+    nodes = {f"Broker {broker.broker_id}": broker.features for broker in cluster.brokers.values()}
+    nodes |= {f"Controller {each.controller_id}": each.features for each in cluster.controllers.values()}
+    for name, features in nodes.items():
+        known = features.get(QUOTA_RECORDS)
+        if known is None or known.max_version < 1:
+            raise UnsupportedVersion(f"{name} is of a release that does not know client quotas. Upgrade it first.")
 
 
 def _changes(

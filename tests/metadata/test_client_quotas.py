@@ -4,8 +4,9 @@ from math import inf, nan
 
 import pytest
 
-from metadata.controller import QuotaAlteration
+from metadata.controller import SUPPORTED_FEATURES, QuotaAlteration
 from metadata.controller.quotas import alter_client_quotas
+from metadata.errors import UnsupportedVersion
 from metadata.records import ClientQuotaRecord, QuotaEntity
 from tests.support.metadata import Cluster, refusal
 
@@ -117,3 +118,13 @@ def test_entities_succeed_independently_and_repeated_ones_fail() -> None:
     assert [outcome.entity for outcome in outcomes] == [twice, once, wrong, twice]
     assert [outcome.error is None for outcome in outcomes] == [False, True, False, False]
     assert list(cluster.image.client_quotas.entities) == [once]
+
+
+def test_quotas_are_refused_while_a_registered_broker_does_not_know_their_record() -> None:
+    """It would end when it reads the record. Brokers that are stopped have to be upgraded too: they may return."""
+    cluster = Cluster()
+    cluster.register(2, features=SUPPORTED_FEATURES)
+    with pytest.raises(UnsupportedVersion, match="Broker 2 is of a release that does not know client quotas"):
+        alter(cluster, USER, ("producer_byte_rate", 1.0))
+    cluster.register(2)
+    assert alter(cluster, USER, ("producer_byte_rate", 1.0)) is None

@@ -13,7 +13,7 @@ from kraft.env import Disk, Env, Tracer
 from kraft.raft_node import RaftNode, RaftNodeConfig
 from metadata.configuration import BROKER_CONFIGS, ConfigSchema
 from metadata.controller import (
-    SUPPORTED_FEATURES,
+    REGISTERED_FEATURES,
     BrokerHeartbeat,
     BrokerHeartbeatReply,
     BrokerRegistration,
@@ -55,7 +55,7 @@ def registration(broker_id: int, rng: Random, **changes: Any) -> BrokerRegistrat
         broker_id=broker_id,
         incarnation_id=random_uuid(rng),
         end_points=[BrokerEndpoint("PLAINTEXT", f"host{broker_id}", 9092, 0)],
-        features=SUPPORTED_FEATURES,
+        features=REGISTERED_FEATURES,
         log_dirs=[random_uuid(Random(broker_id))],
     )
     return attrs.evolve(asked, **changes)

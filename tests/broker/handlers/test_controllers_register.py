@@ -8,7 +8,7 @@ import trio
 from broker.wire.api.controller_registration import ControllerRegistrationRequest, Feature, Listener
 from broker.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from broker.wire.errors import ErrorCode
-from metadata.controller import SUPPORTED_FEATURES
+from metadata.controller import REGISTERED_FEATURES
 from metadata.image import ControllerImage
 from tests.support.running_cluster import COMBINED, running_cluster
 from tests.support.running_node import NODE_ID, RunningNode, running_node
@@ -53,7 +53,7 @@ async def turn_off(client: WireClient) -> tuple[int, str | None]:
 
 async def test_controller_registers_its_listeners_and_features(node: RunningNode) -> None:
     known = await registered(node)
-    assert known.features == SUPPORTED_FEATURES
+    assert known.features == REGISTERED_FEATURES
     assert {name: each.port for name, each in known.end_points.items()} == {"CONTROLLER": node.controller_port}
 
 
