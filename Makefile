@@ -3,6 +3,7 @@
 #   make run                 a cluster of three nodes, its data in ./data; ARGS="--nodes 5 --override key=value"
 #   make test                the tests, in two processes; WORKERS=4 ARGS="-k words"
 #   make test-client-kafka   the client library's tests against Apache Kafka; needs java and mvn, skipped without
+#   make test-kafka-monitoring  Kafka's own client and tools: pushed metrics, loggers; needs java and mvn
 #   make test-spark-tables   load into Delta Lake and Iceberg, and of Avro values; needs java and mvn, skipped without
 #   make test-java-clients   transactions of Apache Kafka's Java client and Kafka Streams; needs a JDK and mvn, skipped without
 #   make test-interpreters   the packages' own tests on the other supported versions of Python that are installed
@@ -51,11 +52,11 @@ SEED ?= 1
 # PySpark's version for the tests of tables: 4_1 has all packages; 4_2 has none for Iceberg.
 SPARK ?= 4_1
 
-.PHONY: venv run test test-client-kafka test-spark-tables test-java-clients test-interpreters test-wheel check \
-	docs terminal-images soak jepsen fuzz transaction-kills spark-kills spark-standalone spark-steady spark- \
-	demo bench bench-client-library bench-kafka bench-replication bench-followers bench-moves bench-groups \
-	bench-quotas bench-metadata bench-loop-holds bench-spark bench-spark-load bench-spark-check kafka-dump- \
-	log
+.PHONY: venv run test test-client-kafka test-kafka-monitoring test-spark-tables test-java-clients \
+	test-interpreters test-wheel check docs terminal-images soak jepsen fuzz transaction-kills spark-kills \
+	spark-standalone spark-steady spark-demo bench bench-client-library bench-kafka bench-replication \
+	bench-followers bench-moves bench-groups bench-quotas bench-metadata bench-loop-holds bench-spark \
+	bench-spark-load bench-spark-check kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
 
@@ -67,6 +68,9 @@ test: $(VENV)/.installed-test
 
 test-client-kafka: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/clients/client_library tests/clients/test_transaction_requests.py --apache-kafka -k apache-kafka $(ARGS)
+
+test-kafka-monitoring: $(VENV)/.installed-test
+	$(BIN)/python -m pytest tests/clients/test_kafka_monitoring.py --apache-kafka $(ARGS)
 
 # In an environment of its own: PySpark has to be of the version of which the packages are on Maven Central.
 test-spark-tables: VENV := .venv-spark-$(SPARK)
