@@ -74,6 +74,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "broker.replication",
         "broker.server.session",
         "broker.storage",
+        "broker.telemetry",
         "broker.wire",
         "kraft",
         "metadata",

@@ -92,6 +92,10 @@ _LOCAL_HANDLERS: Final[tuple[Handler, ...]] = (
     describe_user_scram_credentials.HANDLER,
 )
 
+# Kafka serves these if it has an exporter of client metrics. Here that is the HTTP listener. Without it, pushed metrics
+# could not be seen, and every client would ask for its subscription for nothing.
+TELEMETRY_HANDLERS: Final[tuple[Handler, ...]] = (client_telemetry.GET_HANDLER, client_telemetry.PUSH_HANDLER)
+
 # On the listeners for clients and brokers.
 HANDLERS: Final[tuple[Handler, ...]] = (
     produce.HANDLER,
@@ -126,8 +130,7 @@ HANDLERS: Final[tuple[Handler, ...]] = (
     describe_producers.HANDLER,
     transactions.DESCRIBE_HANDLER,
     transactions.LIST_HANDLER,
-    client_telemetry.GET_HANDLER,
-    client_telemetry.PUSH_HANDLER,
+    *TELEMETRY_HANDLERS,
     describe_topic_partitions.HANDLER,
     *_LOCAL_HANDLERS,
     *FORWARDED_HANDLERS,

@@ -12,7 +12,7 @@ from broker.controller_client.image_waits import ImageWaits
 from broker.controller_client.lifecycle import BrokerLifecycle, LifecycleConfig
 from broker.controller_client.producer_ids import ProducerIds
 from broker.coordinator.runtime.runtime import CoordinatorKeyType
-from broker.handlers import HANDLERS
+from broker.handlers import HANDLERS, TELEMETRY_HANDLERS
 from broker.net.connection import Connection
 from broker.net.deadlines import Deadlines
 from broker.node.coordinators import Transactions, group_coordinator, transactions
@@ -151,7 +151,7 @@ class BrokerRole:
         shared, nursery = self._shared, self._nursery
         self.dispatcher = dispatcher = Dispatcher(
             services,
-            HANDLERS,
+            [each for each in HANDLERS if shared.metrics is not None or each not in TELEMETRY_HANDLERS],
             nursery,
             self._forward,
             serves_unstable=shared.config.unstable_api_versions_enable,

@@ -22,6 +22,7 @@ from broker.metrics.collectors import (
     QuorumCollector,
     QuotaCollector,
     RequestCollector,
+    TelemetryCollector,
     TransactionCollector,
 )
 from broker.metrics.collectors.end_offsets import EndOffsets
@@ -91,6 +92,7 @@ class NodeMetrics:
         self.registry.add(QuotaCollector(quotas))
         self.registry.add(GroupCollector(groups, ends.end_offset), ends.prepare)
         self.registry.add(TransactionCollector(services.transactions.runtime))
+        self.registry.add(TelemetryCollector(services.telemetry))
         self._requests.add_counts(request_counts)
 
     async def run_connections(self) -> None:

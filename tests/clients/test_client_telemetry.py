@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Producer
 
 from tests.broker.handlers.test_client_telemetry_on_the_wire import subscribe as set_subscription
 from tests.support.running_node import RunningNode, running_node
+from tests.support.scraped_metrics import scrape
 from tests.support.wire_client import connected
 
 pytestmark = pytest.mark.clients
@@ -26,7 +27,7 @@ class PushedSeries(NamedTuple):
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[RunningNode]:
-    async with running_node(tmp_path) as running:
+    async with running_node(tmp_path, http_listener="127.0.0.1:0") as running:
         yield running
         assert not running.traced.of("handler_failed")
 
@@ -35,23 +36,21 @@ def bootstrap(node: RunningNode) -> str:
     return f"127.0.0.1:{node.port}"
 
 
-def pushed(node: RunningNode) -> dict[str, list[PushedSeries]]:
-    """All series that clients have pushed, by name."""
-    assert node.node.broker is not None
-    return {
-        family.name: [
-            PushedSeries(dict(zip(family.label_names, labels, strict=True)), value) for labels, value in series
-        ]
-        for family in node.node.broker.telemetry.families()
-        if (series := list(family.series))
-    }
+async def pushed(node: RunningNode) -> dict[str, list[PushedSeries]]:
+    """All series that clients have pushed, by name, as Prometheus sees them."""
+    http = next(bound.port for bound in node.node.bound if bound.listener.name == "HTTP")
+    found: dict[str, list[PushedSeries]] = {}
+    for name, labels, value in (await scrape(http)).samples:
+        if name.startswith("kafka_client_"):
+            found.setdefault(name, []).append(PushedSeries(labels, value))
+    return found
 
 
 async def until_pushed(node: RunningNode, name: str, least: float) -> PushedSeries:
     """The first series of this name whose value is at least `least`."""
     with trio.fail_after(PATIENCE_S):
         while True:
-            for series in pushed(node).get(name, []):
+            for series in (await pushed(node)).get(name, []):
                 if series.value >= least:
                     return series
             await trio.sleep(0.05)
@@ -107,7 +106,7 @@ async def test_librdkafka_pushes_the_metrics_of_its_subscription_and_follows_a_c
         await trio.to_thread.run_sync(producer.flush)
     created = await until_pushed(node, "kafka_client_producer_connection_creation_total", 0)
     assert created.labels["client_id"] == "app-1"
-    assert all(name.startswith("kafka_client_producer_connection_") for name in pushed(node))
+    assert all(name.startswith("kafka_client_producer_connection_") for name in await pushed(node))
     await subscribe(node, metrics="org.apache.kafka.producer.")
     matched.produce("topic", b"value")
     await trio.to_thread.run_sync(matched.flush)

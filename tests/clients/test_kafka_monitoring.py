@@ -28,7 +28,7 @@ async def node(tmp_path: Path, full: bool, request: pytest.FixtureRequest) -> As
         apache_kafka.jars()
     except apache_kafka.Unavailable as why:
         pytest.skip(str(why))
-    async with running_node(tmp_path) as running:
+    async with running_node(tmp_path, http_listener="127.0.0.1:0") as running:
         yield running
         assert not running.traced.of("handler_failed")
 

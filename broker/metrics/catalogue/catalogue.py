@@ -6,7 +6,17 @@ from typing import Final
 
 import attrs
 
-from broker.metrics.catalogue import clients, controller, coordinators, logs, process, replication, requests, topics
+from broker.metrics.catalogue import (
+    clients,
+    controller,
+    coordinators,
+    logs,
+    process,
+    replication,
+    requests,
+    telemetry,
+    topics,
+)
 from broker.metrics.metric import Metric
 
 
@@ -27,7 +37,7 @@ def _section(module: ModuleType) -> Section:
 
 
 SECTIONS: Final = tuple(
-    map(_section, (topics, requests, clients, replication, logs, controller, coordinators, process))
+    map(_section, (topics, requests, clients, replication, logs, controller, coordinators, process, telemetry))
 )
 METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for section in SECTIONS for metric in section.metrics}
 assert len(METRICS) == sum(len(section.metrics) for section in SECTIONS), "each name is declared once"

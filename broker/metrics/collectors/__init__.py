@@ -7,6 +7,7 @@ from broker.metrics.collectors.logs import LogDirectoryCollector
 from broker.metrics.collectors.partitions import PartitionCollector
 from broker.metrics.collectors.process import ProcessCollector
 from broker.metrics.collectors.requests import RequestCollector
+from broker.metrics.collectors.telemetry import TelemetryCollector
 
 __all__ = [
     "ConnectionCollector",
@@ -19,5 +20,6 @@ __all__ = [
     "QuorumCollector",
     "QuotaCollector",
     "RequestCollector",
+    "TelemetryCollector",
     "TransactionCollector",
 ]

@@ -1,5 +1,9 @@
 """KIP-714 over sockets: what a client asks and pushes, as the subscriptions of the cluster change."""
 
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
 import trio
 
 from broker.telemetry import ClientTelemetry
@@ -18,12 +22,21 @@ from broker.wire.api.push_telemetry import PushTelemetryRequest
 from broker.wire.errors import ErrorCode
 from broker.wire.records.compression import Compression, compress
 from tests.support.otlp import gauge, metrics_data, point
-from tests.support.running_node import RunningNode
+from tests.support.running_node import RunningNode, running_node
 from tests.support.wire_client import WireClient, connected, only
 
 CLIENT_METRICS = 16
 SET, DELETE = 0, 1
 PATIENCE_S = 10.0
+TELEMETRY_APIS = {71, 72}
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[RunningNode]:
+    """A node with an HTTP listener: only such a node has a use for telemetry."""
+    async with running_node(tmp_path, http_listener="127.0.0.1:0") as running:
+        yield running
+        assert not running.traced.of("handler_failed")
 
 
 async def subscribe(client: WireClient, name: str = "subscription", **configs: str | None) -> tuple[int, str | None]:
@@ -86,6 +99,14 @@ async def test_client_pushes_the_metrics_that_it_is_asked_for(node: RunningNode,
     labels, value = next(family.series)
     assert value == 17.5
     assert set(labels) >= {"app-library", "1.2", "test", "t"}
+
+
+async def test_telemetry_is_advertised_if_there_is_a_listener_that_shows_it(tmp_path: Path) -> None:
+    """Kafka advertises it if a metrics reporter exports it."""
+    for listener, advertised in (({"http_listener": "127.0.0.1:0"}, TELEMETRY_APIS), ({}, set())):
+        async with running_node(tmp_path, **listener) as running, connected(running.port) as client:
+            response = await client.call(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
+            assert {api.api_key for api in response.api_keys} & TELEMETRY_APIS == advertised
 
 
 async def test_changed_subscription_needs_another_id(client: WireClient) -> None:

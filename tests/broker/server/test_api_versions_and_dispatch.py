@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import HANDLERS
+from broker.handlers import HANDLERS, TELEMETRY_HANDLERS
 from broker.wire.api import APIS
 from broker.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from broker.wire.api.metadata import MetadataRequest
@@ -68,8 +68,6 @@ ADVERTISED = {
     66: (0, 2),
     68: (0, 1),
     69: (0, 1),
-    71: (0, 0),
-    72: (0, 0),
     74: (0, 1),
     75: (0, 0),
     80: (0, 1),
@@ -78,6 +76,7 @@ ADVERTISED = {
 SERVED = [
     (handler.api_key, version)
     for handler in HANDLERS
+    if handler not in TELEMETRY_HANDLERS
     for version in range(handler.min_version, handler.max_version + 1)
 ]
 

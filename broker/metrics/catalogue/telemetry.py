@@ -1,0 +1,48 @@
+"""Telemetry of clients. The metrics of KIP-714 about the clients that push their own metrics to this broker.
+
+The pushed metrics follow them. They are named `kafka_client_` and the client's name of the metric without
+`org.apache.kafka.`, such as `kafka_client_producer_record_send_total`; those of counters end in `_total`. Their labels
+are `client_instance_id`, `client_id`, `client_software_name`, `client_software_version`, and the attributes that the
+client has pushed. They are those of the broker that the client pushes to: after a change of that broker, counters begin
+at 0 there. They end when the client was silent for three of its intervals, and for a minute at least.
+"""
+
+from typing import Final
+
+from broker.metrics.metric import counter, gauge
+
+_CLIENT_METRICS: Final = "kafka.server:type=client-metrics"
+
+INSTANCES: Final = gauge(
+    "kafka_server_client_metrics_instance_count",
+    "Client instances that have asked for their subscription and are connected",
+    mbean=f"{_CLIENT_METRICS}: instance-count",
+)
+THROTTLED: Final = counter(
+    "kafka_server_client_metrics_throttle_total",
+    "Telemetry requests that came before the push interval was over",
+    mbean=f"{_CLIENT_METRICS},client_instance_id=*: throttle-count",
+)
+UNKNOWN_SUBSCRIPTIONS: Final = counter(
+    "kafka_server_client_metrics_unknown_subscription_request_total",
+    "Pushes for a subscription that has changed",
+    mbean=f"{_CLIENT_METRICS}: unknown-subscription-request-count",
+)
+PUSHES: Final = counter(
+    "kafka_server_client_metrics_plugin_export_total",
+    "Pushes that were decoded, or were to be",
+    mbean=f"{_CLIENT_METRICS},client_instance_id=*: plugin-export-count",
+)
+INVALID_PUSHES: Final = counter(
+    "kafka_server_client_metrics_plugin_error_total",
+    "Pushes that were refused because of their content",
+    mbean=f"{_CLIENT_METRICS},client_instance_id=*: plugin-error-count",
+)
+DROPPED_POINTS: Final = counter(
+    "kafka_server_client_metrics_dropped_points_total",
+    "Pushed values that were dropped because a client, or all clients, had too many series",
+)
+SKIPPED_METRICS: Final = counter(
+    "kafka_server_client_metrics_skipped_metrics_total",
+    "Pushed metrics that were skipped because they are neither gauges nor sums",
+)

@@ -1,0 +1,34 @@
+"""The metrics that clients have pushed (KIP-714), and those about the pushes."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from broker.metrics.catalogue import telemetry
+from broker.metrics.metric import Family, Metric, MetricType, Sample
+from broker.telemetry import ClientTelemetry, PushedFamily
+
+_HELP: Final = "Pushed by clients (KIP-714)"
+
+
+class TelemetryCollector:
+    """Reads the telemetry of a broker's clients."""
+
+    def __init__(self, clients: ClientTelemetry) -> None:
+        self._clients = clients
+
+    def collect(self) -> Iterable[Family]:
+        clients, counts = self._clients, self._clients.counts
+        yield telemetry.INSTANCES.single(clients.instance_count)
+        yield telemetry.THROTTLED.single(counts.throttled)
+        yield telemetry.UNKNOWN_SUBSCRIPTIONS.single(counts.unknown_subscriptions)
+        yield telemetry.PUSHES.single(counts.pushes)
+        yield telemetry.INVALID_PUSHES.single(counts.invalid_pushes)
+        yield telemetry.DROPPED_POINTS.single(clients.dropped_points)
+        yield telemetry.SKIPPED_METRICS.single(counts.skipped_metrics)
+        for family in clients.families():
+            yield _family(family)
+
+
+def _family(pushed: PushedFamily) -> Family:
+    kind = MetricType.COUNTER if pushed.is_counter else MetricType.GAUGE
+    return Metric(pushed.name, kind, _HELP, pushed.label_names), (Sample(*series) for series in pushed.series)
