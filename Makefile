@@ -13,7 +13,7 @@
 #   make terminal-images     docs/images: what some commands print on a terminal
 #   make soak                many simulated runs; SEEDS=2000 SECONDS=60 (virtual) JOBS=2 FIRST=1 ARGS="--nodes quorum-3"
 #   make jepsen              a few short runs of real nodes under faults; ARGS="--time 120 --nodes 5"
-#   make fuzz                hostile frames over all ports of a node; FRAMES=200000 SEED=1 ARGS="--ports quorum"
+#   make fuzz                hostile frames to all ports of a node; FRAMES=200000 SEED=1 ARGS="--ports quorum"
 #   make transaction-kills   transactions under 20 kills each of coordinators, leaders and clients; ARGS="--kills 5"
 #   make spark-kills         streaming under 20 kills each of its driver, its workers, brokers and coordinators; ARGS="--kills 5"
 #   make spark-steady        streaming at a steady rate for 30 minutes: memory and lag; ARGS="--minutes 5"

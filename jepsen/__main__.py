@@ -7,16 +7,16 @@ from typing import Final
 
 # Each command is imported on demand: those that drive real clients need packages that the simulator does not.
 COMMANDS: Final = {
-    "sim": ("jepsen.simulation.command", "nodes in virtual time, with faults as a seed says"),
-    "run": ("jepsen.processes.run.command", "real nodes under clients of librdkafka, a nemesis, and a verdict"),
-    "fuzz": ("jepsen.processes.fuzz.command", "hostile frames over all ports of a node"),
-    "report": ("jepsen.report.command", "a page to look at, from what a run has left"),
-    "failover": ("jepsen.processes.failover", "real nodes, and trouble for the one that leads the quorum"),
+    "sim": ("jepsen.simulation.command", "nodes in virtual time, with faults chosen by a seed"),
+    "run": ("jepsen.processes.run.command", "real nodes, librdkafka clients, a nemesis and checkers"),
+    "fuzz": ("jepsen.processes.fuzz.command", "hostile frames to all ports of a node"),
+    "report": ("jepsen.report.command", "an HTML report of a run"),
+    "failover": ("jepsen.processes.failover", "real nodes, with faults of the quorum's leader"),
 }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m jepsen", description="Try to break the promises.")
+    parser = argparse.ArgumentParser(prog="python -m jepsen", description="Test the cluster's guarantees under faults.")
     commands = parser.add_subparsers(required=True, metavar="command")
     for name, (module_name, purpose) in COMMANDS.items():
         subparser = commands.add_parser(name, help=purpose)

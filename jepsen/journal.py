@@ -146,7 +146,7 @@ def _parsed(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
                 continue
             raise BadJournal(f"line {number}: {error}") from error
         if not isinstance(event, dict) or not event.keys() >= {"time", "process", "id", "type", "f", "value"}:
-            raise BadJournal(f"line {number} tells of no operation: {str(event)[:100]}")
+            raise BadJournal(f"line {number} is not an operation: {str(event)[:100]}")
         yield event
 
 

@@ -104,7 +104,7 @@ def _numbered_reader(classes: Mapping[int, type[Any]]) -> _Reader:
         reading.array_of(3)
         correlation_id, number = reading.scalar(), reading.scalar()
         if type(correlation_id) is not int or not _CORRELATION_IDS.allows(correlation_id):
-            raise MalformedMessage(f"{correlation_id!r:.50} as correlation id")
+            raise MalformedMessage(f"{correlation_id!r:.50} is not a valid correlation id")
         if type(number) is not int or number not in readers:
             raise MalformedMessage(f"no class has number {number!r:.50}")
         return correlation_id, readers[number](reading)

@@ -71,7 +71,7 @@ def scalar_reader(bound: Bound, name: str) -> Callable[[Reading], Any]:
     def read(reading: Reading) -> Any:
         value = reading.scalar()
         if not allows(value):
-            raise MalformedMessage(f"{value!r:.50} as {name}")
+            raise MalformedMessage(f"{value!r:.50} is not a valid {name}")
         return value
 
     return read

@@ -286,7 +286,7 @@ class Links:
 class ServedConnection:
     """A connection from another node. `received` is called with each request, and `respond` sends the response.
 
-    `peer` is None before the Hello. A request in the name of another replica than `peer` ends the connection.
+    `peer` is None before the Hello. A request names another replica as its sender than `peer` ends the connection.
     """
 
     def __init__(
@@ -323,11 +323,11 @@ class ServedConnection:
         raise ConnectionLost("no hello in time")
 
     async def _receive(self) -> None:
-        assert self.peer is not None, "a hello comes first"
+        assert self.peer is not None, "the first frame must be a hello"
         while True:
             correlation_id, request = await _receive(self._frames, REQUEST_BYTES_MAX, decode_request)
             if not sender_is(request, self.peer):
-                raise ConnectionLost(f"{type(request).__name__} in the name of another replica")
+                raise ConnectionLost(f"{type(request).__name__} names another replica as its sender")
             self._in_flight += 1
             if self._in_flight > IN_FLIGHT_MAX:
                 raise ConnectionLost("too many requests at a time")

@@ -92,14 +92,14 @@ class LoopWatch:
     def _answer(self) -> None:
         """Answers a probe. Runs in the loop."""
         probe, self._probe = self._probe, None
-        assert probe is not None, "one is sent after the other was answered"
+        assert probe is not None, "a probe is sent after the previous one was answered"
         late_s = time.monotonic() - probe.sent_s
         if late_s >= LATE_S:
             self._trace(
                 "loop_held",
                 milliseconds=round((late_s + LOOK_S / 2) * 1000),
                 cpu_milliseconds=round((time.thread_time() - probe.cpu_s) * 1000),
-                cause=probe.cause or "what was over before it could be looked at",
+                cause=probe.cause or "a call that ended before the stack was sampled",
             )
 
 

@@ -85,7 +85,7 @@ class Supervisor:
         self._processes.append(process)
         if self._stopping.is_set():  # since it was begun
             process.terminate()
-        assert process.stdout is not None, "a pipe was asked for"
+        assert process.stdout is not None, "the process was started with a pipe"
         await self._copy_output(task.name, process.stdout)
         await process.wait()
         self._ended(task, process)
@@ -113,7 +113,7 @@ class Supervisor:
     def _ended(self, task: Task, process: trio.Process) -> None:
         self._processes.remove(process)
         code = process.returncode
-        assert code is not None, "it was waited for"
+        assert code is not None, "the process has ended"
         if self._stopping.is_set() and code in (0, -signal.SIGTERM):  # it may not have come to listen to the signal yet
             return
         self.failed = True

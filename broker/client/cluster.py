@@ -248,7 +248,7 @@ class Cluster:
             self._start_over()
         check(response.error_code)
         if not response.brokers:
-            raise ConnectionLost("the broker that was asked knows of no brokers yet")
+            raise ConnectionLost("the broker does not know any brokers yet")
         self.metadata.update(response, is_complete=topics is None)
         self._drop_superseded_links()
 

@@ -21,5 +21,5 @@ def decode_response(request: Any, version: int, payload: Buffer) -> Any:
     _, start = parse_response_header(payload, response_header_version(key, version) == 1)
     response, end = decode(APIS[key].response, version, payload, start)
     if end != len(payload):
-        raise WireError(f"{len(payload) - end} bytes behind the response")
+        raise WireError(f"{len(payload) - end} bytes after the response")
     return response

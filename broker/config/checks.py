@@ -67,7 +67,7 @@ def _require_order(config: BrokerConfigs, low: str, high: str) -> None:
 
 def _number(config: BrokerConfigs, name: str) -> float:
     value = config.values[name]
-    assert isinstance(value, (int, float)), f"{name} is a number that is always set"
+    assert isinstance(value, (int, float)), f"{name} is a number with a default"
     return value
 
 

@@ -145,7 +145,7 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> Endpoint:
         index = runtime.partition_for(key)
         partition = topic.partitions[index]
         if partition.leader == services.config.node_id and not runtime.coordinates(index):
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator has yet to begin.")
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator has not started yet.")
         for endpoint in leader_endpoints(context, [partition.leader]):
             return endpoint
     raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")

@@ -78,7 +78,7 @@ def _uncork(sock: socket.socket) -> None:
 def _send_range(sock: socket.socket, part: FileRange) -> int:
     count = part.file.send_to(sock, part.position, part.size)
     if count == 0:
-        raise ShortFile(f"{part.size} bytes at {part.position} are gone")
+        raise ShortFile(f"the file ends before {part.size} bytes at {part.position}")
     part.position += count
     part.size -= count
     return count
@@ -100,7 +100,7 @@ def _gather(queue: list[Part]) -> tuple[list[bytes | bytearray | memoryview], bo
                 break
             data = part.file.read(part.position, part.size)
             if len(data) < part.size:
-                raise ShortFile(f"{part.size} bytes at {part.position} are gone")
+                raise ShortFile(f"the file ends before {part.size} bytes at {part.position}")
             read += part.size
             queue[index] = part = data
         if len(part) < JOIN_BELOW:

@@ -92,6 +92,6 @@ async def _send_part(stream: trio.abc.Stream, part: Part) -> None:
     while position < end:
         piece = part.file.read(position, min(PIECE_SIZE, end - position))
         if not piece:
-            raise OSError("a file was cut while it was being sent")
+            raise OSError("a file was truncated while it was being sent")
         await stream.send_all(piece)
         position += len(piece)

@@ -41,7 +41,7 @@ def check_metadata_directory(env: Env, config: KafkaConfig) -> None:
         raise MetadataDirectoryRefused(_log_lost(config, path))
     for name in names:
         if name != _QUORUM_STATE and name not in own and not name.endswith(_UNFINISHED):
-            env.trace("metadata_file_ignored", path=f"{path}/{name}", reason="it is no file of a metadata log")
+            env.trace("metadata_file_ignored", path=f"{path}/{name}", reason="it is not a file of a metadata log")
 
 
 def check_location(disk: Disk, config: KafkaConfig) -> None:

@@ -99,7 +99,7 @@ class AlterPartitionManager:
         topics: dict[bytes, TopicData] = {}
         for one in sent:
             partition, in_sync = one.partition, one.partition.in_sync
-            assert in_sync is not None, "checked by the caller just before"
+            assert in_sync is not None, "the caller sends only proposals of leaders"
             topic = topics.setdefault(partition.topic_id, TopicData(topic_id=partition.topic_id))
             isr = [
                 BrokerState(

@@ -234,7 +234,7 @@ class FetchPlan:
 
     def session_end(self, broker_epoch: int) -> FetchRequest:
         """A request that ends the session, so that the request in flight is answered; its own response is empty."""
-        assert self.is_urgent, "there is nothing to be ended"
+        assert self.is_urgent, "only an urgent fetch ends its session"
         self._is_ending = True
         return FetchRequest(
             replica_state=ReplicaState(replica_id=self._settings.replica_id, replica_epoch=broker_epoch),

@@ -314,7 +314,9 @@ class FetchSessions:
         if known.epoch != epoch:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"expected epoch {known.epoch}, got {epoch}")
         if known.by_topic_id != by_topic_id:
-            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session was opened the other way")
+            raise KafkaError(
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session and the request do not both name topics by id"
+            )
         return self._continue(known, named, forgotten, follower, now_ms)
 
     def _continue(

@@ -55,7 +55,7 @@ class ReplicaDirectories:
         if actual is None and known == UNASSIGNED_DIRECTORY:
             actual = LOST_DIRECTORY  # otherwise this broker could be elected as its leader
         if actual not in (None, known):
-            assert actual is not None, "just looked"
+            assert actual is not None, "a directory other than None was found"
             self._unreported[partition.topic_id, partition.index] = actual
             self._work.set()
 

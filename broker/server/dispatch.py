@@ -253,8 +253,8 @@ class Dispatcher(Generic[S]):
             key = table_key(context.codec.api_key, context.codec.version)
             shortcut = table.get(key)
             if shortcut is None:
-                assert handler.shortcut is not None, "others have nothing to learn"
-                assert isinstance(self.services, Services), "only brokers serve what is that frequent"
+                assert handler.shortcut is not None, "only handlers with a shortcut learn"
+                assert isinstance(self.services, Services), "only brokers have shortcuts"
                 shortcut = handler.shortcut(self, context.codec)
                 if self.charging is not None and self.charging.is_timed:
                     shortcut = TimedShortcut(shortcut, self.charging)

@@ -67,7 +67,7 @@ class Handler:
         unstable_max_version: int | None = None,
         shortcut: MakeShortcut | None = None,
     ) -> None:
-        assert not forwarded or refused is not None, "a controller may be out of reach"
+        assert not forwarded or refused is not None, "a forwarded API needs a response for an unreachable controller"
         message: MessageSpec = request.__message__
         self.api_key = message.key
         self.min_version, self.max_version = message.versions if versions is None else version_range(versions)

@@ -56,7 +56,7 @@ def scan_headers(
         header = read_header(chunk, at)
         following = position + header.size
         if following > end:
-            raise CorruptBatch(f"The batch at {position} of {file.path} ends at {following}, behind the end at {end}")
+            raise CorruptBatch(f"The batch at {position} of {file.path} ends at {following}, after the end at {end}")
         yield position, header
         position = following
 
@@ -71,7 +71,7 @@ def scan_batches(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
         header = read_header(chunk, at)
         size = header.size
         if position + size > end:
-            raise CorruptBatch(f"The batch at {position} of {file.path} ends at {position + size}, behind {end}")
+            raise CorruptBatch(f"The batch at {position} of {file.path} ends at {position + size}, after {end}")
         if at + size > len(chunk):
             chunk, first, at = file.read(position, min(max(BATCH_CHUNK, size), end - position)), position, 0
         check_crc(chunk, at, header)

@@ -187,7 +187,7 @@ class LogDir:
         `take_clean_marker` must be called before.
         """
         clean = self.was_clean
-        assert clean is not None, "only the marker says what can be relied on"
+        assert clean is not None, "take_clean_marker was called before"
         recovery_points = self.read_checkpoint(self.recovery_points)
         log_start_offsets = self.read_checkpoint(self.log_start_offsets)
         cleaned_offsets = self.read_checkpoint(self.cleaned_offsets)
@@ -218,7 +218,7 @@ class LogDir:
                     starts_at_start=self.log_start_offsets.was_read,
                 )
             except NotADirectoryError:
-                self._env.trace("storage_file_ignored", path=path, reason="it is a file, and no partition's directory")
+                self._env.trace("storage_file_ignored", path=path, reason="it is a file, not a partition's directory")
                 continue
             self.topic_ids[key] = self._read_topic_id(path)
             self.logs[key] = log

@@ -142,7 +142,7 @@ class Recovery:
             if not name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
                 continue
             first = _base_offset(name)
-            assert first is not None, "others were put aside"
+            assert first is not None, "files with other names were set aside"
             end, error = self._end_of_swapped(name, first)
             path = f"{self.directory}/{name}"
             if error and segment_file_name(first, LOG_SUFFIX) in present:

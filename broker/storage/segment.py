@@ -277,7 +277,7 @@ class Segment:
                 self._rebuild()
                 position = self.offset_index.last()[1]
             if position >= self.size_bytes:
-                raise CorruptBatch(f"{self.offset_index.path} points behind the end of the log")
+                raise CorruptBatch(f"{self.offset_index.path} points past the end of the log")
             self._load_max_timestamp()
             for _, header in scan_headers(self.file, position, self.written):
                 end_offset = header.next_offset
@@ -399,7 +399,7 @@ class Segment:
             try:
                 index.load()
                 if self.offset_index.is_loaded and self.offset_index.last()[1] >= self.written:
-                    raise CorruptIndex(f"{self.offset_index.path} points behind the end of the log")
+                    raise CorruptIndex(f"{self.offset_index.path} points past the end of the log")
             except (CorruptIndex, FileNotFoundError):
                 self._rebuild()
 

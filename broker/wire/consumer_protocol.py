@@ -52,7 +52,7 @@ class ConsumerProtocolAssignment:
 def protocol_version(metadata: Buffer) -> int:
     """The version in which these bytes are written, no later than the last one known. Raises WireError."""
     if len(metadata) < _VERSION.size:
-        raise WireError(f"{len(metadata)} bytes are no message between consumers")
+        raise WireError(f"{len(metadata)} bytes are not a message of the consumer protocol")
     version: int = _VERSION.unpack_from(metadata)[0]
     if version < 0:
         raise WireError(f"there is no version {version}")

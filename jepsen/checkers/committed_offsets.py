@@ -72,7 +72,7 @@ class CommittedOffset:
         """Why the offset was not the committed one at any time from `since` to `until`; None if it may have been."""
         begun = [each for each in self._commits.get(offset, ()) if each.invoked_at <= until]
         if offset != NOTHING and not begun:
-            return Overwritten("which nobody had committed")
+            return Overwritten("which no member had committed")
         last = max((ended(each) for each in begun), default=-inf)
         at = bisect_left(self._times, since)
         for observation in self._latest[at - 1] if at else ():

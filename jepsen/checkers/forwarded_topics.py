@@ -32,7 +32,7 @@ class ForwardedTopic:
         self._topic = SharedTopic()
 
     def step(self, state: Hashable, operation: Operation) -> tuple[bool, Hashable]:
-        assert isinstance(state, frozenset), "a set of what there may be"
+        assert isinstance(state, frozenset), "the state is the set of possible states"
         if operation.function == "see-topic":
             left = frozenset(each for each in state if each == operation.result)
             return bool(left), left
@@ -57,7 +57,7 @@ class ForwardedChangesAreLinearizable:
         for name, operations in by_name.items():
             culprit = contradiction(_with_the_unheard(operations), ForwardedTopic())
             if culprit is not None:
-                what = f"no order of what was done to {name} explains it"
+                what = f"no order of the operations on {name} explains it"
                 yield Anomaly(type(self).__name__, what, (culprit, *_others(operations, culprit)))
 
 

@@ -82,7 +82,7 @@ class ReplacedMembersCommitNothing:
             ]
             by = next((each for each in others if each.invoked_at > own_at), None)
             if by is not None:
-                what = f"{member} commits for {group}, and {by.value.member} is {by.value.instance} by now"
+                what = f"{member} commits for {group}, although {by.value.member} is now {by.value.instance}"
                 yield Anomaly(type(self).__name__, what, (by, operation))
 
 
@@ -96,7 +96,7 @@ class NoPollSkips:
                 behind, following = before.result[-1][0] + 1, after.result[0][0]
                 skipped = _first_between(known[owned.partition, after.incarnation], behind, following)
                 if skipped is not None:
-                    what = f"{owned.member} gets {following} of {named(owned.partition)}, and never {skipped}"
+                    what = f"{owned.member} gets {following} of {named(owned.partition)}, but never {skipped}"
                     proof = owned.assignment, excerpt(before, behind), excerpt(after, following)
                     yield Anomaly(type(self).__name__, what, proof)
 
@@ -109,7 +109,7 @@ class NoNonmonotonicPolls:
             for before, after in owned.successive_polls():
                 last, following = before.result[-1][0], after.result[0][0]
                 if following <= last:
-                    what = f"{owned.member} gets {following} of {named(owned.partition)} behind {last}"
+                    what = f"{owned.member} gets {following} of {named(owned.partition)} after {last}"
                     proof = owned.assignment, excerpt(before, last), excerpt(after, following)
                     yield Anomaly(type(self).__name__, what, proof)
 
@@ -122,7 +122,7 @@ class OnlyOwnersPoll:
         for operation in history.of("poll-group", outcome=Outcome.OK):
             if operation.result and id(operation) not in owned:
                 poll = operation.value
-                what = f"{poll.member} gets {named((poll.topic, poll.partition))}, which is not its own"
+                what = f"{poll.member} gets {named((poll.topic, poll.partition))}, which it does not own"
                 yield Anomaly(type(self).__name__, what, (excerpt(operation, operation.result[0][0]),))
 
 
@@ -144,7 +144,7 @@ class ResumesWhereCommitted:
             ]
             if all(wrong):
                 why = wrong[0]
-                assert why is not None, "all are"
+                assert why is not None, "every start has a reason"
                 what = f"{owned.member} begins {named(owned.partition)} at {start}, {why.what}"
                 yield Anomaly(type(self).__name__, what, (*why.proof, owned.assignment, excerpt(first, start)))
 
@@ -168,7 +168,7 @@ class EverythingIsPolled:
             for group in (group for group, its_topics in topics.items() if partition[0] in its_topics):
                 missing = next((value for value in operation.value.values if value not in got[group]), None)
                 if missing is not None:
-                    what = f"{missing} of {named(partition)} came to nobody of {group}"
+                    what = f"{missing} of {named(partition)} reached no member of {group}"
                     yield Anomaly(type(self).__name__, what, (operation,))
 
 

@@ -43,13 +43,13 @@ class _Entry:
     after: "_Entry | None" = None
 
     def unlink(self) -> None:
-        assert self.before is not None, "the head of the list is never taken out"
+        assert self.before is not None, "the head of the list is never removed"
         self.before.after = self.after
         if self.after is not None:
             self.after.before = self.before
 
     def relink(self) -> None:
-        assert self.before is not None, "the head of the list is never taken out"
+        assert self.before is not None, "the head of the list is never removed"
         self.before.after = self
         if self.after is not None:
             self.after.before = self

@@ -44,10 +44,10 @@ class AcknowledgedRecordsAreRead:
             if not there.issuperset(operation.value.values):
                 missing = next(value for value in operation.value.values if value not in there)
                 final = finals[partition]
-                what = f"{missing} was acknowledged, and is not among the {len(final.records)} records at last"
+                what = f"{missing} was acknowledged, but is not among the {len(final.records)} records at the end"
                 yield Anomaly(type(self).__name__, what, (operation, final.around(operation.result or final.end)))
         for partition, operation in unread.items():
-            yield Anomaly(type(self).__name__, f"{named(partition)} could not be read at last", (operation,))
+            yield Anomaly(type(self).__name__, f"{named(partition)} could not be read at the end", (operation,))
 
 
 class OnlySuffixesAreLost:

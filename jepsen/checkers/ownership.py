@@ -29,7 +29,7 @@ class Owned:
 
     @property
     def began_at(self) -> float:
-        assert self.assignment.completed_at is not None, "it is known to have happened"
+        assert self.assignment.completed_at is not None, "the operation has completed"
         return self.assignment.completed_at
 
     @property
@@ -89,5 +89,5 @@ def _assign(operation: Operation, current: dict[tuple[str, str, TopicPartition],
         if key not in current:
             current[key] = Owned(own.group, own.member, own.instance, partition, operation)
             found.append(current[key])
-        assert operation.completed_at is not None, "it is known to have happened"
+        assert operation.completed_at is not None, "the operation has completed"
         current[key].generations.append((own.generation, operation.completed_at))

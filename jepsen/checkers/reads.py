@@ -54,7 +54,7 @@ class NothingFromNowhere:
         for partition, records, operation in records_read(history):
             for offset, value in records:
                 if value not in sent:
-                    what = f"offset {offset} of {named(partition)} holds {value!r}, which nobody sent"
+                    what = f"offset {offset} of {named(partition)} holds {value!r}, which no producer sent"
                     yield Anomaly(type(self).__name__, what, (excerpt(operation, offset),))
 
 
@@ -93,7 +93,7 @@ class PollsSkipNothing:
             between = bisect_left(offsets, first), bisect_left(offsets, last + 1)
             if between[1] - between[0] > len(got):
                 skipped = next(offset for offset in offsets[slice(*between)] if offset not in got)
-                what = f"from {first} on, offset {skipped} of {named(partition)} is left out"
+                what = f"from {first} on, offset {skipped} of {named(partition)} is skipped"
                 yield Anomaly(type(self).__name__, what, (excerpt(operation, skipped),))
 
 
@@ -107,7 +107,7 @@ class PollsGoForward:
             before = _first_offset(operation) - 1
             for offset, _ in operation.result:
                 if offset <= before:
-                    what = f"offset {offset} of {named(partition)} comes behind {before}"
+                    what = f"offset {offset} of {named(partition)} comes after {before}"
                     yield Anomaly(type(self).__name__, what, (excerpt(operation, offset),))
                     break
                 before = offset

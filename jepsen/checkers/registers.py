@@ -36,7 +36,7 @@ class RegistersAreLinearizable:
         for key, operations in by_key.items():
             culprit = contradiction(_telling(operations), Register())
             if culprit is not None:
-                yield Anomaly(type(self).__name__, f"no order of what was done to {key} explains it", (culprit,))
+                yield Anomaly(type(self).__name__, f"no order of the operations on {key} explains it", (culprit,))
 
 
 def _telling(operations: Sequence[Operation]) -> list[Operation]:

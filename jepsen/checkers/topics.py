@@ -47,7 +47,7 @@ class SeenTopicsAreReal:
                 if name.startswith(SHARED_NAMES):
                     continue  # several clients create and delete these
                 if creation is None:
-                    yield Anomaly(type(self).__name__, f"nobody created {name}")
+                    yield Anomaly(type(self).__name__, f"no client created {name}")
                 elif seen.partitions != creation.value.partitions:
                     yield Anomaly(type(self).__name__, f"{name} has {seen.partitions} partitions", (creation,))
                 elif name not in deleted and final.result.get(name) != seen:
@@ -70,7 +70,7 @@ class SharedTopic:
             return ("NONE", partitions) if state is None else ("TOPIC_ALREADY_EXISTS", state)
         if state is None:
             return "UNKNOWN_TOPIC_OR_PARTITION", None
-        assert isinstance(state, int), "a number of partitions"
+        assert isinstance(state, int), "the state is a number of partitions"
         if function == "drop-topic":
             return "NONE", None
         return ("NONE", partitions) if partitions > state else ("INVALID_PARTITIONS", state)
@@ -88,7 +88,7 @@ class MetadataIsLinearizable:
         for name, operations in by_name.items():
             culprit = contradiction(operations, SharedTopic())
             if culprit is not None:
-                yield Anomaly(type(self).__name__, f"no order of what was done to {name} explains it", (culprit,))
+                yield Anomaly(type(self).__name__, f"no order of the operations on {name} explains it", (culprit,))
 
 
 def final_topics(history: History) -> Operation:

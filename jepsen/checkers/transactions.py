@@ -129,7 +129,7 @@ class CommittedTransactionsAreRead:
             for topic, index, values in transaction.value.records if transaction.is_committed else ():
                 missing = [value for value in values if value not in seen.get((topic, index), values)]
                 if missing:
-                    what = f"{missing[0]} of {named((topic, index))} was committed, and is not there at last"
+                    what = f"{missing[0]} of {named((topic, index))} was committed, but is missing at the end"
                     yield Anomaly(type(self).__name__, what, transaction.proof)
 
 

@@ -52,7 +52,7 @@ class Frame(NamedTuple):
             is_flexible = response_header_version(self.key, version) == 1
             correlation_id, start = parse_response_header(payload, is_flexible)
             if correlation_id != self.correlation_id:
-                raise BadResponse(f"an answer to request {correlation_id} in the place of {self.correlation_id}")
+                raise BadResponse(f"an answer to request {correlation_id} instead of {self.correlation_id}")
             response, end = decode(api.response, version, payload, start)
         except WireError as error:
             raise BadResponse(f"{self.api}: {error}") from error

@@ -71,7 +71,7 @@ async def pause_controller(cluster: ProcessCluster, creators: list[Creator], opt
         if (during.leader_id, during.epoch) != (after.leader_id, after.epoch):
             violations.append(f"the old controller disturbs: {during} became {after}")
         if during.leader_id == before.leader_id:
-            violations.append(f"nobody took over from {before}")
+            violations.append(f"no other controller took over from {before}")
     return Findings(outages, violations, remarks)
 
 
@@ -130,7 +130,7 @@ def report(findings: Findings, creations: list[Creation], violations: list[str])
             f"of {len(outages)}",
             *findings.remarks,
             *(f"WRONG: {wrong}" for wrong in violations),
-            "nothing lost, nothing by half" if not violations else f"{len(violations)} violations",
+            "no topic was lost or created in part" if not violations else f"{len(violations)} violations",
         ]
     )
 
@@ -138,9 +138,9 @@ def report(findings: Findings, creations: list[Creation], violations: list[str])
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trouble", choices=list(TROUBLES), default="kill")
     parser.add_argument("--nodes", type=int, default=3)
-    parser.add_argument("--times", type=int, default=10, help="how often")
-    parser.add_argument("--seconds", type=float, default=30.0, help="how long a pause or deafness lasts")
-    parser.add_argument("--pause", type=float, default=1.0, help="seconds of peace after each")
+    parser.add_argument("--times", type=int, default=10, help="how many times")
+    parser.add_argument("--seconds", type=float, default=30.0, help="seconds that a pause or a one-way partition lasts")
+    parser.add_argument("--pause", type=float, default=1.0, help="seconds without faults after each")
     parser.add_argument("--clients", type=int, default=2)
     parser.add_argument("--interval", type=float, default=0.02, help="seconds between a client's creations")
 

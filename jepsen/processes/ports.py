@@ -24,4 +24,4 @@ def free_ports(count: int) -> list[int]:
                 ports.append(port)
             if len(ports) == count:
                 return ports
-    raise AssertionError(f"no {count} free ports among {PORTS}")
+    raise AssertionError(f"found no {count} free ports among {PORTS}")

@@ -16,7 +16,7 @@ def write_report(store: Store) -> Path:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", type=Path, nargs="+", help="what a run has left")
+    parser.add_argument("directory", type=Path, nargs="+", help="the directory of a run")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -11,10 +11,10 @@ from jepsen.report.scales import duration
 _HEADS: Final = (
     "lives",
     "generations",
-    "records that came",
-    "of them again",
-    "at most behind",
-    "a partition nobody's for at most",
+    "records received",
+    "of them repeated",
+    "largest lag",
+    "longest time without an owner",
     "commits",
     "unknown",
 )

@@ -83,7 +83,7 @@ def _generations(page: Sheet, timeline: GroupTimeline, top: float, free: float) 
 
 def _lane(page: Sheet, timeline: GroupTimeline, partition: str, claims: Sequence[Claim]) -> None:
     page.label(partition, page.y + _LANE_HEIGHT - 2)
-    page.bar(page.x.low, page.x.high, page.y, _LANE_HEIGHT, f"{partition} is nobody's", class_="nobody", rx=2)
+    page.bar(page.x.low, page.x.high, page.y, _LANE_HEIGHT, f"{partition} has no owner", class_="nobody", rx=2)
     for index, claim in enumerate(claims):
         following = min((each.begin for each in claims[index + 1 :]), default=claim.end)
         end = min(claim.end, following)
@@ -93,7 +93,7 @@ def _lane(page: Sheet, timeline: GroupTimeline, partition: str, claims: Sequence
     for index, claim in enumerate(claims):
         following = min((each.begin for each in claims[index + 1 :]), default=claim.end)
         if following < claim.end:
-            title = f"{claim.place} has not heard that {partition} is another's, {_span(claim)}"
+            title = f"{claim.place} does not know that {partition} has another owner, {_span(claim)}"
             y = page.y + _LANE_HEIGHT - _ZOMBIE_HEIGHT
             class_ = f"zombie {color(timeline, claim.place)}"
             page.bar(following, claim.end, y, _ZOMBIE_HEIGHT, title, class_=class_)

@@ -90,7 +90,7 @@ def _lede(found: Findings) -> str:
     faults = f"{len(found.faults) or 'no'} fault{'' if len(found.faults) == 1 else 's'}"
     did = f"{len(found.history.operations):,} operations in {duration(found.work_end)}, through {faults}."
     if found.verdict is None:
-        return f"{did} Nobody has judged what came of it."
+        return f"{did} The history was not checked."
     broken = sum(1 for promise in found.verdict.promises if promise.broken)
     total = len(found.verdict.promises)
     if broken == 0:
@@ -129,10 +129,10 @@ def _felt(found: Findings) -> Markup:
         return Markup("")
     return element(
         "section",
-        element("h2", "How long faults were felt"),
+        element("h2", "Length of outages"),
         element(
             "p",
-            "The longest that anybody waited for an acknowledgement, at the partition that was hit worst. ",
+            "The longest wait for an acknowledgement, at the partition that was affected most. ",
             "A dot is a fault, a line the median of its kind.",
             class_="note",
         ),
@@ -151,7 +151,7 @@ def _spread(found: Findings) -> Markup:
     ]
     return element(
         "section",
-        element("h2", "How long answers took"),
+        element("h2", "Latency"),
         element(
             "p", f"{len(every):,} acknowledgements. Heights are logarithmic, to show the rare ones.", class_="note"
         ),
@@ -171,7 +171,7 @@ def _operations(found: Findings) -> Markup:
     ]
     heads = [element("th", name, class_="number") for name in ("ok", "unknown", "failed")]
     table = element("table", element("thead", element("tr", element("th", "operation"), heads)), element("tbody", rows))
-    return element("section", element("h2", "What clients did"), table)
+    return element("section", element("h2", "Operations of the clients"), table)
 
 
 _COLUMNS: Final = (Outcome.OK, Outcome.INFO, Outcome.FAIL)
@@ -183,7 +183,7 @@ def _about(found: Findings) -> Markup:
         "began": plan.started_at.replace("T", " ")[:19],
         "troubled for": duration(plan.seconds),
         "nodes": ", ".join(plan.nodes),
-        "rate": "as fast as it goes" if plan.rate is None else f"{plan.rate:g} per second",
+        "rate": "as fast as possible" if plan.rate is None else f"{plan.rate:g} per second",
         "seed": str(plan.seed),
         **plan.parameters,
         **({} if found.verdict is None else found.verdict.notes),

@@ -25,11 +25,11 @@ RUNS_PER_PROCESS = 100
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1, help="the (first) seed")
     parser.add_argument("--count", type=int, default=1, help="how many seeds, from there on")
-    parser.add_argument("--time", type=float, default=SECONDS, help="virtual seconds of trouble")
+    parser.add_argument("--time", type=float, default=SECONDS, help="virtual seconds with faults")
     parser.add_argument(
-        "--faults", default=ALL_FAULTS, help=f"from which the seed chooses, with commas between: {', '.join(FAULTS)}"
+        "--faults", default=ALL_FAULTS, help=f"the seed chooses among these, separated by commas: {', '.join(FAULTS)}"
     )
-    parser.add_argument("--nodes", default=ANY_SHAPE, help=f"from which the seed draws one: {', '.join(SHAPES)}")
+    parser.add_argument("--nodes", default=ANY_SHAPE, help=f"the seed chooses one of these: {', '.join(SHAPES)}")
     parser.add_argument("--jobs", type=int, default=1, help="how many processes share the seeds")
     parser.add_argument("--events", action="store_true", help="show the events of a run that failed")
 
@@ -108,7 +108,7 @@ def parse_shape(text: str) -> Shape:
     names = text.split(",")
     unknown = [name for name in names if name not in SHAPES]
     if unknown:
-        raise SystemExit(f"nothing is called {', '.join(unknown)}; there are {', '.join(SHAPES)}")
+        raise SystemExit(f"no shape is called {', '.join(unknown)}; there are {', '.join(SHAPES)}")
     return Shape(names)
 
 

@@ -82,7 +82,7 @@ class Simulation:
                 self.clock.on_stuck = scope.cancel
                 return await main()
             if spinning:
-                raise Livelock(f"{spinning[0]} runs on and on, and no time passes")
+                raise Livelock(f"{spinning[0]} keeps running without virtual time passing")
             raise Stuck(STUCK)
 
         return run_deterministically(prepared, seed=f"{self.seed}/tasks", clock=self.clock)

@@ -99,7 +99,7 @@ def _check(unknown: DataFrame) -> None:
     of_file = unknown.groupBy(F.input_file_name().alias("file"))
     bad = of_file.agg(F.count("*").alias("count"), F.first("value").alias("line")).where("count > 1").head(1)
     for row in bad:
-        raise BadJournal(f"{row.file} has {row['count']} lines that tell of no operation, such as {row.line[:100]!r}")
+        raise BadJournal(f"{row.file} has {row['count']} lines that are not operations, such as {row.line[:100]!r}")
 
 
 def _of_tables(spark: SparkSession, paths: Sequence[str]) -> DataFrame:

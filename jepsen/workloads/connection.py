@@ -75,7 +75,7 @@ class Connection:
             payload = await self._take(int.from_bytes(await self._take(4), "big"))
             is_flexible = response_header_version(response_class.__message__.key, version) == 1
             correlation_id, start = parse_response_header(payload, is_flexible)
-            assert correlation_id == expected, f"response {correlation_id} in the place of {expected}"
+            assert correlation_id == expected, f"response {correlation_id} instead of {expected}"
             response, end = decode(response_class, version, payload, start)
             assert end == len(payload), f"{len(payload) - end} bytes after a response"
             return response

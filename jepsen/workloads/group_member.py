@@ -205,7 +205,7 @@ class GroupMember(ABC):
 
     async def _poll(self, partition: TopicPartition) -> None:
         position = self.positions[partition]
-        assert position is not None, "it is known by now"
+        assert position is not None, "the coordinator is known"
         reader = self._readers.setdefault(partition, attrs.evolve(self.client))
         began = trio.current_time()
         try:
@@ -235,7 +235,7 @@ class GroupMember(ABC):
         self._hear_of_leader(partition, epoch)
         if epoch < self._leader_epochs[partition]:
             await reader.aclose()
-            raise ConnectionLost("who leads has changed since")
+            raise ConnectionLost("the leader has changed since")
 
     def _hear_of_leader(self, partition: TopicPartition, epoch: int) -> None:
         self._leader_epochs[partition] = max(epoch, self._leader_epochs.get(partition, -1))
@@ -310,7 +310,7 @@ class GroupMember(ABC):
             response, incarnation = await self.ask(self._fetch_request(partitions), _FETCH_VERSION)
             if not led or not self._is_led():
                 # A deposed coordinator that does not know of its successor answers from stale state.
-                raise ConnectionLost("another one coordinates by now")
+                raise ConnectionLost("the coordinator has moved")
         except ConnectionLost as error:
             history.info(operation, str(error))
             raise

@@ -108,7 +108,7 @@ def on_snapshot_taken(replica: Replica, snapshot: OffsetAndEpoch) -> None:
 
     Ignored while a fetched snapshot is being installed, which is of a later state.
     """
-    assert snapshot.offset <= replica.high_watermark, f"a snapshot at {snapshot} of what is not committed"
+    assert snapshot.offset <= replica.high_watermark, f"a snapshot at {snapshot} of uncommitted entries"
     if snapshot.offset <= replica.log.start.offset or replica.installing is not None:
         return
     replica.voter_history.start_at(snapshot.offset, replica.voter_history.at(snapshot.offset))

@@ -85,7 +85,7 @@ class LogState:
 
     def start_at(self, snapshot: OffsetAndEpoch) -> None:
         """Replace the entries below the snapshot's offset, which is within the log, by the durable snapshot."""
-        assert self.epoch_before(snapshot.offset) == snapshot.epoch, f"the log has nothing that ends at {snapshot}"
+        assert self.epoch_before(snapshot.offset) == snapshot.epoch, f"the log has no entry that ends at {snapshot}"
         self.start = snapshot
         self.durable_end_offset = max(self.durable_end_offset, snapshot.offset)
         del self._base_offsets[: bisect_left(self._base_offsets, snapshot.offset)]

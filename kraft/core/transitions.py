@@ -25,12 +25,12 @@ class Role(Enum):
 
 
 class Cause(Enum):
-    HIGHER_EPOCH = "hears of a higher epoch"
+    HIGHER_EPOCH = "learns of a higher epoch"
     LEADER_FOUND = "learns who leads"
     ELECTION_TIMEOUT = "election timeout"
     FETCH_TIMEOUT = "fetch timeout"
     LEADER_LOST = "its connection was reset, or it ended the epoch"
-    OUT_OF_TOUCH = "not a voter, and no leader in reach"
+    OUT_OF_TOUCH = "not a voter, and no leader is reachable"
     PRE_VOTE_WON = "majority would vote for it"
     PRE_VOTE_LOST = "no majority would vote for it"
     VOTES_WON = "majority voted for it"

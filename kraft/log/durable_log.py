@@ -125,7 +125,7 @@ class DurableLog:
         kept = bisect_left(self._base_offsets, end_offset)
         size = self._position(kept)
         assert kept == 0 or end_offset in (*self._base_offsets[kept : kept + 1], self.end_offset), (
-            "a cut within a batch"
+            "a truncation within a batch"
         )
         del self._positions[kept:], self._base_offsets[kept:], self._epochs[kept:]
         self._last = None
@@ -150,7 +150,9 @@ class DurableLog:
         if keep and offset == self.start_offset:
             return
         first = bisect_left(self._base_offsets, offset) if keep else len(self._positions)
-        assert not keep or offset in (*self._base_offsets[first : first + 1], self.end_offset), "a cut within a batch"
+        assert not keep or offset in (*self._base_offsets[first : first + 1], self.end_offset), (
+            "a truncation within a batch"
+        )
         position = self._position(first)
         kept = self._file.read(position, self._size - position)
         path = _path(self._directory, offset)

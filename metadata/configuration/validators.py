@@ -112,10 +112,10 @@ def quorum_servers(name: str, value: ConfigValue | None) -> None:
 def _number(name: str, value: ConfigValue | None) -> float:
     if value is None:
         raise invalid_value(name, value, "Value must be non-null")
-    assert isinstance(value, (int, float)), f"{name} has a rule for numbers, and a value that is none"
+    assert isinstance(value, (int, float)), f"{name} has a validator of numbers, and another value"
     return value
 
 
 def _elements(value: ConfigValue | None) -> tuple[str, ...]:
-    assert isinstance(value, tuple), "a rule for lists met something else"
+    assert isinstance(value, tuple), "a validator of lists got another value"
     return value

@@ -43,7 +43,7 @@ class Invariants:
             written = (batch, end)
             known = self._before.setdefault((batch.base_offset, batch.epoch), written)
             if known != written:
-                raise Violation(f"node {node_id} wrote {batch} behind {end}, somebody {known[0]} behind {known[1]}")
+                raise Violation(f"node {node_id} wrote {batch} after {end}, another {known[0]} after {known[1]}")
             end = OffsetAndEpoch(batch.last_offset + 1, batch.epoch)
 
     def commits(self, node_id: int, end_offset: int, history: Sequence[Batch]) -> None:
@@ -55,7 +55,7 @@ class Invariants:
             if batch.base_offset >= end_offset:
                 break
             if self.committed.setdefault(batch.base_offset, batch) != batch:
-                raise Violation(f"node {node_id} has {batch} committed, somebody {self.committed[batch.base_offset]}")
+                raise Violation(f"node {node_id} has {batch} committed, another {self.committed[batch.base_offset]}")
         self.committed_end_offset = max(self.committed_end_offset, end_offset)
 
     def leader_commits(self, end_offset: int, voters: VoterSet, disks: Mapping[int, RaftDisk]) -> None:

@@ -63,7 +63,11 @@ def bench() -> None:
 @click.option("-s", "--size", type=SIZE, default="1KiB", metavar="SIZE", help="The size of a value; default 1KiB.")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Records a second at most.")
 @click.option("-z", "--compression", type=click.Choice(_COMPRESSIONS), help="How batches are compressed.")
-@click.option("--acks", type=click.Choice(["all", "1", "0"]), help="The replicas that must have a record; default all.")
+@click.option(
+    "--acks",
+    type=click.Choice(["all", "1", "0"]),
+    help="Replicas that must acknowledge a record: 0, 1 or all; default all.",
+)
 async def produce(
     invocation: Invocation,
     topic: str,

@@ -65,7 +65,7 @@ def cluster() -> None:
     "--nodes",
     type=click.IntRange(min=1),
     metavar="N",
-    help=f"How many nodes; by default those there are, or {NODES_DEFAULT}.",
+    help=f"Number of nodes; by default those of the existing cluster, or {NODES_DEFAULT}.",
 )
 @click.option(
     "--first-id",
@@ -85,7 +85,7 @@ def cluster() -> None:
 @click.option(
     "--override", "overrides", multiple=True, metavar="KEY=VALUE", help="A config that wins over each node's file."
 )
-@click.option("--log-level", type=click.Choice(LOG_LEVELS), help="The least level that nodes log; default: info.")
+@click.option("--log-level", type=click.Choice(LOG_LEVELS), help="Lowest level that nodes log; default: info.")
 @click.option("--log-format", type=click.Choice(LOG_FORMATS), help="How nodes write their log; default: text.")
 def start(invocation: Invocation, directory: str, **options: Any) -> None:
     """Run a cluster until SIGTERM or Ctrl-C; make it if it is not there."""

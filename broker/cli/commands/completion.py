@@ -24,7 +24,7 @@ def completion(invocation: Invocation, shell: str) -> None:
     found = get_completion_class(shell)
     root = click.get_current_context().find_root().command
     try:
-        assert found is not None, "the framework knows these shells"
+        assert found is not None, "click supports these shells"
         invocation.printer.say(found(root, {}, "kraft", COMPLETION_VARIABLE).source())
     except RuntimeError as error:  # an old bash
         raise CommandFailed(str(error)) from error

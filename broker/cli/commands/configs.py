@@ -126,7 +126,7 @@ async def describe(
 @click.argument("kind", type=click.Choice(list(_KINDS)))
 @click.argument("name")
 @click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...")
-@click.option("--dry-run", is_flag=True, help="Have the cluster check it only.")
+@click.option("--dry-run", is_flag=True, help="Only validate the change; do not apply it.")
 async def set_(invocation: Invocation, kind: str, name: str, settings: Sequence[str], dry_run: bool) -> None:
     """Set configs: KEY=VALUE; for a list also KEY+=VALUE and KEY-=VALUE, which add and remove elements."""
     await _alter(invocation, kind, name, [_change(setting) for setting in settings], dry_run)
@@ -136,7 +136,7 @@ async def set_(invocation: Invocation, kind: str, name: str, settings: Sequence[
 @click.argument("kind", type=click.Choice(list(_KINDS)))
 @click.argument("name")
 @click.argument("keys", nargs=-1, required=True)
-@click.option("--dry-run", is_flag=True, help="Have the cluster check it only.")
+@click.option("--dry-run", is_flag=True, help="Only validate the change; do not apply it.")
 async def delete(invocation: Invocation, kind: str, name: str, keys: Sequence[str], dry_run: bool) -> None:
     """Delete configs, so that their defaults count again."""
     await _alter(invocation, kind, name, [ConfigChange(key, None, ConfigOperation.DELETE) for key in keys], dry_run)
@@ -161,7 +161,7 @@ def _change(setting: str) -> ConfigChange:
     operation = {"+": ConfigOperation.APPEND, "-": ConfigOperation.SUBTRACT}.get(key[-1:], ConfigOperation.SET)
     name = key if operation == ConfigOperation.SET else key[:-1]
     if not (equals and name):
-        raise WrongSettings(f"{setting!r} is no setting; write KEY=VALUE, KEY+=VALUE or KEY-=VALUE")
+        raise WrongSettings(f"{setting!r} is not a setting; write KEY=VALUE, KEY+=VALUE or KEY-=VALUE")
     return ConfigChange(name, value, operation)
 
 

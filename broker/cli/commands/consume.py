@@ -64,16 +64,23 @@ class Filters:
     help="Where to begin: beginning (default), end, 42, -10 for the last ten, or @TIME as in @-2h.",
 )
 @click.option("--until", metavar="TIME", help="Stop before the first record since a time: 2026-01-31T08:00, or -1h.")
-@click.option("-e", "--exit", "stops_at_end", is_flag=True, help="Stop at the ends that there are now.")
-@click.option("-n", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after so many records.")
-@click.option("-f", "--format", "record_format", type=FORMAT, metavar="FORMAT", help="As kcat's, '%t %p %o %k %s\\n'.")
+@click.option("-e", "--exit", "stops_at_end", is_flag=True, help="Stop at the current end offsets.")
+@click.option("-n", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after this number of records.")
+@click.option(
+    "-f",
+    "--format",
+    "record_format",
+    type=FORMAT,
+    metavar="FORMAT",
+    help="Output format as in kcat: '%t %p %o %k %s\\n'.",
+)
 @click.option("-k", "--key", metavar="KEY", help="Only records with this key.")
 @click.option(
     "-g",
     "--group",
     metavar="GROUP",
     shell_complete=complete_group,
-    help="Read as a member of a group, which assigns partitions and keeps offsets; --offset counts where it has none.",
+    help="Read as a group member; the group assigns partitions and stores offsets; --offset applies if none is stored.",
 )
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME[=VALUE]", help="Only records with this header.")
 @click.option(

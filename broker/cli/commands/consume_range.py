@@ -41,7 +41,9 @@ def parse_start(text: str, now_ms: int) -> Start:
         return Start(time_ms=parse_time_ms(text.strip()[1:], now_ms))
     digits = stripped.removeprefix("-")
     if not digits.isdecimal():
-        raise ValueError(f"{text!r} is no offset; write beginning, end, 42, -10 for the last ten, or @TIME as in @-2h")
+        raise ValueError(
+            f"{text!r} is not an offset; write beginning, end, 42, -10 for the last ten, or @TIME as in @-2h"
+        )
     return Start(offset=int(stripped))
 
 

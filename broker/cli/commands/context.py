@@ -58,13 +58,13 @@ def show(invocation: Invocation, name: str | None) -> None:
 
 @context.command("add", cls=Command, shape=one(ContextRow))
 @click.argument("name")
-@click.option("-b", "--bootstrap-server", "servers", metavar="HOST:PORT,...", help="Brokers to begin with.")
+@click.option("-b", "--bootstrap-server", "servers", metavar="HOST:PORT,...", help="Bootstrap brokers.")
 @click.option("--command-config", "path", metavar="FILE", help="A properties file; its configs are copied.")
 @click.option("-X", "--property", "configs", metavar="KEY=VALUE", multiple=True, help="A client config.")
 def add(invocation: Invocation, name: str, servers: str | None, path: str | None, configs: Sequence[str]) -> None:
     """Add a context, or replace the one of this name. The first one becomes the current one."""
     if not NAME.fullmatch(name):
-        raise WrongSettings(f"{name!r} is no name for a context; use letters, digits, '.', '_' and '-'.")
+        raise WrongSettings(f"{name!r} is not a name for a context; use letters, digits, '.', '_' and '-'.")
     given = given_settings(click.get_current_context())
     from_file: Mapping[str, str] = {} if path is None else read_command_config(path)
     all_configs = {**from_file, **parse_settings((*given.properties, *configs))}
@@ -72,7 +72,7 @@ def add(invocation: Invocation, name: str, servers: str | None, path: str | None
     if servers is not None:
         all_configs[SERVERS_KEY] = servers
     if not all_configs.get(SERVERS_KEY):
-        raise WrongSettings("A context needs to know its cluster; give --bootstrap-server.")
+        raise WrongSettings("A context needs a cluster; give --bootstrap-server.")
     contexts = load_contexts().added(name, all_configs)
     save_contexts(contexts)
     row = _row(contexts, name)

@@ -18,10 +18,10 @@ _MESSAGE_SIZE_MAX: Final = 5 * 1024 * 1024
 
 @click.command("dump-log", cls=Command)
 @click.option("--files", required=True, metavar="FILE,...", help="The files to print.")
-@click.option("--deep-iteration", is_flag=True, help="Print every record, not batches alone.")
+@click.option("--deep-iteration", is_flag=True, help="Print every record, not only batches.")
 @click.option("--print-data-log", is_flag=True, help="Print keys and values too.")
 @click.option("--skip-record-metadata", is_flag=True, help="Leave out offsets, sizes and the like.")
-@click.option("--index-sanity-check", is_flag=True, help="Check indexes as the start of a node does.")
+@click.option("--index-sanity-check", is_flag=True, help="Check indexes in the way that a starting node does.")
 @click.option("--verify-index-only", is_flag=True, help="Check indexes without printing them.")
 @click.option("--max-bytes", type=int, default=sys.maxsize, show_default=False, help="How much of a log file to read.")
 @click.option(

@@ -62,7 +62,7 @@ async def describe(invocation: Invocation) -> None:
 
 @features.command("upgrade", cls=ClusterCommand, shape=list_of(ChangedFeature))
 @click.argument("levels", nargs=-1, required=True, metavar="FEATURE=LEVEL...")
-@click.option("--dry-run", is_flag=True, help="Have the cluster check it only.")
+@click.option("--dry-run", is_flag=True, help="Only validate the change; do not apply it.")
 async def upgrade(invocation: Invocation, levels: Sequence[str], dry_run: bool) -> None:
     """Raise levels of features."""
     await _update(invocation, _levels(levels), UpgradeType.UPGRADE, dry_run)
@@ -70,8 +70,8 @@ async def upgrade(invocation: Invocation, levels: Sequence[str], dry_run: bool) 
 
 @features.command("downgrade", cls=ClusterCommand, shape=list_of(ChangedFeature))
 @click.argument("levels", nargs=-1, required=True, metavar="FEATURE=LEVEL...")
-@click.option("--unsafe", is_flag=True, help="Also where metadata are lost.")
-@click.option("--dry-run", is_flag=True, help="Have the cluster check it only.")
+@click.option("--unsafe", is_flag=True, help="Allow a change that may lose metadata.")
+@click.option("--dry-run", is_flag=True, help="Only validate the change; do not apply it.")
 async def downgrade(invocation: Invocation, levels: Sequence[str], unsafe: bool, dry_run: bool) -> None:
     """Lower levels of features; level 0 turns a feature off."""
     kind = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
@@ -92,5 +92,5 @@ def _levels(settings: Sequence[str]) -> Iterable[tuple[str, int]]:
     for setting in settings:
         name, equals, level = setting.partition("=")
         if not (equals and name and level.isdecimal() and int(level) <= _LEVEL_MAX):
-            raise WrongSettings(f"{setting!r} is no level of a feature; write FEATURE=LEVEL, as in group.version=1")
+            raise WrongSettings(f"{setting!r} is not a feature level; write FEATURE=LEVEL, as in group.version=1")
         yield name, int(level)

@@ -58,19 +58,17 @@ class _Quorum:
 @click.option("-t", "--cluster-id", required=True, metavar="ID", help="The cluster's id; see `kraft random-uuid`.")
 @click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="A config that wins over the file.")
 @click.option("-g", "--ignore-formatted", is_flag=True, help="Skip directories that are formatted already.")
+@click.option("-r", "--release-version", metavar="VERSION", help="The initial release; default: the latest.")
 @click.option(
-    "-r", "--release-version", metavar="VERSION", help="The release to begin with; the latest one by default."
+    "-f", "--feature", "features", multiple=True, metavar="FEATURE=LEVEL", help="The initial level of a feature."
 )
-@click.option(
-    "-f", "--feature", "features", multiple=True, metavar="FEATURE=LEVEL", help="A feature's level to begin with."
-)
-@click.option("-s", "--standalone", is_flag=True, help="Found a quorum of this controller alone.")
-@click.option("-N", "--no-initial-controllers", is_flag=True, help="The controller joins a quorum that exists.")
+@click.option("-s", "--standalone", is_flag=True, help="Create a quorum with this controller as its only voter.")
+@click.option("-N", "--no-initial-controllers", is_flag=True, help="Format a controller that joins an existing quorum.")
 @click.option(
     "-I",
     "--initial-controllers",
     metavar="ID@HOST:PORT:DIRECTORY-ID,...",
-    help="The first controllers; the same on every node of a quorum.",
+    help="The initial voters; the same on every node of a quorum.",
 )
 def format_(
     invocation: Invocation,

@@ -142,7 +142,7 @@ async def describe(invocation: Invocation, names: Sequence[str]) -> None:
 
 @groups.command("lag", cls=ClusterCommand, shape=list_of(LagRow))
 @click.argument("names", nargs=-1, shell_complete=complete_group)
-@click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
 @click.option(
     "--interval", type=DURATION, default="2s", metavar="DURATION", help="With --watch: how often; default 2s."
 )
@@ -167,13 +167,13 @@ async def lag(invocation: Invocation, names: Sequence[str], watch: bool, interva
     metavar="TOPIC[:PARTITION,...]",
     help="The topic or partitions to reset; by default all partitions with an offset. May be repeated.",
 )
-@click.option("--to-earliest", is_flag=True, help="Where logs begin.")
-@click.option("--to-latest", is_flag=True, help="Where logs end.")
-@click.option("--to-current", is_flag=True, help="Where they are; with --topic for partitions without an offset.")
-@click.option("--to-offset", type=click.IntRange(min=0), metavar="OFFSET", help="An offset.")
+@click.option("--to-earliest", is_flag=True, help="Reset to the earliest offsets.")
+@click.option("--to-latest", is_flag=True, help="Reset to the latest offsets.")
+@click.option("--to-current", is_flag=True, help="Keep committed offsets; set the latest offset where there is none.")
+@click.option("--to-offset", type=click.IntRange(min=0), metavar="OFFSET", help="Reset to this offset.")
 @click.option("--to-time", metavar="TIME", help="The first record since a time: 2026-01-31T08:00, or -2h.")
-@click.option("--shift-by", type=int, metavar="N", help="N records on, or back where it is negative.")
-@click.option("--execute", is_flag=True, help="Set the offsets; without it they are only shown.")
+@click.option("--shift-by", type=int, metavar="N", help="Move forward by N records, or backward if N is negative.")
+@click.option("--execute", is_flag=True, help="Set the offsets; without this option they are only shown.")
 async def reset_offsets(
     invocation: Invocation,
     group_id: str,
@@ -204,7 +204,7 @@ async def reset_offsets(
 
 @groups.command("delete", cls=ClusterCommand, shape=list_of(ChangedGroup))
 @click.argument("names", nargs=-1, required=True, shell_complete=complete_group)
-@click.option("--if-exists", is_flag=True, help="Succeed where there is no such group.")
+@click.option("--if-exists", is_flag=True, help="Succeed if the group does not exist.")
 async def delete(invocation: Invocation, names: Sequence[str], if_exists: bool) -> None:
     """Delete groups without members, and their offsets."""
     async with invocation.admin() as admin:

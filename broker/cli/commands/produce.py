@@ -63,7 +63,11 @@ HEADER: Parsed[Header] = Parsed("header", parse_header)
 @click.option("--whole", is_flag=True, help="Each of FILES is one record.")
 @click.option("--from-json", is_flag=True, help="Each line is a record as `kraft consume --json` prints it.")
 @click.option("-z", "--compression", type=click.Choice(_COMPRESSIONS), help="How batches are compressed.")
-@click.option("--acks", type=click.Choice(["all", "1", "0"]), help="The replicas that must have a record; default all.")
+@click.option(
+    "--acks",
+    type=click.Choice(["all", "1", "0"]),
+    help="Replicas that must acknowledge a record: 0, 1 or all; default all.",
+)
 @click.option(
     "--transactional-id", metavar="ID", help="Write all records in one transaction, which is committed at the end."
 )
@@ -120,7 +124,7 @@ async def _records(
         try:
             record = line_form.read(line)
         except ValueError as error:
-            invocation.fail(CommandFailed(f"{error}; it is left out"), f"line {number}")
+            invocation.fail(CommandFailed(f"{error}; the line is skipped"), f"line {number}")
             continue
         yield record._replace(key=record.key if key is None else key, headers=[*form["headers"], *record.headers])
 
@@ -141,7 +145,7 @@ async def _write(
     def settle(metadata: RecordMetadata | None, error: Exception | None) -> None:
         nonlocal written
         if metadata is None:
-            assert error is not None, "a record without metadata has failed"
+            assert error is not None, "a record without metadata has an error"
             invocation.fail(error, topic)
             return
         written += 1

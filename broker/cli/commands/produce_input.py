@@ -89,7 +89,7 @@ def parse_header(text: str) -> Header:
 def _header(part: bytes) -> Header:
     name, equals, value = part.partition(b"=")
     if not (equals and name):
-        raise ValueError(f"{part.decode(errors='replace')!r} is no header; write name=value")
+        raise ValueError(f"{part.decode(errors='replace')!r} is not a header; write name=value")
     return name.decode(errors="replace"), value
 
 
@@ -98,7 +98,7 @@ def unescape(text: str) -> bytes:
     try:
         return text.encode().decode("unicode_escape").encode("latin-1") if "\\" in text else text.encode()
     except UnicodeError as error:
-        raise ValueError(f"{text!r} is no separator; escapes are \\t, \\n, \\0 and \\xHH") from error
+        raise ValueError(f"{text!r} is not a separator; escapes are \\t, \\n, \\0 and \\xHH") from error
 
 
 def is_interactive() -> bool:

@@ -35,7 +35,7 @@ class ChangedVoter:
 
 
 @click.group("quorum", cls=CommandGroup)
-@click.option("--bootstrap-controller", metavar="HOST:PORT,...", help="Controllers to ask, in place of brokers.")
+@click.option("--bootstrap-controller", metavar="HOST:PORT,...", help="Bootstrap controllers, instead of brokers.")
 def quorum(bootstrap_controller: str | None) -> None:
     """Look at the controllers' quorum, and change its voters (KIP-853)."""
     context = click.get_current_context()
@@ -46,8 +46,8 @@ def quorum(bootstrap_controller: str | None) -> None:
 
 @quorum.command("describe", cls=ClusterCommand, shape=one(DescribedQuorum))
 @click.option("--status", is_flag=True, help="Show the leader, the voters, and their lag.")
-@click.option("--replication", is_flag=True, help="Show how far each replica is.")
-@click.option("--human-readable", is_flag=True, help="With --replication: show times as how long ago.")
+@click.option("--replication", is_flag=True, help="Show the log end offset and the lag of each replica.")
+@click.option("--human-readable", is_flag=True, help="With --replication: show times relative to now.")
 async def describe(invocation: Invocation, status: bool, replication: bool, human_readable: bool) -> None:
     """Show the quorum."""
     if status and replication:
@@ -69,7 +69,7 @@ async def describe(invocation: Invocation, status: bool, replication: bool, huma
 
 
 @quorum.command("add-controller", cls=ClusterCommand, shape=one(ChangedVoter))
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do not do it.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, without doing it.")
 async def add_controller(invocation: Invocation, dry_run: bool) -> None:
     """Have a controller vote that runs, and does not vote yet.
 
@@ -111,7 +111,7 @@ def _endpoints(config: KafkaConfig) -> list[RaftEndpoint]:
 @quorum.command("remove-controller", cls=ClusterCommand, shape=one(ChangedVoter))
 @click.option("-i", "--controller-id", type=int, required=True, metavar="ID", help="The controller's node id.")
 @click.option("-d", "--controller-directory-id", required=True, metavar="ID", help="Its metadata directory's id.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do not do it.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, without doing it.")
 async def remove_controller(
     invocation: Invocation, controller_id: int, controller_directory_id: str, dry_run: bool
 ) -> None:

@@ -58,7 +58,7 @@ def describe_quorum(cluster_id: str, quorum: QuorumDescription) -> DescribedQuor
     """Builds the description from the response. Raises NoLeader if the leader is not among the voters."""
     leaders = [voter for voter in quorum.voters if voter.id == quorum.leader_id]
     if not leaders:
-        raise NoLeader("The leader of the quorum is not known, or no voter any more.")
+        raise NoLeader("The leader of the quorum is unknown, or is not a voter any more.")
     leader = leaders[0]
     voters = [("Leader" if voter is leader else "Follower", voter) for voter in quorum.voters]
     observers = [("Observer", observer) for observer in quorum.observers]

@@ -60,7 +60,7 @@ async def list_quotas(invocation: Invocation, entity: Sequence[str], strict: boo
 
 @quotas.command("set", cls=ClusterCommand, shape=list_of(ChangedQuota))
 @click.argument("settings", nargs=-1, required=True, metavar="TYPE=NAME... KEY=VALUE...")
-@click.option("--dry-run", is_flag=True, help="Have the cluster check it only.")
+@click.option("--dry-run", is_flag=True, help="Only validate the change; do not apply it.")
 async def set_(invocation: Invocation, settings: Sequence[str], dry_run: bool) -> None:
     """Set quotas of an entity."""
     named = [setting for setting in settings if _type(setting) in _TYPES]
@@ -70,7 +70,7 @@ async def set_(invocation: Invocation, settings: Sequence[str], dry_run: bool) -
 
 @quotas.command("remove", cls=ClusterCommand, shape=list_of(ChangedQuota))
 @click.argument("settings", nargs=-1, required=True, metavar="TYPE=NAME... KEY...")
-@click.option("--dry-run", is_flag=True, help="Have the cluster check it only.")
+@click.option("--dry-run", is_flag=True, help="Only validate the change; do not apply it.")
 async def remove(invocation: Invocation, settings: Sequence[str], dry_run: bool) -> None:
     """Remove quotas of an entity."""
     named = [setting for setting in settings if _type(setting) in _TYPES]
@@ -116,7 +116,7 @@ def _name(text: str) -> str | None:
     if text == f"{_type(text)}:{_DEFAULT_NAME}":
         return None
     if not equals or not name or entity_type not in _TYPES:
-        raise WrongSettings(f"{text!r} is no entity; write TYPE=NAME, or TYPE:default for the default of a type")
+        raise WrongSettings(f"{text!r} is not an entity; write TYPE=NAME, or TYPE:default for the default of a type")
     return name
 
 
@@ -139,7 +139,7 @@ def _quota(setting: str) -> tuple[str, float]:
         return key, float(value)
     except ValueError as error:
         raise WrongSettings(
-            f"{setting!r} is no quota; write KEY=VALUE with a number, as in producer_byte_rate=1000000"
+            f"{setting!r} is not a quota; write KEY=VALUE with a number, as in producer_byte_rate=1000000"
         ) from error
 
 

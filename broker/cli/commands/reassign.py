@@ -97,7 +97,7 @@ async def execute(invocation: Invocation, path: str, wait: bool) -> None:
 
 
 @reassign.command("status", cls=ClusterCommand, shape=list_of(MovingPartition))
-@click.option("--wait", is_flag=True, help="Wait until nothing is under way.")
+@click.option("--wait", is_flag=True, help="Wait until no reassignment is in progress.")
 async def status(invocation: Invocation, wait: bool) -> None:
     """Show the reassignments that are under way."""
     async with invocation.admin() as admin:

@@ -64,7 +64,7 @@ def read_plan(path: str) -> Plan:
     try:
         return _decode(json.loads(Path(path).read_bytes()))
     except (OSError, ValueError, RecursionError) as error:
-        raise WrongSettings(f"{path} is no reassignment plan: {error}; `kraft reassign plan` prints one") from error
+        raise WrongSettings(f"{path} is not a reassignment plan: {error}; `kraft reassign plan` prints one") from error
 
 
 def _decode(document: Any) -> Plan:
@@ -76,9 +76,9 @@ def _decode(document: Any) -> Plan:
         fields: dict[str, Any] = each if isinstance(each, dict) else {}
         topic, partition, replicas = fields.get("topic"), fields.get("partition"), fields.get("replicas")
         if not (isinstance(topic, str) and _is_id(partition) and isinstance(replicas, list)):
-            raise ValueError("each of its partitions has a topic, a partition and replicas")
+            raise ValueError("each of its partitions needs a topic, a partition and replicas")
         if not replicas or not all(map(_is_id, replicas)) or len(set(replicas)) < len(replicas):
-            raise ValueError(f"the replicas of {topic}-{partition} are different ids of brokers")
+            raise ValueError(f"the replicas of {topic}-{partition} must be distinct broker ids")
         plan[TopicPartition(topic, partition)] = replicas
     if not plan:
         raise ValueError("it has no partitions")

@@ -75,7 +75,7 @@ def spark() -> None:
 
 @spark.command("load", cls=SparkCommand, shape=one(LoadSummary))
 @click.argument("topics", nargs=-1, required=True, shell_complete=complete_topic)
-@click.option("--to", "destination", required=True, metavar="DIR", help="Where the files are: a path or URI.")
+@click.option("--to", "destination", required=True, metavar="DIR", help="Directory of the files: a path or URI.")
 @click.option(
     "--table",
     "table_format",
@@ -100,13 +100,23 @@ def spark() -> None:
 @click.option(
     "--producer", "has_producers", is_flag=True, help="Keep producer ids, epochs and sequence numbers, for stats."
 )
-@click.option("--records-per-run", type=click.IntRange(min=1), default=10_000_000, metavar="N", help="At most.")
+@click.option(
+    "--records-per-run",
+    type=click.IntRange(min=1),
+    default=10_000_000,
+    metavar="N",
+    help="Records that one run loads at most.",
+)
 @click.option("--file-size", type=SIZE, default="128MiB", metavar="SIZE", help="Files are joined up to this size.")
 @click.option(
-    "--compact-from", type=click.IntRange(min=0), default=16, metavar="N", help="Join so many small files; 0: never."
+    "--compact-from",
+    type=click.IntRange(min=0),
+    default=16,
+    metavar="N",
+    help="Join this number of small files; 0: never.",
 )
-@click.option("--allow-loss", is_flag=True, help="Go on where records are gone that were not loaded yet.")
-@click.option("--follow", is_flag=True, help="Go on with what is written later, until Ctrl-C or the end of --for.")
+@click.option("--allow-loss", is_flag=True, help="Continue if records were deleted before they were loaded.")
+@click.option("--follow", is_flag=True, help="Continue with new records, until Ctrl-C or the end of --for.")
 @click.option("--every", type=DURATION, default="10s", metavar="TIME", help="With --follow: the time between runs.")
 @click.option("--for", "duration", type=DURATION, metavar="TIME", help="With --follow: end after this time.")
 @spark_options
@@ -145,7 +155,9 @@ def load(invocation: Invocation, master: str | None, confs: tuple[str, ...], all
 
 @spark.command("replay", cls=SparkCommand, shape=one(ReplaySummary))
 @click.argument("source", metavar="DIR")
-@click.option("--to", "topic", required=True, metavar="TOPIC", shell_complete=complete_topic, help="Where they go.")
+@click.option(
+    "--to", "topic", required=True, metavar="TOPIC", shell_complete=complete_topic, help="The topic to write to."
+)
 @click.option("--where", metavar="SQL", help="Which records, such as \"topic = 'orders' and date >= '2026-01-01'\".")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Records a second at most.")
 @click.option("--order-by", multiple=True, metavar="COLUMN", help="Orders the records of a key; default: offsets.")

@@ -14,8 +14,10 @@ from broker.cli.start_arguments import LOG_FORMATS, LOG_LEVELS, StartArguments
 @click.command("start", cls=Command)
 @click.argument("properties", required=False, type=click.Path())
 @click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="A config that wins over the file.")
-@click.option("--stop-at-eof", is_flag=True, help="Also stop when standard input ends, because its holder is gone.")
-@click.option("--log-level", type=click.Choice(LOG_LEVELS), default="info", help="The least level that is logged.")
+@click.option(
+    "--stop-at-eof", is_flag=True, help="Also stop when standard input is closed, as when the parent process ends."
+)
+@click.option("--log-level", type=click.Choice(LOG_LEVELS), default="info", help="Lowest level that is logged.")
 @click.option("--log-format", type=click.Choice(LOG_FORMATS), default="text", help="How standard error is written.")
 def start(
     invocation: Invocation,

@@ -156,8 +156,8 @@ async def list_topics(invocation: Invocation, pattern: str, internal: bool, name
 @click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="The cluster's default without it.")
 @click.option("-r", "--replicas", type=click.IntRange(min=1), metavar="N", help="The cluster's default without it.")
 @click.option("-c", "--config", "settings", multiple=True, metavar="KEY=VALUE", help="A config of the topic.")
-@click.option("--if-not-exists", is_flag=True, help="Succeed where the topic exists already.")
-@click.option("--dry-run", is_flag=True, help="Have the cluster check it only.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed if the topic already exists.")
+@click.option("--dry-run", is_flag=True, help="Only validate the change; do not apply it.")
 async def create(
     invocation: Invocation,
     names: Sequence[str],
@@ -205,7 +205,7 @@ async def describe(invocation: Invocation, names: Sequence[str]) -> None:
 @topics.command("alter", cls=ClusterCommand, shape=list_of(ChangedTopic))
 @click.argument("names", nargs=-1, required=True, shell_complete=complete_topic)
 @click.option("-p", "--partitions", type=click.IntRange(min=1), required=True, metavar="N", help="How many in all.")
-@click.option("--dry-run", is_flag=True, help="Have the cluster check it only.")
+@click.option("--dry-run", is_flag=True, help="Only validate the change; do not apply it.")
 async def alter(invocation: Invocation, names: Sequence[str], partitions: int, dry_run: bool) -> None:
     """Add partitions to topics.
 
@@ -220,7 +220,7 @@ async def alter(invocation: Invocation, names: Sequence[str], partitions: int, d
 
 @topics.command("delete", cls=ClusterCommand, shape=list_of(ChangedTopic))
 @click.argument("names", nargs=-1, required=True, shell_complete=complete_topic)
-@click.option("--if-exists", is_flag=True, help="Succeed where there is no such topic.")
+@click.option("--if-exists", is_flag=True, help="Succeed if the topic does not exist.")
 async def delete(invocation: Invocation, names: Sequence[str], if_exists: bool) -> None:
     """Delete topics and all their records."""
     async with invocation.admin() as admin:

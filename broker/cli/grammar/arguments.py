@@ -46,7 +46,7 @@ def _numbers(numbers: str, text: str) -> Iterable[int]:
             raise ValueError(f"{text!r} names no partitions; write for example orders:0,3-5")
         low, high = int(first), int(last or first)
         if not low <= high <= _PARTITION_MAX:
-            raise ValueError(f"{text!r} names partitions that cannot be")
+            raise ValueError(f"{text!r} names impossible partitions")
         yield from range(low, high + 1)
 
 

@@ -21,7 +21,7 @@ def cluster_options() -> list[click.Parameter]:
         click.Option(
             ["-b", "--bootstrap-server", "bootstrap_servers"],
             metavar="HOST:PORT,...",
-            help=f"Brokers to begin with; or {SERVERS_VARIABLE}, or a context.",
+            help=f"Bootstrap brokers; or {SERVERS_VARIABLE}, or a context.",
             **_REMEMBERED,
         ),
         click.Option(
@@ -31,7 +31,7 @@ def cluster_options() -> list[click.Parameter]:
             help="A properties file with client configs.",
             **_REMEMBERED,
         ),
-        click.Option(["--context"], metavar="NAME", help="A cluster of `kraft context list`.", **_REMEMBERED),
+        click.Option(["--context"], metavar="NAME", help="A context of `kraft context list`.", **_REMEMBERED),
         click.Option(
             ["-X", "--property", "properties"],
             metavar="KEY=VALUE",

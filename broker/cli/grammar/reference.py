@@ -15,8 +15,8 @@ from broker.cli.output.shapes import Kind, Shape, describe_fields, nested_items
 
 _EXIT_CODES: Final = (
     ("0", "done"),
-    ("1", "the cluster refused, a part failed, or what was checked is not well"),
-    ("2", "wrong arguments, or a wrong file, variable or context; nothing was asked of a cluster"),
+    ("1", "the cluster refused the request, a part of it failed, or a check found a problem"),
+    ("2", "wrong arguments, or a wrong file, variable or context; no request was sent to a cluster"),
     ("3", "no server can be reached, or none answered in time"),
     ("4", "a named topic, group, partition or context does not exist"),
     ("130", "ended by Ctrl-C"),
@@ -63,7 +63,7 @@ def reference() -> str:
         parts.append(f"## {heading}\n\n")
         for name, _, _ in commands:
             command = kraft.get_command(context, name)
-            assert command is not None, "the grammar lists what there is"
+            assert command is not None, "the grammar lists commands that exist"
             parts += _command(command, name, context, 3)
     return "".join(parts).rstrip("\n") + "\n"
 
@@ -84,7 +84,7 @@ def _command(command: click.Command, name: str, parent: click.Context, level: in
         yield from _own_options(command, context) if own else ()
         for each in command.list_commands(context):
             inner = command.get_command(context, each)
-            assert inner is not None, "the group lists what there is"
+            assert inner is not None, "the group lists commands that exist"
             yield from _command(inner, each, context, level + 1)
         return
     yield f"    {context.command_path} {' '.join(command.collect_usage_pieces(context))}\n\n"

@@ -17,7 +17,7 @@ _COMMANDS: Final = "broker.cli.commands"
 SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
     "Nodes": (
         ("start", f"{_COMMANDS}.start:start", "run a node"),
-        ("format", f"{_COMMANDS}.format:format_", "make log directories those of a node in a cluster"),
+        ("format", f"{_COMMANDS}.format:format_", "format the log directories of a node"),
         ("random-uuid", f"{_COMMANDS}.random_uuid:random_uuid", "print an id for a cluster or a directory"),
         ("dump-log", f"{_COMMANDS}.dump_log:dump_log", "print and check the files of a log"),
     ),
@@ -32,11 +32,11 @@ SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
         ("configs", f"{_COMMANDS}.configs:configs", "see and change configs of topics, brokers and groups"),
     ),
     "Cluster": (
-        ("cluster", f"{_COMMANDS}.cluster:cluster", "run a cluster on this machine, see how a cluster is"),
+        ("cluster", f"{_COMMANDS}.cluster:cluster", "run a cluster on this machine, check a cluster's health"),
         ("quorum", f"{_COMMANDS}.quorum:quorum", "look at the controllers' quorum, and change its voters"),
         ("log-dirs", f"{_COMMANDS}.log_dirs:log_dirs", "see the log directories of brokers"),
         ("reassign", f"{_COMMANDS}.reassign:reassign", "move replicas to other brokers"),
-        ("elect", f"{_COMMANDS}.elect:elect", "have leaders elected"),
+        ("elect", f"{_COMMANDS}.elect:elect", "elect leaders of partitions"),
         ("quotas", f"{_COMMANDS}.quotas:quotas", "see and change quotas of users, client ids and addresses"),
         ("features", f"{_COMMANDS}.features:features", "see and change the levels of features"),
     ),
@@ -87,7 +87,7 @@ def _report(errors: Iterable[BaseException], raised: BaseException) -> int:
             return Exit.OUTPUT_CLOSED
         if not isinstance(error, EXPECTED):
             raise raised
-        assert isinstance(error, Exception), "what is expected"
+        assert isinstance(error, Exception), "expected errors are exceptions"
         print(f"kraft: {sentence(error)}", file=sys.stderr)
         exit_code = exit_code or exit_code_of(error)
     return exit_code

@@ -80,6 +80,6 @@ def parse_settings(settings: Iterable[str]) -> dict[str, str]:
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not (equals and key.strip()):
-            raise WrongSettings(f"{setting!r} is no setting; write key=value")
+            raise WrongSettings(f"{setting!r} is not a setting; write key=value")
         pairs[key.strip()] = value
     return pairs

@@ -14,7 +14,7 @@ def parse_size(text: str) -> int:
     """Bytes: `1048576`, `1MiB` and `1m` are the same; `1MB` is a million. Raises ValueError."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
-        raise ValueError(f"{text!r} is no size; write bytes, or a unit as in 64KiB, 10MB or 1g")
+        raise ValueError(f"{text!r} is not a size; write bytes, or a unit as in 64KiB, 10MB or 1g")
     number, letter, binary = found[1], found[2].lower(), found[3]
     is_decimal = bool(letter) and not binary and found[0].lower().endswith("b")
     power = _SIZE_LETTERS.index(letter) + 1 if letter else 0
@@ -39,7 +39,7 @@ def parse_duration_ms(text: str) -> int:
         return int(float(stripped) * 1000)
     parts = list(_DURATION_PART.finditer(stripped))
     if not parts or "".join(part[0] for part in parts) != stripped:
-        raise ValueError(f"{text!r} is no duration; write for example 500ms, 30s, 5m, 1h30m or 7d")
+        raise ValueError(f"{text!r} is not a duration; write for example 500ms, 30s, 5m, 1h30m or 7d")
     return int(sum(float(part[1]) * _DURATION_MS[part[2]] for part in parts))
 
 
@@ -83,7 +83,7 @@ def parse_time_ms(text: str, now_ms: int) -> int:
         moment = datetime.fromisoformat(stripped)
     except ValueError as error:
         raise ValueError(
-            f"{text!r} is no time; write for example 2026-01-31T08:00, milliseconds since 1970, or -2h"
+            f"{text!r} is not a time; write for example 2026-01-31T08:00, milliseconds since 1970, or -2h"
         ) from error
     zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return (zoned - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

@@ -102,7 +102,9 @@ async def run(arguments: Sequence[str]) -> int:
 def _reader(options: Options) -> LineReader:
     """Returns the line reader that the options choose. Raises UsageFailure, ToolExit."""
     if not options.value("line-reader").endswith("LineMessageReader"):
-        raise ToolExit(1, f"--line-reader {options.value('line-reader')} is a Java class; there is {_LINE_READER} only")
+        raise ToolExit(
+            1, f"--line-reader {options.value('line-reader')} is a Java class; only {_LINE_READER} is supported"
+        )
     properties = command_config(options, "reader-config")
     name = options.renamed("property", "reader-property", "Warning:")
     properties |= key_values(options.values(name))

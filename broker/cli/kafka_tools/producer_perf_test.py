@@ -47,9 +47,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--command-property", nargs="+", metavar="KEY=VALUE", help="Configs of the producer.")
     parser.add_argument("--producer-props", nargs="+", metavar="KEY=VALUE", help="The old name of --command-property.")
     parser.add_argument("--command-config", metavar="FILE", help="A properties file with configs of the producer.")
-    parser.add_argument("--producer.config", dest="producer_config", metavar="FILE", help="The old name of it.")
+    parser.add_argument(
+        "--producer.config", dest="producer_config", metavar="FILE", help="The old name of --command-config."
+    )
     parser.add_argument("--print-metrics", action="store_true", help="Ignored: this producer keeps no metrics.")
-    parser.add_argument("--warmup-records", type=long, default=0, help="Records that the steady state leaves out.")
+    parser.add_argument(
+        "--warmup-records", type=long, default=0, help="Records to write before the steady state is measured."
+    )
     parser.add_argument("--reporting-interval", type=long, default=5_000, help="Milliseconds between reports.")
     parser.add_argument("--transactional-id", help="Not supported.")
     parser.add_argument("--transaction-duration-ms", type=long, help="Not supported.")

@@ -38,7 +38,9 @@ def make_formatter(name: str, properties: Mapping[str, str]) -> Formatter:
             return _DefaultFormatter(properties)
         case "NoOpMessageFormatter":
             return lambda record: b""
-    raise FormatError(f"--formatter {name} is a Java class; there are DefaultMessageFormatter and NoOpMessageFormatter")
+    raise FormatError(
+        f"--formatter {name} is a Java class; DefaultMessageFormatter and NoOpMessageFormatter are supported"
+    )
 
 
 class _DefaultFormatter:
@@ -91,7 +93,7 @@ def _text_of(deserializer: str | None) -> _Text:
         return lambda value: b"%d" % _unpack(number, name, value)
     if name == "UUID":
         return lambda value: _uuid(value)
-    raise FormatError(f"{deserializer} is a Java class; there are those for {', '.join(_NUMBERS)}, String and UUID")
+    raise FormatError(f"{deserializer} is a Java class; supported are those for {', '.join(_NUMBERS)}, String and UUID")
 
 
 def _unpack(number: struct.Struct, name: str, value: bytes) -> int:

@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     """Runs `NAME OPTION...` as a process does."""
     name, options = (arguments[0] if arguments else "").removesuffix(".sh"), arguments[1:]
     if name not in NAMES:
-        print(f"{name or 'no name'} is none of the tools: {', '.join(NAMES)}", file=sys.stderr)
+        print(f"{name or 'no name'} is not one of the tools: {', '.join(NAMES)}", file=sys.stderr)
         return _USAGE
     # `kraft` has these commands with the options and the output of the tools.
     if name == _QUORUM_TOOL:

@@ -72,7 +72,7 @@ class Printer:
         """Prints the object that `shape` declares, as JSON."""
         assert self._shape is not None, "a command with --json has a shape"
         each = items if isinstance(items, Sequence) else [items]
-        assert all(isinstance(item, self._shape.item) for item in each), "the documented shape"
-        assert (self._shape.kind is Kind.LIST) == isinstance(items, Sequence), "the documented shape"
+        assert all(isinstance(item, self._shape.item) for item in each), "the output has the documented shape"
+        assert (self._shape.kind is Kind.LIST) == isinstance(items, Sequence), "the output has the documented shape"
         is_line = self._shape.kind is Kind.LINES
         print(to_json(items, indent=None if is_line else 2), flush=is_line)

@@ -66,10 +66,10 @@ def _part(token: re.Match[str]) -> bytes | RecordFormat:
             return b"%"
         if letter not in _FIELDS:
             known = " ".join(f"%{each}" for each in _FIELDS)
-            raise ValueError(f"{token[0]!r} is no token of a format; those there are: {known} %%")
+            raise ValueError(f"{token[0]!r} is not a token of a format; the tokens are: {known} %%")
         return _FIELDS[letter]
     if escape.startswith("x") and len(escape) == 3:
         return bytes.fromhex(escape[1:])
     if escape not in _ESCAPES:
-        raise ValueError(f"{token[0]!r} is no escape of a format; those there are: \\n \\r \\t \\0 \\xHH \\\\")
+        raise ValueError(f"{token[0]!r} is not an escape of a format; the escapes are: \\n \\r \\t \\0 \\xHH \\\\")
     return _ESCAPES[escape]

@@ -79,5 +79,5 @@ def _parts(hint: Any) -> Iterable[Any]:
 
 def _plain(value: object) -> object:
     if isinstance(value, type) or not attrs.has(type(value)):
-        raise TypeError(f"{value!r} has no place in JSON")
+        raise TypeError(f"{value!r} cannot be represented in JSON")
     return attrs.asdict(value, recurse=False)  # type: ignore[arg-type]

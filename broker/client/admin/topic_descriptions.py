@@ -161,7 +161,7 @@ class _Pages:
             return
         before = self._cursor
         if before is not None and _place(cursor) <= _place(before):
-            raise ConnectionLost(f"broker {self._broker.node.id} describes the same partitions again and again")
+            raise ConnectionLost(f"broker {self._broker.node.id} keeps describing the same partitions")
         self._cursor = cursor
         self._names = [name for name in self._names if name >= cursor.topic_name]
 

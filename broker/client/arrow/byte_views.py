@@ -45,7 +45,7 @@ class ByteViews:
 
     @classmethod
     def of(cls, data: Buffer) -> "ByteViews":
-        assert len(data) >= MARGIN, "there is a margin after the content"
+        assert len(data) >= MARGIN, "the buffer has a margin after its content"
         words = np.ndarray((len(data) - _WORD_SIZE + 1,), np.dtype("<u8"), data, 0, (1,))
         return cls(data, np.frombuffer(data, np.uint8), words)
 

@@ -159,7 +159,7 @@ class _Decoder:
                 return batches.timestamp_types()
             case "headers":
                 return headers_column(views, headers)
-        assert batches.producers is not None, "they are made where a column of theirs is asked for"
+        assert batches.producers is not None, "producer columns are decoded if one is requested"
         return batches.producers.column(name, fields.offset_deltas)
 
 

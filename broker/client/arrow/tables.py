@@ -19,7 +19,7 @@ def rows_by_topic(table: Any, topic: str | None) -> Iterator[tuple[str, Any]]:
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
     if not isinstance(table, pa.Table):
-        raise TypeError(f"records are a pyarrow Table or RecordBatch, not {type(table).__name__}")
+        raise TypeError(f"records must be a pyarrow Table or RecordBatch, not {type(table).__name__}")
     if topic is None and "topic" not in table.schema.names:
         raise ValueError("no topic: pass one, or a table with a column `topic`")
     batches = table.to_batches(max_chunksize=_ROWS_MAX)

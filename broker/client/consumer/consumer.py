@@ -353,7 +353,7 @@ class Consumer:
         Raises KafkaError, TimedOut; ValueError for a negative time.
         """
         if negative := [timestamp for timestamp in timestamps_ms.values() if timestamp < 0]:
-            raise ValueError(f"{negative[0]} is no time: use beginning_offsets() or end_offsets() for the ends")
+            raise ValueError(f"{negative[0]} is not a time: use beginning_offsets() or end_offsets() for the ends")
         found = await self._opened().lookups.list_offsets(timestamps_ms)
         return {
             partition: None if listed.offset < 0 else OffsetAndTimestamp(*listed) for partition, listed in found.items()

@@ -276,7 +276,7 @@ class Fetcher:
         *,
         is_shared: bool,
     ) -> None:
-        assert isinstance(data.records, bytes | memoryview), "what was decoded"
+        assert isinstance(data.records, bytes | memoryview), "fetched records are bytes"
         slices = slices_of(data.records)
         if not slices or slices[-1].end.offset <= snapshot.position.offset:
             reason = "the broker sent bytes in which there is no whole batch with this offset or a later one"
@@ -319,7 +319,7 @@ class Fetcher:
 
     def _out_of_range(self, assigned: AssignedPartition) -> None:
         policy = self._subscription.policy_of(assigned)
-        assert assigned.fetched is not None, "it was asked for"
+        assert assigned.fetched is not None, "only a fetched partition can be out of range"
         if policy is not None and not self._buffer.holds(assigned.partition):
             assigned.request_reset(policy)
             self._is_recheck_due = True

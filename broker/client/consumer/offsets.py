@@ -105,7 +105,7 @@ class OffsetLookups:
             else:
                 found[key] = answer
         failures += [
-            KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {node_id} left {key.topic}-{key.partition} out")
+            KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {node_id} did not return {key.topic}-{key.partition}")
             for key in timestamps
             if key not in answers
         ]

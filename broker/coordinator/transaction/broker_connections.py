@@ -52,14 +52,14 @@ class BrokerConnections:
         broker = self._broker(broker_id)
         endpoint = None if broker is None else broker.end_points.get(self._listener_name)
         if broker is None or endpoint is None or broker.fenced or self._nursery is None:
-            raise ConnectionLost(f"broker {broker_id} is not there")
+            raise ConnectionLost(f"broker {broker_id} is not registered")
         link = self._links.get(broker_id)
         if link is None or link.broker_epoch != broker.broker_epoch or _is_lost(link):
             link = self._links[broker_id] = _Link(broker.broker_epoch)
             self._nursery.start_soon(self._open, link, endpoint.host, endpoint.port)
         await link.opened.wait()
         if link.connection is None:
-            raise link.error or ConnectionLost(f"broker {broker_id} is not reached")
+            raise link.error or ConnectionLost(f"broker {broker_id} cannot be reached")
         return await link.connection.call(request, version)
 
     async def _open(self, link: _Link, host: str, port: int) -> None:

@@ -93,7 +93,7 @@ class Transaction:
     @property
     def is_commit(self) -> bool:
         """The outcome that was decided."""
-        assert self.state in PREPARED, "others are not decided"
+        assert self.state in PREPARED, "only a prepared transaction has an outcome"
         return self.state is TransactionState.PREPARE_COMMIT
 
     def has_timed_out(self, now_ms: int) -> bool:
@@ -156,7 +156,7 @@ def initialize(
     check_expected(current, expected)
     if current.state in PREPARED:
         raise CoordinatorError(ErrorCode.CONCURRENT_TRANSACTIONS)
-    assert current.state is not TransactionState.ONGOING, "an open transaction is aborted first"
+    assert current.state is not TransactionState.ONGOING, "an open transaction has to be aborted first"
     empty = _emptied(current, timeout_ms, now_ms)
     if expected is None or expected.epoch == current.producer_epoch:
         if current.is_exhausted:
@@ -289,7 +289,7 @@ def fence(current: Transaction, *, server_version: int, now_ms: int, producer_id
     is as if the producer had aborted the transaction itself. Its own abort is then a retry, and it can go on after a
     timeout. A new incarnation still fences it, since InitProducerId bumps the epoch again. Raises ProducerIdNeeded.
     """
-    assert current.state is TransactionState.ONGOING, "others are not open"
+    assert current.state is TransactionState.ONGOING, "only an open transaction is aborted"
     state = TransactionState.PREPARE_ABORT
     if server_version >= EPOCH_PER_TRANSACTION:
         fenced, last_epoch = _bumped(current, producer_id), current.producer_epoch

@@ -259,13 +259,13 @@ def _reply_template(context: RequestContext, topic: FetchTopic, isolation_level:
     )
     sample = RequestContext.charged(context.server, context.session, context.codec, 0)
     parts = sample.pack(response)
-    assert isinstance(parts, list), "records in a file stay a part of their own"
+    assert isinstance(parts, list), "records in a file are a separate part"
     head, _, *rest = parts
-    assert isinstance(head, bytes), "what is before them is one buffer"
+    assert isinstance(head, bytes), "the fields before the records are one buffer"
     tail = b"".join(rest)  # type: ignore[arg-type]  # buffers: there are no other records
     before = head[8 : -len(_encode_length(1, flexible))]
     watermarks_at = before.index(_HIGH_WATERMARK.to_bytes(8, "big"))
-    assert before.index(_STABLE_OFFSET.to_bytes(8, "big")) == watermarks_at + 8, "the fields follow on each other"
+    assert before.index(_STABLE_OFFSET.to_bytes(8, "big")) == watermarks_at + 8, "the fields are adjacent"
     count = 2 if context.api_version < _LOG_START_OFFSET_FROM else 3
     first, last = before[:watermarks_at], before[watermarks_at + 8 * count :]
     pack = Struct(f">ii{len(first)}s{count}q{len(last)}s").pack
@@ -287,10 +287,10 @@ class _NoFile:
     """The file of a sample reply, which is never read."""
 
     def read(self, offset: int, count: int) -> bytes:
-        raise AssertionError("a sample is not sent")
+        raise AssertionError("a sample reply is never sent")
 
     def send_to(self, sock: object, offset: int, count: int) -> int:
-        raise AssertionError("a sample is not sent")
+        raise AssertionError("a sample reply is never sent")
 
 
 _NO_FILE: Final = _NoFile()

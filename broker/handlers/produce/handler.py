@@ -217,7 +217,7 @@ def _append(
 ) -> PartitionProduceResponse:
     records = data.records
     if records is None:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "the partition comes without records")
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the request has no records for the partition")
     if is_internal(partition.topic) and context.client_id != _ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}")
     check_single_batch(records, context.api_version, is_transactional=waits.transaction is not None)
@@ -261,7 +261,7 @@ def refuse(
 def check_single_batch(records: memoryview, api_version: int, *, is_transactional: bool) -> None:
     """Check the batch against the rules of the request, not of the log. Raises KafkaError, with Kafka's codes."""
     if len(records) < HEADER_SIZE:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "the partition comes without a whole record batch")
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the request has no complete record batch for the partition")
     length, magic, attributes = _LENGTH_MAGIC_ATTRIBUTES.unpack_from(records)
     if length < _LENGTH_MIN or not 0 <= magic <= MAGIC:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no record batch has length {length} and magic {magic}")

@@ -195,7 +195,7 @@ class _Entry:
             pending.complete(self._reply(connection, correlation_id, info, throttle_time_ms, code))
 
         def respond_timed(code: ErrorCode) -> None:
-            assert charging is not None, "only then requests are timed"
+            assert charging is not None, "requests are timed only while quotas are charged"
             charging.timed_call(connection.session, lambda: respond(code))
 
         charging = self._charging
@@ -271,14 +271,14 @@ def _reply_template(
     assert isinstance(encoded, bytes), "a reply without records is one small buffer"
     correlation_at = encoded.index(_CORRELATION_ID.to_bytes(4, "big"))
     offset_at = encoded.index(_BASE_OFFSET.to_bytes(8, "big"))
-    assert encoded.index(_APPEND_TIME.to_bytes(8, "big")) == offset_at + 8, "the fields follow on each other"
+    assert encoded.index(_APPEND_TIME.to_bytes(8, "big")) == offset_at + 8, "the fields are adjacent"
     before = encoded[:correlation_at]
     between = encoded[correlation_at + 4 : offset_at]
     if context.api_version < _LOG_START_OFFSET_FROM:
         after = encoded[offset_at + 16 :]
         pack = Struct(f">{len(before)}si{len(between)}sqq{len(after)}s").pack
         return lambda correlation_id, offset, time, _: pack(before, correlation_id, between, offset, time, after)
-    assert encoded.index(_LOG_START.to_bytes(8, "big")) == offset_at + 16, "the fields follow on each other"
+    assert encoded.index(_LOG_START.to_bytes(8, "big")) == offset_at + 16, "the fields are adjacent"
     after = encoded[offset_at + 24 :]
     pack = Struct(f">{len(before)}si{len(between)}sqqq{len(after)}s").pack
     return lambda correlation_id, offset, time, log_start: pack(

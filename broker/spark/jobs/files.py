@@ -101,7 +101,7 @@ class JobFiles:
         """Give a file another name. Does nothing where that was done before."""
         if not self.exists(source):
             if not self.exists(target):
-                raise JobFailed(f"Neither {self.uri(source)} nor {self.uri(target)} is there")
+                raise JobFailed(f"Neither {self.uri(source)} nor {self.uri(target)} exists")
             return
         parent = self._path(target).getParent()
         self._fs.mkdirs(parent)

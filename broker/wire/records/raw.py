@@ -70,7 +70,7 @@ def _scan_record(data: bytes, start: int) -> RawRecord:
         key = data[key_at:at]
     size = data[at]
     if at >= end:
-        raise InvalidRecord("Invalid record size: the fields end behind the record")
+        raise InvalidRecord("Invalid record size: the fields end after the record")
     return (
         start,
         offset_at,

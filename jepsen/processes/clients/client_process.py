@@ -41,7 +41,7 @@ class ClientProcess:
 
     async def end(self) -> None:
         """Let the client finish its operations and end. Raises ClientFailed."""
-        assert self._process.stdin is not None, "a pipe was asked for"
+        assert self._process.stdin is not None, "the process was started with a pipe"
         self._process.stdin.close()
         await self.ended(_END_SECONDS)
 

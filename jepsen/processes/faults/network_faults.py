@@ -48,7 +48,7 @@ class OneWay:
         victim, *others = _shuffled(context)
         is_deaf = context.rng.random() < 0.5
         pairs = [(other, victim) if is_deaf else (victim, other) for other in others]
-        detail = "hears nobody" if is_deaf else "is heard by nobody"
+        detail = "receives no messages" if is_deaf else "its messages are lost"
         await _cut(context, "one-way", [victim], pairs, seconds, detail)
 
 

@@ -31,25 +31,25 @@ _HOLD: Final = re.compile(r"loop_held: .* ([\d,]+) ms of them on the processor")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--frames", type=int, default=200_000, help="end after so many frames")
-    parser.add_argument("--seed", type=int, default=1, help="of what the stories draw")
+    parser.add_argument("--frames", type=int, default=200_000, help="end after this number of frames")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the stories")
     parser.add_argument("--first", type=int, help="the first story; without it, the one after the ledger's last")
-    parser.add_argument("--stories", type=int, default=_STORIES_MAX, help="end after so many stories")
-    parser.add_argument("--time", type=float, default=math.inf, help="end after so many seconds")
+    parser.add_argument("--stories", type=int, default=_STORIES_MAX, help="end after this number of stories")
+    parser.add_argument("--time", type=float, default=math.inf, help="end after this number of seconds")
     parser.add_argument("--ports", type=_ports, default=PORTS, help=f"some of {','.join(PORTS)}, in turns")
     parser.add_argument("--jobs", type=int, default=1, help="processes that make frames")
     parser.add_argument("--lanes", type=int, default=12, help="stories that each of them tells at a time")
     parser.add_argument("--store", type=Path, help="where the node's directory is kept; a temporary one without it")
     parser.add_argument("--ledger", type=Path, help="a file of runs, one per line, to which this run is appended")
     parser.add_argument("--override", action="append", default=[], metavar="key=value", help="a config of the node")
-    parser.add_argument("--no-search", action="store_true", help="do not search for the story that a failure is of")
+    parser.add_argument("--no-search", action="store_true", help="do not search for the story that causes a failure")
 
 
 def _ports(text: str) -> tuple[str, ...]:
     ports = tuple(text.split(","))
     for port in ports:
         if port not in PORTS:
-            raise argparse.ArgumentTypeError(f"{port} is none of {', '.join(PORTS)}")
+            raise argparse.ArgumentTypeError(f"{port} is not one of {', '.join(PORTS)}")
     return ports
 
 

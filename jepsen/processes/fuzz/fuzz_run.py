@@ -146,7 +146,7 @@ class FuzzRun:
         async with trio.open_nursery() as nursery:
             run = partial(trio.run_process, stdin=b"", stdout=subprocess.PIPE, check=False)
             process: trio.Process = await nursery.start(run, command)
-            assert process.stdout is not None, "a pipe was asked for"
+            assert process.stdout is not None, "the process was started with a pipe"
             buffer = b""
             async for data in process.stdout:
                 *lines, buffer = (buffer + data).split(b"\n")

@@ -35,16 +35,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nemesis", type=_kinds, default=_kinds(ALL), help=f"some of {','.join(FAULTS)}; or {ALL}, or {NONE}"
     )
-    parser.add_argument("--time", type=float, default=60.0, help="seconds of trouble")
+    parser.add_argument("--time", type=float, default=60.0, help="seconds with faults")
     parser.add_argument("--nodes", type=int, choices=(3, 5), default=3)
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--rate", type=float, help="operations per second of each client; 0: as many as it can")
     parser.add_argument("--fault", type=float, default=6.0, help="seconds that a fault lasts on average")
     parser.add_argument("--peace", type=float, default=3.0, help="seconds from one fault to the next, on average")
-    parser.add_argument("--seed", type=int, default=None, help="of what the nemesis and clients draw")
+    parser.add_argument("--seed", type=int, default=None, help="seed of the nemesis and the clients")
     parser.add_argument("--store", type=Path, default=Path("store"), help="where the directory of the run is made")
     parser.add_argument("--override", action="append", default=[], metavar="key=value", help="a config of all nodes")
-    parser.add_argument("--keep", action="store_true", help="keep the nodes' data even where nothing was wrong")
+    parser.add_argument("--keep", action="store_true", help="keep the nodes' data even if no anomaly was found")
 
 
 def _kinds(text: str) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def _kinds(text: str) -> tuple[str, ...]:
     kinds = tuple(text.split(","))
     for kind in kinds:
         if kind not in FAULTS:
-            raise argparse.ArgumentTypeError(f"{kind} is none of {', '.join(FAULTS)}")
+            raise argparse.ArgumentTypeError(f"{kind} is not one of {', '.join(FAULTS)}")
     return kinds
 
 

@@ -29,7 +29,7 @@ from jepsen.processes.run.member_processes import Group
 def _sessions(history: History) -> Mapping[str, str]:
     sessions = dict.fromkeys((each.client, each.value.session) for each in history.of("send"))
     given_up = len(sessions) - len(dict.fromkeys(client for client, _ in sessions))
-    return {"sessions that librdkafka gave up": str(given_up)}
+    return {"sessions that librdkafka ended": str(given_up)}
 
 
 def _losses(history: History) -> Mapping[str, str]:

@@ -33,7 +33,7 @@ class OnlyFaultsEndProcesses:
         if strange:
             return f"{host} died of {strange[0]!r}"
         if causes and not is_damaged and host.volume.faults_met == self._met_before[host.name]:
-            return f"{host} died of {causes[0]!r}, and nothing was wrong with its disk"
+            return f"{host} died of {causes[0]!r}, although its disk had no fault"
         return None
 
 

@@ -122,10 +122,11 @@ class LogsMatch:
         for entry in entries:
             base_offset, end_offset, entry_epoch = entry
             if base_offset != end:
-                return f"{event.host} wrote {entry} behind offset {end}"
+                return f"{event.host} wrote {entry} after offset {end}"
             first, before = self._before.setdefault((base_offset, entry_epoch), (end_offset, epoch))
             if first != end_offset or (None not in (before, epoch) and before != epoch):
-                return f"{event.host} wrote {entry} behind epoch {epoch}; somebody up to {first} behind epoch {before}"
+                other = f"another log's batch at {base_offset} ends at {first} and follows epoch {before}"
+                return f"{event.host} wrote {entry} after epoch {epoch}; {other}"
             end, epoch = end_offset, entry_epoch
         return None
 
@@ -166,7 +167,7 @@ class CommitsNeverChange:
         for entry in _latest(replica, end_offset):
             known = self._replicas.committed.get(entry[0], entry)
             if known != entry:
-                return f"{event.host} has {entry} committed, somebody else {known}"
+                return f"{event.host} has {entry} committed, another node {known}"
         return None
 
 
@@ -265,7 +266,7 @@ class NoElectionWithoutFaults:
         finds_leader = self._out_of_touch.get(event.host, True) and role in ("unattached", "follower")
         self._out_of_touch[event.host] = role in ("unattached", "prospective")
         if self._is_peace and not finds_leader:
-            return f"{event.host} becomes {role} in epoch {event.fields['epoch']}, and nothing is wrong"
+            return f"{event.host} becomes {role} in epoch {event.fields['epoch']}, without a cause"
         return None
 
 
@@ -293,7 +294,7 @@ class HonestEpochsArePlausible:
         reached = max(self._highest.values()) if host is None else self._highest.get(host, 0)
         if told > reached:
             return None
-        return f"{event.host} is in epoch {epoch} and does not believe {told}, in which {host or 'another'} has been"
+        return f"{event.host} is in epoch {epoch} and ignores {told}, in which {host or 'another'} has been"
 
 
 class EpochsBeginWithCandidates:

@@ -67,7 +67,7 @@ def test_several_files_are_one_history_and_a_torn_end_is_left_out(spark: SparkSe
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"one\ntwo\n", "2 lines that tell of no operation"),
+        (b"one\ntwo\n", "2 lines that are not operations"),
         (b'{"time":1,"process":"p","id":1,"type":"ok","f":"send","value":1}\n', "never begun"),
     ],
 )

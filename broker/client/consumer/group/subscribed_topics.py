@@ -33,7 +33,7 @@ class SubscribedTopics:
         try:
             compiled = re.compile(self.pattern)
         except re.error as error:
-            raise ConfigError(f"the pattern {self.pattern!r} is no regular expression: {error}") from error
+            raise ConfigError(f"the pattern {self.pattern!r} is not a regular expression: {error}") from error
         existing = [topic for topic in metadata.topics.values() if topic.partitions]
         visible = [topic.name for topic in existing if not (topic.is_internal and exclude_internal)]
         return frozenset(name for name in visible if compiled.fullmatch(name))

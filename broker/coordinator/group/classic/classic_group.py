@@ -272,7 +272,7 @@ class ClassicGroup:
     # Changes
 
     def move_to(self, state: GroupState, now_ms: int) -> None:
-        assert self.state in PREDECESSORS[state], f"no group goes from {self.state} to {state}"
+        assert self.state in PREDECESSORS[state], f"a group cannot move from {self.state} to {state}"
         self.state = state
         self.state_since_ms = now_ms
 

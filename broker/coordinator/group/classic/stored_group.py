@@ -11,7 +11,7 @@ _SESSION_TIMEOUT: Final = -1
 
 def stored_value(group: ClassicGroup) -> GroupMetadataValue:
     """The record's value for a group that is stable or empty."""
-    assert group.state in (GroupState.STABLE, GroupState.EMPTY), f"a group is not written down while {group.state}"
+    assert group.state in (GroupState.STABLE, GroupState.EMPTY), f"a group is not persisted while {group.state}"
     return GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation,

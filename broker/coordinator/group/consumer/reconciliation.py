@@ -51,7 +51,7 @@ def reconcile(member: ConsumerMember, target: Target, owner_of: OwnerOf, owned: 
         case _:
             # A later version wrote this state. Only a member that owns nothing can start again.
             if owned is None or owned:
-                raise CoordinatorError(ErrorCode.FENCED_MEMBER_EPOCH, "The member is in a state that is not known here")
+                raise CoordinatorError(ErrorCode.FENCED_MEMBER_EPOCH, "The member is in an unknown state")
             return _next(member, target.epoch, target, owner_of, owned)
 
 

@@ -199,7 +199,7 @@ def sync(
     if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (None, name):
         raise CoordinatorError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-            f"Member {member.member_id} was told that the protocol is {name} of type {CONSUMER_PROTOCOL_TYPE}.",
+            f"Member {member.member_id} joined with the protocol {name} of type {CONSUMER_PROTOCOL_TYPE}.",
         )
     if group.epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         refusal = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)

@@ -133,7 +133,7 @@ def _assignments(group: ConsumerGroup, members: Collection[ConsumerMember]) -> d
 
 def _member(member: ConsumerMember) -> Member:
     classic = member.classic
-    assert classic is not None, "members of the consumer protocol are none of a classic group"
+    assert classic is not None, "a classic group has only classic members"
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,

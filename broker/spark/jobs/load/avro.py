@@ -45,7 +45,7 @@ def normal_avro_schema(schema: str) -> str:
         jvm.org.apache.spark.sql.avro.SchemaConverters.toSqlType(parsed)
     except Py4JError as error:
         reason = " ".join(str(getattr(error, "java_exception", error)).split())
-        raise JobFailed(f"{schema!r} is no Avro schema that Spark reads: {reason[:_REASON_MAX]}") from error
+        raise JobFailed(f"{schema!r} is not an Avro schema that Spark can read: {reason[:_REASON_MAX]}") from error
     return str(parsed.toString())
 
 

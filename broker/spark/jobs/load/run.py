@@ -68,7 +68,7 @@ class Run:
         quarantine = tuple(self._files.data_files(f"{self._staging}/{QUARANTINE}"))
         written = self._count(self.data, added)
         if records is not None and written != records:
-            raise JobFailed(f"{written} records were written in place of {records}; nothing was committed")
+            raise JobFailed(f"{written} records were written instead of {records}; nothing was committed")
         manifest = Manifest(
             run=self._number,
             kind=kind,

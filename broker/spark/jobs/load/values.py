@@ -103,9 +103,9 @@ def _struct(schema: str) -> StructType:
         is_json = schema.lstrip().startswith("{")
         found = StructType.fromJson(json.loads(schema)) if is_json else StructType.fromDDL(schema)
     except (PySparkException, ValueError, KeyError) as error:
-        raise JobFailed(f"{schema!r} is no schema: {error}") from error
+        raise JobFailed(f"{schema!r} is not a schema: {error}") from error
     if not isinstance(found, StructType) or not found.fields:
-        raise JobFailed(f"{schema!r} is no schema of an object; write for example 'id bigint, name string'")
+        raise JobFailed(f"{schema!r} is not the schema of an object; write for example 'id bigint, name string'")
     return found
 
 
@@ -125,6 +125,6 @@ def _inferred(spark: SparkSession, frame: DataFrame) -> str:
     schema = spark.read.option("mode", "DROPMALFORMED").json(spark.sparkContext.parallelize(texts, 1)).schema
     if not schema.fields:
         raise JobFailed(
-            f"No schema can be inferred: the first values are no JSON objects, for example {texts[0][:80]!r}"
+            f"No schema can be inferred: the first values are not JSON objects, for example {texts[0][:80]!r}"
         )
     return schema.json()

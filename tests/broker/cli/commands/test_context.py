@@ -47,8 +47,8 @@ def test_a_context_that_is_removed_is_not_used_any_more() -> None:
     ("arguments", "code", "message"),
     [
         (["use", "none"], Exit.NOT_FOUND, "No context 'none': there are none; `kraft context add` makes one"),
-        (["add", "a b", "-b", "x:1"], Exit.USAGE, "'a b' is no name for a context"),
-        (["add", "a"], Exit.USAGE, "A context needs to know its cluster; give --bootstrap-server."),
+        (["add", "a b", "-b", "x:1"], Exit.USAGE, "'a b' is not a name for a context"),
+        (["add", "a"], Exit.USAGE, "A context needs a cluster; give --bootstrap-server."),
     ],
 )
 def test_impossible_changes_of_contexts_are_refused(arguments: list[str], code: Exit, message: str) -> None:

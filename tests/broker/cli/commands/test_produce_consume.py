@@ -189,9 +189,9 @@ def test_a_reader_that_has_enough_ends_the_command(topic: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["-o", "soon"], Exit.USAGE, "'soon' is no offset; write beginning, end, 42, -10 for the last ten"),
-        (["-f", "%z"], Exit.USAGE, "'%z' is no token of a format"),
-        (["--until", "soon"], Exit.USAGE, "'soon' is no time"),
+        (["-o", "soon"], Exit.USAGE, "'soon' is not an offset; write beginning, end, 42, -10 for the last ten"),
+        (["-f", "%z"], Exit.USAGE, "'%z' is not a token of a format"),
+        (["--until", "soon"], Exit.USAGE, "'soon' is not a time"),
         (["none"], Exit.NOT_FOUND, "of 'none'"),
     ],
 )

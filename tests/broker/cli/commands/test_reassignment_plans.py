@@ -67,5 +67,5 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "plan.json").write_text(text)
-    with pytest.raises(WrongSettings, match=r"is no reassignment plan: .*; `kraft reassign plan` prints one"):
+    with pytest.raises(WrongSettings, match=r"is not a reassignment plan: .*; `kraft reassign plan` prints one"):
         read_plan(str(tmp_path / "plan.json"))

@@ -85,12 +85,12 @@ def test_records_are_trimmed_up_to_an_offset_a_time_or_the_end(node: NodeProcess
     ("arguments", "message"),
     [
         (["trim", "t"], "Give one of --all, --before-offset and --before-time."),
-        (["trim", "t", "--before-time", "soon"], "'soon' is no time;"),
+        (["trim", "t", "--before-time", "soon"], "'soon' is not a time;"),
         (["offsets", "t:x"], "'t:x' names no partitions; write for example orders:0,3-5."),
-        (["offsets", "t:3-1"], "'t:3-1' names partitions that cannot be."),
+        (["offsets", "t:3-1"], "'t:3-1' names impossible partitions."),
         (["offsets", ":1"], "':1' names no topic;"),
         (["create", "t", "-p", "0"], "0 is not in the range x>=1"),
-        (["create", "t", "-c", "x"], "'x' is no setting; write key=value"),
+        (["create", "t", "-c", "x"], "'x' is not a setting; write key=value"),
     ],
 )
 def test_wrong_arguments_are_refused_with_the_valid_ones(node: NodeProcess, arguments: list[str], message: str) -> None:

@@ -32,7 +32,7 @@ def test_sizes_are_read(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1kk", "1 2"])
 def test_malformed_sizes_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no size"):
+    with pytest.raises(ValueError, match="is not a size"):
         parse_size(text)
 
 
@@ -52,7 +52,7 @@ def test_durations_are_read(text: str, duration_ms: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "-1s", "1x", "1s x", "s"])
 def test_malformed_durations_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no duration"):
+    with pytest.raises(ValueError, match="is not a duration"):
         parse_duration_ms(text)
 
 
@@ -83,7 +83,7 @@ def test_times_are_read(text: str, time_ms: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "yesterday", "-x", "2026-13-01"])
 def test_malformed_times_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no (time|duration)"):
+    with pytest.raises(ValueError, match=r"is not a (time|duration)"):
         parse_time_ms(text, NOW_MS)
 
 

@@ -45,5 +45,5 @@ def test_null_is_told_from_an_empty_text_by_its_length() -> None:
 
 @pytest.mark.parametrize("text", ["%", "%z", "\\", "\\q", "\\xg0", "\\x1"])
 def test_a_token_that_does_not_exist_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no (token|escape) of a format; those there are: "):
+    with pytest.raises(ValueError, match=r"is not an? (token|escape) of a format; the (tokens|escapes) are: "):
         compile_format(text)

@@ -272,7 +272,7 @@ async def test_offsets_are_looked_up_at_the_leaders(tmp_path: Path) -> None:
             assert await consumer.lag() == {ZERO: 70, ONE: 0}
             await fetch_exactly(consumer, 10)
             assert consumer.current_lag(ZERO) == 60
-            with pytest.raises(ValueError, match="is no time"):
+            with pytest.raises(ValueError, match="is not a time"):
                 await consumer.offsets_for_times({ZERO: -1})
 
 

@@ -130,7 +130,7 @@ def test_schema_is_compared_as_avro_reads_it(spark: SparkSession, topics: JobTop
 def test_schema_that_spark_cannot_read_is_one_sentence(
     spark: SparkSession, topics: JobTopics, tmp_path: Path, schema: str
 ) -> None:
-    with pytest.raises(JobFailed, match="is no Avro schema that Spark reads"):
+    with pytest.raises(JobFailed, match="is not an Avro schema that Spark can read"):
         load(spark, avro("any", tmp_path / "out", schema), topics.options)
     with pytest.raises(JobFailed, match="Avro values need a schema"):
         load(spark, attrs.evolve(avro("any", tmp_path / "out"), value_schema=None), topics.options)

@@ -68,7 +68,7 @@ class ClassicDriver:
             return self.identity()
         if self.is_member or self._membership.state is State.JOINING:
             raise RebalanceInProgress("the group is rebalancing: poll until that is over, and commit again")
-        raise CommitFailed("this consumer is no member of its group at present: poll to join it")
+        raise CommitFailed("this consumer is not a member of its group at present: poll to join it")
 
     def fetching_as(self) -> GroupMetadata:
         return GroupMetadata(self._context.group_id)

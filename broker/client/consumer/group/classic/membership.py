@@ -262,7 +262,7 @@ class ClassicMembership:
             )
         assignments = assignor.assign(topics, self._members)
         if strangers := sorted(frozenset(assignments) - frozenset(self._members)):
-            raise AssignmentError(f"the assignor {assignor.name} assigned to {strangers[0]}, who is no member")
+            raise AssignmentError(f"the assignor {assignor.name} assigned to {strangers[0]}, which is not a member")
         if self.settings.is_cooperative and assignor.name != "cooperative-sticky":
             check_cooperative(self._members, assignments)
         return assignments

@@ -78,7 +78,7 @@ class ConsumerDriver:
             return self.identity()
         if self._membership.state is State.JOINING:
             raise RebalanceInProgress("this consumer is joining its group: poll, and commit again")
-        raise CommitFailed("this consumer is no member of its group at present: poll to join it")
+        raise CommitFailed("this consumer is not a member of its group at present: poll to join it")
 
     def fetching_as(self) -> GroupMetadata:
         return self.identity()
