@@ -3,10 +3,10 @@
 The broker keeps a session under a random id. Each request carries an epoch that is one higher than the last one's, so
 that a lost or repeated request is noticed. Sessions belong to no connection, and are evicted when slots run out.
 
-The cost of a request grows with what has changed, not with the size of the session. A session only reads targets that
-are *due*: named by the request, or of partitions that have changed since. A target without news is *settled*: it waits
-at its partition and becomes due when that changes. Targets with news take turns, so that a busy partition cannot starve
-others: a target that was served goes to the back.
+The cost of a request grows with what has changed, not with the size of the session. A session only reads cached
+partitions that are *due*: those that the request names, and those whose partition has changed since the last read. A
+cached partition without news is *settled*: it waits at its partition and becomes due when that changes. A cached
+partition whose records were sent goes to the back, so that a busy partition cannot starve others.
 """
 
 import random
@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, Protocol, TypeAlias
 
-from broker.replication.fetch_targets import FetchedPartition, FetchTarget
+from broker.replication.cached_partition import CachedPartition, FetchedPartition
 from broker.replication.leader_role import record_caught_up
 from broker.replication.partition import Partition
 from broker.wire.errors import ErrorCode, KafkaError
@@ -25,14 +25,14 @@ FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
 # The epoch of a closed session; no request carries it.
 _CLOSED: Final = -2
-# Sessions of more targets than this are closed in steps of this size.
+# Sessions of more cached partitions than this are closed in steps of this size.
 CLOSED_AT_ONCE: Final = 256
 # A session used this recently is not evicted for a new one (KIP-227, min.incremental.fetch.session.eviction.ms).
 EVICTION_MIN_MS: Final = 120_000
-# This many targets can usually fill a response.
+# This many cached partitions can usually fill a response.
 RELEASED_MAX: Final = 32
 
-TargetKey: TypeAlias = tuple[str | bytes, int]
+CachedPartitionKey: TypeAlias = tuple[str | bytes, int]
 # A broker's id and epoch.
 BrokerIncarnation: TypeAlias = tuple[int, int]
 
@@ -40,8 +40,8 @@ BrokerIncarnation: TypeAlias = tuple[int, int]
 class Waiter(Protocol):
     """The request of the session that waits for news."""
 
-    def moved(self, target: FetchTarget, partition: Partition) -> None:
-        """Called when the target's partition has changed. The target is due, and does not wait any more."""
+    def moved(self, cached: CachedPartition, partition: Partition) -> None:
+        """Called when `partition` has changed. `cached` is due, and does not wait at it any more."""
         ...
 
     def expire(self) -> None:
@@ -50,18 +50,19 @@ class Waiter(Protocol):
 
 
 class FetchSession:
-    """The partitions that a client fetches. `due` are the targets to read, in order.
+    """The partitions that a client fetches. `due` are the cached partitions to read, in order.
 
-    `follower` is the fetching broker, or None for a consumer. For every settled target the follower was caught up at
-    its last request, at `last_used_ms`. That progress is recorded when the target becomes due, not at each request.
+    `follower` is the fetching broker, or None for a consumer. For every settled cached partition the follower was
+    caught up at its last request, at `last_used_ms`. That progress is recorded when the cached partition becomes due,
+    not at each request.
 
-    `held` are targets with news that a throttle holds back.
+    `held` are cached partitions with news that a throttle holds back.
 
-    `access_generation` is the state of ACLs under which the targets were last read.
+    `access_generation` is the state of ACLs under which the cached partitions were last read.
     """
 
     __slots__ = (
-        "_targets",
+        "_cached_partitions",
         "access_generation",
         "by_topic_id",
         "created_ms",
@@ -77,7 +78,7 @@ class FetchSession:
     def __init__(
         self,
         session_id: int,
-        targets: Iterable[FetchTarget],
+        cached_partitions: Iterable[CachedPartition],
         *,
         by_topic_id: bool,
         follower: BrokerIncarnation | None,
@@ -85,33 +86,33 @@ class FetchSession:
     ) -> None:
         self.id = session_id
         self.epoch = INITIAL_EPOCH + 1
-        self._targets: dict[TargetKey, FetchTarget] = {}
-        self.due: dict[FetchTarget, None] = {}
-        self.held: dict[FetchTarget, None] = {}
+        self._cached_partitions: dict[CachedPartitionKey, CachedPartition] = {}
+        self.due: dict[CachedPartition, None] = {}
+        self.held: dict[CachedPartition, None] = {}
         self.waiter: Waiter | None = None
         self.access_generation = 0
         self.by_topic_id = by_topic_id
         self.follower = follower
         self.created_ms = now_ms
         self.last_used_ms = now_ms
-        self.update(targets, ())
+        self.update(cached_partitions, ())
 
     def __len__(self) -> int:
-        return len(self._targets)
+        return len(self._cached_partitions)
 
-    def update(self, named: Iterable[FetchTarget], forgotten: Iterable[TargetKey]) -> None:
-        """Add, change and remove targets as a request says."""
-        for target in named:
-            known = self._targets.get((target.topic, target.index))
+    def update(self, named: Iterable[CachedPartition], forgotten: Iterable[CachedPartitionKey]) -> None:
+        """Add, change and remove cached partitions as a request says."""
+        for cached in named:
+            known = self._cached_partitions.get((cached.topic, cached.index))
             if known is None:
-                self._targets[target.topic, target.index] = known = target
-                target.listener = self
+                self._cached_partitions[cached.topic, cached.index] = known = cached
+                cached.listener = self
             else:
-                known.take_over(target)
+                known.take_over(cached)
                 self.held.pop(known, None)
             self.due[known] = None
         for key in forgotten:
-            gone = self._targets.pop(key, None)
+            gone = self._cached_partitions.pop(key, None)
             if gone is not None:
                 self.due.pop(gone, None)
                 self.held.pop(gone, None)
@@ -128,48 +129,48 @@ class FetchSession:
             waiter.expire()
 
     def make_all_due(self) -> None:
-        """Have the next request read every target."""
+        """Have the next request read every cached partition."""
         self.held.clear()
-        for target in self._targets.values():
-            self.due[target] = None
+        for cached in self._cached_partitions.values():
+            self.due[cached] = None
 
-    def settle(self, target: FetchTarget) -> None:
-        """Take a target without news out of `due`; it waits at its partition."""
-        self.due.pop(target, None)
+    def settle(self, cached: CachedPartition) -> None:
+        """Take a cached partition without news out of `due`; it waits at its partition."""
+        self.due.pop(cached, None)
 
-    def hold(self, target: FetchTarget) -> None:
-        """Take a target with news out of `due`, as a throttle holds it back."""
-        if target in self.due:
-            del self.due[target]
-            self.held[target] = None
+    def hold(self, cached: CachedPartition) -> None:
+        """Take a cached partition with news out of `due`, as a throttle holds it back."""
+        if cached in self.due:
+            del self.due[cached]
+            self.held[cached] = None
 
     def release(self) -> None:
-        """Make some held targets due again, before all others, as it was their turn.
+        """Make some held cached partitions due again, before all others, as it was their turn.
 
         Only some of them: a few may use up what the throttle lets through, and reading the others would be in vain.
         """
         released = list(islice(self.held, RELEASED_MAX))
-        for target in released:
-            del self.held[target]
+        for cached in released:
+            del self.held[cached]
         self.due = {**dict.fromkeys(released), **self.due}
 
-    def moved(self, target: FetchTarget, partition: Partition) -> None:
-        """Make the target due, as its partition has changed, and tell the waiting request."""
-        if target in self.held:
-            del self.held[target]
-            self.due[target] = None
-        elif target not in self.due:
-            self.due[target] = None
-            if self.follower is not None and target.current_leader_epoch == partition.leader_epoch:
-                record_caught_up(partition, *self.follower, target.fetch_offset, self.last_used_ms)
+    def moved(self, cached: CachedPartition, partition: Partition) -> None:
+        """Make the cached partition due, as its partition has changed, and tell the waiting request."""
+        if cached in self.held:
+            del self.held[cached]
+            self.due[cached] = None
+        elif cached not in self.due:
+            self.due[cached] = None
+            if self.follower is not None and cached.current_leader_epoch == partition.leader_epoch:
+                record_caught_up(partition, *self.follower, cached.fetch_offset, self.last_used_ms)
         if self.waiter is not None:
-            self.waiter.moved(target, partition)
+            self.waiter.moved(cached, partition)
 
-    def served(self, target: FetchTarget) -> None:
-        """Move a target that was served to the back of `due`."""
-        if target in self.due:
-            del self.due[target]
-            self.due[target] = None
+    def served(self, cached: CachedPartition) -> None:
+        """Move a cached partition that was served to the back of `due`."""
+        if cached in self.due:
+            del self.due[cached]
+            self.due[cached] = None
 
     def end(self) -> None:
         """End the session: the waiting request is answered. The caller must call `leave` then."""
@@ -179,28 +180,28 @@ class FetchSession:
         self.epoch = _CLOSED
 
     def leave_at_once(self) -> None:
-        """Stop waiting at all partitions at once; for sessions of few targets."""
-        for target in self._targets.values():
-            target.leave()
+        """Stop waiting at all partitions at once; for sessions of few cached partitions."""
+        for cached in self._cached_partitions.values():
+            cached.leave()
 
     def leave(self) -> Generator[None, None, None]:
         """Stop waiting at all partitions; yields after some of them."""
-        while self._targets:
-            _, target = self._targets.popitem()
-            self.due.pop(target, None)
-            self.held.pop(target, None)
-            target.leave()
-            if not len(self._targets) % CLOSED_AT_ONCE:
+        while self._cached_partitions:
+            _, cached = self._cached_partitions.popitem()
+            self.due.pop(cached, None)
+            self.held.pop(cached, None)
+            cached.leave()
+            if not len(self._cached_partitions) % CLOSED_AT_ONCE:
                 yield
 
     def close(self) -> None:
-        """End a session of few targets."""
+        """End a session of few cached partitions."""
         self.end()
         self.leave_at_once()
 
 
 class Fetch:
-    """One fetch request: which targets to read, and which results its response contains.
+    """One fetch request: which cached partitions to read, and which results its response contains.
 
     A *full* request is one outside of a session, or one that opens a session (`session_id`); its response contains all
     its partitions. The response to any other request only contains partitions with news.
@@ -218,8 +219,8 @@ class Fetch:
         return self.session.id
 
     @property
-    def targets(self) -> Sequence[FetchTarget]:
-        """The targets to read, in order."""
+    def cached_partitions(self) -> Sequence[CachedPartition]:
+        """The cached partitions to read, in order."""
         return list(self.session.due)
 
     def select(self, fetched: Iterable[FetchedPartition]) -> list[FetchedPartition]:
@@ -235,7 +236,7 @@ class Fetch:
         news = [partition for partition in fetched if partition.is_news()]
         for partition in news:
             if partition.records:
-                self.session.served(partition.target)
+                self.session.served(partition.cached)
         return news
 
     @property
@@ -249,13 +250,13 @@ class Fetch:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, "a later request of the session was handled first")
 
     def end(self) -> None:
-        """End a request that was answered or whose connection was closed; without a session its targets leave."""
+        """End a request that was answered or whose connection was closed. A request without a session stops waiting."""
         if self.session.id == NO_SESSION:
             self.session.waiter = None
             self.session.leave_at_once()
 
     def end_in_steps(self) -> Generator[None, None, None]:
-        """As `end`, in steps, for many targets."""
+        """As `end`, in steps, for many cached partitions."""
         if self.session.id == NO_SESSION:
             self.session.waiter = None
             yield from self.session.leave()
@@ -264,7 +265,7 @@ class Fetch:
 class FetchSessions:
     """The sessions of a broker, at most `slots` (`max.incremental.fetch.session.cache.slots`).
 
-    `ended` are ended sessions of many targets on which `leave` must still be called.
+    `ended` are ended sessions of many cached partitions on which `leave` must still be called.
     """
 
     def __init__(self, slots: int, rng: random.Random) -> None:
@@ -284,8 +285,8 @@ class FetchSessions:
         self,
         session_id: int,
         epoch: int,
-        named: Sequence[FetchTarget],
-        forgotten: Sequence[TargetKey],
+        named: Sequence[CachedPartition],
+        forgotten: Sequence[CachedPartitionKey],
         *,
         by_topic_id: bool,
         now_ms: float,
@@ -294,7 +295,7 @@ class FetchSessions:
     ) -> Fetch:
         """Begin a request with this session id and epoch. `now_ms` is the time of a monotonic clock.
 
-        If `named` are only the first of more targets, `named_count` is the number of all.
+        If `named` are only the first of more cached partitions, `named_count` is the number of all.
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, and FETCH_SESSION_TOPIC_ID_ERROR
         if the client switched between topic names and topic ids within the session.
@@ -322,8 +323,8 @@ class FetchSessions:
     def _continue(
         self,
         session: FetchSession,
-        named: Iterable[FetchTarget],
-        forgotten: Iterable[TargetKey],
+        named: Iterable[CachedPartition],
+        forgotten: Iterable[CachedPartitionKey],
         follower: BrokerIncarnation | None,
         now_ms: float,
     ) -> Fetch:

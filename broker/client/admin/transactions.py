@@ -153,9 +153,7 @@ class TransactionCalls(Routing):
             check(response.error_code)
             if response.unknown_state_filters:
                 unknown = ", ".join(response.unknown_state_filters)
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, f"The broker does not know the transaction state {unknown}."
-                )
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"The broker does not know the state {unknown}.")
             return [
                 TransactionListing(each.transactional_id, each.producer_id, each.transaction_state)
                 for each in response.transaction_states

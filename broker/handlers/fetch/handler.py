@@ -17,9 +17,9 @@ from broker.handlers.fetch.policies import FetchPolicy, fetch_policy
 from broker.handlers.fetch.throttling import response_bytes_max, throttled_response
 from broker.net.completion import RequestWait
 from broker.net.reply import PendingReply
+from broker.replication.cached_partition import CachedPartition, FetchedPartition
 from broker.replication.commit_state import READ_COMMITTED
-from broker.replication.fetch_sessions import Fetch, TargetKey
-from broker.replication.fetch_targets import FetchedPartition, FetchTarget
+from broker.replication.fetch_sessions import CachedPartitionKey, Fetch
 from broker.replication.partition import Partition
 from broker.server.context import RequestContext
 from broker.server.slices import STEP_ITEMS, Steps, emptied
@@ -48,7 +48,7 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Pen
     services = context.services
     services.partitions.commit_staged()  # records appended earlier in this turn become readable
     policy = fetch_policy(context, request)
-    named, forgotten = _targets(context, request.topics), _forgotten(context, request.forgotten_topics_data)
+    named, forgotten = _cached_partitions(context, request.topics), _forgotten(context, request.forgotten_topics_data)
     try:
         session_fetch = _begin(context, request, policy, named, forgotten)
     except KafkaError as error:
@@ -62,8 +62,8 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Pen
     if request.max_wait_ms <= 0 or reader.can_respond(min_bytes):
         return _respond(context, reader, request.isolation_level)
     wait = DelayedFetch(context, reader, min_bytes, request.isolation_level)
-    for target in session_fetch.targets:
-        reader.watch(target)
+    for cached in session_fetch.cached_partitions:
+        reader.watch(cached)
     return wait.answer(request.max_wait_ms / 1000)
 
 
@@ -80,14 +80,14 @@ def _begin(
     context: RequestContext,
     request: FetchRequest,
     policy: FetchPolicy,
-    named: Sequence[FetchTarget],
-    forgotten: Sequence[TargetKey],
+    named: Sequence[CachedPartition],
+    forgotten: Sequence[CachedPartitionKey],
     named_count: int = 0,
 ) -> Fetch:
     """Start the request in its fetch session, or in a new one. Raises KafkaError.
 
-    All targets become due if the follower is a former incarnation, which is then refused for each of them, or if ACLs
-    or quotas have changed since the session's previous request.
+    All partitions become due if the follower is a former incarnation, which is then refused for each of them, or if
+    ACLs or quotas have changed since the session's previous request.
     """
     services = context.services
     sessions = services.fetch_sessions
@@ -113,25 +113,29 @@ def _begin(
 
 def _fetch_many(context: RequestContext, request: FetchRequest) -> Steps[FetchResponse | PendingReply]:
     """Like `fetch`, for a request that names many partitions."""
-    targets: list[FetchTarget] = []
+    cached_partitions: list[CachedPartition] = []
     step_end = STEP_ITEMS
     for topic in request.topics:
         for first in range(0, len(topic.partitions), STEP_ITEMS):
             some = topic.partitions[first : first + STEP_ITEMS]
-            targets += _targets(context, [FetchTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=some)])
-            if len(targets) >= step_end:
-                step_end = len(targets) + STEP_ITEMS
+            cached_partitions += _cached_partitions(
+                context, [FetchTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=some)]
+            )
+            if len(cached_partitions) >= step_end:
+                step_end = len(cached_partitions) + STEP_ITEMS
                 yield
     yield from emptied(request.topics)
     context.services.partitions.commit_staged()
     policy = fetch_policy(context, request)
     try:
-        session_fetch = _begin(context, request, policy, targets[:UNSLICED_PARTITIONS_MAX], (), len(targets))
-        for first in range(UNSLICED_PARTITIONS_MAX, len(targets), STEP_ITEMS):
-            session_fetch.session.update(targets[first : first + STEP_ITEMS], ())
+        session_fetch = _begin(
+            context, request, policy, cached_partitions[:UNSLICED_PARTITIONS_MAX], (), len(cached_partitions)
+        )
+        for first in range(UNSLICED_PARTITIONS_MAX, len(cached_partitions), STEP_ITEMS):
+            session_fetch.session.update(cached_partitions[first : first + STEP_ITEMS], ())
             yield
             session_fetch.check_is_current()
-        targets.clear()
+        cached_partitions.clear()
         for forgotten in request.forgotten_topics_data:
             session_fetch.session.update((), _forgotten(context, [forgotten]))
             yield
@@ -176,8 +180,8 @@ class DelayedFetch(RequestWait[bool]):
         self._reader = reader
         self._min_bytes = min_bytes
         self._isolation_level = isolation_level
-        self._deferred: dict[FetchTarget, None] = {}
-        self._moved: dict[FetchTarget, None] | None = None
+        self._deferred: dict[CachedPartition, None] = {}
+        self._moved: dict[CachedPartition, None] | None = None
 
     def answer(self, seconds: float) -> FetchResponse | PendingReply:
         """Wait for at most `seconds`. Returns the response at once if a later request has already ended the wait."""
@@ -188,19 +192,19 @@ class DelayedFetch(RequestWait[bool]):
         return reply
 
     def read_in_steps(self, *, is_expired: bool) -> Steps[None]:
-        """Read all targets, and read those again that change meanwhile, unless the wait `is_expired`.
+        """Read all cached partitions, and read those again that change meanwhile, unless the wait `is_expired`.
 
         Stops early when a later request of the session arrives.
         """
         reader = self._reader
-        self._moved = late = dict[FetchTarget, None]()
+        self._moved = late = dict[CachedPartition, None]()
         reader.fetch.session.waiter = self
         yield from reader.read_in_steps()
         while late and not is_expired and reader.fetch.is_current and not reader.can_respond(self._min_bytes):
-            for target in list(islice(late, STEP_ITEMS)):
-                del late[target]
-                reader.read_one(target)
-                reader.watch(target)
+            for cached in list(islice(late, STEP_ITEMS)):
+                del late[cached]
+                reader.read_one(cached)
+                reader.watch(cached)
             if late:
                 yield
         self._moved = None
@@ -230,23 +234,23 @@ class DelayedFetch(RequestWait[bool]):
         response.node_endpoints = _endpoints(self._context, leader_ids)
         return response
 
-    def moved(self, target: FetchTarget, partition: Partition) -> None:
-        """See `broker.replication.fetch_sessions.Waiter`. Reads the target again, and responds if that is enough."""
+    def moved(self, cached: CachedPartition, partition: Partition) -> None:
+        """See `broker.replication.fetch_sessions.Waiter`. Reads the partition again, and responds if that is enough."""
         if self._moved is not None:
-            self._moved[target] = None
+            self._moved[cached] = None
         else:
-            self._context.timed_call(lambda: self._read_moved(target, partition))
+            self._context.timed_call(lambda: self._read_moved(cached, partition))
 
-    def _read_moved(self, target: FetchTarget, partition: Partition) -> None:
+    def _read_moved(self, cached: CachedPartition, partition: Partition) -> None:
         reader = self._reader
-        if not reader.policy.must_reread(partition, target):
-            self._deferred[target] = None  # its new high watermark goes into the next response
-            reader.policy.add_reread_waiter(partition, target)
+        if not reader.policy.must_reread(partition, cached):
+            self._deferred[cached] = None  # its new high watermark goes into the next response
+            reader.policy.add_reread_waiter(partition, cached)
             return
-        self._deferred.pop(target, None)
-        reader.read_one(target)
+        self._deferred.pop(cached, None)
+        reader.read_one(cached)
         if not reader.can_respond(self._min_bytes):
-            reader.watch(target)
+            reader.watch(cached)
         elif self._min_bytes > 1:
             self.expire()  # records that were read earlier, and were too few then, may have been deleted since
         else:
@@ -327,7 +331,7 @@ def _add_responses(
     if responses:
         last = responses[-1].topic or responses[-1].topic_id
     for found in selected:
-        topic = found.target.topic
+        topic = found.cached.topic
         if topic != last:
             last = topic
             if isinstance(topic, str):
@@ -352,7 +356,7 @@ def _endpoints(context: RequestContext, leader_ids: Collection[int]) -> list[Nod
 
 def _partition_data(context: RequestContext, found: FetchedPartition, isolation_level: int) -> PartitionData:
     data = PartitionData(
-        partition_index=found.target.index,
+        partition_index=found.cached.index,
         error_code=found.error,
         high_watermark=found.high_watermark,
         last_stable_offset=found.last_stable_offset,
@@ -365,16 +369,16 @@ def _partition_data(context: RequestContext, found: FetchedPartition, isolation_
     if found.read_replica is not None:
         data.preferred_read_replica = found.read_replica
     if found.error in LEADER_CHANGED and context.api_version >= _CURRENT_LEADER_FROM:
-        leader = current_leader(context, found.target.topic, found.target.index)
+        leader = current_leader(context, found.cached.topic, found.cached.index)
         if leader is not None:
             data.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
     return data
 
 
-def _targets(context: RequestContext, topics: Iterable[FetchTopic]) -> list[FetchTarget]:
+def _cached_partitions(context: RequestContext, topics: Iterable[FetchTopic]) -> list[CachedPartition]:
     by_id = context.api_version >= _TOPIC_IDS_FROM
     return [
-        FetchTarget(
+        CachedPartition(
             topic.topic_id if by_id else topic.topic,
             partition.partition,
             partition.fetch_offset,
@@ -388,6 +392,6 @@ def _targets(context: RequestContext, topics: Iterable[FetchTopic]) -> list[Fetc
     ]
 
 
-def _forgotten(context: RequestContext, topics: Iterable[ForgottenTopic]) -> list[TargetKey]:
+def _forgotten(context: RequestContext, topics: Iterable[ForgottenTopic]) -> list[CachedPartitionKey]:
     by_id = context.api_version >= _TOPIC_IDS_FROM
     return [(topic.topic_id if by_id else topic.topic, index) for topic in topics for index in topic.partitions]

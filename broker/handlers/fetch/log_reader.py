@@ -6,8 +6,8 @@ from typing import Final
 from broker.handlers.fetch.policies import FetchPolicy
 from broker.handlers.topic_names import topic_name
 from broker.net.reply import FileRange
+from broker.replication.cached_partition import CachedPartition, FetchedPartition
 from broker.replication.fetch_sessions import Fetch
-from broker.replication.fetch_targets import FetchedPartition, FetchTarget
 from broker.replication.leader_role import DivergingEpoch, diverging_epoch
 from broker.replication.partition import Partition
 from broker.server.authorizer import CLUSTER_NAME, AclOperation, AclResourceType
@@ -26,10 +26,10 @@ ZSTD_FROM: Final = 10
 
 
 class LogReader:
-    """Reads the targets that are due for one fetch request; a request that waits is read more than once.
+    """Reads the cached partitions that are due for one fetch request; a request that waits is read more than once.
 
-    `results` holds the last result of each target, in the order of the reads. Records are not loaded: a result refers
-    to a range of a file. `max_bytes` limits their total, apart from a first batch that is larger (KIP-74).
+    `results` holds the last result of each partition, in the order of the reads. Records are not loaded: a result
+    refers to a range of a file. `max_bytes` limits their total, apart from a first batch that is larger (KIP-74).
     """
 
     __slots__ = (
@@ -55,7 +55,7 @@ class LogReader:
         self._immediate = 0
         self.fetch = fetch
         self.policy = policy
-        self.results: dict[FetchTarget, FetchedPartition] = {}
+        self.results: dict[CachedPartition, FetchedPartition] = {}
 
     @property
     def size(self) -> int:
@@ -63,34 +63,34 @@ class LogReader:
         return self._size
 
     def read(self) -> None:
-        """Read all targets that are due, including those that a replication throttle held back and now lets through."""
+        """Read all partitions that are due, including those that a replication throttle has released."""
         self._begin()
-        for target in self.fetch.targets:
-            self._discard_result(target)
-        for target in self.fetch.targets:
-            self.read_one(target)
+        for cached in self.fetch.cached_partitions:
+            self._discard_result(cached)
+        for cached in self.fetch.cached_partitions:
+            self.read_one(cached)
         self._has_updated_followers = True
 
     def read_in_steps(self) -> Steps[None]:
-        """Like `read`, in steps; each target is watched after its read. Stops early when a later request arrives."""
+        """Like `read`, in steps; each partition is watched after its read. Stops early when a later request arrives."""
         self._begin()
-        targets = self.fetch.targets
+        cached_partitions = self.fetch.cached_partitions
         if self.results:
-            yield from each(self._discard_result, targets)
-        for number, target in enumerate(targets):
-            self.read_one(target)
-            self.watch(target)
+            yield from each(self._discard_result, cached_partitions)
+        for number, cached in enumerate(cached_partitions):
+            self.read_one(cached)
+            self.watch(cached)
             if number % STEP_ITEMS == STEP_ITEMS - 1:
                 yield
                 if not self.fetch.is_current:
                     return
         self._has_updated_followers = True
 
-    def read_one(self, target: FetchTarget) -> None:
-        """Read one target again; the results of the others stay."""
-        self._discard_result(target)
-        found = self._read_target(target, max(self.max_bytes - self._size, 0), is_first=not self._size)
-        self.results[target] = found
+    def read_one(self, cached: CachedPartition) -> None:
+        """Read one cached partition again; the results of the others stay."""
+        self._discard_result(cached)
+        found = self._read_partition(cached, max(self.max_bytes - self._size, 0), is_first=not self._size)
+        self.results[cached] = found
         self._count_result(found, 1)
 
     def can_respond(self, min_bytes: int) -> bool:
@@ -105,22 +105,22 @@ class LogReader:
         is_alone = self._absent == len(self.fetch.session)
         return self._immediate > 0 or self._size >= min_bytes or is_alone or self._absent > self._absent_before
 
-    def watch(self, target: FetchTarget) -> None:
-        """Have the target notified when its partition may have more records."""
-        if target.partition is not None:
-            self.policy.add_waiter(target.partition, target)
+    def watch(self, cached: CachedPartition) -> None:
+        """Have the cached partition notified when its partition may have more records."""
+        if cached.partition is not None:
+            self.policy.add_waiter(cached.partition, cached)
 
     def _begin(self) -> None:
         self.policy.reset_planned_bytes()
         if self.fetch.session.held and self.policy.throttle_has_room:
             self.fetch.session.release()
 
-    def _discard_result(self, target: FetchTarget) -> None:
-        """Replace the target's result by an empty one, which keeps its place in `results`."""
-        before = self.results.get(target)
+    def _discard_result(self, cached: CachedPartition) -> None:
+        """Replace the cached partition's result by an empty one, which keeps its place in `results`."""
+        before = self.results.get(cached)
         if before is not None:
             self._count_result(before, -1)
-            self.results[target] = FetchedPartition(target)
+            self.results[cached] = FetchedPartition(cached)
 
     def _count_result(self, found: FetchedPartition, sign: int) -> None:
         """Add a result to the counts with `sign` 1, or take it out of them with -1."""
@@ -136,61 +136,61 @@ class LogReader:
         elif self.policy.is_due_without_records(found):
             self._immediate += sign
 
-    def _read_target(self, target: FetchTarget, left: int, *, is_first: bool) -> FetchedPartition:
+    def _read_partition(self, cached: CachedPartition, left: int, *, is_first: bool) -> FetchedPartition:
         topics = self._context.services.partitions
-        if not self._may_read(target):
-            target.partition = None
-            return FetchedPartition(target, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        topic = topics.topic(target.topic)
-        partition = target.partition = None if topic is None else topic.partitions.get(target.index)
+        if not self._may_read(cached):
+            cached.partition = None
+            return FetchedPartition(cached, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        topic = topics.topic(cached.topic)
+        partition = cached.partition = None if topic is None else topic.partitions.get(cached.index)
         if partition is None:
-            return FetchedPartition(target, topics.absent(target.topic, target.index).code)
+            return FetchedPartition(cached, topics.absent(cached.topic, cached.index).code)
         try:
-            log = self.policy.log(partition, target)
-            read_replica = self.policy.read_replica(partition, target)
+            log = self.policy.log(partition, cached)
+            read_replica = self.policy.read_replica(partition, cached)
             if read_replica is not None:
-                return _fetched_partition(partition, log, target, read_replica=read_replica)
+                return _fetched_partition(partition, log, cached, read_replica=read_replica)
             if self._context.api_version < ZSTD_FROM and log.config.compression_type == "zstd":
                 raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Fetch version {ZSTD_FROM}")
-            return self._read_log(partition, log, target, left, is_first=is_first)
+            return self._read_log(partition, log, cached, left, is_first=is_first)
         except KafkaError as error:
-            return FetchedPartition(target, self._error_for_version(error.code))
+            return FetchedPartition(cached, self._error_for_version(error.code))
 
-    def _may_read(self, target: FetchTarget) -> bool:
+    def _may_read(self, cached: CachedPartition) -> bool:
         """True if the client may read the topic, or, for a follower, if it may carry out cluster actions."""
         context = self._context
         if context.server.authorizer is None:
             return True
         if self.policy.is_follower:
             return context.allows(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)
-        name = topic_name(context, target.topic)
+        name = topic_name(context, cached.topic)
         return name is None or context.allows(AclOperation.READ, AclResourceType.TOPIC, name)
 
     def _read_log(
-        self, partition: Partition, log: Log, target: FetchTarget, left: int, *, is_first: bool
+        self, partition: Partition, log: Log, cached: CachedPartition, left: int, *, is_first: bool
     ) -> FetchedPartition:
         """Read up to `left` bytes. If `is_first`, a first batch is returned even if it is larger."""
-        diverging = diverging_epoch(log, target.last_fetched_epoch, target.fetch_offset)
+        diverging = diverging_epoch(log, cached.last_fetched_epoch, cached.fetch_offset)
         if diverging is not None:
-            return _fetched_partition(partition, log, target, diverging=diverging)
+            return _fetched_partition(partition, log, cached, diverging=diverging)
         end, allowance = self.policy.end_offset(partition, log), self.policy.throttle_allowance(partition)
-        max_bytes = int(min(target.max_bytes, left, max(allowance, 0)))
-        found = log.read(target.fetch_offset, max_bytes, upper_bound=end, min_one_batch=is_first and allowance > 0)
+        max_bytes = int(min(cached.max_bytes, left, max(allowance, 0)))
+        found = log.read(cached.fetch_offset, max_bytes, upper_bound=end, min_one_batch=is_first and allowance > 0)
         if not self._has_updated_followers:
-            self.policy.update_follower_state(partition, log, target)
+            self.policy.update_follower_state(partition, log, cached)
         if found.size:
             self.policy.plan_bytes(partition, found.size)
-            aborted = _aborted(log, found, target, end) if self.policy.is_read_committed else ()
+            aborted = _aborted(log, found, cached, end) if self.policy.is_read_committed else ()
             records = FileRange(found.file, found.position, found.size)
-            return _fetched_partition(partition, log, target, records=records, aborted=aborted)
-        if allowance <= 0 and target.fetch_offset < end:
-            self.fetch.session.hold(target)
-            self.policy.add_waiter(partition, target)
-            return _fetched_partition(partition, log, target)
-        if self.policy.is_settled(partition, log, target):
-            self.fetch.session.settle(target)
-            self.policy.add_waiter(partition, target)
-        return _fetched_partition(partition, log, target)
+            return _fetched_partition(partition, log, cached, records=records, aborted=aborted)
+        if allowance <= 0 and cached.fetch_offset < end:
+            self.fetch.session.hold(cached)
+            self.policy.add_waiter(partition, cached)
+            return _fetched_partition(partition, log, cached)
+        if self.policy.is_settled(partition, log, cached):
+            self.fetch.session.settle(cached)
+            self.policy.add_waiter(partition, cached)
+        return _fetched_partition(partition, log, cached)
 
     def _error_for_version(self, code: ErrorCode) -> ErrorCode:
         if code is ErrorCode.KAFKA_STORAGE_ERROR and self._context.api_version < _STORAGE_ERROR_FROM:
@@ -198,17 +198,17 @@ class LogReader:
         return code
 
 
-def _aborted(log: Log, found: LogSlice, target: FetchTarget, end_offset: int) -> list[AbortedTransaction]:
+def _aborted(log: Log, found: LogSlice, cached: CachedPartition, end_offset: int) -> list[AbortedTransaction]:
     return [
         AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-        for each in aborted_transactions(log, found, target.fetch_offset, end_offset)
+        for each in aborted_transactions(log, found, cached.fetch_offset, end_offset)
     ]
 
 
 def _fetched_partition(
     partition: Partition,
     log: Log,
-    target: FetchTarget,
+    cached: CachedPartition,
     *,
     records: FileRange | None = None,
     diverging: DivergingEpoch | None = None,
@@ -216,7 +216,7 @@ def _fetched_partition(
     aborted: Sequence[AbortedTransaction] = (),
 ) -> FetchedPartition:
     return FetchedPartition(
-        target,
+        cached,
         ErrorCode.NONE,
         partition.commit_state.high_watermark,
         partition.commit_state.last_stable_offset(log),

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from math import inf
 from typing import Final
 
+from broker.replication.cached_partition import CachedPartition, FetchedPartition
 from broker.replication.commit_state import READ_COMMITTED, READ_UNCOMMITTED
 from broker.replication.fetch_sessions import BrokerIncarnation
-from broker.replication.fetch_targets import FetchedPartition, FetchTarget
 from broker.replication.in_sync_replicas import Follower
 from broker.replication.leader_role import find_follower, follower_fetched
 from broker.replication.partition import Partition
@@ -28,7 +28,7 @@ READ_REPLICAS_FROM: Final = 11
 # Replica ids in requests of clients that are no brokers.
 CONSUMER_REPLICA_ID: Final = -1
 DEBUGGING_REPLICA_ID: Final = -2
-# The offset of a target for which no response was sent yet, as in every request without a fetch session.
+# The offset of a cached partition for which no response was sent yet, as in every request without a fetch session.
 _NEVER_SENT: Final = -1
 
 
@@ -53,13 +53,13 @@ class FetchPolicy:
         """True if responses list aborted transactions."""
         return self._isolation_level == READ_COMMITTED
 
-    def log(self, partition: Partition, target: FetchTarget) -> Log:
+    def log(self, partition: Partition, cached: CachedPartition) -> Log:
         """The log to read. Raises KafkaError if the client may not read from this replica."""
         if self._leader_only:
-            return partition.leader_log(target.current_leader_epoch)
-        return partition.committed_log(target.current_leader_epoch)
+            return partition.leader_log(cached.current_leader_epoch)
+        return partition.committed_log(cached.current_leader_epoch)
 
-    def read_replica(self, partition: Partition, target: FetchTarget) -> int | None:
+    def read_replica(self, partition: Partition, cached: CachedPartition) -> int | None:
         """The id of the broker that the client should read from instead; None to read here."""
         return None
 
@@ -68,11 +68,11 @@ class FetchPolicy:
         return partition.commit_state.end_for(log, self._isolation_level)
 
     def reset_planned_bytes(self) -> None:
-        """Forget the bytes of `plan_bytes`: all targets are about to be read again."""
+        """Forget the bytes of `plan_bytes`: all cached partitions are about to be read again."""
 
     @property
     def throttle_has_room(self) -> bool:
-        """True if the replication throttle lets held targets through again."""
+        """True if the replication throttle lets held cached partitions through again."""
         return True
 
     def throttle_allowance(self, partition: Partition) -> float:
@@ -93,22 +93,22 @@ class FetchPolicy:
             elif each.error is not ErrorCode.NONE:
                 partition.failed_fetches += 1
 
-    def update_follower_state(self, partition: Partition, log: Log, target: FetchTarget) -> None:
-        """Update the leader's state of the follower with its fetch offset; called once per request and target."""
+    def update_follower_state(self, partition: Partition, log: Log, cached: CachedPartition) -> None:
+        """Update the leader's state of the follower with its fetch offset; called once per request and partition."""
 
     def is_due_without_records(self, fetched: FetchedPartition) -> bool:
         """True if a result without records has to be sent at once."""
         return False
 
-    def is_settled(self, partition: Partition, log: Log, target: FetchTarget) -> bool:
-        """True if a target without new records need not be read again until its partition changes."""
-        return target.fetch_offset >= self.end_offset(partition, log)
+    def is_settled(self, partition: Partition, log: Log, cached: CachedPartition) -> bool:
+        """True if a cached partition without new records need not be read again until its partition changes."""
+        return cached.fetch_offset >= self.end_offset(partition, log)
 
     def add_waiter(self, partition: Partition, waiter: Waiter[Partition]) -> None:
         """Notify the waiter when the partition may have more records for this client."""
         partition.waiters.for_high_watermark[waiter] = None
 
-    def must_reread(self, partition: Partition, target: FetchTarget) -> bool:
+    def must_reread(self, partition: Partition, cached: CachedPartition) -> bool:
         """True if a waiting request has to read a partition that has changed; if False, the next response will do."""
         return True
 
@@ -126,16 +126,16 @@ class RackAwareConsumerPolicy(FetchPolicy):
         super().__init__(isolation_level, leader_only=False)
         self._rack, self._listener, self._select = rack, listener, select
 
-    def read_replica(self, partition: Partition, target: FetchTarget) -> int | None:
+    def read_replica(self, partition: Partition, cached: CachedPartition) -> int | None:
         return preferred_read_replica(
-            partition, target.fetch_offset, rack=self._rack, listener=self._listener, select=self._select
+            partition, cached.fetch_offset, rack=self._rack, listener=self._listener, select=self._select
         )
 
-    def is_settled(self, partition: Partition, log: Log, target: FetchTarget) -> bool:
+    def is_settled(self, partition: Partition, log: Log, cached: CachedPartition) -> bool:
         """Keep reading from a leader in another rack: a nearer replica may join the in-sync replicas at any time."""
         local = partition.context.broker(partition.local_id)
         is_near = not partition.leads or (local is not None and local.rack == self._rack)
-        return is_near and super().is_settled(partition, log, target)
+        return is_near and super().is_settled(partition, log, cached)
 
 
 class DebuggingPolicy(FetchPolicy):
@@ -146,8 +146,8 @@ class DebuggingPolicy(FetchPolicy):
     def __init__(self) -> None:
         super().__init__(READ_UNCOMMITTED, leader_only=False)
 
-    def log(self, partition: Partition, target: FetchTarget) -> Log:
-        return partition.readable_log(target.current_leader_epoch)
+    def log(self, partition: Partition, cached: CachedPartition) -> Log:
+        return partition.readable_log(cached.current_leader_epoch)
 
     def end_offset(self, partition: Partition, log: Log) -> int:
         return log.readable_end_offset
@@ -178,9 +178,9 @@ class FollowerPolicy(FetchPolicy):
     def incarnation(self) -> BrokerIncarnation:
         return self._replica.replica_id, self._replica.replica_epoch
 
-    def log(self, partition: Partition, target: FetchTarget) -> Log:
-        log = super().log(partition, target)
-        self._follower(partition, target)
+    def log(self, partition: Partition, cached: CachedPartition) -> Log:
+        log = super().log(partition, cached)
+        self._follower(partition, cached)
         return log
 
     def end_offset(self, partition: Partition, log: Log) -> int:
@@ -205,32 +205,32 @@ class FollowerPolicy(FetchPolicy):
     def record_sent_bytes(self, fetched: Iterable[FetchedPartition]) -> None:
         """Records of throttled replicas count for the rate, also those of in-sync followers."""
         for each in fetched:
-            partition = each.target.partition
+            partition = each.cached.partition
             if each.records is not None and partition is not None:
                 partition.replication_bytes_out += len(each.records)
                 if partition.throttled_as_leader:
                     self._throttle.record(len(each.records))
 
-    def update_follower_state(self, partition: Partition, log: Log, target: FetchTarget) -> None:
+    def update_follower_state(self, partition: Partition, log: Log, cached: CachedPartition) -> None:
         follower_fetched(
             partition,
             log,
-            self._follower(partition, target),
+            self._follower(partition, cached),
             broker_epoch=self._replica.replica_epoch,
-            fetch_offset=target.fetch_offset,
-            log_start_offset=target.log_start_offset,
+            fetch_offset=cached.fetch_offset,
+            log_start_offset=cached.log_start_offset,
         )
 
     def is_due_without_records(self, fetched: FetchedPartition) -> bool:
         """True if the log start offset advanced, for which DeleteRecords may wait, or the high watermark did."""
-        told = fetched.target
-        if _NEVER_SENT != told.sent_log_start_offset < fetched.log_start_offset:
+        cached = fetched.cached
+        if _NEVER_SENT != cached.sent_log_start_offset < fetched.log_start_offset:
             return True
-        return self._sends_high_watermark_at_once and _NEVER_SENT != told.sent_high_watermark < fetched.high_watermark
+        return self._sends_high_watermark_at_once and _NEVER_SENT != cached.sent_high_watermark < fetched.high_watermark
 
-    def is_settled(self, partition: Partition, log: Log, target: FetchTarget) -> bool:
+    def is_settled(self, partition: Partition, log: Log, cached: CachedPartition) -> bool:
         """False while the follower is out of sync: each of its fetches lets the leader propose it for the ISR again."""
-        return self._is_in_sync(partition) and super().is_settled(partition, log, target)
+        return self._is_in_sync(partition) and super().is_settled(partition, log, cached)
 
     def add_waiter(self, partition: Partition, waiter: Waiter[Partition]) -> None:
         partition.waiters.for_log_end[waiter] = None
@@ -240,15 +240,15 @@ class FollowerPolicy(FetchPolicy):
         """Wait for the log's end only. The high watermark advances as often, and need not be sent by itself."""
         partition.waiters.for_log_end[waiter] = None
 
-    def must_reread(self, partition: Partition, target: FetchTarget) -> bool:
+    def must_reread(self, partition: Partition, cached: CachedPartition) -> bool:
         """False if only the high watermark has advanced, unless the follower is sent that at once."""
         log = partition.log
         return (
             self._sends_high_watermark_at_once
             or log is None
-            or partition.leader_epoch != target.current_leader_epoch
-            or log.readable_end_offset != target.fetch_offset
-            or log.log_start_offset != target.sent_log_start_offset
+            or partition.leader_epoch != cached.current_leader_epoch
+            or log.readable_end_offset != cached.fetch_offset
+            or log.log_start_offset != cached.sent_log_start_offset
         )
 
     def _is_in_sync(self, partition: Partition) -> bool:
@@ -262,9 +262,9 @@ class FollowerPolicy(FetchPolicy):
             return False
         return in_sync.waits_for(follower, log.readable_end_offset, partition.context.now_ms())
 
-    def _follower(self, partition: Partition, target: FetchTarget) -> Follower:
+    def _follower(self, partition: Partition, cached: CachedPartition) -> Follower:
         replica = self._replica
-        return find_follower(partition, replica.replica_id, replica.replica_epoch, target.current_leader_epoch)
+        return find_follower(partition, replica.replica_id, replica.replica_epoch, cached.current_leader_epoch)
 
 
 def fetch_policy(context: RequestContext, request: FetchRequest) -> FetchPolicy:

@@ -61,7 +61,7 @@ def response_bytes(context: RequestContext, reader: LogReader) -> int:
         if reader.fetch.is_full or found.differs:
             count += 1
             aborted += len(found.aborted)
-            topics.add(found.target.topic)
+            topics.add(found.cached.topic)
     names = sum(len(topic.encode()) for topic in topics if isinstance(topic, str))
     parts = len(topics) * sizes.topic + count * sizes.partition + aborted * sizes.aborted_transaction
     return FRAME_LENGTH_BYTES + sizes.empty + parts + names + reader.size

@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from broker.replication.cached_partition import CachedPartition, FetchedPartition
 from broker.replication.fetch_plan import (
     BACKOFF_MIN_MS,
     Diverging,
@@ -20,7 +21,6 @@ from broker.replication.fetch_plan import (
     Refused,
 )
 from broker.replication.fetch_sessions import FetchSessions
-from broker.replication.fetch_targets import FetchedPartition, FetchTarget
 from broker.wire.api.fetch import EpochEndOffset, FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from broker.wire.errors import ErrorCode, KafkaError
 
@@ -339,28 +339,33 @@ class SessionMachine(RuleBasedStateMachine):
             assert bool(outcomes) == bool(response.responses)
 
     def _serve(self, request: FetchRequest, active: dict[tuple[bytes, int], Position]) -> FetchResponse:
-        targets = [
-            FetchTarget(topic.topic_id, each.partition, each.fetch_offset, 1, 3, 3, 0)
+        cached_partitions = [
+            CachedPartition(topic.topic_id, each.partition, each.fetch_offset, 1, 3, 3, 0)
             for topic in request.topics
             for each in topic.partitions
         ]
         try:
             fetch = self.sessions.begin(
-                request.session_id, request.session_epoch, targets, forgotten(request), by_topic_id=True, now_ms=0
+                request.session_id,
+                request.session_epoch,
+                cached_partitions,
+                forgotten(request),
+                by_topic_id=True,
+                now_ms=0,
             )
         except KafkaError as error:
             return FetchResponse(error_code=error.code)
-        read = {(target.topic, target.index): target.fetch_offset for target in fetch.targets}
+        read = {(cached.topic, cached.index): cached.fetch_offset for cached in fetch.cached_partitions}
         assert read == {key: position.offset for key, position in active.items()}
-        selected = fetch.select([FetchedPartition(target, high_watermark=1) for target in fetch.targets])
+        selected = fetch.select([FetchedPartition(cached, high_watermark=1) for cached in fetch.cached_partitions])
         return FetchResponse(
             session_id=fetch.session_id,
             responses=[
                 FetchableTopicResponse(
-                    topic_id=each.target.topic, partitions=[PartitionData(partition_index=each.target.index)]
+                    topic_id=each.cached.topic, partitions=[PartitionData(partition_index=each.cached.index)]
                 )
                 for each in selected
-                if isinstance(each.target.topic, bytes)
+                if isinstance(each.cached.topic, bytes)
             ],
         )
 

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
+from broker.replication.cached_partition import CachedPartition, FetchedPartition
 from broker.replication.fetch_sessions import Fetch, FetchSession, FetchSessions
-from broker.replication.fetch_targets import FetchedPartition, FetchTarget
 from broker.replication.leader_role import propose_shrinking
 from broker.replication.partition import Partition
 from tests.support.partition_harness import ALL, LOCAL, A, B, Harness
@@ -23,22 +23,22 @@ def harness(tmp_path: Path) -> Harness:
 
 
 class Session:
-    """A caught-up follower with a fetch session: the target is settled, and its progress is recorded."""
+    """A caught-up follower with a fetch session: the cached partition is settled, and its progress is recorded."""
 
     def __init__(self, harness: Harness, broker_epoch: int = LIFE) -> None:
         self.harness = harness
         self.cache = FetchSessions(1, Random(1))
         self.broker_epoch = broker_epoch
         partition = harness.partition
-        target = FetchTarget(partition.topic_id, 0, self.end, 1000, partition.leader_epoch, -1)
-        self.session = self.ask(target).session
-        self.settle(target)
+        cached = CachedPartition(partition.topic_id, 0, self.end, 1000, partition.leader_epoch, -1)
+        self.session = self.ask(cached).session
+        self.settle(cached)
 
     @property
     def end(self) -> int:
         return self.harness.partition.leader_log().readable_end_offset
 
-    def ask(self, *named: FetchTarget) -> Fetch:
+    def ask(self, *named: CachedPartition) -> Fetch:
         session: FetchSession | None = getattr(self, "session", None)
         return self.cache.begin(
             session.id if session else 0,
@@ -50,20 +50,20 @@ class Session:
             follower=(A, self.broker_epoch),
         )
 
-    def settle(self, target: FetchTarget) -> None:
-        """Settle the target, as a read without news does."""
-        partition = target.partition = self.harness.partition
-        self.harness.fetch(A, target.fetch_offset, self.broker_epoch)
-        self.session.settle(target)
-        partition.waiters.for_log_end[target] = partition.waiters.for_high_watermark[target] = None
+    def settle(self, cached: CachedPartition) -> None:
+        """Settle the cached partition, as a read without news does."""
+        partition = cached.partition = self.harness.partition
+        self.harness.fetch(A, cached.fetch_offset, self.broker_epoch)
+        self.session.settle(cached)
+        partition.waiters.for_log_end[cached] = partition.waiters.for_high_watermark[cached] = None
 
 
 def test_follower_with_empty_requests_counts_as_caught_up_until_the_log_grows(harness: Harness) -> None:
     session = Session(harness)
     for harness.now_ms in (900.0, 1_800.0, 2_700.0):
-        assert session.ask().targets == []
+        assert session.ask().cached_partitions == []
     harness.append()
-    assert len(session.ask().targets) == 1
+    assert len(session.ask().cached_partitions) == 1
     harness.now_ms += LAG_MAX_MS
     harness.fetch(B, 1)
     propose_shrinking(harness.partition)
@@ -104,28 +104,28 @@ def test_requests_of_another_leader_epoch_or_incarnation_do_not_count(harness: H
     assert harness.partition.in_sync.followers[A].caught_up_ms == 0
 
 
-def test_isr_change_makes_targets_due(harness: Harness) -> None:
+def test_isr_change_makes_partitions_due(harness: Harness) -> None:
     """A follower that was removed from it, without a new epoch, is proposed again at one of its next requests."""
     session = Session(harness)
-    assert session.ask().targets == []
+    assert session.ask().cached_partitions == []
     harness.become(version=1, isr=(LOCAL, B))
-    assert len(session.ask().targets) == 1
+    assert len(session.ask().cached_partitions) == 1
 
 
 def test_new_incarnation_of_a_follower_reports_every_partition_again(harness: Harness) -> None:
     session = Session(harness)
-    assert session.ask().targets == []
+    assert session.ask().cached_partitions == []
     session.broker_epoch += 1
-    assert len(session.ask().targets) == 1
+    assert len(session.ask().cached_partitions) == 1
 
 
 class Waiting:
     def __init__(self) -> None:
-        self.moves: list[FetchTarget] = []
+        self.moves: list[CachedPartition] = []
         self.expired = 0
 
-    def moved(self, target: FetchTarget, partition: Partition) -> None:
-        self.moves.append(target)
+    def moved(self, cached: CachedPartition, partition: Partition) -> None:
+        self.moves.append(cached)
 
     def expire(self) -> None:
         self.expired += 1
@@ -136,10 +136,12 @@ def test_request_with_another_leader_epoch_gets_all_offsets_again(harness: Harne
     session = Session(harness)
 
     def is_told(epoch: int) -> bool:
-        target = FetchTarget(harness.partition.topic_id, 0, session.end, 1000, epoch, -1)
-        asked = session.ask(target)
+        cached = CachedPartition(harness.partition.topic_id, 0, session.end, 1000, epoch, -1)
+        asked = session.ask(cached)
         return bool(
-            asked.select([FetchedPartition(each, high_watermark=0, log_start_offset=0) for each in asked.targets])
+            asked.select(
+                [FetchedPartition(each, high_watermark=0, log_start_offset=0) for each in asked.cached_partitions]
+            )
         )
 
     assert [is_told(epoch) for epoch in (0, 0, 1, 1)] == [True, False, True, False]
@@ -149,13 +151,13 @@ def test_waiting_request_is_notified_of_changed_partitions(harness: Harness) -> 
     session = Session(harness)
     waiting = session.session.waiter = Waiting()
     harness.append()
-    (target,) = waiting.moves
-    assert list(session.session.due) == [target]
+    (cached,) = waiting.moves
+    assert list(session.session.due) == [cached]
     session.ask()
     assert waiting.expired == 1  # replaced by a later request
 
 
-def test_forgotten_target_stops_waiting(harness: Harness) -> None:
+def test_forgotten_partition_stops_waiting(harness: Harness) -> None:
     session = Session(harness)
     assert harness.partition.waiters.for_log_end
     session.session.update((), [(harness.partition.topic_id, 0)])
@@ -171,26 +173,31 @@ def test_closed_session_stops_waiting(harness: Harness) -> None:
     assert not harness.partition.waiters.for_high_watermark
 
 
-def test_held_target_is_read_first_when_it_is_released(harness: Harness) -> None:
+def test_held_partition_is_read_first_when_it_is_released(harness: Harness) -> None:
     cache = FetchSessions(1, Random(1))
-    targets = [FetchTarget("topic", index, 0, 1000, -1, -1) for index in range(4)]
-    fetch = cache.begin(0, 0, targets, (), by_topic_id=False, now_ms=0)
+    cached_partitions = [CachedPartition("topic", index, 0, 1000, -1, -1) for index in range(4)]
+    fetch = cache.begin(0, 0, cached_partitions, (), by_topic_id=False, now_ms=0)
     session = fetch.session
-    session.hold(targets[1])
-    session.hold(targets[2])
+    session.hold(cached_partitions[1])
+    session.hold(cached_partitions[2])
     following = cache.begin(session.id, 1, (), (), by_topic_id=False, now_ms=0)
-    assert following.targets == [targets[0], targets[3]]
-    following.select([FetchedPartition(targets[0], records=b"records")])
+    assert following.cached_partitions == [cached_partitions[0], cached_partitions[3]]
+    following.select([FetchedPartition(cached_partitions[0], records=b"records")])
     session.release()
-    assert following.targets == [targets[1], targets[2], targets[3], targets[0]]
+    assert following.cached_partitions == [
+        cached_partitions[1],
+        cached_partitions[2],
+        cached_partitions[3],
+        cached_partitions[0],
+    ]
 
 
-def test_held_target_becomes_due_when_its_partition_changes(harness: Harness) -> None:
+def test_held_partition_becomes_due_when_it_changes(harness: Harness) -> None:
     """The replica may be in sync now and therefore not throttled, or the leader may have changed."""
     session = Session(harness)
-    (target,) = harness.partition.waiters.for_log_end
-    assert isinstance(target, FetchTarget)
+    (cached,) = harness.partition.waiters.for_log_end
+    assert isinstance(cached, CachedPartition)
     session.session.make_all_due()
-    session.session.hold(target)
+    session.session.hold(cached)
     harness.become(version=1, isr=ALL)
-    assert session.ask().targets == [target]
+    assert session.ask().cached_partitions == [cached]

@@ -6,8 +6,8 @@ import pytest
 
 from broker.config.effective import TopicConfig
 from broker.handlers.fetch.policies import DebuggingPolicy, FetchPolicy
+from broker.replication.cached_partition import CachedPartition
 from broker.replication.commit_state import READ_UNCOMMITTED
-from broker.replication.fetch_targets import FetchTarget
 from broker.replication.follower_role import append_fetched
 from broker.replication.leader_role import proposal_accepted, proposal_refused, propose_shrinking
 from broker.storage.log_config import LogConfig
@@ -315,7 +315,7 @@ def test_follower_serves_consumers_after_its_first_fetch_from_the_leader(harness
 
 def test_debug_reader_reads_uncommitted_records(harness: Harness) -> None:
     harness.become(leader=A)
-    target = FetchTarget("topic", 0, 0, 1000, 0, -1)
-    assert DebuggingPolicy().log(harness.partition, target) is harness.partition.log
+    cached = CachedPartition("topic", 0, 0, 1000, 0, -1)
+    assert DebuggingPolicy().log(harness.partition, cached) is harness.partition.log
     with pytest.raises(KafkaError):
-        FetchPolicy(READ_UNCOMMITTED, leader_only=False).log(harness.partition, target)
+        FetchPolicy(READ_UNCOMMITTED, leader_only=False).log(harness.partition, cached)

@@ -10,19 +10,19 @@ from broker.wire.errors import ErrorCode
 _NEVER_SENT: Final = -1
 
 
-class TargetListener(Protocol):
-    """The fetch session that a target belongs to."""
+class CachedPartitionListener(Protocol):
+    """The fetch session that a cached partition belongs to."""
 
-    def moved(self, target: "FetchTarget", partition: Partition) -> None:
-        """Called when the target's partition has changed; the target does not wait at it any more."""
+    def moved(self, cached: "CachedPartition", partition: Partition) -> None:
+        """Called when `partition` has changed; `cached` does not wait at it any more."""
         ...
 
 
-class FetchTarget:
+class CachedPartition:
     """One partition of a fetch request, with the offsets that the session last sent to the client.
 
     `topic` is a name, or a topic id of 16 bytes, depending on the request's version. `partition` is the partition at
-    which the target waits; when that changes, the target notifies its session, `listener`.
+    which this object waits; when that changes, the object notifies its session, `listener`.
     """
 
     __slots__ = (
@@ -59,9 +59,9 @@ class FetchTarget:
         self.sent_high_watermark = _NEVER_SENT
         self.sent_log_start_offset = _NEVER_SENT
         self.partition: Partition | None = None
-        self.listener: TargetListener | None = None
+        self.listener: CachedPartitionListener | None = None
 
-    def take_over(self, named: "FetchTarget") -> None:
+    def take_over(self, named: "CachedPartition") -> None:
         """Take over the request of `named`. With another leader epoch, all offsets are sent again, even unchanged."""
         if named.current_leader_epoch != self.current_leader_epoch:
             self.sent_high_watermark = _NEVER_SENT
@@ -72,7 +72,7 @@ class FetchTarget:
         self.log_start_offset = named.log_start_offset
 
     def try_complete(self, partition: Partition) -> None:
-        """Notify the session: the partition has changed, and this target does not wait at it any more."""
+        """Notify the session: the partition has changed, and this cached partition does not wait at it any more."""
         if self.listener is not None:
             self.listener.moved(self, partition)
 
@@ -95,6 +95,7 @@ class FetchedPartition:
 
     __slots__ = (
         "aborted",
+        "cached",
         "diverging",
         "error",
         "high_watermark",
@@ -102,12 +103,11 @@ class FetchedPartition:
         "log_start_offset",
         "read_replica",
         "records",
-        "target",
     )
 
     def __init__(
         self,
-        target: FetchTarget,
+        cached: CachedPartition,
         error: ErrorCode = ErrorCode.NONE,
         high_watermark: int = -1,
         last_stable_offset: int = -1,
@@ -118,7 +118,7 @@ class FetchedPartition:
         aborted: Sequence[Any] = (),
     ) -> None:
         self.aborted = aborted
-        self.target = target
+        self.cached = cached
         self.error = error
         self.high_watermark = high_watermark
         self.last_stable_offset = last_stable_offset
@@ -130,21 +130,21 @@ class FetchedPartition:
     @property
     def differs(self) -> bool:
         """True if the result differs from what the client knows. Records, errors and other replicas always do."""
-        target = self.target
+        cached = self.cached
         return (
             bool(self.records)
             or self.diverging is not None
             or self.read_replica is not None
             or self.error is not ErrorCode.NONE
-            or self.high_watermark != target.sent_high_watermark
-            or self.log_start_offset != target.sent_log_start_offset
+            or self.high_watermark != cached.sent_high_watermark
+            or self.log_start_offset != cached.sent_log_start_offset
         )
 
     def is_news(self) -> bool:
         """Return `differs`, and record that the client knows the result from now on."""
         differs = self.differs
-        target = self.target
+        cached = self.cached
         # After an error the offsets are sent again.
-        target.sent_high_watermark = self.high_watermark if self.error is ErrorCode.NONE else _NEVER_SENT
-        target.sent_log_start_offset = self.log_start_offset
+        cached.sent_high_watermark = self.high_watermark if self.error is ErrorCode.NONE else _NEVER_SENT
+        cached.sent_log_start_offset = self.log_start_offset
         return differs
