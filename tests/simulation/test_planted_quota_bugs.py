@@ -4,7 +4,7 @@ import pytest
 
 from jepsen.simulation.scenario import Scenario
 from jepsen.simulation.shapes import Shape
-from tests.simulation.hunting import found_by
+from tests.simulation.bug_search import found_by
 from tests.support.quota_bugs import QUOTA_BUGS
 
 QUOTAS = Shape(["quotas-3"])

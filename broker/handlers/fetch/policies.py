@@ -85,7 +85,7 @@ class FetchPolicy:
     def record_sent_bytes(self, fetched: Iterable[FetchedPartition]) -> None:
         """Count the records of the response, for metrics and the replication throttle, and the errors."""
         for each in fetched:
-            partition = each.target.partition
+            partition = each.cached.partition
             if partition is None:
                 continue
             if each.records is not None:
