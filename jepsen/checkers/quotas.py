@@ -11,7 +11,7 @@ from jepsen.history import History, Operation, Outcome
 
 # A client is judged over intervals of this length.
 INTERVAL_SECONDS: Final = 8.0
-# What a client may get, apart from its quota: so much of it, and at once what it allows in the windows.
+# Limits of a client's rate, apart from its quota: so much of it, and at once what it allows in the windows.
 TOLERANCE: Final = 0.1
 BURST_SECONDS: Final = 3.0
 # The longest time of an answer over a healthy network, and the longest pause of a client with a small request.

@@ -58,7 +58,7 @@ class ClientSupport(Enum):
 
 @attrs.define(eq=False)
 class _Question:
-    """What a leader asks about one transaction. `verdicts` has the answer when `answered` is set."""
+    """The question of a partition leader about one transaction. `verdicts` has the answer when `answered` is set."""
 
     transaction: AddPartitionsToTxnTransaction
     partitions: tuple[TopicPartition, ...]
