@@ -22,12 +22,7 @@ from broker.storage.durability import Durability
 from broker.storage.fetched_batches import FetchedBatches
 from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log_config import LogConfig
-from broker.storage.producer_replay import (
-    check_coordinator_batch,
-    load_producers,
-    replay_batch,
-    trace_malformed_marker,
-)
+from broker.storage.producer_replay import check_coordinator_batch, load_producers, replay_batch, trace_malformed_marker
 from broker.storage.producer_state import ProducerStates
 from broker.storage.segment import Segment
 from broker.storage.segment_list import LogSlice, SegmentList
