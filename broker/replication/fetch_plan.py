@@ -12,7 +12,7 @@ the leader says so in the response (KIP-595); the follower truncates its log and
 
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
-from math import inf
+from math import ceil, inf
 from typing import Final, TypeAlias
 
 import attrs
@@ -199,11 +199,7 @@ class FetchPlan:
 
     def ready_at(self) -> float:
         """The time of the next request: -inf for now, inf if something must change first."""
-        if len(self._paused) < len(self._positions):
-            return -inf
-        while self._pauses and self._paused.get(self._pauses[0][1]) != self._pauses[0][0]:
-            heappop(self._pauses)
-        return self._pauses[0][0] if self._pauses else inf
+        return -inf if len(self._paused) < len(self._positions) else self._next_pause_end()
 
     def request(self, broker_epoch: int, now: float) -> FetchRequest | None:
         """The next request; None if there is nothing to fetch now. `broker_epoch` is the follower's own."""
@@ -218,7 +214,7 @@ class FetchPlan:
         settings = self._settings
         return FetchRequest(
             replica_state=ReplicaState(replica_id=settings.replica_id, replica_epoch=broker_epoch),
-            max_wait_ms=settings.max_wait_ms if self._is_waiting else 0,
+            max_wait_ms=self._max_wait_ms(now) if self._is_waiting else 0,
             min_bytes=settings.min_bytes,
             max_bytes=settings.max_bytes,
             session_id=self._session_id,
@@ -241,6 +237,19 @@ class FetchPlan:
             session_id=self._session_id,
             session_epoch=_FINAL_EPOCH,
         )
+
+    def _max_wait_ms(self, now: float) -> int:
+        """The time for which a request may wait at the leader: not longer than until a paused partition is due.
+
+        A leader that has just been elected refuses its followers until it knows of its election. It needs their next
+        fetch in order to commit, and would otherwise wait for it as long as other partitions have no records.
+        """
+        return ceil(min(self._settings.max_wait_ms, (self._next_pause_end() - now) * 1000))
+
+    def _next_pause_end(self) -> float:
+        while self._pauses and self._paused.get(self._pauses[0][1]) != self._pauses[0][0]:
+            heappop(self._pauses)
+        return self._pauses[0][0] if self._pauses else inf
 
     def _end_pauses(self, now: float) -> None:
         while self._pauses and self._pauses[0][0] <= now:

@@ -187,6 +187,19 @@ def test_pauses_grow_and_end_with_success() -> None:
     assert plan.ready_at() == -inf
 
 
+def test_request_does_not_wait_at_the_leader_beyond_the_pause_of_another_partition() -> None:
+    plan = plan_of((T, 0), (T, 1))
+    request_of(plan)
+    refused = PartitionData(partition_index=0, error_code=ErrorCode.UNKNOWN_LEADER_EPOCH)
+    plan.handle_response(answer(refused, PartitionData(partition_index=1)), 0)
+    waiting = request_of(plan, 0.002)
+    assert forgotten(waiting) == [(T, 0)]
+    assert waiting.max_wait_ms == BACKOFF_MIN_MS - 2
+    plan.handle_response(answer(), 0.01)
+    again = request_of(plan, 0.01)
+    assert (named(again), again.max_wait_ms) == ({(T, 0): 10}, 500)
+
+
 def named_all(plan: FetchPlan, now: float) -> Iterable[tuple[bytes, int]]:
     plan.request_lost()
     return named(request_of(plan, now))
