@@ -181,7 +181,13 @@ class ReplicaObserver:
     def _observe_high_watermark(self, host: Host, seen: _ObservedReplica) -> None:
         before, seen.high_watermark = seen.high_watermark, seen.partition.high_watermark
         if seen.high_watermark != before:
-            self._trace_replica(host, seen, "replica_committed", high_watermark=seen.high_watermark)
+            log = seen.partition.log
+            stable = seen.high_watermark if log is None else seen.partition.commit_state.last_stable_offset(log)
+            self._trace_committed(host, seen, seen.high_watermark, stable)
+
+    def _trace_committed(self, host: Host, seen: _ObservedReplica, high_watermark: int, stable: int) -> None:
+        fields = {"high_watermark": high_watermark, "last_stable_offset": stable}
+        self._trace_replica(host, seen, "replica_committed", **fields)
 
     def _observe_new_log(self, host: Host, seen: _ObservedReplica, log: Log | None) -> None:
         if log is None and seen.log is not None:
@@ -203,7 +209,8 @@ class ReplicaObserver:
         partition = seen.partition
         high_watermark = min(partition.high_watermark, seen.end_offset)
         if seen.leads and partition.leader_epoch == seen.leader_epoch and high_watermark > seen.high_watermark:
-            self._trace_replica(host, seen, "replica_committed", high_watermark=high_watermark)
+            # The last stable offset of a replica that is gone is unknown.
+            self._trace_committed(host, seen, high_watermark, high_watermark)
         self._trace_replica(host, seen, "replica_gone")
 
     def _observe_log(self, host: Host, seen: _ObservedReplica, log: Log) -> None:

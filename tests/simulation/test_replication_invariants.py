@@ -55,7 +55,7 @@ class SampleTrace:
         self.commits(1, 2)
 
     def tell(self, node: int, kind: str, **fields: object) -> None:
-        self.trace.event(f"n{node}", kind, {"topic_id": TOPIC_ID.hex(), "partition": 0, **fields})
+        self.trace.event(f"n{node}", kind, {"topic": "topic", "topic_id": TOPIC_ID.hex(), "partition": 0, **fields})
 
     def registers(self, node: int, epoch: int, *, fenced: bool = False, is_stopping: bool = False) -> None:
         """Register the broker's current process, in the metadata and in its own state."""
@@ -91,8 +91,10 @@ class SampleTrace:
     def cuts(self, node: int, end_offset: int) -> None:
         self.tell(node, "replica_cut", end_offset=end_offset)
 
-    def commits(self, node: int, high_watermark: int) -> None:
-        self.tell(node, "replica_committed", high_watermark=high_watermark)
+    def commits(self, node: int, high_watermark: int, last_stable_offset: int | None = None) -> None:
+        """Move the high watermark. Without open transactions, it is the last stable offset too."""
+        stable = high_watermark if last_stable_offset is None else last_stable_offset
+        self.tell(node, "replica_committed", high_watermark=high_watermark, last_stable_offset=stable)
 
     def ends(self, node: int, kind: str, *errors: str) -> None:
         self.tell(node, kind, errors=list(errors))
@@ -276,6 +278,11 @@ def leader_forgets_a_member(sample: SampleTrace) -> None:
     sample.role(1, 0, (1, 2))
 
 
+def stable_after_the_high_watermark(sample: SampleTrace) -> None:
+    sample.writes(1, SECOND)
+    sample.commits(1, 2, last_stable_offset=3)
+
+
 def another_record_at_the_same_offset(sample: SampleTrace) -> None:
     sample.changes(isr=(1, 2))
     sample.writes(1, SECOND)
@@ -336,6 +343,7 @@ def two_fetchers(sample: SampleTrace) -> None:
         (committed_ahead_of_a_member, "InSyncReplicasHoldWhatIsCommitted"),
         (leader_forgets_a_member, "MaximalIsrContainsIsr"),
         (another_record_at_the_same_offset, "ReplicasAreEqual"),
+        (stable_after_the_high_watermark, "StableRecordsAreCommitted"),
         (leader_without_what_is_committed, "CommittedRecordsStay"),
         (one_loss_that_is_no_excuse, "CommittedRecordsStay"),
         (two_kills_that_lose_nothing, "CommittedRecordsStay"),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from jepsen.simulation.invariants.committed import Committed, CommittedLog, describe
+from jepsen.simulation.invariants.replicas import integer
 from jepsen.simulation.invariants.watch import Invariant
 from jepsen.simulation.trace import Event
 
@@ -125,6 +126,22 @@ class CommittedRecordsStay:
         return self._committed.lost
 
 
+class StableRecordsAreCommitted:
+    """The last stable offset of a replica is not after its high watermark.
+
+    Consumers with read_committed read up to it, so records before it must not be lost.
+    """
+
+    kinds: Sequence[str] = ("replica_committed",)
+
+    def observe(self, event: Event) -> str | None:
+        stable, high_watermark = integer(event, "last_stable_offset"), integer(event, "high_watermark")
+        if stable <= high_watermark:
+            return None
+        where = f"{event.fields['topic']}-{event.fields['partition']}"
+        return f"{event.host} has {where} stable up to {stable}, and committed up to {high_watermark}"
+
+
 class OneFetcherPerPartition:
     """A broker fetches a partition from one other broker at a time, and never from itself."""
 
@@ -146,5 +163,6 @@ def replication_invariants(committed: Committed) -> list[Invariant]:
         MaximalIsrContainsIsr(committed),
         ReplicasAreEqual(committed),
         InSyncReplicasHoldWhatIsCommitted(committed),
+        StableRecordsAreCommitted(),
         OneFetcherPerPartition(),
     ]
