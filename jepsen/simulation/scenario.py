@@ -71,7 +71,7 @@ class Scenario:
             digest=trace.digest,
             violation=self._violation,
             virtual_seconds=self.simulation.clock.now,
-            operations=self.subject.history.counts(),
+            operations=self.subject.counts(),
             strikes=dict(self.nemesis.strikes),
             steps=trace.steps,
             segments=self.simulation.network.segments_sent,

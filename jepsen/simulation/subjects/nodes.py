@@ -1,6 +1,7 @@
 """Complete nodes, unmodified `broker.node.Node` objects, with clients that use Kafka's protocol."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -290,6 +291,12 @@ class NodesSubject:
         for name, log in there.items():
             read = self.history.invoke(self._admin.name, "read-replica", ReplicaRead(topic, index, name))
             self.history.ok(read, log)
+
+    def counts(self) -> Mapping[str, int]:
+        histories = [self.history, self._acks_one_history]
+        if self._transactions is not None:
+            histories.append(self._transactions.history)
+        return sum((Counter(history.counts()) for history in histories), Counter())
 
     def anomalies(self) -> Iterator[Anomaly]:
         for checker in (*TOPIC_CHECKERS, *QUEUE_CHECKERS, *GROUP_CHECKERS):

@@ -119,6 +119,9 @@ class QuorumSubject:
         self.simulation.trace.event("admin", "peace", {})
         await trio.sleep(PEACE_SECONDS)
 
+    def counts(self) -> Mapping[str, int]:
+        return self.history.counts()
+
     def anomalies(self) -> Iterator[Anomaly]:
         for checker in REGISTER_CHECKERS:
             yield from checker.check(self.history)

@@ -1,12 +1,11 @@
 """The interface of a system under test: its nodes, its clients, and the promises to check."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import trio
 
 from jepsen.checkers import Anomaly
-from jepsen.history import History
 from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.faults.fault import Administrator, TopicAdministrator
 from jepsen.simulation.faults.lies import QuorumMembers
@@ -42,7 +41,6 @@ class Subject(Protocol):
     """A system under test. The methods below are called once each, in this order."""
 
     cluster: Cluster
-    history: History
 
     @property
     def members(self) -> QuorumMembers: ...
@@ -65,6 +63,10 @@ class Subject(Protocol):
 
     async def verify(self) -> None:
         """Wait until the healed system works completely, and record its final state."""
+        ...
+
+    def counts(self) -> Mapping[str, int]:
+        """The number of operations by function and outcome, in all histories of the run."""
         ...
 
     def anomalies(self) -> Iterator[Anomaly]:

@@ -49,7 +49,7 @@ class TransactionalClients:
         self, topics: Sequence[WantedTopic], history: History, client_for: Callable[[str], Client], rng: Random
     ) -> None:
         self.topics = topics
-        self._history = history
+        self.history = history
         self._client_for = client_for
         self._rng = rng
         self._group = f"transformers-{rng.randrange(100)}"
@@ -93,4 +93,4 @@ class TransactionalClients:
         if any(log.losses for log in committed.logs.values() if log.topic in names):
             return
         for checker in TRANSACTION_CHECKERS:
-            yield from checker.check(self._history)
+            yield from checker.check(self.history)
