@@ -169,9 +169,13 @@ class RandomHistory:
                     self.history.ok(operation, len(log))
                 case _ if kind < 0.8:
                     self.history.fail(operation, "aborted")
+                case _:
+                    self.history.info(operation, "timed out")
             log += values if is_applied else ()
         if kind < 0.8:
             self.history.ok(decision, None)
+        else:
+            self.history.info(decision, "timed out")
         return is_applied
 
     def _transforms(
