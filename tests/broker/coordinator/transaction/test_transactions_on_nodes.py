@@ -1,0 +1,160 @@
+"""Transactions of our client on running nodes: expiry, markers without a leader, and feature levels that change."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from broker.client import (
+    Admin,
+    Consumer,
+    FeatureUpdate,
+    KafkaError,
+    NewTopic,
+    Producer,
+    TopicPartition,
+    TransactionAbortable,
+    UpgradeType,
+)
+from broker.wire.errors import ErrorCode
+from tests.support.running_cluster import COMBINED, WITHIN_S, running_cluster
+from tests.support.running_node import RunningNode, running_node
+
+RETRY_PAUSE_S = 0.02
+
+
+def servers_of(node: RunningNode) -> str:
+    return f"127.0.0.1:{node.port}"
+
+
+async def state_of(admin: Admin, transactional_id: str) -> str | None:
+    """The state of a transaction; None for an unknown id."""
+    outcome = (await admin.describe_transactions([transactional_id]))[transactional_id]
+    if isinstance(outcome, KafkaError):
+        assert outcome.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        return None
+    assert not isinstance(outcome, Exception), outcome
+    return outcome.state
+
+
+async def until_state(admin: Admin, transactional_id: str, state: str | None) -> None:
+    with trio.fail_after(WITHIN_S):
+        while await state_of(admin, transactional_id) != state:
+            await trio.sleep(RETRY_PAUSE_S)
+
+
+async def committed(servers: str, topic: str, count: int) -> list[bytes | None]:
+    """The values of a topic's only partition that readers of committed records see, at least `count`."""
+    found: list[bytes | None] = []
+    async with Consumer(servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        with trio.fail_after(WITHIN_S):
+            while len(found) < count:
+                found += [record.value for record in await consumer.fetch(timeout_s=0.1)]
+    return found
+
+
+async def test_transactional_id_expiration_ms_removes_unused_ids_and_no_open_transaction(tmp_path: Path) -> None:
+    async with (
+        running_node(
+            tmp_path,
+            transactional_id_expiration_ms="2000",
+            transaction_remove_expired_transaction_cleanup_interval_ms="50",
+        ) as node,
+        Admin(servers := servers_of(node)) as admin,
+    ):
+        (await admin.create_topics([NewTopic("orders", 1)])).raise_first()
+        async with Producer(servers, transactional_id="open") as producer:
+            await producer.begin_transaction()
+            await producer.send("orders", b"open", partition=0)
+            for unused in ("empty", "ended"):
+                async with Producer(servers, transactional_id=unused) as other:
+                    await other.init_transactions()
+                    if unused == "ended":
+                        async with other.transaction():
+                            await other.send("orders", b"ended", partition=0)
+            for unused in ("empty", "ended"):
+                await until_state(admin, unused, None)
+            assert await state_of(admin, "open") == "Ongoing"
+            await producer.commit_transaction()
+        assert sorted(map(str, await committed(servers, "orders", 2))) == ["b'ended'", "b'open'"]
+        await until_state(admin, "open", None)
+
+
+async def test_transaction_completes_without_the_partitions_of_a_deleted_topic(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, Admin(servers := servers_of(node)) as admin:
+        (await admin.create_topics([NewTopic("kept", 1), NewTopic("deleted", 1)])).raise_first()
+        async with Producer(servers, transactional_id="t") as producer:
+            await producer.begin_transaction()
+            for topic in ("kept", "deleted"):
+                await producer.send(topic, b"value", partition=0)
+            (await admin.delete_topics(["deleted"])).raise_first()
+            await producer.commit_transaction()
+        await until_state(admin, "t", "CompleteCommit")
+        assert await committed(servers, "kept", 1) == [b"value"]
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_markers_wait_for_a_leader_that_is_away_unless_its_topic_is_deleted(
+    tmp_path: Path, is_deleted: bool
+) -> None:
+    """The outcome is certain meanwhile, and other partitions have their markers."""
+    overrides = {"transaction.state.log.num.partitions": "1"}
+    async with running_cluster(tmp_path, {1: COMBINED, 2: "broker"}, overrides=overrides) as cluster:
+        servers = f"127.0.0.1:{cluster.port(1)}"
+        async with Admin(servers) as admin:
+            topics = [
+                NewTopic("__transaction_state", assignments={0: [1]}, configs={"cleanup.policy": "compact"}),
+                NewTopic("here", assignments={0: [1]}),
+                NewTopic("away", assignments={0: [2]}),
+            ]
+            (await admin.create_topics(topics)).raise_first()
+            await cluster.until_images_match()
+            async with Producer(servers, transactional_id="t") as producer:
+                await producer.begin_transaction()
+                for topic in ("here", "away"):
+                    await producer.send(topic, b"value", partition=0)
+                await cluster.nodes[2].stop()
+                await producer.commit_transaction()
+            assert await committed(servers, "here", 1) == [b"value"]
+            assert await state_of(admin, "t") == "PrepareCommit"
+            if is_deleted:
+                (await admin.delete_topics(["away"])).raise_first()
+            else:
+                await cluster.start(2)
+            await until_state(admin, "t", "CompleteCommit")
+            if not is_deleted:
+                assert await committed(servers, "away", 1) == [b"value"]
+
+
+async def set_transaction_version(admin: Admin, level: int) -> None:
+    current = (await admin.describe_features()).finalized.get("transaction.version")
+    kind = UpgradeType.UPGRADE if level > (0 if current is None else current.highest) else UpgradeType.SAFE_DOWNGRADE
+    (await admin.update_features({"transaction.version": FeatureUpdate(level, kind)})).raise_first()
+
+
+async def test_transaction_version_changes_both_ways_under_a_live_producer(tmp_path: Path) -> None:
+    """KIP-584, KIP-890: a transaction that is open at the change ends, and each later one is committed once."""
+    values: list[bytes] = []
+    async with running_node(tmp_path) as node, Admin(servers := servers_of(node)) as admin:
+        (await admin.create_topics([NewTopic("orders", 1)])).raise_first()
+        async with Producer(servers, transactional_id="t") as producer:
+            for number, level in enumerate((1, 0, 2, 0, 1, 2)):
+                for when in ("before", "during", "after"):
+                    value = b"%d %s" % (number, when.encode())
+                    await commit(producer, value, admin if when == "during" else None, level)
+                    values.append(value)
+        assert await committed(servers, "orders", len(values)) == values
+
+
+async def commit(producer: Producer, value: bytes, admin: Admin | None, level: int) -> None:
+    """One transaction, again if it has to be aborted. With `admin`, transaction.version changes while it is open."""
+    while True:
+        try:
+            async with producer.transaction():
+                await producer.send("orders", value, partition=0)
+                if admin is not None:
+                    await set_transaction_version(admin, level)
+        except TransactionAbortable:
+            continue
+        return
