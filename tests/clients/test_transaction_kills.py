@@ -134,6 +134,8 @@ class Transformers:
 
     def kill_client(self, turn: int) -> None:
         process = self.processes[turn % 2]
+        self.await_that(lambda: process.has_committed, PROGRESS_S, "a transaction of the job to be killed")
+        time.sleep(self.rng.uniform(0, 0.5))
         process.kill()
         time.sleep(self.rng.uniform(0, 2))
         process.start()

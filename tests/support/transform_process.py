@@ -214,11 +214,13 @@ class TransformProcess:
         self.job = job
         self.output = output
         self.hung = 0
+        self._committed_before = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         line = [sys.executable, "-m", "tests.support.transform_process", json.dumps(attrs.asdict(self.job))]
         with self.output.open("ab") as file:
+            self._committed_before = self.transactions()[_COMMITTED]
             self._process = subprocess.Popen(line, stdout=file, stderr=subprocess.STDOUT, cwd=ROOT)
 
     def kill(self) -> None:
@@ -242,6 +244,11 @@ class TransformProcess:
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait(10)
+
+    @property
+    def has_committed(self) -> bool:
+        """True if it has committed a transaction since it was last started."""
+        return self.transactions()[_COMMITTED] > self._committed_before
 
     def transactions(self) -> dict[str, int]:
         """How many transactions were committed, aborted because of an error, and given up with their producer."""
