@@ -1,5 +1,7 @@
 """The exactly-once sink on a node, without Spark: batches that are repeated after each kind of failure."""
 
+from pathlib import Path
+
 import pytest
 
 from broker.client import (
@@ -10,6 +12,7 @@ from broker.client import (
     PreparedTransaction,
     ProducerFenced,
     SyncAdmin,
+    UnsupportedByBroker,
 )
 from broker.spark.options import IllegalOption
 from broker.spark.options.write_options import WriteOptions
@@ -25,6 +28,7 @@ from broker.spark.sink.decisions import (
 )
 from broker.spark.sink.driver import sink_driver
 from tests.support.committed_records import committed_values
+from tests.support.node_process import NodeProcess
 from tests.support.spark_topics import create_topic
 from tests.support.streaming_tasks import StreamingSink
 
@@ -236,6 +240,39 @@ def test_transactional_ids_that_expired_after_the_decision_are_reported(
     lenient.commit(0, lenient.write(0, b"a"))
     lenient.commit(1, lenient.write(1, b"b"))
     assert committed_values(bootstrap, topic) == [b"b"]
+
+
+def test_kip_939_prepared_transactions_of_the_sink_have_no_timeout(tmp_path: Path) -> None:
+    node = NodeProcess(
+        tmp_path / "data", {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
+    )
+    try:
+        node.start()
+        options = {"kafka.bootstrap.servers": node.bootstrap, "topic": create_topic(node.bootstrap)}
+        two_phase = {"exactlyOnce": "true", "kafka.transaction.two.phase.commit.enable": "true"}
+        sink = StreamingSink({**options, **two_phase})
+        repeated, message = sink.write(0, b"a"), sink.write(0, b"a")
+        assert message.transaction is not None
+        with SyncAdmin(node.bootstrap) as admin:
+            transactional_id = message.transaction.transactional_id
+            described = admin.describe_transactions([transactional_id]).value(transactional_id)
+        assert (described.state, described.timeout_ms) == ("Ongoing", 2**31 - 1)
+        decide(node.bootstrap, message)
+        after = sink.restarted()
+        after.commit(0, after.write(0, b"a"))
+        after.commit(1, after.write(1, b"b"))
+        assert open_transactions(node.bootstrap, sink) == [], "the repeated one is aborted too"
+        assert repeated.transaction is not None
+        assert committed_values(node.bootstrap, options["topic"]) == [b"a", b"b"]
+        node.stop()
+    finally:
+        node.discard()
+
+
+def test_kip_939_sink_names_the_request_that_brokers_without_it_do_not_serve(sink: StreamingSink) -> None:
+    two_phase = StreamingSink({**sink.options, "kafka.transaction.two.phase.commit.enable": "true"})
+    with pytest.raises(UnsupportedByBroker, match="InitProducerId"):
+        two_phase.write(0, b"a")
 
 
 def test_topic_that_does_not_keep_decisions_is_refused(bootstrap: str, topic: str, sink: StreamingSink) -> None:
