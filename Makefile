@@ -6,6 +6,8 @@
 #   make test-kafka-monitoring  Kafka's own client and tools: pushed metrics, loggers; needs java and mvn
 #   make test-spark-tables   load into Delta Lake and Iceberg, and of Avro values; needs java and mvn, skipped without
 #   make test-java-clients   transactions of Apache Kafka's Java client and Kafka Streams; needs a JDK and mvn, skipped without
+#   make test-prometheus     Prometheus itself scrapes three nodes, two of which die; skipped where it cannot be had;
+#                            ARGS="--prometheus-plots docs/images" plots what it has found
 #   make test-interpreters   the packages' own tests on the other supported versions of Python that are installed
 #   make test-wheel          the built wheel in an empty environment: import, produce and consume, read by Spark
 #   make check               lint, format, types
@@ -29,6 +31,7 @@
 #   make bench-groups        many groups whose members commit, here and on Apache Kafka; ARGS="--cluster kraft --groups 100"
 #   make bench-metadata      what the metadata costs as partitions grow: changes, snapshots, an idle controller
 #   make bench-loop-holds    how long the largest request of each API holds the event loop; ARGS="--apis 3 32 --last"
+#   make bench-metrics       a scrape with 100,000 partitions and with 10,000 quotas; ARGS="--partitions 10000"
 #   make bench-spark-load    a load of 10 GB by Spark, killed and resumed; ARGS="--gigabytes 1"
 #   make bench-spark         reads by Spark beside Spark's own Kafka connector; needs java, and mvn for the connector
 #   make bench-spark-check   kraft spark check on 50,000,000 operations with planted anomalies; ARGS="--operations 1000000"
@@ -52,11 +55,11 @@ SEED ?= 1
 # PySpark's version for the tests of tables: 4_1 has all packages; 4_2 has none for Iceberg.
 SPARK ?= 4_1
 
-.PHONY: venv run test test-client-kafka test-kafka-monitoring test-spark-tables test-java-clients \
+.PHONY: venv run test test-client-kafka test-kafka-monitoring test-spark-tables test-java-clients test-prometheus \
 	test-interpreters test-wheel check docs terminal-images soak jepsen fuzz transaction-kills spark-kills \
 	spark-standalone spark-steady spark-demo bench bench-client-library bench-kafka bench-replication \
-	bench-followers bench-moves bench-groups bench-quotas bench-metadata bench-loop-holds bench-spark \
-	bench-spark-load bench-spark-check kafka-dump-log
+	bench-followers bench-moves bench-groups bench-quotas bench-metadata bench-loop-holds bench-metrics \
+	bench-spark bench-spark-load bench-spark-check kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
 
@@ -82,6 +85,9 @@ test-spark-tables:
 
 test-java-clients: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/clients/java --java-clients $(ARGS)
+
+test-prometheus: $(VENV)/.installed-test
+	$(BIN)/python -m pytest tests/broker/metrics/test_prometheus.py --prometheus $(ARGS)
 
 test-interpreters: $(VENV)/.installed-test
 	ARGS="$(ARGS)" .ci/test-interpreters
@@ -168,6 +174,9 @@ bench-metadata: $(VENV)/.installed
 
 bench-loop-holds: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.bench_loop_holds $(ARGS)
+
+bench-metrics: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.bench_metrics $(ARGS)
 
 # In an environment of its own: PySpark has to be of the version of which the connector is on Maven Central.
 bench-spark:

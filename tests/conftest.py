@@ -31,6 +31,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--spark-tables", action="store_true", help="run the tests that need Spark's packages for tables")
     group.addoption("--java-clients", action="store_true", help="run the tests that need Apache Kafka's Java client")
+    group.addoption(
+        "--prometheus", action="store_true", help="run Prometheus itself, from Debian if it is not installed"
+    )
+    group.addoption("--prometheus-plots", help="the directory for a plot of what Prometheus has found")
     group.addoption("--rewrite-traces", action="store_true", help="write the golden traces anew, to be reviewed")
     group.addoption("--kills", type=int, help="how often each part is killed, in the tests that kill")
     group.addoption("--minutes", type=float, help="how long streaming runs at a steady rate")

@@ -1,7 +1,7 @@
 """Measures the times of requests, as Kafka splits them, in a sample of the turns.
 
-Two readings of the clock for each request would cost several percent of a small request. So only about a hundred turns
-a second are measured. The others pay for a counter, and a measured turn stands for those that were skipped before it.
+To measure a request costs some microseconds, nearly as much as to serve a small one. So only some hundred requests a
+second are measured. Other turns pay for a counter, and a measured turn stands for those that were skipped before it.
 """
 
 from collections.abc import Callable
@@ -14,12 +14,12 @@ import trio
 from broker.net.connection import Connection, Serve
 from broker.net.reply import PendingReply, Reply
 
-# The time between two measured turns, on average, and the number that may follow each other at once after a pause.
-_INTERVAL_S: Final = 0.01
-_BURST: Final = 100.0
+# Requests that are measured in a second, on average, and those that may be measured at once after a pause.
+_REQUESTS_PER_S: Final = 300.0
+_BURST: Final = 300.0
 _SKIPPED_MAX: Final = 4096
-# Turns are not skipped for longer than this, so that the few requests after a load are measured.
-_SKIPPING_MAX_S: Final = 0.1
+# How often long skipping is ended, so that the few requests after a load are measured.
+_CHECK_INTERVAL_S: Final = 0.1
 
 
 @attrs.define(eq=False)
@@ -81,29 +81,34 @@ class TurnTimer:
         self._skipped = 0
         self._weight = 1
         self._credit = _BURST
-        self._last_s = 0.0
+        self._last_s = self._elapsed_s = 0.0
+        self._measured = 0  # requests of this turn
         self._served: list[RequestTime] = []  # of this turn, answered at once
         self._began_s = self._pumped_s = self._committed_s = 0.0
         self.turns_to_skip = 0
         self.completed: list[RequestTime] = []
 
     def begin(self) -> None:
-        """A turn begins that is measured. Decides how many turns are skipped after it."""
+        """A turn begins that is measured."""
         now_s = self._began_s = trio.current_time()
-        self._weight, elapsed_s, self._last_s = self._skipped + 1, now_s - self._last_s, now_s
-        self._credit = min(self._credit + elapsed_s / _INTERVAL_S, _BURST) - 1
-        if self._credit > 0:
-            self._skipped = 0
-        else:
-            turns = int(self._weight * _INTERVAL_S / elapsed_s) if elapsed_s > 0 else _SKIPPED_MAX
-            self._skipped = min(turns, 2 * self._weight, _SKIPPED_MAX)
-        self.turns_to_skip = self._skipped
+        self._weight, self._elapsed_s, self._last_s = self._skipped + 1, now_s - self._last_s, now_s
+        self._measured = 0
+
+    def _plan(self) -> None:
+        """Decide how many turns are skipped after this one, by its number of requests and the rate of turns."""
+        self._credit = min(self._credit + self._elapsed_s * _REQUESTS_PER_S, _BURST) - self._measured
+        pause_s = -self._credit / _REQUESTS_PER_S
+        turns = 0
+        if pause_s > 0:
+            turns = int(pause_s * self._weight / self._elapsed_s) if self._elapsed_s > 0 else _SKIPPED_MAX
+        self.turns_to_skip = self._skipped = min(turns, _SKIPPED_MAX)
 
     async def run(self) -> None:
-        """End long skipping, until cancelled."""
+        """End skipping that takes longer than planned, until cancelled."""
         while True:
-            await trio.sleep(_SKIPPING_MAX_S)
-            if self.turns_to_skip and trio.current_time() - self._last_s >= _SKIPPING_MAX_S:
+            await trio.sleep(_CHECK_INTERVAL_S)
+            paused_s = trio.current_time() - self._last_s
+            if self.turns_to_skip and self._credit + paused_s * _REQUESTS_PER_S > 0:
                 self._skipped -= self.turns_to_skip
                 self.turns_to_skip = 0
 
@@ -115,6 +120,7 @@ class TurnTimer:
             time = RequestTime(api_key, connection.session, self._weight, self._began_s, trio.current_time())
             reply = serve(connection, start, end)
             time.processed_s = trio.current_time()
+            self._measured += 1
             if isinstance(reply, PendingReply) and not reply.done:
                 reply.on_completed = partial(self._reply_completed, time)
             else:
@@ -146,6 +152,7 @@ class TurnTimer:
         self._served.clear()
         if self.completed:
             self.replies_sent()
+        self._plan()
 
     def replies_sent(self) -> None:
         """The replies of `completed` were sent."""

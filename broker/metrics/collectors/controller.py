@@ -10,7 +10,7 @@ from broker.metrics.metric import Family, Sample
 from kraft.core.transitions import Role
 from kraft.raft_node import RaftNode
 from metadata.image import MetadataDelta, MetadataImage
-from metadata.records import NO_LEADER
+from metadata.records import LEADER_RECOVERING, NO_LEADER
 
 _STEP_PARTITIONS: Final = 64
 
@@ -48,7 +48,8 @@ class Elections:
                 if before is None or after.leader in (before.leader, NO_LEADER):
                     continue
                 self.total += 1
-                self.unclean += after.leader not in (*before.isr, *before.eligible_leader_replicas)
+                # As in Kafka: only an unclean election makes a leader recover (KIP-704).
+                self.unclean += LEADER_RECOVERING == after.leader_recovery_state != before.leader_recovery_state
 
 
 @attrs.define
