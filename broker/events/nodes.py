@@ -4,6 +4,9 @@ from typing import Final
 
 from kraft.events import LINES_MAX, EventCatalogue, EventKind, Level
 
+# Lines about slow requests in an interval: enough to see which clients and APIs are affected.
+SLOW_REQUESTS_MAX: Final = 100
+
 _NODE: Final = {"node": "id of the node"}
 _CONNECTION: Final = {"peer": "address of the client", "listener": "name of the listener", "reason": "why, as text"}
 
@@ -92,6 +95,40 @@ SERVER_EVENTS: Final = EventCatalogue(
                 "error": "the error with its traceback",
             },
             lines_max=LINES_MAX,
+        ),
+        "request_logged": EventKind(
+            Level.INFO,
+            "A request of a client or about a topic whose requests are logged (logging.md).",
+            {
+                "api": "name of the API",
+                "version": "version of the request",
+                "correlation_id": "correlation id",
+                "client": "client id",
+                "software": "name and version of the client's library",
+                "principal": "principal of the client",
+                "peer": "address of the client",
+                "listener": "name of the listener",
+                "bytes": "size of the request",
+                "topics": "those topics that are logged, the first ten",
+            },
+        ),
+        "slow_request": EventKind(
+            Level.WARNING,
+            "A request took as long as `request.log.slow.ms` or longer (logging.md).",
+            {
+                "api": "name of the API",
+                "client": "client id",
+                "peer": "address of the client",
+                "listener": "name of the listener",
+                "total_ms": "from the begin of its turn until the response was sent",
+                "queue_ms": "wait for other requests of the turn",
+                "local_ms": "work on this node, with the append to the log",
+                "remote_ms": "wait for other nodes, records or members of a group",
+                "throttle_ms": "for how long the client's connection is muted from now on",
+                "response_queue_ms": "wait for other responses",
+                "response_send_ms": "time to send the response",
+            },
+            lines_max=SLOW_REQUESTS_MAX,
         ),
     },
 )

@@ -81,6 +81,10 @@ class Acceptor:
         self.accepted: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
 
+    def measure(self, timer: TurnTimer | None) -> None:
+        """Have `timer` measure requests from now on; None measures none."""
+        self._scheduler.timer = timer
+
     def limit(self, limits: ConnectionLimits) -> None:
         """Apply other limits to new connections; open ones stay."""
         self._admission.limit(limits)

@@ -23,7 +23,7 @@ class ConnectionScheduler:
 
     def __init__(self, commit: Callable[[], bool], timer: TurnTimer | None = None) -> None:
         self._commit = commit
-        self._timer = timer
+        self.timer = timer
         self._queue: list[Connection] = []
         self._running = False
 
@@ -43,7 +43,7 @@ class ConnectionScheduler:
         if self._running:
             return
         self._running = True
-        timer = self._timer
+        timer = self.timer
         try:
             while self._queue:
                 connections, self._queue = self._queue, []

@@ -65,6 +65,12 @@ class RequestTime:
         return self.sent_s - self.send_began_s
 
     @property
+    def throttle_s(self) -> float:
+        """How long the connection is muted after the request."""
+        throttled_until: float = self.session.throttled_until
+        return max(0.0, throttled_until - self.processed_s)
+
+    @property
     def total_s(self) -> float:
         return self.sent_s - self.began_s
 
@@ -78,6 +84,7 @@ class TurnTimer:
 
     def __init__(self, record: Callable[[RequestTime], None]) -> None:
         self._record = record
+        self._watch: Callable[[RequestTime], None] | None = None
         self._skipped = 0
         self._weight = 1
         self._credit = _BURST
@@ -87,6 +94,11 @@ class TurnTimer:
         self._began_s = self._pumped_s = self._committed_s = 0.0
         self.turns_to_skip = 0
         self.completed: list[RequestTime] = []
+
+    def watch(self, watch: Callable[[RequestTime], None] | None) -> None:
+        """Measure all turns from now on, and pass the times of their requests to `watch` too; None ends that."""
+        self._watch = watch
+        self._skipped = self.turns_to_skip = 0
 
     def begin(self) -> None:
         """A turn begins that is measured."""
@@ -99,7 +111,7 @@ class TurnTimer:
         self._credit = min(self._credit + self._elapsed_s * _REQUESTS_PER_S, _BURST) - self._measured
         pause_s = -self._credit / _REQUESTS_PER_S
         turns = 0
-        if pause_s > 0:
+        if pause_s > 0 and self._watch is None:
             turns = int(pause_s * self._weight / self._elapsed_s) if self._elapsed_s > 0 else _SKIPPED_MAX
         self.turns_to_skip = self._skipped = min(turns, _SKIPPED_MAX)
 
@@ -148,7 +160,7 @@ class TurnTimer:
         commit_s = self._committed_s - self._pumped_s
         for time in self._served:
             time.commit_s, time.send_began_s, time.sent_s = commit_s, self._committed_s, sent_s
-            self._record(time)
+            self._report(time)
         self._served.clear()
         if self.completed:
             self.replies_sent()
@@ -159,5 +171,10 @@ class TurnTimer:
         sent_s = trio.current_time()
         for time in self.completed:
             time.send_began_s = time.sent_s = sent_s
-            self._record(time)
+            self._report(time)
         self.completed.clear()
+
+    def _report(self, time: RequestTime) -> None:
+        self._record(time)
+        if self._watch is not None:
+            self._watch(time)

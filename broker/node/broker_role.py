@@ -61,8 +61,7 @@ class BrokerRole:
         self._shared = shared
         self._log_manager = log_manager
         self.partitions = partitions
-        self._channel = channel
-        self._nursery = nursery
+        self._channel, self._nursery = channel, nursery
         self._deadlines = Deadlines()
         self._groups = group_coordinator(shared, partitions, self._deadlines)
         self._transactions = self._make_transactions()
@@ -157,6 +156,7 @@ class BrokerRole:
             serves_unstable=shared.config.unstable_api_versions_enable,
         )
         self._install_quotas()
+        shared.request_logging.add(dispatcher)
         if shared.metrics is not None:
             shared.metrics.add_broker(services, self._quotas, dispatcher.request_counts)
             nursery.start_soon(shared.metrics.run_connections)

@@ -33,8 +33,7 @@ class ControllerRole:
     """
 
     def __init__(self, shared: NodeContext, nursery: trio.Nursery) -> None:
-        self._shared = shared
-        config = shared.config
+        self._shared, config = shared, shared.config
         self.controller = Controller(
             settings_from(ControllerConfig, config, cluster_id=shared.cluster_id),
             shared.quorum,
@@ -46,14 +45,19 @@ class ControllerRole:
         self.dispatcher = self._make_dispatcher(nursery)
         self._deadlines = self._limit_mutations()
         self._probes = BrokerProbes(self.controller, config.endpoints.inter_broker_listener_name, nursery)
-        self._nursery = nursery
-        self._was_active = False
+        self._nursery, self._was_active = nursery, False
+        self._observe_requests()
+        shared.quorum.register(self.controller)
+        shared.quorum.register(self)
+
+    def _observe_requests(self) -> None:
+        """Include the requests to this role in the log, and in the metrics if there are any."""
+        shared = self._shared
+        shared.request_logging.add(self.dispatcher)
         if shared.metrics is not None:
             shared.metrics.add_controller(
                 shared.loader, lambda: self.controller.is_active, self.dispatcher.request_counts
             )
-        shared.quorum.register(self.controller)
-        shared.quorum.register(self)
 
     def _make_dispatcher(self, nursery: trio.Nursery) -> ControllerDispatcher:
         shared = self._shared

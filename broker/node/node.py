@@ -32,6 +32,7 @@ from broker.node.identity import cluster_id_of
 from broker.node.listeners import BoundListener, bind, close
 from broker.node.metadata_directory import METADATA_DIRECTORY, MetadataDirectoryRefused, check_voters
 from broker.node.node_context import NodeContext
+from broker.node.request_logging import RequestLogging
 from broker.node.voters import driver_config
 from broker.quota import ConnectionRates, QuotaWindows
 from broker.replication.replica_manager import ReplicaManager
@@ -130,11 +131,8 @@ class Node:
         loader.add_publisher(effective.publish)
         loader.add_publisher(partitions.publish)
         quorum.register(loader)
-        metrics = self._make_metrics()
-        acceptor = self._acceptor(partitions, effective, loader, None if metrics is None else metrics.timer)
-        shared = NodeContext(
-            env, config, self.cluster_id, self.bound, quorum, loader, effective, acceptor, self._log_levels, metrics
-        )
+        shared = self._make_context(quorum, loader, partitions, effective)
+        metrics, acceptor = shared.metrics, shared.acceptor
         async with trio.open_nursery() as nursery:
             if metrics is not None:
                 metrics.add_node(self.cluster_id, quorum, acceptor, log_manager)
@@ -148,6 +146,28 @@ class Node:
             await quorum.leave()
             nursery.cancel_scope.cancel()
         return self.broker
+
+    def _make_context(
+        self, quorum: RaftNode, loader: MetadataLoader, partitions: ReplicaManager, effective: EffectiveConfig
+    ) -> NodeContext:
+        metrics = self._make_metrics()
+        timer = None if metrics is None else metrics.timer
+        acceptor = self._acceptor(partitions, effective, loader, timer)
+        request_logging = RequestLogging(self._env.trace, acceptor, timer, self._config)
+        effective.add_listener(request_logging.configure)
+        return NodeContext(
+            env=self._env,
+            config=self._config,
+            cluster_id=self.cluster_id,
+            bound=self.bound,
+            quorum=quorum,
+            loader=loader,
+            effective=effective,
+            acceptor=acceptor,
+            log_levels=self._log_levels,
+            request_logging=request_logging,
+            metrics=metrics,
+        )
 
     def _make_metrics(self) -> "NodeMetrics | None":
         """The metrics, if there is an HTTP listener. Other nodes do not import the package: they start faster."""

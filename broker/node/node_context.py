@@ -11,6 +11,7 @@ from broker.config.endpoints import Listener
 from broker.logging import LogLevels
 from broker.net.acceptor import Acceptor
 from broker.node.listeners import BoundListener
+from broker.node.request_logging import RequestLogging
 from kraft.env import Env
 from kraft.raft_node import RaftNode
 from metadata.image import MetadataLoader
@@ -35,6 +36,7 @@ class NodeContext:
     effective: EffectiveConfig
     acceptor: Acceptor
     log_levels: LogLevels
+    request_logging: RequestLogging
     metrics: "NodeMetrics | None" = None
 
     def bound_for(self, listeners: Sequence[Listener]) -> list[BoundListener]:

@@ -20,6 +20,7 @@ from broker.server.forwarding import Forward, OwnPart, forward_remaining
 from broker.server.handler import Handler, Sliced
 from broker.server.pending_replies import PendingReplies, encoded, encoded_in_steps
 from broker.server.quotas import Charging, MutationCharging, TimedShortcut
+from broker.server.request_log import RequestLog
 from broker.server.routes import API_VERSIONS_KEY, Routes, UnservedVersion
 from broker.server.services import ControllerServices, Services
 from broker.server.session import ANONYMOUS, Session
@@ -66,6 +67,7 @@ class Dispatcher(Generic[S]):
         self.charging: Charging | None = None
         self.mutation_charging: MutationCharging | None = None
         self.access_generation = 0
+        self._request_log: RequestLog | None = None
         self._nursery = nursery
         self._forward = forward
         self._routes = Routes(handlers, serves_unstable=serves_unstable)
@@ -78,6 +80,12 @@ class Dispatcher(Generic[S]):
         self.authorizer = authorizer
         self.charging = charging
         self.access_changed()
+
+    def log_requests(self, log: RequestLog | None) -> None:
+        """Log requests from now on; None logs none. The log sees decoded requests only, so they take no shortcut."""
+        if log != self._request_log:
+            self._request_log = log
+            self.shortcuts.forget()
 
     def access_changed(self) -> None:
         """ACLs or quotas have changed: the next request of every client is decided by the new ones."""
@@ -128,10 +136,13 @@ class Dispatcher(Generic[S]):
             if not handler.keeps_views:
                 return self._serve_large(context, handler, bytes(data[start:end]), position - start)
         request, _ = route.codec.decode(data, position, end)
+        log = self._request_log
+        if log is not None:
+            log.log(context, request)
         if handler.immediate is None:
             return self._handle(context, handler, request, bytes(data[start:end]))
         response = handler.immediate(context, request)
-        if handler.shortcut is not None and connection.buffer.data is data:
+        if handler.shortcut is not None and log is None and connection.buffer.data is data:
             self._learn(handler, context, request, response, start, end)
         if response is None:
             context.charge()
@@ -175,6 +186,8 @@ class Dispatcher(Generic[S]):
 
     def _carry_out(self, context: Context[S], handler: Handler, request: Message, payload: bytes) -> Reply:
         try:
+            if self._request_log is not None:
+                self._request_log.log(context, request)
             return context.timed_call(lambda: self._handle(context, handler, request, payload))
         except (ProtocolError, FsyncFailed):
             raise

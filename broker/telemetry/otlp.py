@@ -37,7 +37,7 @@ ATTRIBUTES_MAX: Final = 32
 # Characters of a metric's name, and of an attribute's name or value: topics and client ids have 249 at most.
 TEXT_MAX: Final = 256
 # Data points decoded in one step of about 100 us.
-_STEP_POINTS: Final = 8
+_STEP_POINTS: Final = 4
 
 _DOUBLE: Final = Struct("<d")
 _INT: Final = Struct("<q")

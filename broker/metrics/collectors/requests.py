@@ -17,7 +17,7 @@ _TIMES: Final[Mapping[Metric, Callable[[RequestTime], float]]] = {
     requests.REQUEST_QUEUE_TIME: lambda time: time.queue_s,
     requests.LOCAL_TIME: lambda time: time.local_s,
     requests.REMOTE_TIME: lambda time: time.remote_s,
-    requests.THROTTLE_TIME: lambda time: _throttle_s(time),
+    requests.THROTTLE_TIME: lambda time: time.throttle_s,
     requests.RESPONSE_QUEUE_TIME: lambda time: time.response_queue_s,
     requests.RESPONSE_SEND_TIME: lambda time: time.send_s,
 }
@@ -60,9 +60,3 @@ class RequestCollector:
                 total[key] = total.get(key, 0) + count
         for key, count in sorted(total.items()):
             yield Sample((APIS[key >> 16].name, str(key & 0xFFFF)), count)
-
-
-def _throttle_s(time: RequestTime) -> float:
-    """How long the connection is muted after the request."""
-    throttled_until: float = time.session.throttled_until
-    return max(0.0, throttled_until - time.processed_s)

@@ -33,6 +33,13 @@ class MetricConfigs(ConfigValues):
         "How often in seconds those classes are asked to report.", takes_effect=False)
     telemetry_max_bytes = key(INT, MIB, at_least(1), LOW,
         "Largest push of a client's metrics (KIP-714), as it is sent: after compression.")
+    request_log_slow_ms = key(INT, -1, at_least(-1), LOW,
+        "Not Kafka's: requests that take this many ms or longer are logged with the parts of their time; -1 logs none.",
+        CLUSTER_WIDE)
+    request_log_client_ids = key(LIST, (), None, LOW,
+        "Not Kafka's: client ids whose requests are logged, without the content of records.", CLUSTER_WIDE)
+    request_log_topics = key(LIST, (), None, LOW,
+        "Not Kafka's: topics of which all requests are logged, without the content of records.", CLUSTER_WIDE)
     quota_window_num = key(INT, 11, at_least(1), LOW,
         "Samples that are kept for client quotas.")
     quota_window_size_seconds = key(INT, 1, at_least(1), LOW,

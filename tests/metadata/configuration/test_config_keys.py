@@ -36,7 +36,11 @@ OTHER_DEFAULT_HERE = {
     "socket.listen.backlog.size",
 }
 # Keys that Kafka does not have.
-OWN_KEYS = {"broker": {"http.listener"}, "topic": set[str](), "group": set[str]()}
+OWN_KEYS = {
+    "broker": {"http.listener", "request.log.client.ids", "request.log.slow.ms", "request.log.topics"},
+    "topic": set[str](),
+    "group": set[str](),
+}
 KEYS = {"broker": BROKER_CONFIGS.keys, "topic": TOPIC_CONFIGS.keys, "group": GROUP_CONFIGS.keys}
 
 
