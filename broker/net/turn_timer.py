@@ -99,6 +99,7 @@ class TurnTimer:
         """Measure all turns from now on, and pass the times of their requests to `watch` too; None ends that."""
         self._watch = watch
         self._skipped = self.turns_to_skip = 0
+        self._credit = _BURST
 
     def begin(self) -> None:
         """A turn begins that is measured."""

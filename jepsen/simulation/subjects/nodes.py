@@ -294,8 +294,8 @@ class NodesSubject:
 
     def counts(self) -> Mapping[str, int]:
         histories = [self.history, self._acks_one_history]
-        if self._transactions is not None:
-            histories.append(self._transactions.history)
+        if self._special is not None:
+            histories.append(self._special.history)
         return sum((Counter(history.counts()) for history in histories), Counter())
 
     def anomalies(self) -> Iterator[Anomaly]:

@@ -50,7 +50,7 @@ class QuotaClients:
         rng: Random,
     ) -> None:
         self.topics = topics
-        self._history, self._ignored = history, ignored
+        self.history, self._ignored = history, ignored
         self._client_for = client_for
         self._rng = rng
         self._users = [*self._limited_users(), *self._free_users()]
@@ -79,7 +79,7 @@ class QuotaClients:
             client = self._client_for(f"{user.client_id}{when}")
             client = attrs.evolve(client, history=history, client_id=user.client_id)
             use = produce_steadily if user.key == "producer_byte_rate" else fetch_steadily
-            idle = _IDLE if history is self._history and user.limit is not None and not user.waits else _NOT_IDLE
+            idle = _IDLE if history is self.history and user.limit is not None and not user.waits else _NOT_IDLE
             start(nursery, client, use, user, TOPIC, number % _PARTITIONS, idle)
 
     async def verify(self, start: Start, run: Run) -> None:
@@ -88,10 +88,10 @@ class QuotaClients:
         await run(client, set_quotas, client, self._users)
         async with trio.open_nursery() as nursery:
             self._start_changes(start, nursery, ".last")
-            self._start_users(start, nursery, ".last", self._history)
+            self._start_users(start, nursery, ".last", self.history)
             await trio.sleep(_JUDGED_SECONDS)
             nursery.cancel_scope.cancel()
 
     def anomalies(self, committed: Committed) -> Iterator[Anomaly]:
         for checker in QUOTA_CHECKERS:
-            yield from checker.check(self._history)
+            yield from checker.check(self.history)

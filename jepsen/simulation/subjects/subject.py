@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeAlias
 import trio
 
 from jepsen.checkers import Anomaly
+from jepsen.history import History
 from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.faults.fault import Administrator, TopicAdministrator
 from jepsen.simulation.faults.lies import QuorumMembers
@@ -23,6 +24,11 @@ class SpecialClients(Protocol):
 
     @property
     def topics(self) -> Sequence[WantedTopic]: ...
+
+    @property
+    def history(self) -> History:
+        """The operations of these clients."""
+        ...
 
     def start(self, start: Start, nursery: trio.Nursery) -> None:
         """Start the clients, which run while faults occur."""
