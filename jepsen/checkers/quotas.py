@@ -78,7 +78,8 @@ class LimitedClientsGetTheirQuotas:
     def _check_busy(self, busy: Sequence[Operation], limit: float) -> Iterator[Anomaly]:
         seconds = _completed(busy[-1]) - busy[0].invoked_at
         used = sum(operation.result[0] for operation in busy)
-        if seconds >= INTERVAL_SECONDS and used < limit * seconds * (1 - TOLERANCE):
+        # At first, the client may have to pay for what it used before.
+        if seconds >= INTERVAL_SECONDS and used < limit * (seconds * (1 - TOLERANCE) - BURST_SECONDS):
             what = f"{used} bytes within {seconds:.1f} s, at {limit} per second"
             yield Anomaly(type(self).__name__, what, (busy[0], busy[-1]))
 

@@ -22,7 +22,7 @@ _FETCH_VERSION: Final = 12
 _ALTER_VERSION: Final = 1
 # A response to a client that has to pause takes longer than the timeout of other requests.
 _ANSWER_SECONDS: Final = 20.0
-_RECORD_BYTES: Final = 2_000
+_RECORD_BYTES: Final = 1_000
 
 
 async def produce_steadily(client: Client, user: QuotaUser, topic: str, index: int, idle: tuple[float, float]) -> None:

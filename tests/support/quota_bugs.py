@@ -6,15 +6,17 @@ from broker.net.stream_driver import StreamTransport
 from broker.quota.client_quotas import _Meters
 from broker.quota.sampled_rate import SampledRate
 from broker.server.quotas import Throttling
+from jepsen.workloads.connection import CLIENT_ID
 from tests.support.planted_bugs import Bug, PatchedFunction, does_nothing
 
 
 def _of_another_client(charge: Any) -> Any:
-    """All clients of the node use up the quota of the first client that has one."""
+    """Clients of the storm use up the quota of the first client that has one. Others would only fail."""
 
     def wrong(meters: Any, user: str, client_id: str, amount: float, now_ms: float) -> Any:
         others = [client for client, usage in meters._by_client.items() if usage is not None]
-        return charge(meters, *(others[0] if others else (user, client_id)), amount, now_ms)
+        charged = others[0] if others and client_id != CLIENT_ID else (user, client_id)
+        return charge(meters, *charged, amount, now_ms)
 
     return wrong
 

@@ -22,12 +22,15 @@ from jepsen.workloads.quota_storm import (
 
 TOPIC: Final = "paced"
 _PARTITIONS: Final = 3
+# The partitions of the clients: each one without a quota shares its leader with a limited one of its kind.
+_INDEXES: Final = (0, 1, 2, 0, 0, 1)
 # The time over which the clients are judged, after all faults are healed.
 _JUDGED_SECONDS: Final = 30.0
 # Some clients are idle for this time, which is longer than all windows.
 _IDLE: Final = (8.0, 18.0)
 _NOT_IDLE: Final = (0.0, 0.0)
-_LIMITS: Final = (6_000.0, 10_000.0, 20_000.0)
+# Large compared with a request, so that one request more or less per window makes no difference.
+_LIMITS: Final = (12_000.0, 16_000.0, 20_000.0)
 _CHANGES_PER_SECOND: Final = (1.0, 5.0)
 
 
@@ -75,12 +78,12 @@ class QuotaClients:
         start(nursery, self._client_for(f"storm{when}"), change_other_quotas, per_second)
 
     def _start_users(self, start: Start, nursery: trio.Nursery, when: str, history: History) -> None:
-        for number, user in enumerate(self._users):
+        for user, index in zip(self._users, _INDEXES, strict=True):
             client = self._client_for(f"{user.client_id}{when}")
             client = attrs.evolve(client, history=history, client_id=user.client_id)
             use = produce_steadily if user.key == "producer_byte_rate" else fetch_steadily
             idle = _IDLE if history is self.history and user.limit is not None and not user.waits else _NOT_IDLE
-            start(nursery, client, use, user, TOPIC, number % _PARTITIONS, idle)
+            start(nursery, client, use, user, TOPIC, index, idle)
 
     async def verify(self, start: Start, run: Run) -> None:
         """Have all clients use up their quotas for some time, in a cluster that works."""
