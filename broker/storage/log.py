@@ -22,12 +22,12 @@ from broker.storage.durability import Durability
 from broker.storage.fetched_batches import FetchedBatches
 from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log_config import LogConfig
-from broker.storage.producer_replay import check_coordinator_batch, load_producers, replay_batch, trace_malformed_marker
+from broker.storage.producer_replay import check_coordinator_batch, load_producers, replay_or_trace
 from broker.storage.producer_state import ProducerStates
 from broker.storage.segment import Segment
 from broker.storage.segment_list import LogSlice, SegmentList
 from broker.storage.validation import adapt_batch, check_batch
-from broker.wire.errors import ErrorCode, KafkaError, WireError
+from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import NO_TIMESTAMP, BatchHeader, CorruptBatch, PartialCheck, patch
 from broker.wire.records.batch import LOG_APPEND_TIME_FLAG
 from kraft.env import Tracer
@@ -260,12 +260,11 @@ class Log:
 
     def _observe_producer(self, header: BatchHeader, batch: memoryview) -> None:
         try:
-            self.segments.active.transaction_index.extend(replay_batch(self.producers, header, batch))
+            ended = replay_or_trace(self.producers, header, batch, self.directory, self._trace)
+            self.segments.active.transaction_index.extend(ended)
         except OSError as error:
             self._fail(error)
             raise self.durability.refusal(self.partition) from error
-        except WireError as error:
-            trace_malformed_marker(self._trace, self.directory, header, error)
 
     def _load_or_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
         """The segment for a batch that the active segment does not take; it may only need its indexes loaded."""

@@ -55,23 +55,21 @@ def replay(producers: ProducerStates, segments: Sequence[Segment], offset: int, 
                 for position, header in scan_headers(segment.file, found.position, segment.written):
                     if header.producer_id >= 0:
                         batch = segment.file.read(position, header.size) if header.is_control else b""
-                        try:
-                            aborted += replay_batch(producers, header, batch)
-                        except WireError as error:
-                            trace_malformed_marker(trace, segment.directory, header, error)
+                        aborted += replay_or_trace(producers, header, batch, segment.directory, trace)
             finally:
                 segment.transaction_index.extend(aborted)
 
 
-def trace_malformed_marker(trace: Tracer, directory: str, header: BatchHeader, error: WireError) -> None:
-    """Report a control batch whose transaction cannot be ended in the partition."""
-    trace(
-        "storage_marker_malformed",
-        path=directory,
-        offset=header.base_offset,
-        producer_id=header.producer_id,
-        error=str(error),
-    )
+def replay_or_trace(
+    producers: ProducerStates, header: BatchHeader, batch: Buffer, directory: str, trace: Tracer
+) -> Sequence[AbortedTransaction]:
+    """As `replay_batch`, but a malformed transaction marker is only traced: its transaction stays open."""
+    try:
+        return replay_batch(producers, header, batch)
+    except WireError as error:
+        offset, producer_id = header.base_offset, header.producer_id
+        trace("storage_marker_malformed", path=directory, offset=offset, producer_id=producer_id, error=str(error))
+        return ()
 
 
 def check_coordinator_batch(
