@@ -1,4 +1,4 @@
-"""What metrics cost a large node: a scrape with 100,000 partitions, and with 10,000 clients that have quotas.
+"""The cost of metrics on a large node: a scrape with 100,000 partitions, and with 10,000 clients that have quotas.
 
     python -m benchmarks.bench_metrics [--partitions 100000] [--clients 10000]
 
