@@ -282,7 +282,7 @@ class RealFile:
 
     __slots__ = ("_descriptor", "_sync_times", "path")
 
-    def __init__(self, path: str, descriptor: int, sync_times: SyncTimes | None) -> None:
+    def __init__(self, path: str, descriptor: int, sync_times: SyncTimes | None = None) -> None:
         self.path = path
         self._descriptor = descriptor
         self._sync_times = sync_times

@@ -90,7 +90,7 @@ def test_files_are_read_by_line_or_whole(topic: str, tmp_path: Path) -> None:
 def test_a_line_that_is_no_record_is_left_out_and_reported(topic: str) -> None:
     done = pipe("produce", topic, "-K", ":", stdin=b"a:1\nb\nc:3\n")
     assert done.returncode == Exit.FAILED
-    assert b"kraft: line 2: it has no separator between key and value; it is left out\n" in done.stderr
+    assert b"kraft: line 2: it has no separator between key and value; the line is skipped\n" in done.stderr
     assert consume(topic) == ["1", "3"]
 
 

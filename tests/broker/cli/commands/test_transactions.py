@@ -99,7 +99,7 @@ def test_a_hanging_transaction_is_aborted_by_its_epochs(unverified: NodeProcess)
         (["find-hanging", "--partition", "0", "--broker-id", "1"], Exit.USAGE, "--partition needs --topic"),
         (["find-hanging", "--topic", "absent"], Exit.NOT_FOUND, "kraft topics list"),
         (["abort", "--topic", "t", "--partition", "0"], Exit.USAGE, "Give --start-offset"),
-        (["list", "--state", "Nonsense"], Exit.FAILED, "knows no transaction state Nonsense"),
+        (["list", "--state", "Nonsense"], Exit.FAILED, "does not know the state Nonsense"),
         (["list", "--transactional-id-pattern", "("], Exit.FAILED, "INVALID_REGULAR_EXPRESSION"),
     ],
 )

@@ -80,7 +80,7 @@ def test_a_failed_job_prints_one_sentence(spark: SparkSession, topics: JobTopics
         "--schema",
         "id no-type",
     ]
-    assert "is no schema" in run_command(*wrong, "-b", topics.bootstrap).errors
+    assert "is not a schema" in run_command(*wrong, "-b", topics.bootstrap).errors
 
 
 def test_script_for_spark_submit_runs_the_same_commands() -> None:
