@@ -106,8 +106,8 @@ docs: $(VENV)/.installed-test
 	$(BIN)/python -m tests.support.event_reference > docs/events.md
 	$(BIN)/python -m tests.support.config_reference > docs/configs.md
 	$(BIN)/python -m tests.support.metric_reference > docs/metrics.md
-	$(BIN)/python -m broker.metrics.operations.dashboard > dashboards/kraft.json
-	$(BIN)/python -m broker.metrics.operations.alerts > dashboards/alerts.yml
+	$(BIN)/python -m broker.metrics.operations.dashboard > docs/dashboards/kraft.json
+	$(BIN)/python -m broker.metrics.operations.alerts > docs/dashboards/alerts.yml
 
 terminal-images: $(VENV)/.installed-test
 	$(BIN)/python -m tests.support.terminal_images

@@ -24,13 +24,13 @@ a closed connection, a client that is idle, a group without offsets. Series per 
 partition, those about the ISR on its leader. A scrape with 100,000 partitions holds the event loop for a few
 milliseconds at a time; other requests are served in between.
 
-The dashboard `dashboards/kraft.json` for Grafana and the alert rules `dashboards/alerts.yml` for Prometheus are made
-from the same catalogue:
+The dashboard `docs/dashboards/kraft.json` for Grafana and the alert rules `docs/dashboards/alerts.yml` for Prometheus
+are made from the same catalogue:
 
     scrape_configs:
       - job_name: kraft
         static_configs: [{targets: ["127.0.0.1:9404"]}]
-    rule_files: ["dashboards/alerts.yml"]
+    rule_files: ["docs/dashboards/alerts.yml"]
 
 This page is made by `make docs` from `broker/metrics/catalogue`, and a test checks that it is up to date.
 """

@@ -81,8 +81,8 @@ def test_check_finds_names_that_do_not_exist(expression: str) -> None:
 
 
 def test_files_are_up_to_date() -> None:
-    assert (ROOT / "dashboards" / "kraft.json").read_text() == dashboard(), "make docs"
-    assert (ROOT / "dashboards" / "alerts.yml").read_text() == alert_rules(), "make docs"
+    assert (ROOT / "docs" / "dashboards" / "kraft.json").read_text() == dashboard(), "make docs"
+    assert (ROOT / "docs" / "dashboards" / "alerts.yml").read_text() == alert_rules(), "make docs"
 
 
 def test_panels_do_not_overlap_and_have_ids_of_their_own() -> None:
