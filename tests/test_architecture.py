@@ -218,7 +218,6 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     # The simulated kernel: its errors and constants, and random numbers that follow from a seed.
     "jepsen.simulation.disk.volume": {"os"},
     "jepsen.simulation.network.handshake": {"os"},
-    "jepsen.simulation.network.names": {"socket"},
     "jepsen.simulation.network.sockets": {"os", "socket"},
     "jepsen.simulation.simulation": {"random"},
     # Measures the CPU time of seeds, and distributes the seeds over processes.
@@ -238,11 +237,11 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     "broker.cli.grammar.contexts": {"os", "pathlib"},
     "broker.cli.grammar.root": {"os"},
     "broker.cli.grammar.settings": {"os", "pathlib"},
+    "broker.cli.kafka_tools.console_consumer": {"signal"},
     "broker.cli.kafka_tools.files": {"pathlib"},
-    "broker.cli.kafka_tools.interruptions": {"signal"},
     "broker.cli.kafka_tools.launchers": {"pathlib"},
     # Standard input may be a file, for which the kernel does not report readiness.
-    "broker.cli.kafka_tools.standard_input": {"trio.to_thread.run_sync"},
+    "broker.cli.kafka_tools.console_producer": {"trio.to_thread.run_sync"},
     # Measures the CPU time of a load.
     "broker.cli.commands.bench": {"time"},
     # How long transactions have been open.

@@ -13,9 +13,9 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from broker.wire.codec import encode
 from broker.wire.header import encode_request_header
-from tests.support.valid_absent_requests import broker_messages, security_messages
 from tests.support.valid_admin_requests import admin_messages, controller_messages
 from tests.support.valid_group_requests import group_messages
+from tests.support.valid_security_requests import broker_messages, security_messages
 from tests.support.valid_transaction_requests import transaction_messages
 from tests.support.wire_client import framed
 

@@ -1,7 +1,8 @@
 """kafka-console-consumer: prints records as they come (ConsoleConsumer.java)."""
 
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 from typing import Final
 
@@ -10,7 +11,6 @@ import trio
 
 from broker.cli.kafka_tools.clients import client_configs, command_config, key_values
 from broker.cli.kafka_tools.errors import exception_of
-from broker.cli.kafka_tools.interruptions import until_interrupted
 from broker.cli.kafka_tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
@@ -86,7 +86,7 @@ async def run(arguments: Sequence[str]) -> int:
                 consumer.subscribe([options.value("topic")])
             else:
                 consumer.subscribe(pattern=compiled_pattern(options.value("include")))
-            signal = await until_interrupted(lambda: reading.run(consumer, printer))
+            signal = await _until_interrupted(lambda: reading.run(consumer, printer))
     except (KafkaError, ClientError) as error:
         print(f"ERROR Error processing message, terminating consumer process: \n{exception_of(error)}", file=sys.stderr)
         signal = None
@@ -244,3 +244,29 @@ class _Reading:
                 return
             printer.print(records)
             await trio.lowlevel.checkpoint()
+
+
+async def _until_interrupted(call: Callable[[], Awaitable[None]]) -> int | None:
+    """Runs `call` until it returns, or until SIGINT (a terminal's Ctrl-C) or SIGTERM (which `timeout` sends) arrives.
+
+    Returns the signal's number, or None. Raises what `call` raises, not in a group.
+    """
+    received: list[int] = []
+    failure: Exception | None = None
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def wait() -> None:
+                async for number in signals:
+                    received.append(number)
+                    nursery.cancel_scope.cancel()
+
+            nursery.start_soon(wait)
+            try:
+                await call()
+            except Exception as error:  # noqa: BLE001 - raised again below, outside the nursery
+                failure = error
+            nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return received[0] if received else None

@@ -4,9 +4,11 @@ It ends with exit code 1 if records were refused, where Kafka's tool only logs t
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Final
+
+import trio
 
 from broker.cli.kafka_tools.clients import client_configs, command_config, key_values
 from broker.cli.kafka_tools.errors import exception_of
@@ -23,11 +25,11 @@ from broker.cli.kafka_tools.options import (
     long,
     taking,
 )
-from broker.cli.kafka_tools.standard_input import chunks
 from broker.client import BufferFull, ClientError, KafkaError, Producer
 from broker.client.producer.config import ProducerConfig
 from broker.client.types import RecordMetadata
 
+_CHUNK_BYTES: Final = 1 << 16
 _LINE_READER: Final = "org.apache.kafka.tools.LineMessageReader"
 # Options that stand for a config, which wins over the default here but not over the option.
 _CONFIG_OF: Final = {
@@ -182,7 +184,7 @@ async def _send_lines(sending: _Sending, reader: LineReader) -> None:
     try:
         if has_prompt:
             _prompt()
-        async with aclosing(chunks()) as incoming:
+        async with aclosing(_standard_input()) as incoming:
             async for chunk in incoming:
                 for line in splitter.feed(chunk):
                     await sending.send(reader.read(line))
@@ -196,3 +198,14 @@ async def _send_lines(sending: _Sending, reader: LineReader) -> None:
 
 def _prompt() -> None:
     print(">", end="", flush=True)
+
+
+async def _standard_input() -> AsyncGenerator[bytes, None]:
+    """Yields the bytes of standard input as they arrive.
+
+    A thread reads them, since standard input may be a file, which Trio cannot wait for. A thread that outlives a
+    cancelled read holds no lock.
+    """
+    stream = sys.stdin.buffer.raw  # type: ignore[union-attr]
+    while chunk := await trio.to_thread.run_sync(stream.read, _CHUNK_BYTES, abandon_on_cancel=True):
+        yield chunk

@@ -1,9 +1,10 @@
-"""TCP sockets as Trio's streams and listeners use them, over the simulated network."""
+"""TCP sockets and host names as Trio's streams and listeners use them, over the simulated network."""
 
 import errno
 import os
 import socket as kernel
 from collections import deque
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import trio
@@ -245,3 +246,30 @@ class SimulatedSocketFactory(trio.abc.SocketFactory):
         if family != kernel.AF_INET:
             _fail(errno.EAFNOSUPPORT)  # Trio continues without IPv6
         return SimulatedSocket(self._network, host, family, type, proto)
+
+
+class SimulatedResolver(trio.abc.HostnameResolver):
+    """Resolves the names of all hosts of the simulation; `localhost` is the calling host."""
+
+    def __init__(self, hosts: Mapping[str, Host]) -> None:
+        self._hosts = hosts
+
+    async def getaddrinfo(
+        self,
+        host: bytes | None,
+        port: bytes | str | int | None,
+        family: int = 0,
+        type: int = 0,
+        proto: int = 0,
+        flags: int = 0,
+    ) -> list[Any]:
+        await trio.lowlevel.checkpoint()
+        name = "localhost" if host is None else host.decode()
+        found = HOST.get() if name == "localhost" else self._hosts.get(name)
+        if found is None:
+            raise kernel.gaierror(kernel.EAI_NONAME, f"no simulated host is called {name}")
+        return [(kernel.AF_INET, kernel.SOCK_STREAM, kernel.IPPROTO_TCP, "", (found.address, int(port or 0)))]
+
+    async def getnameinfo(self, sockaddr: Any, flags: int) -> tuple[str, str]:
+        await trio.lowlevel.checkpoint()
+        return str(sockaddr[0]), str(sockaddr[1])
