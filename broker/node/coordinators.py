@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import attrs
 import trio
@@ -17,6 +17,7 @@ from broker.coordinator.internal_topics import (
     transaction_partition_count,
 )
 from broker.coordinator.runtime.runtime import CoordinatorRuntime, RuntimeSettings
+from broker.coordinator.runtime.shard import CoordinatorShard, ShardContext
 from broker.coordinator.transaction.broker_connections import BrokerConnections
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.coordinator.transaction.marker_sender import MarkerSender
@@ -29,6 +30,8 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.wire.records import Compression
 from metadata.controller import GROUP_VERSION, TRANSACTION_VERSION
 from metadata.errors import ApiError
+
+S = TypeVar("S", bound=CoordinatorShard)
 
 # The value that leaves the linger time to the coordinator, and the time it then uses, which is Kafka 4.1's fixed one.
 _ADAPTIVE: Final = -1
@@ -118,25 +121,19 @@ def _transaction_runtime(
     shared: NodeContext, partitions: ReplicaManager, deadlines: Deadlines
 ) -> CoordinatorRuntime[TransactionShard]:
     config, loader, effective = shared.config, shared.loader, shared.effective
-    runtime = CoordinatorRuntime(
-        RuntimeSettings(
-            topic=TRANSACTION_STATE,
-            partition_count=lambda: transaction_partition_count(loader.image, effective.config),
-            write_timeout_ms=config.request_timeout_ms,
-            load_buffer_bytes=config.transaction_state_log_load_buffer_size,
-            compression=Compression.NONE,
-            append_linger_ms=0,
-        ),
-        lambda context: TransactionShard(context, config, lambda: loader.image.features.get(TRANSACTION_VERSION, 0)),
-        partitions=partitions,
-        deadlines=deadlines,
-        now_ms=lambda: int(shared.env.wall() * 1000),
-        image=lambda: loader.image,
-        trace=shared.env.trace,
+    settings = RuntimeSettings(
+        topic=TRANSACTION_STATE,
+        partition_count=lambda: transaction_partition_count(loader.image, effective.config),
+        write_timeout_ms=config.request_timeout_ms,
+        load_buffer_bytes=config.transaction_state_log_load_buffer_size,
+        compression=Compression.NONE,
+        append_linger_ms=0,
     )
-    partitions.when_led(runtime.leadership_changed)
-    loader.add_publisher(runtime.publish)
-    return runtime
+
+    def make_shard(context: ShardContext) -> TransactionShard:
+        return TransactionShard(context, config, lambda: loader.image.features.get(TRANSACTION_VERSION, 0))
+
+    return _runtime(shared, partitions, deadlines, settings, make_shard)
 
 
 def group_coordinator(shared: NodeContext, partitions: ReplicaManager, deadlines: Deadlines) -> GroupCoordinator:
@@ -154,9 +151,32 @@ def group_coordinator(shared: NodeContext, partitions: ReplicaManager, deadlines
         compression=Compression(config.offsets_topic_compression_codec),
         append_linger_ms=_LINGER_MS_MAX if linger_ms == _ADAPTIVE else linger_ms,
     )
+    return GroupCoordinator(
+        _runtime(
+            shared,
+            partitions,
+            deadlines,
+            settings,
+            lambda context: GroupCoordinatorShard(context, GroupConfig.of(config)),
+        ),
+        lambda: effective.config,
+        shared.env.rng,
+        has_consumer_groups=lambda: loader.image.features.get(GROUP_VERSION, 0) > 0,
+    )
+
+
+def _runtime(
+    shared: NodeContext,
+    partitions: ReplicaManager,
+    deadlines: Deadlines,
+    settings: RuntimeSettings,
+    make_shard: Callable[[ShardContext], S],
+) -> CoordinatorRuntime[S]:
+    """Creates a runtime, and registers it for changes of partitions and metadata."""
+    loader = shared.loader
     runtime = CoordinatorRuntime(
         settings,
-        lambda context: GroupCoordinatorShard(context, GroupConfig.of(config)),
+        make_shard,
         partitions=partitions,
         deadlines=deadlines,
         now_ms=lambda: int(shared.env.wall() * 1000),
@@ -165,9 +185,4 @@ def group_coordinator(shared: NodeContext, partitions: ReplicaManager, deadlines
     )
     partitions.when_led(runtime.leadership_changed)
     loader.add_publisher(runtime.publish)
-    return GroupCoordinator(
-        runtime,
-        lambda: effective.config,
-        shared.env.rng,
-        has_consumer_groups=lambda: loader.image.features.get(GROUP_VERSION, 0) > 0,
-    )
+    return runtime

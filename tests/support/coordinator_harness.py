@@ -43,15 +43,7 @@ class Registers:
         self.replayed = self.loads = 0
         self.deleted_topics: list[str] = []
 
-    def replay(
-        self,
-        key: bytes,
-        value: bytes | None,
-        offset: int,
-        timestamp_ms: int,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
-    ) -> None:
+    def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int = -1) -> None:
         assert value != b"poison", "a bug in a state machine"
         self.replayed += 1
         values = self.values if producer_id < 0 else self.undecided
@@ -60,7 +52,7 @@ class Registers:
         else:
             values[key.decode()] = value.decode()
 
-    def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
+    def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
         if committed:
             self.values.update(self.undecided)
         self.undecided.clear()

@@ -19,7 +19,7 @@ def _replay_before_append(perform: Any) -> Any:
 
     def wrong(shard: HostedShard[Any], decision: Any, now_ms: int) -> None:
         for record in decision.records:
-            shard.state.replay(record.key, record.value, shard.end_offset, now_ms)
+            shard.state.replay(record.key, record.value, shard.end_offset)
         perform(shard, decision, now_ms)
 
     return wrong

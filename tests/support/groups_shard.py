@@ -94,7 +94,7 @@ class GroupsShard:
 
     def _replay(self, offset: int, entry: tuple[CoordinatorRecord, int, int] | tuple[bool, int]) -> None:
         if len(entry) == 2:
-            self.state.replay_end_transaction(entry[1], 0, committed=entry[0])
+            self.state.replay_end_transaction(entry[1], committed=entry[0])
         else:
-            record, timestamp_ms, producer_id = entry
-            self.state.replay(record.key, record.value, offset, timestamp_ms, producer_id, 0)
+            record, _, producer_id = entry
+            self.state.replay(record.key, record.value, offset, producer_id)

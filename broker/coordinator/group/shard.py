@@ -60,15 +60,7 @@ class GroupCoordinatorShard:
 
     # Replay
 
-    def replay(
-        self,
-        key: bytes,
-        value: bytes | None,
-        offset: int,
-        timestamp_ms: int,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
-    ) -> None:
+    def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int = -1) -> None:
         """See `CoordinatorShard.replay`. A record that cannot be decoded is skipped as well."""
         try:
             decoded = decode_key(key)
@@ -83,7 +75,7 @@ class GroupCoordinatorShard:
             else:
                 _REPLAY[type(decoded)](self.groups, decoded, contents)
 
-    def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
+    def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """See `CoordinatorShard.replay_end_transaction`."""
         self.offsets.replay_end_transaction(producer_id, committed=committed)
 

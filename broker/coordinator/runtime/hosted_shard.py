@@ -154,7 +154,7 @@ class HostedShard(Generic[S]):
             completion.complete(error.with_traceback(None))
             return completion
         try:
-            self.state.replay_end_transaction(marker.producer_id, marker.producer_epoch, committed=marker.is_commit)
+            self.state.replay_end_transaction(marker.producer_id, committed=marker.is_commit)
         except BaseException:
             self._services.reload(self)
             raise
@@ -187,12 +187,9 @@ class HostedShard(Generic[S]):
         if records:
             self._append(decision, now_ms)
         try:
-            replay, producer = self.state.replay, decision.producer
+            producer_id = -1 if decision.producer is None else decision.producer.producer_id
             for record in records:
-                if producer is None:
-                    replay(record.key, record.value, self.end_offset, now_ms)
-                else:
-                    replay(record.key, record.value, self.end_offset, now_ms, producer.producer_id, producer.epoch)
+                self.state.replay(record.key, record.value, self.end_offset, producer_id)
                 self.end_offset += 1
             if decision.apply is not None:
                 decision.apply()

@@ -19,22 +19,15 @@ class CoordinatorShard(Protocol):
     It changes only by `replay` and by the `apply` of a decision; the functions that decide only read it.
     """
 
-    def replay(
-        self,
-        key: bytes,
-        value: bytes | None,
-        offset: int,
-        timestamp_ms: int,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
-    ) -> None:
+    def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int = -1) -> None:
         """Replays a record of the partition, in the order of the log. `value` is None for a tombstone.
 
+        `producer_id` is -1 outside of transactions; a transaction's record takes effect when the transaction commits.
         Records that a later record of the same key replaces may be missing. Records of unknown types are skipped.
         """
         ...
 
-    def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
+    def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """Replays the end of a transaction: the records of its producer take effect now, or never if it was aborted."""
         ...
 

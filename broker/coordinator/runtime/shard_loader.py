@@ -93,7 +93,7 @@ class ShardLoader:
         elif header.is_transactional:
             await self._release()  # records of an open transaction replace nothing yet
             for record in records:
-                self._replay(record, header.producer_id, header.producer_epoch)
+                self._replay(record, header.producer_id)
         else:
             self._hold(records)
         await self._count(len(records))
@@ -104,9 +104,7 @@ class ShardLoader:
         for record in records:
             marker = read_end_transaction_marker(record)
             if marker is not None:
-                self.shard.state.replay_end_transaction(
-                    header.producer_id, header.producer_epoch, committed=marker.is_commit
-                )
+                self.shard.state.replay_end_transaction(header.producer_id, committed=marker.is_commit)
 
     def _hold(self, records: list[Record]) -> None:
         latest = self._latest
@@ -122,11 +120,9 @@ class ShardLoader:
             self._replay(record)
             await self._count(1)
 
-    def _replay(self, record: Record, producer_id: int = -1, producer_epoch: int = -1) -> None:
+    def _replay(self, record: Record, producer_id: int = -1) -> None:
         if record.key is not None:
-            self.shard.state.replay(
-                record.key, record.value, record.offset, record.timestamp, producer_id, producer_epoch
-            )
+            self.shard.state.replay(record.key, record.value, record.offset, producer_id)
 
     async def _count(self, records: int) -> None:
         self._since_pause += records

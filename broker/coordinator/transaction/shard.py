@@ -46,15 +46,7 @@ class TransactionShard:
 
     # Replay
 
-    def replay(
-        self,
-        key: bytes,
-        value: bytes | None,
-        offset: int,
-        timestamp_ms: int,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
-    ) -> None:
+    def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int = -1) -> None:
         """See `CoordinatorShard.replay`. A record that cannot be decoded is skipped as well."""
         try:
             transactional_id = decode_key(key)
@@ -76,7 +68,7 @@ class TransactionShard:
         elif transaction.state in PREPARED:
             self.prepared[transactional_id] = None
 
-    def replay_end_transaction(self, producer_id: int, producer_epoch: int, *, committed: bool) -> None:
+    def replay_end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """No transaction writes to this topic."""
 
     # Leadership and metadata

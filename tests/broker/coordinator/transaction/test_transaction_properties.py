@@ -55,7 +55,7 @@ class Producers(RuleBasedStateMachine):
     def _load(self) -> None:
         self.state = TransactionShard(Context(), BrokerConfigs({}), lambda: self.version)  # type: ignore[arg-type]
         for key, value in self.log:
-            self.state.replay(key, value, 0, 0)
+            self.state.replay(key, value, 0)
 
     def _write(self, decide: Any, **fields: Any) -> Any:
         """The response, or the error code of a refusal."""
@@ -67,7 +67,7 @@ class Producers(RuleBasedStateMachine):
             return error.code
         for record in decision.records:
             self.log.append((record.key, record.value))
-            self.state.replay(record.key, record.value, 0, 0)
+            self.state.replay(record.key, record.value, 0)
         if decision.apply is not None:
             decision.apply()
         return decision.response
@@ -157,7 +157,7 @@ class Producers(RuleBasedStateMachine):
             last = attrs.evolve(current, producer_epoch=EPOCH_MAX - 1)
             record = encode_transaction(ID, last, self.version)
             self.log.append((record.key, record.value))
-            self.state.replay(record.key, record.value or b"", 0, 0)
+            self.state.replay(record.key, record.value or b"", 0)
             self.given.append(last.identity)
 
     @rule(version=st.sampled_from((0, 1, 2)))
