@@ -30,7 +30,7 @@ class BrokerProbes:
 
     def probe(self, broker_id: int) -> None:
         """Start a probe of a broker that the controller suspects, unless one is running."""
-        broker = self._controller.suspect(broker_id)
+        broker = self._controller.suspect_broker(broker_id)
         if broker is not None and broker_id not in self._probed:
             self._probed[broker_id] = broker
             self._nursery.start_soon(self._probe, broker)
@@ -39,7 +39,7 @@ class BrokerProbes:
         endpoint = self._endpoint(broker)
         try:
             if endpoint is not None and await _is_refused(endpoint):
-                self._controller.broker_gone(broker.broker_id, broker.broker_epoch)
+                self._controller.expire_suspect_broker(broker.broker_id, broker.broker_epoch)
         finally:
             del self._probed[broker.broker_id]
 

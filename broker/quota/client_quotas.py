@@ -63,7 +63,7 @@ class _Meters:
         self._by_client: dict[tuple[str, str], _Usage | None] = {}
         self._kept_max = _KEPT_MIN
 
-    def forget_limits(self) -> None:
+    def clear_cached_limits(self) -> None:
         """Quotas have changed: look for the limit of each client again. Rates are kept."""
         self._by_client.clear()
 
@@ -79,7 +79,7 @@ class _Meters:
             usage.throttled_ms += pause_ms
         return pause_ms
 
-    def take_back(self, user: str, client_id: str, amount: float, now_ms: float) -> None:
+    def unrecord(self, user: str, client_id: str, amount: float, now_ms: float) -> None:
         """Record that an amount was not used after all."""
         usage = self.of(user, client_id, now_ms)
         if usage is not None:
@@ -153,7 +153,7 @@ class BrokerQuotas:
             return
         change_tables(self._tables, delta.client_quotas.changed)
         for meters in self._all:
-            meters.forget_limits()
+            meters.clear_cached_limits()
         self._changed()
 
     @property
@@ -172,7 +172,7 @@ class BrokerQuotas:
         if usage.api_key == _FETCH and self._fetch.table:
             pause_ms = max(pause_ms, self._fetch.charge(user, client_id, usage.fetched_bytes, now_ms))
             if pause_ms:  # the response is sent without its records
-                self._fetch.take_back(user, client_id, usage.fetched_bytes, now_ms)
+                self._fetch.unrecord(user, client_id, usage.fetched_bytes, now_ms)
         return pause_ms
 
     def charge_time(self, session: Session, client_id: str | None, held_s: float) -> None:

@@ -61,7 +61,7 @@ class CachedPartition:
         self.partition: Partition | None = None
         self.listener: CachedPartitionListener | None = None
 
-    def take_over(self, named: "CachedPartition") -> None:
+    def update_from_request(self, named: "CachedPartition") -> None:
         """Take over the request of `named`. With another leader epoch, all offsets are sent again, even unchanged."""
         if named.current_leader_epoch != self.current_leader_epoch:
             self.sent_high_watermark = _NEVER_SENT
@@ -128,7 +128,7 @@ class FetchedPartition:
         self.read_replica = read_replica
 
     @property
-    def differs(self) -> bool:
+    def differs_from_sent(self) -> bool:
         """True if the result differs from what the client knows. Records, errors and other replicas always do."""
         cached = self.cached
         return (
@@ -140,11 +140,11 @@ class FetchedPartition:
             or self.log_start_offset != cached.sent_log_start_offset
         )
 
-    def is_news(self) -> bool:
-        """Return `differs`, and record that the client knows the result from now on."""
-        differs = self.differs
+    def mark_sent(self) -> bool:
+        """Return `differs_from_sent`, and record that the client knows the result from now on."""
+        differs_from_sent = self.differs_from_sent
         cached = self.cached
         # After an error the offsets are sent again.
         cached.sent_high_watermark = self.high_watermark if self.error is ErrorCode.NONE else _NEVER_SENT
         cached.sent_log_start_offset = self.log_start_offset
-        return differs
+        return differs_from_sent

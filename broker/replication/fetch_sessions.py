@@ -5,7 +5,7 @@ that a lost or repeated request is noticed. Sessions belong to no connection, an
 
 The cost of a request grows with what has changed, not with the size of the session. A session only reads cached
 partitions that are *due*: those that the request names, and those whose partition has changed since the last read. A
-cached partition without news is *settled*: it waits at its partition and becomes due when that changes. A cached
+cached partition without news is *idle*: it waits at its partition and becomes due when that changes. A cached
 partition whose records were sent goes to the back, so that a busy partition cannot starve others.
 """
 
@@ -52,7 +52,7 @@ class Waiter(Protocol):
 class FetchSession:
     """The partitions that a client fetches. `due` are the cached partitions to read, in order.
 
-    `follower` is the fetching broker, or None for a consumer. For every settled cached partition the follower was
+    `follower` is the fetching broker, or None for a consumer. For every idle cached partition the follower was
     caught up at its last request, at `last_used_ms`. That progress is recorded when the cached partition becomes due,
     not at each request.
 
@@ -108,7 +108,7 @@ class FetchSession:
                 self._cached_partitions[cached.topic, cached.index] = known = cached
                 cached.listener = self
             else:
-                known.take_over(cached)
+                known.update_from_request(cached)
                 self.held.pop(known, None)
             self.due[known] = None
         for key in forgotten:
@@ -134,7 +134,7 @@ class FetchSession:
         for cached in self._cached_partitions.values():
             self.due[cached] = None
 
-    def settle(self, cached: CachedPartition) -> None:
+    def mark_idle(self, cached: CachedPartition) -> None:
         """Take a cached partition without news out of `due`; it waits at its partition."""
         self.due.pop(cached, None)
 
@@ -166,7 +166,7 @@ class FetchSession:
         if self.waiter is not None:
             self.waiter.moved(cached, partition)
 
-    def served(self, cached: CachedPartition) -> None:
+    def move_to_back(self, cached: CachedPartition) -> None:
         """Move a cached partition that was served to the back of `due`."""
         if cached in self.due:
             del self.due[cached]
@@ -179,7 +179,7 @@ class FetchSession:
             waiter.expire()
         self.epoch = _CLOSED
 
-    def leave_at_once(self) -> None:
+    def stop_waiting_at_once(self) -> None:
         """Stop waiting at all partitions at once; for sessions of few cached partitions."""
         for cached in self._cached_partitions.values():
             cached.leave()
@@ -197,7 +197,7 @@ class FetchSession:
     def close(self) -> None:
         """End a session of few cached partitions."""
         self.end()
-        self.leave_at_once()
+        self.stop_waiting_at_once()
 
 
 class Fetch:
@@ -230,13 +230,13 @@ class Fetch:
         """
         if self.is_full:
             for partition in fetched:
-                partition.is_news()
+                partition.mark_sent()
             return list(fetched)
         self.check_is_current()
-        news = [partition for partition in fetched if partition.is_news()]
+        news = [partition for partition in fetched if partition.mark_sent()]
         for partition in news:
             if partition.records:
-                self.session.served(partition.cached)
+                self.session.move_to_back(partition.cached)
         return news
 
     @property
@@ -253,7 +253,7 @@ class Fetch:
         """End a request that was answered or whose connection was closed. A request without a session stops waiting."""
         if self.session.id == NO_SESSION:
             self.session.waiter = None
-            self.session.leave_at_once()
+            self.session.stop_waiting_at_once()
 
     def end_in_steps(self) -> Generator[None, None, None]:
         """As `end`, in steps, for many cached partitions."""

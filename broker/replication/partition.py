@@ -236,7 +236,7 @@ class Partition(PartitionTraffic):
         if self.leads:
             self.log_appended()
             if not self.flushes_appends and self.log is not None:
-                self.waiters.for_flush.reach(self.log.readable_end_offset)
+                self.waiters.for_flush.complete_up_to(self.log.readable_end_offset)
 
     # Access to the log
 
@@ -339,7 +339,7 @@ class Partition(PartitionTraffic):
     def flushed(self, end_offset: int) -> None:
         """The records below `end_offset` are as durable as the config requires."""
         self.flushed_end = max(self.flushed_end, end_offset)
-        self.waiters.for_flush.reach(self.flushed_end)
+        self.waiters.for_flush.complete_up_to(self.flushed_end)
         self.advance_high_watermark()
 
     # The high watermark
@@ -384,7 +384,7 @@ class Partition(PartitionTraffic):
         self.commit_state.move(log, offset)
         waiters = self.waiters
         if has_moved and waiters.for_commit.waiting:
-            waiters.for_commit.reach(offset, self._commit_code())
+            waiters.for_commit.complete_up_to(offset, self._commit_code())
         if has_moved and waiters.for_high_watermark:
             waiters.notify_high_watermark(self)
 

@@ -48,7 +48,7 @@ class Acknowledgements:
         """Drop a waiter without notifying it."""
         self.waiting.pop(waiter, None)
 
-    def reach(self, end_offset: int, code: ErrorCode = ErrorCode.NONE) -> None:
+    def complete_up_to(self, end_offset: int, code: ErrorCode = ErrorCode.NONE) -> None:
         """Complete the requests that wait for offsets up to `end_offset`, with `code`."""
         waiting = self.waiting
         while waiting:

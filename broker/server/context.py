@@ -152,17 +152,17 @@ class Context(Generic[S]):
         """Answer with the result of the steps; the connection's next request waits for it."""
         return self.server.pending_replies.answer_in_steps(self, response)
 
-    def take_turns(self, response: Steps[T]) -> T | PendingReply:
+    def answer_in_turns(self, response: Steps[T]) -> T | PendingReply:
         """The result of the steps, or a pending reply: several turns of the connection take a slice each.
 
         For work that appends, or sees what others have appended: what a turn has staged is written at its end. The
         connection's next request waits until all steps are taken. Views of the receive buffer stay valid.
         """
-        return self.server.pending_replies.take_turns(self, response)
+        return self.server.pending_replies.answer_in_turns(self, response)
 
-    def take_turns_after(self, condition: Coroutine[Any, Any, None], response: Steps[T]) -> PendingReply:
-        """As `take_turns`, but the first step is taken when `condition` has returned."""
-        return self.server.pending_replies.take_turns_after(self, condition, response)
+    def answer_in_turns_after(self, condition: Coroutine[Any, Any, None], response: Steps[T]) -> PendingReply:
+        """As `answer_in_turns`, but the first step is taken when `condition` has returned."""
+        return self.server.pending_replies.answer_in_turns_after(self, condition, response)
 
     def finish_later(self, steps: Steps[None]) -> None:
         """Take the steps in slices, in a task of their own."""

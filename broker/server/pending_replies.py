@@ -5,7 +5,7 @@ Such a handler waits for one of these:
 - a completion, for an event that another request or a timer causes (`answer`),
 - a coroutine, for a response that has to wait several times (`defer`),
 - steps, for work that is too long for one turn. They are taken in slices between turns (`answer_in_steps`), or each
-  slice in a turn of the connection (`take_turns`), because only a turn may append or read staged batches.
+  slice in a turn of the connection (`answer_in_turns`), because only a turn may append or read staged batches.
 
 The four ways differ in their cost and in the time when they may run. A completion has no task; on
 Produce and Fetch a task per request would cost more than the request itself.
@@ -134,18 +134,18 @@ class PendingReplies:
         else:
             pending.complete(frame)
 
-    def take_turns(self, request: Request, response: Steps[T]) -> T | PendingReply:
-        """See `Context.take_turns`."""
+    def answer_in_turns(self, request: Request, response: Steps[T]) -> T | PendingReply:
+        """See `Context.answer_in_turns`."""
         try:
             return begin(response)
         except Unfinished:
             request.own_connection.buffer.detach()
             return self._wait_for_turn(request, request.timed(_reply_in_steps(request, response)))
 
-    def take_turns_after(
+    def answer_in_turns_after(
         self, request: Request, condition: Coroutine[Any, Any, None], response: Steps[T]
     ) -> PendingReply:
-        """See `Context.take_turns_after`."""
+        """See `Context.answer_in_turns_after`."""
         request.own_connection.buffer.detach()
         return self._wait_for_turn(request, _reply_in_steps(request, response), condition)
 

@@ -104,7 +104,7 @@ class Housekeeping:
             log.producers.expire(now_ms)
             await pacer.checkpoint()
 
-    async def tidy(self) -> None:
+    async def finish_creations_and_deletions(self) -> None:
         """Make new directories durable, drop deleted partitions from the checkpoints, remove files that are due."""
         await self._sync_created()
         await self._checkpoint_shrunk()
@@ -134,7 +134,7 @@ class Housekeeping:
             with trio.move_on_at(min((one.due for one in pending_removals), default=float("inf"))):
                 await self._log_manager.work.wait()
             self._log_manager.work = trio.Event()
-            await self.tidy()
+            await self.finish_creations_and_deletions()
 
     async def _in_each_directory(self, task: Callable[[LogDir], Awaitable[None]]) -> None:
         for directory in self._log_manager.partition_directories():

@@ -126,7 +126,7 @@ class LogDir:
             await write_meta_properties(self._disk, self.path, properties)
             self.properties = properties
 
-    async def take_clean_marker(self) -> None:
+    async def remove_clean_shutdown_marker(self) -> None:
         """Read whether the last shutdown was clean, and remove the marker durably, as it is valid for one start only.
 
         Raises OSError, FsyncFailed.
@@ -144,7 +144,7 @@ class LogDir:
         self.clean_broker_epoch = _broker_epoch(content)
         self.was_clean = True
 
-    async def leave_clean_marker(self, broker_epoch: int) -> None:
+    async def write_clean_shutdown_marker(self, broker_epoch: int) -> None:
         """Write the marker that every log is flushed and closed, with the broker's epoch (KIP-966).
 
         Raises OSError, FsyncFailed.
@@ -184,7 +184,7 @@ class LogDir:
     async def load(self, config_of: Callable[[str], LogConfig]) -> list[str]:
         """Open every partition's log; returns the directories whose deletion a crash has interrupted. Raises OSError.
 
-        `take_clean_marker` must be called before.
+        `remove_clean_shutdown_marker` must be called before.
         """
         clean = self.was_clean
         assert clean is not None, "take_clean_marker was called before"
@@ -283,7 +283,7 @@ class LogDir:
         await self.write_recovery_points()
         await self.write_log_start_offsets()
         await self.write_cleaned_offsets()
-        await self.leave_clean_marker(broker_epoch)
+        await self.write_clean_shutdown_marker(broker_epoch)
 
     def release(self) -> None:
         """Release the directory's lock."""

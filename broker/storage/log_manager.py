@@ -300,7 +300,7 @@ class LogManager:
             for directory in self.partition_directories():
                 if directory.was_clean:
                     with self.offline_on_error(directory):
-                        await directory.leave_clean_marker(max(broker_epoch, directory.clean_broker_epoch))
+                        await directory.write_clean_shutdown_marker(max(broker_epoch, directory.clean_broker_epoch))
         finally:
             self.release()
 
@@ -358,7 +358,7 @@ class LogManager:
                     if is_new and found_metadata is not None:
                         await found_metadata()
                     await self._format(directory, cluster_id)
-                    await directory.take_clean_marker()
+                    await directory.remove_clean_shutdown_marker()
         self._check_any_online()
 
     async def _format(self, directory: LogDir, cluster_id: str) -> None:

@@ -22,7 +22,7 @@ NOTHING: Final = -1
 
 
 @attrs.frozen
-class Overwritten:
+class OverwriteReason:
     """The reason why an offset was not the committed one, and the operations that prove it."""
 
     what: str
@@ -51,14 +51,14 @@ class CommittedOffset:
         for offset, operation in commits:
             self._commits[offset].append(operation)
         observations = [
-            _Observation(ended(each), each.invoked_at, offset, each)
+            _Observation(completion_time(each), each.invoked_at, offset, each)
             for offset, its_commits in self._commits.items()
             for each in its_commits
             if each.outcome is Outcome.OK and each.incarnation == incarnation
         ]
         for offset, read in reads:
             begun = [each.invoked_at for each in self._commits.get(offset, ())]
-            observations += [_Observation(ended(read), min(begun), offset, read)] if begun else []
+            observations += [_Observation(completion_time(read), min(begun), offset, read)] if begun else []
         observations.sort(key=lambda observation: observation.known_at)
         self._times = [observation.known_at for observation in observations]
         # For each time: of all evidence until then, the latest for two different offsets.
@@ -68,16 +68,18 @@ class CommittedOffset:
             latest = _two_latest((*latest, observation))
             self._latest.append(latest)
 
-    def overwriting(self, offset: int, since: float, until: float) -> Overwritten | None:
+    def why_overwritten(self, offset: int, since: float, until: float) -> OverwriteReason | None:
         """Why the offset was not the committed one at any time from `since` to `until`; None if it may have been."""
         begun = [each for each in self._commits.get(offset, ()) if each.invoked_at <= until]
         if offset != NOTHING and not begun:
-            return Overwritten("which no member had committed")
-        last = max((ended(each) for each in begun), default=-inf)
+            return OverwriteReason("which no member had committed")
+        last = max((completion_time(each) for each in begun), default=-inf)
         at = bisect_left(self._times, since)
         for observation in self._latest[at - 1] if at else ():
             if observation.offset != offset and observation.since > last:
-                return Overwritten(f"and had been at {observation.offset} since", (*begun[-1:], observation.operation))
+                return OverwriteReason(
+                    f"and had been at {observation.offset} since", (*begun[-1:], observation.operation)
+                )
         return None
 
 
@@ -103,7 +105,7 @@ class CommittedOffsets:
         return self._known[place]
 
 
-def ended(operation: Operation) -> float:
+def completion_time(operation: Operation) -> float:
     """The time at which the client learned that the operation had succeeded; infinity if it never did."""
     is_known = operation.outcome is Outcome.OK and operation.completed_at is not None
     return operation.completed_at if is_known and operation.completed_at is not None else inf

@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 
 from jepsen.checkers.checker import Anomaly, Checker
-from jepsen.checkers.linearizability import contradiction
+from jepsen.checkers.linearizability import find_contradiction
 from jepsen.checkers.topics import SharedTopic
 from jepsen.history import History, Operation, Outcome
 
@@ -55,7 +55,7 @@ class ForwardedChangesAreLinearizable:
             if operation.outcome is not Outcome.FAIL:
                 by_name.setdefault(operation.value.name, []).append(operation)
         for name, operations in by_name.items():
-            culprit = contradiction(_with_the_unheard(operations), ForwardedTopic())
+            culprit = find_contradiction(_with_the_unheard(operations), ForwardedTopic())
             if culprit is not None:
                 what = f"no order of the operations on {name} explains it"
                 yield Anomaly(type(self).__name__, what, (culprit, *_others(operations, culprit)))

@@ -8,9 +8,9 @@ from operator import attrgetter
 from typing import Final
 
 from jepsen.checkers.checker import Anomaly, Checker
-from jepsen.checkers.committed_offsets import NOTHING, CommittedOffsets, Place, ended
-from jepsen.checkers.ownership import ownerships
-from jepsen.checkers.records import TopicPartition, excerpt, final_reads, known_offsets, named
+from jepsen.checkers.committed_offsets import NOTHING, CommittedOffsets, Place, completion_time
+from jepsen.checkers.ownership import find_ownerships
+from jepsen.checkers.records import TopicPartition, excerpt, final_reads, known_offsets, name_of
 from jepsen.history import History, Operation, Outcome
 
 
@@ -24,9 +24,9 @@ class CommittedOffsetsNeverRegress:
         for operation in history.of("fetch-committed", outcome=Outcome.OK):
             for topic, index, offset in operation.result:
                 place = operation.value.group, (topic, index), operation.incarnation
-                why = committed.at(*place).overwriting(offset, operation.invoked_at, ended(operation))
+                why = committed.at(*place).why_overwritten(offset, operation.invoked_at, completion_time(operation))
                 if why is not None:
-                    what = f"{place[0]} is at {offset} of {named(place[1])}, {why.what}"
+                    what = f"{place[0]} is at {offset} of {name_of(place[1])}, {why.what}"
                     yield Anomaly(type(self).__name__, what, (*why.proof, operation))
 
 
@@ -40,7 +40,7 @@ class OneOwnerPerGeneration:
             for partition in own.partitions if own.generation >= 0 else ():
                 first = owners.setdefault((own.group, own.generation, partition, operation.incarnation), operation)
                 if _identity(first) != _identity(operation):
-                    what = f"{named(partition)} belongs to two members of generation {own.generation} of {own.group}"
+                    what = f"{name_of(partition)} belongs to two members of generation {own.generation} of {own.group}"
                     yield Anomaly(type(self).__name__, what, (first, operation))
 
 
@@ -54,7 +54,7 @@ class OldGenerationsCommitNothing:
                 commits[operation.value.group, (topic, index), operation.incarnation].append(operation)
         for (group, partition, _), its_commits in commits.items():
             for later, earlier in _overtaken(its_commits):
-                what = f"{group} commits {named(partition)} in generation {earlier.value.generation} after"
+                what = f"{group} commits {name_of(partition)} in generation {earlier.value.generation} after"
                 yield Anomaly(type(self).__name__, f"{what} {later.value.generation}", (later, earlier))
 
 
@@ -74,9 +74,9 @@ class ReplacedMembersCommitNothing:
         for operation in history.of("commit", outcome=Outcome.OK):
             group, member = operation.value.group, operation.value.member
             known = assignments.get((group, instances.get((group, member), "")), [])
-            before = [each for each in known if ended(each) < operation.invoked_at]
+            before = [each for each in known if completion_time(each) < operation.invoked_at]
             # It may have returned with the same member id.
-            own_at = max((ended(each) for each in before if each.value.member == member), default=inf)
+            own_at = max((completion_time(each) for each in before if each.value.member == member), default=inf)
             others = [
                 each for each in before if each.value.member != member and each.incarnation == operation.incarnation
             ]
@@ -91,12 +91,12 @@ class NoPollSkips:
 
     def check(self, history: History) -> Iterator[Anomaly]:
         known = known_offsets(history)
-        for owned in ownerships(history):
+        for owned in find_ownerships(history):
             for before, after in owned.successive_polls():
                 behind, following = before.result[-1][0] + 1, after.result[0][0]
                 skipped = _first_between(known[owned.partition, after.incarnation], behind, following)
                 if skipped is not None:
-                    what = f"{owned.member} gets {following} of {named(owned.partition)}, but never {skipped}"
+                    what = f"{owned.member} gets {following} of {name_of(owned.partition)}, but never {skipped}"
                     proof = owned.assignment, excerpt(before, behind), excerpt(after, following)
                     yield Anomaly(type(self).__name__, what, proof)
 
@@ -105,11 +105,11 @@ class NoNonmonotonicPolls:
     """From poll to poll, a member that owns a partition receives no record a second time."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
-        for owned in ownerships(history):
+        for owned in find_ownerships(history):
             for before, after in owned.successive_polls():
                 last, following = before.result[-1][0], after.result[0][0]
                 if following <= last:
-                    what = f"{owned.member} gets {following} of {named(owned.partition)} after {last}"
+                    what = f"{owned.member} gets {following} of {name_of(owned.partition)} after {last}"
                     proof = owned.assignment, excerpt(before, last), excerpt(after, following)
                     yield Anomaly(type(self).__name__, what, proof)
 
@@ -118,11 +118,11 @@ class OnlyOwnersPoll:
     """A member gets records only of partitions that it was assigned and has not given up."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
-        owned = {id(poll) for each in ownerships(history) for poll in each.polls}
+        owned = {id(poll) for each in find_ownerships(history) for poll in each.polls}
         for operation in history.of("poll-group", outcome=Outcome.OK):
             if operation.result and id(operation) not in owned:
                 poll = operation.value
-                what = f"{poll.member} gets {named((poll.topic, poll.partition))}, which it does not own"
+                what = f"{poll.member} gets {name_of((poll.topic, poll.partition))}, which it does not own"
                 yield Anomaly(type(self).__name__, what, (excerpt(operation, operation.result[0][0]),))
 
 
@@ -131,7 +131,7 @@ class ResumesWhereCommitted:
 
     def check(self, history: History) -> Iterator[Anomaly]:
         known, committed = known_offsets(history), CommittedOffsets(history)
-        for owned in ownerships(history):
+        for owned in find_ownerships(history):
             first = owned.first_poll
             if first is None or first.incarnation:
                 continue  # nothing is promised about a truncated log, which may have lost committed offsets too
@@ -140,12 +140,13 @@ class ResumesWhereCommitted:
             is_first = _first_between(known[owned.partition, first.incarnation], 0, start) is None
             last_commit = committed.at(owned.group, owned.partition, owned.incarnation)
             wrong = [
-                last_commit.overwriting(each, owned.began_at, ended(first)) for each in (start, *[NOTHING] * is_first)
+                last_commit.why_overwritten(each, owned.began_at, completion_time(first))
+                for each in (start, *[NOTHING] * is_first)
             ]
             if all(wrong):
                 why = wrong[0]
                 assert why is not None, "every start has a reason"
-                what = f"{owned.member} begins {named(owned.partition)} at {start}, {why.what}"
+                what = f"{owned.member} begins {name_of(owned.partition)} at {start}, {why.what}"
                 yield Anomaly(type(self).__name__, what, (*why.proof, owned.assignment, excerpt(first, start)))
 
 
@@ -168,7 +169,7 @@ class EverythingIsPolled:
             for group in (group for group, its_topics in topics.items() if partition[0] in its_topics):
                 missing = next((value for value in operation.value.values if value not in got[group]), None)
                 if missing is not None:
-                    what = f"{missing} of {named(partition)} reached no member of {group}"
+                    what = f"{missing} of {name_of(partition)} reached no member of {group}"
                     yield Anomaly(type(self).__name__, what, (operation,))
 
 
@@ -185,11 +186,11 @@ def _identity(assignment: Operation) -> str:
 
 def _overtaken(commits: Sequence[Operation]) -> Iterator[tuple[Operation, Operation]]:
     """Pairs of a commit and an earlier acknowledged commit of a later generation."""
-    acknowledged = sorted(commits, key=ended)
+    acknowledged = sorted(commits, key=completion_time)
     at = 0
     highest: Operation | None = None
     for commit in sorted(commits, key=attrgetter("invoked_at")):
-        while at < len(acknowledged) and ended(acknowledged[at]) < commit.invoked_at:
+        while at < len(acknowledged) and completion_time(acknowledged[at]) < commit.invoked_at:
             if highest is None or acknowledged[at].value.generation > highest.value.generation:
                 highest = acknowledged[at]
             at += 1

@@ -55,7 +55,7 @@ class _Entry:
             self.after.before = self
 
 
-def contradiction(operations: Sequence[Operation], model: Model) -> Operation | None:
+def find_contradiction(operations: Sequence[Operation], model: Model) -> Operation | None:
     """Return an operation that no order explains; None if all operations are linearizable.
 
     The caller leaves out operations that certainly failed. The returned operation is the first to return among those
@@ -67,7 +67,7 @@ def contradiction(operations: Sequence[Operation], model: Model) -> Operation | 
         assert search.at is not None, "a return that is still to come ends every attempt"
         if search.at.operation is not None:
             search.try_call(search.at, search.at.operation)
-        elif not search.back_from(search.at):
+        elif not search.backtrack(search.at):
             return search.culprit
     return None
 
@@ -106,7 +106,7 @@ class _Search:
         _take_out(call)
         self.at = self._head.after
 
-    def back_from(self, returned: _Entry) -> bool:
+    def backtrack(self, returned: _Entry) -> bool:
         """Backtrack: an operation returned before it was placed. Returns False if there is no choice to undo."""
         assert returned.match is not None, "every return has its call"
         if self._placed > self._furthest:

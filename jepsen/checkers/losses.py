@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import attrs
 
 from jepsen.checkers.checker import Anomaly
-from jepsen.checkers.records import TopicPartition, excerpt, final_reads, lasting, named, observations
+from jepsen.checkers.records import TopicPartition, durable_sends, excerpt, final_reads, name_of, observations
 from jepsen.history import History, Operation, Outcome
 
 
@@ -18,7 +18,7 @@ class AcknowledgedRecordsStay:
 
     def check(self, history: History) -> Iterator[Anomaly]:
         finals = final_reads(history)
-        for partition, operation in lasting(history, finals):
+        for partition, operation in durable_sends(history, finals):
             final = finals.get(partition)
             if final is None or operation.result is None:
                 continue
@@ -36,7 +36,7 @@ class AcknowledgedRecordsAreRead:
         finals = final_reads(history)
         seen = {partition: frozenset(final.records.values()) for partition, final in finals.items()}
         unread: dict[TopicPartition, Operation] = {}
-        for partition, operation in lasting(history, finals):
+        for partition, operation in durable_sends(history, finals):
             if partition not in finals:
                 unread.setdefault(partition, operation)
                 continue
@@ -47,7 +47,7 @@ class AcknowledgedRecordsAreRead:
                 what = f"{missing} was acknowledged, but is not among the {len(final.records)} records at the end"
                 yield Anomaly(type(self).__name__, what, (operation, final.around(operation.result or final.end)))
         for partition, operation in unread.items():
-            yield Anomaly(type(self).__name__, f"{named(partition)} could not be read at the end", (operation,))
+            yield Anomaly(type(self).__name__, f"{name_of(partition)} could not be read at the end", (operation,))
 
 
 class OnlySuffixesAreLost:
@@ -76,7 +76,7 @@ class OnlySuffixesAreLost:
             ]
             if later:
                 what = (
-                    f"{named(partition)} lost offset {first_lost} of incarnation {incarnation}, and kept {min(later)}"
+                    f"{name_of(partition)} lost offset {first_lost} of incarnation {incarnation}, and kept {min(later)}"
                 )
                 proof = [
                     _last_observation(history, partition, incarnation, offset) for offset in (first_lost, min(later))

@@ -8,11 +8,11 @@ from jepsen.checkers.checker import Anomaly
 from jepsen.checkers.records import (
     TopicPartition,
     acknowledged,
+    durable_sends,
     excerpt,
     final_reads,
     flushed_topics,
-    lasting,
-    named,
+    name_of,
     observations,
 )
 from jepsen.history import History, Operation
@@ -35,7 +35,7 @@ class NothingTwice:
                     found[value] = partition, offset, operation
                 elif first[1] != offset or first[0] != partition:
                     where, at, by = first
-                    what = f"{value} is in {named(where)} at {at}, and in {named(partition)} at {offset}"
+                    what = f"{value} is in {name_of(where)} at {at}, and in {name_of(partition)} at {offset}"
                     yield Anomaly(type(self).__name__, what, (excerpt(by, at), excerpt(operation, offset)))
 
 
@@ -47,7 +47,7 @@ class SendsAreInOrder:
         offsets = {
             partition: {value: offset for offset, value in final.records.items()} for partition, final in finals.items()
         }
-        appended_at = {id(operation): operation.result for _, operation in lasting(history, finals)}
+        appended_at = {id(operation): operation.result for _, operation in durable_sends(history, finals)}
         last: dict[tuple[TopicPartition, str], tuple[int, Operation]] = {}
         for operation in sorted(history.of("send"), key=lambda each: each.value.sequence):
             sending = operation.value
@@ -58,7 +58,8 @@ class SendsAreInOrder:
             before, earlier = last.get((partition, sending.session), (-1, operation))
             if offset < before:
                 what = (
-                    f"{sending.values[0]} is at {offset} of {named(partition)}, and what was sent before it at {before}"
+                    f"{sending.values[0]} is at {offset} of {name_of(partition)}, "
+                    f"and what was sent before it at {before}"
                 )
                 yield Anomaly(type(self).__name__, what, (earlier, operation))
             last[partition, sending.session] = offset, operation
@@ -84,7 +85,7 @@ class SessionsAreInOrder:
                 first = expected.setdefault(session, int(sequence) if may_be_cut else 0)
                 may_skip = may_be_cut and session in going_on and int(sequence) > first
                 if int(sequence) != first and not may_skip:
-                    what = f"{value} is in {named(partition)} where sequence {expected[session]} belongs"
+                    what = f"{value} is in {name_of(partition)} where sequence {expected[session]} belongs"
                     yield Anomaly(type(self).__name__, what, (final.around(offset),))
                 expected[session] = int(sequence) + 1
 
@@ -99,7 +100,7 @@ class AcknowledgedOffsetsGrow:
                 sends[partition, operation.incarnation].append(operation)
         for (partition, _), operations in sends.items():
             for earlier, later in _backwards(operations):
-                what = f"{named(partition)} gave offset {later.result} after {earlier.result} had been acknowledged"
+                what = f"{name_of(partition)} gave offset {later.result} after {earlier.result} had been acknowledged"
                 yield Anomaly(type(self).__name__, what, (earlier, later))
 
 

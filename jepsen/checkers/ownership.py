@@ -9,7 +9,7 @@ from jepsen.history import History, Operation, Outcome
 
 
 @attrs.define(eq=False)
-class Owned:
+class OwnershipPeriod:
     """The ownership of one partition by a member, from assignment to revocation.
 
     `ended_at` is None if the end is unknown or never came. `read` is the last response with the committed offset before
@@ -48,10 +48,10 @@ class Owned:
                 yield before, after
 
 
-def ownerships(history: History) -> Sequence[Owned]:
+def find_ownerships(history: History) -> Sequence[OwnershipPeriod]:
     """All ownerships, ordered by their begin. A poll belongs to the ownership at the time when it was recorded."""
-    found: list[Owned] = []
-    current: dict[tuple[str, str, TopicPartition], Owned] = {}
+    found: list[OwnershipPeriod] = []
+    current: dict[tuple[str, str, TopicPartition], OwnershipPeriod] = {}
     functions = "assign", "revoke", "lose", "poll-group", "fetch-committed"
     by_client: dict[str, list[Operation]] = {}
     for operation in history.of(*functions):
@@ -62,7 +62,9 @@ def ownerships(history: History) -> Sequence[Owned]:
     return sorted(found, key=lambda owned: owned.began_at)
 
 
-def _apply(operation: Operation, current: dict[tuple[str, str, TopicPartition], Owned], found: list[Owned]) -> None:
+def _apply(
+    operation: Operation, current: dict[tuple[str, str, TopicPartition], OwnershipPeriod], found: list[OwnershipPeriod]
+) -> None:
     value, is_ok = operation.value, operation.outcome is Outcome.OK
     if operation.function == "assign" and is_ok:
         _assign(operation, current, found)
@@ -82,12 +84,14 @@ def _apply(operation: Operation, current: dict[tuple[str, str, TopicPartition], 
                 owned.read = operation
 
 
-def _assign(operation: Operation, current: dict[tuple[str, str, TopicPartition], Owned], found: list[Owned]) -> None:
+def _assign(
+    operation: Operation, current: dict[tuple[str, str, TopicPartition], OwnershipPeriod], found: list[OwnershipPeriod]
+) -> None:
     own = operation.value
     for partition in own.partitions:
         key = own.group, own.member, partition
         if key not in current:
-            current[key] = Owned(own.group, own.member, own.instance, partition, operation)
+            current[key] = OwnershipPeriod(own.group, own.member, own.instance, partition, operation)
             found.append(current[key])
         assert operation.completed_at is not None, "the operation has completed"
         current[key].generations.append((own.generation, operation.completed_at))

@@ -10,7 +10,7 @@ from jepsen.checkers.records import (
     TopicPartition,
     excerpt,
     known_offsets,
-    named,
+    name_of,
     observations,
     reads,
     records_read,
@@ -42,7 +42,7 @@ def _contradictions(promise: str, observed: Iterable[ObservedRecords]) -> Iterat
                 seen_here[offset] = value, operation
             elif before[0] != value:
                 first, by = before
-                what = f"offset {offset} of {named(partition)} is {first}, and {value}"
+                what = f"offset {offset} of {name_of(partition)} is {first}, and {value}"
                 yield Anomaly(promise, what, (excerpt(by, offset), excerpt(operation, offset)))
 
 
@@ -54,7 +54,7 @@ class NothingFromNowhere:
         for partition, records, operation in records_read(history):
             for offset, value in records:
                 if value not in sent:
-                    what = f"offset {offset} of {named(partition)} holds {value!r}, which no producer sent"
+                    what = f"offset {offset} of {name_of(partition)} holds {value!r}, which no producer sent"
                     yield Anomaly(type(self).__name__, what, (excerpt(operation, offset),))
 
 
@@ -70,7 +70,7 @@ class NothingRefusedIsRead:
         for partition, records, operation in records_read(history) if refused else ():
             for offset, value in records:
                 if value in refused:
-                    what = f"offset {offset} of {named(partition)} holds {value!r}, which was refused"
+                    what = f"offset {offset} of {name_of(partition)} holds {value!r}, which was refused"
                     yield Anomaly(type(self).__name__, what, (refused[value], excerpt(operation, offset)))
 
 
@@ -93,7 +93,7 @@ class PollsSkipNothing:
             between = bisect_left(offsets, first), bisect_left(offsets, last + 1)
             if between[1] - between[0] > len(got):
                 skipped = next(offset for offset in offsets[slice(*between)] if offset not in got)
-                what = f"from {first} on, offset {skipped} of {named(partition)} is skipped"
+                what = f"from {first} on, offset {skipped} of {name_of(partition)} is skipped"
                 yield Anomaly(type(self).__name__, what, (excerpt(operation, skipped),))
 
 
@@ -107,7 +107,7 @@ class PollsGoForward:
             before = _first_offset(operation) - 1
             for offset, _ in operation.result:
                 if offset <= before:
-                    what = f"offset {offset} of {named(partition)} comes after {before}"
+                    what = f"offset {offset} of {name_of(partition)} comes after {before}"
                     yield Anomaly(type(self).__name__, what, (excerpt(operation, offset),))
                     break
                 before = offset
@@ -131,7 +131,7 @@ class LogsHaveNoGaps:
         for operation in history.of("final-read", outcome=Outcome.OK):
             for (before, _), (offset, _) in zip(operation.result, operation.result[1:], strict=False):
                 if offset > before + 1:
-                    what = f"{named(operation.value)} has nothing between {before} and {offset}"
+                    what = f"{name_of(operation.value)} has nothing between {before} and {offset}"
                     yield Anomaly(type(self).__name__, what, (excerpt(operation, offset),))
 
 

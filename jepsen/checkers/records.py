@@ -53,7 +53,7 @@ def final_reads(history: History) -> dict[TopicPartition, FinalRead]:
     }
 
 
-def named(partition: TopicPartition) -> str:
+def name_of(partition: TopicPartition) -> str:
     """The name of a partition as in a log directory: topic-index."""
     return f"{partition[0]}-{partition[1]}"
 
@@ -63,7 +63,9 @@ def acknowledged(history: History) -> Iterator[tuple[TopicPartition, Operation]]
         yield (operation.value.topic, operation.value.partition), operation
 
 
-def lasting(history: History, finals: dict[TopicPartition, FinalRead]) -> Iterator[tuple[TopicPartition, Operation]]:
+def durable_sends(
+    history: History, finals: dict[TopicPartition, FinalRead]
+) -> Iterator[tuple[TopicPartition, Operation]]:
     """The acknowledged sends that must last: in a flushed topic, or in the incarnation of the final read."""
     flushed = flushed_topics(history)
     for partition, operation in acknowledged(history):

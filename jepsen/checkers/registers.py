@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterator, Sequence
 
 from jepsen.checkers.checker import Anomaly, Checker
-from jepsen.checkers.linearizability import contradiction
+from jepsen.checkers.linearizability import find_contradiction
 from jepsen.history import History, Operation, Outcome
 
 
@@ -34,7 +34,7 @@ class RegistersAreLinearizable:
             if operation.outcome is not Outcome.FAIL:
                 by_key.setdefault(operation.value[1], []).append(operation)
         for key, operations in by_key.items():
-            culprit = contradiction(_telling(operations), Register())
+            culprit = find_contradiction(_telling(operations), Register())
             if culprit is not None:
                 yield Anomaly(type(self).__name__, f"no order of the operations on {key} explains it", (culprit,))
 

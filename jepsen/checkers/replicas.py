@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import attrs
 
 from jepsen.checkers.checker import Anomaly
-from jepsen.checkers.records import TopicPartition, named
+from jepsen.checkers.records import TopicPartition, name_of
 from jepsen.history import History, Operation, Outcome
 
 
@@ -29,7 +29,7 @@ class ReplicasAreIdentical:
                 if difference is not None:
                     offset, what = difference
                     proof = (_around(first, offset), _around(other, offset))
-                    yield Anomaly(type(self).__name__, f"{named(partition)} below {committed}: {what}", proof)
+                    yield Anomaly(type(self).__name__, f"{name_of(partition)} below {committed}: {what}", proof)
 
 
 def _difference(first: Operation, other: Operation, committed: int) -> tuple[int, str] | None:

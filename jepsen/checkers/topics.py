@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterator
 
 from jepsen.checkers.checker import Anomaly, Checker
-from jepsen.checkers.linearizability import contradiction
+from jepsen.checkers.linearizability import find_contradiction
 from jepsen.history import History, Operation, Outcome
 from jepsen.values import SHARED_NAMES
 
@@ -86,7 +86,7 @@ class MetadataIsLinearizable:
         for operation in history.of("share-topic", "grow-topic", "drop-topic"):
             by_name.setdefault(operation.value.name, []).append(operation)
         for name, operations in by_name.items():
-            culprit = contradiction(operations, SharedTopic())
+            culprit = find_contradiction(operations, SharedTopic())
             if culprit is not None:
                 yield Anomaly(type(self).__name__, f"no order of the operations on {name} explains it", (culprit,))
 

@@ -16,7 +16,7 @@ from jepsen.checkers.reads import (
     PollsGoForward,
     PollsSkipNothing,
 )
-from jepsen.checkers.records import TopicPartition, excerpt, final_reads, named, records_read
+from jepsen.checkers.records import TopicPartition, excerpt, final_reads, name_of, records_read
 from jepsen.history import History, Operation, Outcome
 from jepsen.values import Decision, Transaction, input_of, transformed
 
@@ -74,7 +74,7 @@ class NothingAbortedIsRead:
             for offset, value in records:
                 if value in aborted:
                     transaction = aborted[value]
-                    what = f"offset {offset} of {named(partition)} holds {value}, whose transaction was aborted"
+                    what = f"offset {offset} of {name_of(partition)} holds {value}, whose transaction was aborted"
                     yield Anomaly(type(self).__name__, what, (*transaction.proof, excerpt(operation, offset)))
 
 
@@ -93,7 +93,7 @@ class NothingPrecommittedIsRead:
                     and operation.completed_at < decision.invoked_at
                 )
                 if transaction is not None and is_early:
-                    what = f"offset {offset} of {named(partition)} holds {value} before its transaction is committed"
+                    what = f"offset {offset} of {name_of(partition)} holds {value} before its transaction is committed"
                     yield Anomaly(type(self).__name__, what, (*transaction.proof, excerpt(operation, offset)))
 
 
@@ -129,7 +129,7 @@ class CommittedTransactionsAreRead:
             for topic, index, values in transaction.value.records if transaction.is_committed else ():
                 missing = [value for value in values if value not in seen.get((topic, index), values)]
                 if missing:
-                    what = f"{missing[0]} of {named((topic, index))} was committed, but is missing at the end"
+                    what = f"{missing[0]} of {name_of((topic, index))} was committed, but is missing at the end"
                     yield Anomaly(type(self).__name__, what, transaction.proof)
 
 
@@ -153,7 +153,7 @@ class OffsetsAreAtomicWithOutput:
                     expected, found = int(at < offset), outputs[output]
                     if found != expected and final is not None:
                         what = (
-                            f"{operation.value.group} is at {offset} of {named(partition)} and has written "
+                            f"{operation.value.group} is at {offset} of {name_of(partition)} and has written "
                             f"{found} outputs for {value} at {at}"
                         )
                         yield Anomaly(type(self).__name__, what, (operation, final.around(at)))
@@ -167,7 +167,7 @@ class StableOffsetsAreCommitted:
             stable, high_watermark, last_read = operation.result
             if not last_read < stable <= high_watermark:
                 what = (
-                    f"{named(operation.value)} is stable up to {stable}, committed up to {high_watermark}, and was "
+                    f"{name_of(operation.value)} is stable up to {stable}, committed up to {high_watermark}, and was "
                     f"read up to {last_read}"
                 )
                 yield Anomaly(type(self).__name__, what, (operation,))
@@ -199,7 +199,7 @@ class ConsumersGoForward:
             end, first = before.result[-1][0] + 1, operation.result[0][0]
             skipped = [offset for offset in range(end, first) if offset in known[partition]]
             if first < end or skipped:
-                what = f"{operation.client} gets {first} of {named(partition)} after {end - 1}"
+                what = f"{operation.client} gets {first} of {name_of(partition)} after {end - 1}"
                 proof = excerpt(before, end), excerpt(operation, first)
                 yield Anomaly(type(self).__name__, what, proof)
 

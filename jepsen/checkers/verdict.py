@@ -47,7 +47,7 @@ def judge(history: History, checkers: Iterable[Checker], notes: Mapping[str, str
         return Verdict(tuple(_judged(history, each) for each in checkers), history.counts(), notes or {})
 
 
-def meaning_of(checker: Checker) -> str:
+def promise_text(checker: Checker) -> str:
     """The checker's promise in one line."""
     return " ".join((inspect.getdoc(checker) or "").split("\n\n")[0].split())
 
@@ -55,4 +55,4 @@ def meaning_of(checker: Checker) -> str:
 def _judged(history: History, checker: Checker) -> Promise:
     anomalies = checker.check(history)
     kept = tuple(islice(anomalies, ANOMALIES_MAX))
-    return Promise(type(checker).__name__, meaning_of(checker), len(kept) + sum(1 for _ in anomalies), kept)
+    return Promise(type(checker).__name__, promise_text(checker), len(kept) + sum(1 for _ in anomalies), kept)

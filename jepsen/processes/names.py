@@ -16,7 +16,7 @@ import trio
 from broker.cli import main
 
 
-def resolve_here(addresses: dict[str, str]) -> None:
+def resolve_in_process(addresses: dict[str, str]) -> None:
     """Resolve these names in this process, and all others with the system's resolver."""
     ask_system = socket.getaddrinfo
 
@@ -26,7 +26,7 @@ def resolve_here(addresses: dict[str, str]) -> None:
     socket.getaddrinfo = getaddrinfo
 
 
-def tell_tasks(*_: object) -> None:
+def print_tasks(*_: object) -> None:
     """Print each task with its frames, from the outermost inwards; none where Trio does not run yet."""
     tasks: list[trio.lowlevel.Task] = []
     with suppress(RuntimeError):
@@ -41,6 +41,6 @@ def tell_tasks(*_: object) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGUSR1, tell_tasks)
-    resolve_here(dict(pair.split("=") for pair in sys.argv[1].split(",")))
+    signal.signal(signal.SIGUSR1, print_tasks)
+    resolve_in_process(dict(pair.split("=") for pair in sys.argv[1].split(",")))
     raise SystemExit(main(sys.argv[2:]))

@@ -29,11 +29,11 @@ _LOOK_SECONDS: Final = 0.01
 _DUMP_SECONDS: Final = 1.0
 
 
-class Misbehaved(AssertionError):
+class NodeFailed(AssertionError):
     """A node does not start or stop when requested. The message contains the end of its output."""
 
 
-class EndedByItself(Misbehaved):
+class UnexpectedExit(NodeFailed):
     """A node has ended unexpectedly."""
 
 
@@ -72,7 +72,7 @@ class NodeProcess(ServerProcess):
         return self.directory / "data"
 
     @property
-    def has_ended_by_itself(self) -> bool:
+    def has_exited_unexpectedly(self) -> bool:
         """True if its last process has ended without a reason."""
         return bool(self.uptimes) and self.uptimes[-1].ended_at is None and not (self.is_running or self.may_end)
 
@@ -93,12 +93,12 @@ class NodeProcess(ServerProcess):
         await trio.lowlevel.checkpoint()
 
     async def wait_serving(self) -> None:
-        """Wait until the node has printed that it listens. Raises Misbehaved."""
+        """Wait until the node has printed that it listens. Raises NodeFailed."""
         if not await _holds(lambda: self.is_serving or not self.is_running, START_SECONDS):
             await self._tell_tasks()
-            raise Misbehaved(f"{self.name} does not serve after {START_SECONDS} s:\n{self.output_tail()}")
+            raise NodeFailed(f"{self.name} does not serve after {START_SECONDS} s:\n{self.output_tail()}")
         if not self.is_running:
-            raise EndedByItself(f"{self.name} has ended:\n{self.output_tail()}")
+            raise UnexpectedExit(f"{self.name} has ended:\n{self.output_tail()}")
         if self.uptimes[-1].serving_at is None:
             self.uptimes[-1] = attrs.evolve(self.uptimes[-1], serving_at=time.monotonic())
 
@@ -107,7 +107,7 @@ class NodeProcess(ServerProcess):
         await self._end(signal.SIGKILL, "kill -9")
 
     async def stop(self) -> None:
-        """SIGTERM, and wait. Raises Misbehaved."""
+        """SIGTERM, and wait. Raises NodeFailed."""
         await self._end(signal.SIGTERM, "stopped")
 
     def note_end(self, how: str) -> None:
@@ -121,7 +121,7 @@ class NodeProcess(ServerProcess):
             await self._tell_tasks()
             self.discard()
             self.note_end(f"did not end when {how}")
-            raise Misbehaved(f"{self.name} does not end within {STOP_SECONDS} s:\n{self.output_tail()}")
+            raise NodeFailed(f"{self.name} does not end within {STOP_SECONDS} s:\n{self.output_tail()}")
         code = self.process.returncode
         self.note_end(how if code in (0, -signal_number) else f"{how}, exit code {code}")
 

@@ -6,9 +6,9 @@ from itertools import accumulate
 
 import attrs
 
-from jepsen.checkers.committed_offsets import ended
-from jepsen.checkers.ownership import Owned, ownerships
-from jepsen.checkers.records import TopicPartition, named
+from jepsen.checkers.committed_offsets import completion_time
+from jepsen.checkers.ownership import OwnershipPeriod, find_ownerships
+from jepsen.checkers.records import TopicPartition, name_of
 from jepsen.history import History, Outcome
 from jepsen.report.measures import Bins
 from jepsen.store import Uptime
@@ -61,8 +61,8 @@ class GroupTimeline:
 
 def group_timelines(history: History, uptimes: Iterable[Uptime], bins: Bins, end: float) -> list[GroupTimeline]:
     """The history of each group, ordered by the first ownership."""
-    by_group: dict[str, list[Owned]] = defaultdict(list)
-    for owned in ownerships(history):
+    by_group: dict[str, list[OwnershipPeriod]] = defaultdict(list)
+    for owned in find_ownerships(history):
         by_group[owned.group].append(owned)
     by_place: dict[str, list[Uptime]] = defaultdict(list)
     for uptime in uptimes:
@@ -72,7 +72,7 @@ def group_timelines(history: History, uptimes: Iterable[Uptime], bins: Bins, end
 
 def _timeline(
     name: str,
-    every: Sequence[Owned],
+    every: Sequence[OwnershipPeriod],
     uptimes: Mapping[str, Sequence[Uptime]],
     history: History,
     bins: Bins,
@@ -84,7 +84,7 @@ def _timeline(
         place = owned.member.partition(".")[0]
         until = owned.ended_at or _death(uptimes.get(place, ()), owned.began_at) or end
         generation, _ = owned.generations[0]
-        claims[named(owned.partition)].append(Claim(place, owned.began_at, until, generation))
+        claims[name_of(owned.partition)].append(Claim(place, owned.began_at, until, generation))
         for number, since in owned.generations:
             first[number] = min(first.get(number, since), since)
     places = sorted({claim.place for each in claims.values() for claim in each})
@@ -121,7 +121,7 @@ def _behind(group: str, history: History, bins: Bins) -> list[float]:
     """
     gained = bins.zeros()
     ends: dict[tuple[str, TopicPartition], int] = defaultdict(int)
-    for operation in sorted(history.of("send", "poll-group", outcome=Outcome.OK), key=ended):
+    for operation in sorted(history.of("send", "poll-group", outcome=Outcome.OK), key=completion_time):
         value, result, is_poll = operation.value, operation.result, operation.function == "poll-group"
         if result in (None, ()) or (is_poll and value.group != group):
             continue
@@ -129,5 +129,5 @@ def _behind(group: str, history: History, bins: Bins) -> list[float]:
         key = operation.function, (value.topic, value.partition)
         new, ends[key] = end - ends[key], max(end, ends[key])
         if new > 0:
-            gained[bins.index(ended(operation))] += -new if is_poll else new
+            gained[bins.index(completion_time(operation))] += -new if is_poll else new
     return [max(each, 0.0) for each in accumulate(gained)]

@@ -7,7 +7,7 @@ from jepsen.report.findings import Findings
 from jepsen.report.markup import Markup, element
 from jepsen.report.measures import Outage, by_kind
 from jepsen.report.scales import Logarithmic, brief, clock, decades_around, duration
-from jepsen.report.timeline import kind_class, shortly
+from jepsen.report.timeline import describe_targets, kind_class
 
 _LEFT: Final = 112.0
 _RIGHT: Final = 176.0
@@ -67,7 +67,7 @@ def _row(outage: Outage, longest: float, partitions: int) -> Markup:
         "tr",
         element("td", clock(fault.began_at), class_="number"),
         element("td", element("i", class_=f"chip {kind_class(fault)}"), f" {fault.kind}", class_="kind"),
-        element("td", shortly(fault.targets)),
+        element("td", describe_targets(fault.targets)),
         element("td", lasted, class_="number"),
         element("td", fault.detail, class_="detail"),
         element("td", bar, element("span", f" {duration(outage.worst)}"), class_="wait"),

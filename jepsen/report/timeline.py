@@ -65,9 +65,9 @@ def _faults(page: Sheet, found: Findings) -> None:
     for fault, row in zip(found.faults, rows, strict=True):
         y = page.y + row * _FAULT_STEP
         end = found.end if fault.ended_at is None else fault.ended_at
-        page.bar(fault.began_at, end, y, _FAULT_HEIGHT, told(fault), class_=f"fault {kind_class(fault)}", rx=3)
+        page.bar(fault.began_at, end, y, _FAULT_HEIGHT, describe(fault), class_=f"fault {kind_class(fault)}", rx=3)
         room = page.x(end) - page.x(fault.began_at) - 8
-        for text in (f"{fault.kind} {shortly(fault.targets)}", fault.kind):
+        for text in (f"{fault.kind} {describe_targets(fault.targets)}", fault.kind):
             if len(text) * _CHARACTER_WIDTH <= room:
                 x = page.x(fault.began_at) + 5
                 page.parts.append(element("text", text, class_="fault-label", x=x, y=y + 12.5))
@@ -99,7 +99,7 @@ def _nodes(page: Sheet, found: Findings) -> None:
                 # A pause covers the node's bar, because a paused process does nothing. Other faults are drawn below the
                 # bar.
                 y, height = (page.y, _NODE_HEIGHT) if fault.kind == "pause" else (page.y + _NODE_HEIGHT - 5, 5.0)
-                page.bar(fault.began_at, end, y, height, told(fault), class_=f"mark {kind_class(fault)}", rx=1.5)
+                page.bar(fault.began_at, end, y, height, describe(fault), class_=f"mark {kind_class(fault)}", rx=1.5)
         page.y += _NODE_STEP
     page.y -= _NODE_STEP - _NODE_HEIGHT
 
@@ -191,17 +191,17 @@ def kind_class(fault: Fault) -> str:
     return f"k-{fault.kind}"
 
 
-def shortly(targets: Sequence[str]) -> str:
+def describe_targets(targets: Sequence[str]) -> str:
     """A short description of a fault's targets: the names of nodes, or the number of links."""
     links = [target for target in targets if ">" in target]
     names = [target for target in targets if ">" not in target]
     return ", ".join([*names, *([f"{len(links)} links"] if links else [])])
 
 
-def told(fault: Fault) -> str:
+def describe(fault: Fault) -> str:
     """The description of a fault in one line."""
     end = "never undone" if fault.ended_at is None else f"{fault.ended_at - fault.began_at:.1f} s"
-    parts = [f"{fault.kind} {shortly(fault.targets)}", fault.detail, f"from {fault.began_at:.1f} s, {end}"]
+    parts = [f"{fault.kind} {describe_targets(fault.targets)}", fault.detail, f"from {fault.began_at:.1f} s, {end}"]
     return " · ".join(part for part in parts if part)
 
 

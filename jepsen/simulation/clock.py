@@ -14,7 +14,7 @@ _IDLE_ROUNDS_MAX = 3
 STUCK = "no task can run, no event is due and no deadline is set"
 
 
-class Stuck(RuntimeError):
+class Deadlock(RuntimeError):
     """No task can run, no event is due, and no deadline is set: the simulation would wait forever."""
 
 
@@ -78,5 +78,5 @@ class VirtualClock(trio.abc.Clock):
         if self._idle_rounds > _IDLE_ROUNDS_MAX:
             way_out, self.on_stuck = self.on_stuck, None
             if way_out is None:
-                raise Stuck(STUCK)  # Trio does not survive this exception
+                raise Deadlock(STUCK)  # Trio does not survive this exception
             way_out()

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import attrs
 import trio
 
-from jepsen.simulation.clock import Stuck
+from jepsen.simulation.clock import Deadlock
 from jepsen.simulation.faults import FAULTS, Nemesis
 from jepsen.simulation.invariants import Watch
 from jepsen.simulation.scheduling import Livelock
@@ -62,7 +62,7 @@ class Scenario:
         """
         try:
             self.simulation.run(self._main)
-        except (Stuck, Livelock) as error:
+        except (Deadlock, Livelock) as error:
             self._fail(f"Liveness: {error}")
         trace = self.simulation.trace
         return Verdict(

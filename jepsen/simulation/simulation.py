@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 import trio
 
-from jepsen.simulation.clock import STUCK, Stuck, VirtualClock
+from jepsen.simulation.clock import STUCK, Deadlock, VirtualClock
 from jepsen.simulation.disk import Volume
 from jepsen.simulation.hosts import HOST, Host
 from jepsen.simulation.network import Network, SimulatedResolver, SimulatedSocketFactory
@@ -83,7 +83,7 @@ class Simulation:
                 return await main()
             if spinning:
                 raise Livelock(f"{spinning[0]} keeps running without virtual time passing")
-            raise Stuck(STUCK)
+            raise Deadlock(STUCK)
 
         return run_deterministically(prepared, seed=f"{self.seed}/tasks", clock=self.clock)
 

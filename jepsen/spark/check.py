@@ -15,7 +15,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from jepsen.checkers import Anomaly, Checker, Promise, Verdict
-from jepsen.checkers.verdict import ANOMALIES_MAX, meaning_of
+from jepsen.checkers.verdict import ANOMALIES_MAX, promise_text
 from jepsen.history import Operation
 from jepsen.journal import BadJournal, operations_of
 from jepsen.spark.arrow import limited_batches, map_batches
@@ -96,4 +96,4 @@ def _anomaly(promise: str, content: Mapping[str, Any]) -> Anomaly:
 def _promise(checker: Checker, findings: Findings) -> Promise:
     name = type(checker).__name__
     broken, kept = findings.get(name, (0, []))
-    return Promise(name, meaning_of(checker), broken, tuple(kept))
+    return Promise(name, promise_text(checker), broken, tuple(kept))

@@ -50,7 +50,7 @@ class Place:
         return kind(named, self.group, self.instance, commits=self.commits, stalls=stalls)
 
 
-def a_place(group: Group, protocols: tuple[str, ...], name: str, rng: Random) -> Place:
+def random_place(group: Group, protocols: tuple[str, ...], name: str, rng: Random) -> Place:
     instance = name if rng.random() < 0.4 else None
     return Place(group, protocols, instance, rng.choice((4.0, 15.0, 60.0)), rng.choice((0.1, 0.3, 1.0)))
 

@@ -50,7 +50,7 @@ def is_valid_voter(voter: Voter) -> bool:
     return True
 
 
-def is_sound(batch: Batch) -> bool:
+def is_valid_control(batch: Batch) -> bool:
     """True if this replica can read the control records in `batch`, which another replica has sent."""
     if batch.kind is not BatchKind.VOTERS:
         return bool(batch.records)

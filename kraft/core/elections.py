@@ -92,7 +92,7 @@ def can_grant_vote(replica: Replica, request: VoteRequest) -> bool:
     leaderless = isinstance(state, Unattached) or (isinstance(state, Prospective) and state.leader is None)
     if not leaderless or replica.election.voted_for not in (None, request.candidate):
         return False
-    return replica.log.no_newer_than(request.log_end)
+    return replica.log.is_candidate_up_to_date(request.log_end)
 
 
 def can_grant_pre_vote(replica: Replica, request: VoteRequest) -> bool:
@@ -111,7 +111,7 @@ def can_grant_pre_vote(replica: Replica, request: VoteRequest) -> bool:
         silent_ms = replica.now_ms - state.heard_ms
         if silent_ms < replica.config.fetch_timeout_ms:
             return False
-    return replica.log.no_newer_than(request.log_end)
+    return replica.log.is_candidate_up_to_date(request.log_end)
 
 
 def _postpone_election(replica: Replica) -> None:

@@ -1,6 +1,6 @@
 """The follower: it fetches, appends, truncates where the leader's log differs, and detects the loss of its leader."""
 
-from kraft.core.control_records import is_sound
+from kraft.core.control_records import is_valid_control
 from kraft.core.effects import InstallSnapshot, RefusedTruncation, TruncatePrefix, WriteSnapshot
 from kraft.core.log_state import OffsetAndEpoch
 from kraft.core.messages import Error, FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
@@ -71,7 +71,7 @@ def on_snapshot_response(
         return
     download = state.download
     if response.error is Error.SNAPSHOT_NOT_FOUND:
-        replica.drop_download(state)
+        replica.cancel_snapshot_download(state)
         back_off(replica, source, FetchRequest)
     elif response.error is not Error.NONE or response.position != download.position or not response.data:
         back_off(replica, source, FetchSnapshotRequest)
@@ -149,7 +149,7 @@ def _follows(replica: Replica, request: FetchRequest, batches: tuple[Batch, ...]
     if request.log_end != replica.log.end:
         return False
     for batch in batches:
-        if batch.base_offset != offset or not epoch <= batch.epoch <= replica.epoch or not is_sound(batch):
+        if batch.base_offset != offset or not epoch <= batch.epoch <= replica.epoch or not is_valid_control(batch):
             return False
         offset, epoch = batch.last_offset + 1, batch.epoch
     return True

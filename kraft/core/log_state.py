@@ -137,6 +137,6 @@ class LogState:
         """The offset to which this log truncates if the leader's log diverges from it at `diverging`."""
         return self.batch_boundary(min(self.end_of_epoch(diverging.epoch).offset, diverging.offset))
 
-    def no_newer_than(self, other: OffsetAndEpoch) -> bool:
+    def is_candidate_up_to_date(self, other: OffsetAndEpoch) -> bool:
         """True if a log that ends at `other` is at least as up to date as this one (Raft's paper, section 5.4.1)."""
         return (other.epoch, other.offset) >= (self.last_epoch, self.end_offset)

@@ -148,7 +148,7 @@ class Replica:
         if next_role(self.state.role, cause) is not state.role:
             raise IllegalTransition(f"{cause.name} does not lead to {state.role.name}")
         if isinstance(self.state, Follower):
-            self.drop_download(self.state)
+            self.cancel_snapshot_download(self.state)
         self.state = state
         self.requests = RequestManager()
         self.effects.append(RoleChanged(state.role, self.epoch, self.leader_id, cause))
@@ -163,7 +163,7 @@ class Replica:
                 del self.effects[-2]  # nothing was sent in between, so one sync covers the epoch and the vote
         self.effects.append(PersistElection(self.election))
 
-    def drop_download(self, state: Follower) -> None:
+    def cancel_snapshot_download(self, state: Follower) -> None:
         """Stop fetching a snapshot: the leader does not have it, or the leader has changed."""
         download, state.download = state.download, None
         if download is not None and download.position > 0:

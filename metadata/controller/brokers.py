@@ -176,7 +176,7 @@ def _check_incarnation(
     if existing is None or existing.incarnation_id == request.incarnation_id:
         return
     shut_down = existing.in_controlled_shutdown or request.previous_broker_epoch == existing.broker_epoch
-    if not shut_down and sessions.is_proven(request.broker_id, now_ms):
+    if not shut_down and sessions.is_certainly_alive(request.broker_id, now_ms):
         raise DuplicateBrokerRegistration("Another broker is registered with that broker id.")
 
 

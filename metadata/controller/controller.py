@@ -24,7 +24,7 @@ from metadata.controller.features import FeatureUpdates, bootstrap, update_featu
 from metadata.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply, HeartbeatsControl, heartbeat_cause
 from metadata.controller.leader_balance import LeaderBalance
 from metadata.controller.partitions import NewPartitions, TopicOutcome, create_partitions
-from metadata.controller.portions import decide_on, in_portions, pieces_in_portions
+from metadata.controller.portions import decide_on, in_portions, topics_in_portions
 from metadata.controller.producer_ids import ProducerIdsBlock, allocate_producer_ids
 from metadata.controller.quotas import QuotaAlteration, QuotaOutcome, alter_client_quotas
 from metadata.controller.reassignment import (
@@ -196,17 +196,17 @@ class Controller:
             self._sessions.connection_reset(node_id, _now_ms())
             self._reset_timer()
 
-    def suspect(self, broker_id: int) -> BrokerImage | None:
+    def suspect_broker(self, broker_id: int) -> BrokerImage | None:
         """Return the broker's registration if a connection with it broke and it has sent no heartbeat since."""
         if self.is_active and self._sessions.is_suspect(broker_id):
             return self.image.cluster.brokers.get(broker_id)
         return None
 
-    def broker_gone(self, broker_id: int, broker_epoch: int) -> None:
+    def expire_suspect_broker(self, broker_id: int, broker_epoch: int) -> None:
         """The listener of a suspect broker, in this incarnation, refuses connections: its process is gone."""
-        broker = self.suspect(broker_id)
+        broker = self.suspect_broker(broker_id)
         if broker is not None and broker.broker_epoch == broker_epoch:
-            self._sessions.confirm_gone(broker_id, _now_ms())
+            self._sessions.expire_suspect(broker_id, _now_ms())
             self._reset_timer()
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdsBlock:
@@ -241,7 +241,7 @@ class Controller:
             partitions = [(topic.name, list(topic.partitions)) for topic in self.image.topics.by_name.values()]
         return await self._write_portions(
             "ElectLeaders",
-            pieces_in_portions(partitions),
+            topics_in_portions(partitions),
             lambda image, some: self._elections.elect(image, election_type, some, needed_only=needed_only),
             context=context,
         )
@@ -253,7 +253,7 @@ class Controller:
         self._reassignments.check_total(topics)
         portions = (
             [TopicReassignments(*piece) for piece in pieces]
-            for pieces in pieces_in_portions((topic.name, topic.partitions) for topic in topics)
+            for pieces in topics_in_portions((topic.name, topic.partitions) for topic in topics)
         )
         return await self._write_portions(
             "AlterPartitionReassignments",

@@ -44,7 +44,7 @@ def in_portions(
     yield [*portion, *repeated]
 
 
-def pieces_in_portions(named: Iterable[tuple[str, Sequence[A]]]) -> Iterator[list[tuple[str, Sequence[A]]]]:
+def topics_in_portions(named: Iterable[tuple[str, Sequence[A]]]) -> Iterator[list[tuple[str, Sequence[A]]]]:
     """Split partitions by topic in order into one or more portions, each of PORTION_SIZE partitions at most.
 
     A topic with more partitions is split into several pieces. Portions are made lazily.

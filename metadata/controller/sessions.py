@@ -82,7 +82,7 @@ class BrokerSessions:
         session = self._sessions.get(broker_id)
         return session is not None and session.suspect_since_ms is not None
 
-    def confirm_gone(self, broker_id: int, now_ms: float) -> None:
+    def expire_suspect(self, broker_id: int, now_ms: float) -> None:
         """The process of a suspect is gone: its session expires at once."""
         session = self._sessions.get(broker_id)
         if session is not None and session.suspect_since_ms is not None:
@@ -97,7 +97,7 @@ class BrokerSessions:
         if session is not None and session.presumed:
             self.connection_lost(broker_id, now_ms)
 
-    def is_proven(self, broker_id: int, now_ms: float) -> bool:
+    def is_certainly_alive(self, broker_id: int, now_ms: float) -> bool:
         """True if the broker's process was certainly alive within the session timeout."""
         session = self._sessions.get(broker_id)
         if session is None or session.presumed or session.suspect_since_ms is not None:

@@ -27,7 +27,7 @@ from metadata.errors import (
     UnknownTopicOrPartition,
 )
 from metadata.ids import random_uuid
-from metadata.image import MetadataImage, TopicsImage, unified_name
+from metadata.image import MetadataImage, TopicsImage, unify_collision_chars
 from metadata.records import (
     ZERO_UUID,
     ConfigRecord,
@@ -220,7 +220,7 @@ def _check_name(topics: TopicsImage, name: str) -> None:
     if name in topics.by_name:
         raise TopicAlreadyExists(f"Topic '{name}' already exists.")
     validate_topic_name(name)
-    colliding = topics.unified_names.get(unified_name(name) or "")
+    colliding = topics.unified_names.get(unify_collision_chars(name) or "")
     if colliding:
         raise InvalidTopic(f"Topic '{name}' collides with existing topic: {colliding[0]}")
 

@@ -14,7 +14,7 @@ from metadata.image.topics import (
     TopicsDelta,
     TopicsImage,
     changed_partition,
-    unified_name,
+    unify_collision_chars,
 )
 
 __all__ = [
@@ -39,5 +39,5 @@ __all__ = [
     "TopicsImage",
     "changed_partition",
     "image_records",
-    "unified_name",
+    "unify_collision_chars",
 ]

@@ -113,7 +113,7 @@ class TopicsImage:
         return topic.partitions.get(partition_id) if topic else None
 
 
-def unified_name(name: str) -> str | None:
+def unify_collision_chars(name: str) -> str | None:
     """The topic's name in Kafka's metrics if another topic could have the same one there; else None."""
     return name.replace(".", "_") if "." in name or "_" in name else None
 
@@ -225,7 +225,7 @@ class TopicsDelta:
         new = [topic.name for topic in self.changed.values() if topic.base is None]
         for names, names_after in ((gone, _without), (new, _with)):
             for name in names:
-                if unified := unified_name(name):
+                if unified := unify_collision_chars(name):
                     put[unified] = names_after(put.get(unified, base.get(unified) or ()), name)
         return base.changed({k: v for k, v in put.items() if v}, [k for k, v in put.items() if not v])
 

@@ -23,10 +23,10 @@ from jepsen.hostile.quorum_stories import QuorumStoryTools
 from jepsen.hostile.stories import broker_story, controller_story
 from jepsen.hostile.story import Story
 from jepsen.hostile.target import NODE_ID, Target
-from jepsen.processes.fuzz.command import longest_hold_ms, told
+from jepsen.processes.fuzz.command import longest_hold_ms, summary_text
 from jepsen.processes.fuzz.fuzz_run import FuzzRun, FuzzRunPlan
 from jepsen.processes.fuzz.fuzzed_node import FuzzedNode
-from jepsen.processes.fuzz.lanes import PORTS
+from jepsen.processes.fuzz.story_runner import PORTS
 from jepsen.processes.ports import free_ports
 from kraft.message_codec import REQUESTS
 
@@ -138,6 +138,6 @@ async def test_node_lives_through_hostile_frames_on_all_ports(tmp_path: Path, fi
     directory.mkdir()
     with trio.fail_after(240):
         findings = await FuzzRun(FuzzedNode(directory, port, controller_port, {}), plan).run()
-    figure(told(plan, findings))
-    assert findings.problems == [], told(plan, findings)
+    figure(summary_text(plan, findings))
+    assert findings.problems == [], summary_text(plan, findings)
     assert set(findings.frames) == set(PORTS)

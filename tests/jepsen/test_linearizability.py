@@ -1,6 +1,6 @@
 """Small histories, linearizable and not."""
 
-from jepsen.checkers.linearizability import contradiction
+from jepsen.checkers.linearizability import find_contradiction
 from jepsen.checkers.registers import Register
 from jepsen.checkers.topics import MetadataIsLinearizable
 from jepsen.history import History, Operation, Outcome
@@ -18,7 +18,7 @@ def unknown(began: float, function: str, *rest: object) -> Operation:
 
 
 def is_linearizable(*operations: Operation) -> bool:
-    return contradiction(operations, Register()) is None
+    return find_contradiction(operations, Register()) is None
 
 
 def test_read_returns_an_earlier_write() -> None:

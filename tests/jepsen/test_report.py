@@ -12,7 +12,7 @@ from jepsen.journal import write_history
 from jepsen.report.anomalies import readable
 from jepsen.report.command import write_report
 from jepsen.report.markup import Markup, element, join
-from jepsen.report.timeline import shortly
+from jepsen.report.timeline import describe_targets
 from jepsen.store import Fault, Store
 from tests.support.synthetic_runs import NODES, SyntheticRun
 
@@ -127,4 +127,4 @@ def test_markup_is_escaped_once() -> None:
 
 def test_names_are_readable() -> None:
     assert readable("AcknowledgedRecordsStay") == "Acknowledged records stay"
-    assert shortly(("node-1", "node-1>node-2", "node-2>node-1")) == "node-1, 2 links"
+    assert describe_targets(("node-1", "node-1>node-2", "node-2>node-1")) == "node-1, 2 links"

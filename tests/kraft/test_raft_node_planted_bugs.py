@@ -22,7 +22,7 @@ from kraft.raft_node import RaftNode, RaftNodeConfig
 from kraft.rpc import Frames
 from tests.support.directory_ids import directory_id
 from tests.support.quorum_bugs import DRIVER_BUGS, QUORUM_BUGS
-from tests.support.quorum_nodes import DIRECTORY, Heard
+from tests.support.quorum_nodes import DIRECTORY, RecordingStateMachine
 from tests.support.volatile_disk import VolatileDisk
 
 POWER_CUTS = 20
@@ -35,7 +35,7 @@ class Replica:
     """A running replica, and its state machine."""
 
     quorum: RaftNode
-    heard: Heard
+    heard: RecordingStateMachine
 
     async def commit(self, record: bytes) -> None:
         epoch = self.quorum.leadership.epoch
@@ -46,7 +46,7 @@ class Replica:
 async def running(disk: VolatileDisk, *others: Voter) -> AsyncIterator[Replica]:
     env = Env(disk, Random(1), lambda: 0.0, lambda kind, /, **fields: None)
     config = RaftNodeConfig(QuorumConfig(ME.key, ME.address), "cluster", VoterSet((ME, *others)))
-    quorum, heard = await RaftNode.open(env, DIRECTORY, config), Heard()
+    quorum, heard = await RaftNode.open(env, DIRECTORY, config), RecordingStateMachine()
     quorum.register(heard)
     async with trio.open_nursery() as nursery:
         await nursery.start(quorum.run)

@@ -22,7 +22,7 @@ CONFIG = RaftNodeConfig(QuorumConfig(ME.key, ME.address), "cluster", VoterSet((M
 FIRST = 2
 
 
-class Heard:
+class RecordingStateMachine:
     def __init__(self) -> None:
         self.records: list[bytes] = []
         self.batches = 0
@@ -37,15 +37,15 @@ class Heard:
         self.events.append(f"leader {leadership.leader_id} in epoch {leadership.epoch}")
 
 
-async def opened(disk: VolatileDisk) -> tuple[RaftNode, Heard]:
+async def opened(disk: VolatileDisk) -> tuple[RaftNode, RecordingStateMachine]:
     env = Env(disk=disk, rng=Random(1), wall=lambda: 1_700_000_000.0, trace=lambda kind, /, **fields: None)
-    log, heard = await RaftNode.open(env, DIRECTORY, CONFIG), Heard()
+    log, heard = await RaftNode.open(env, DIRECTORY, CONFIG), RecordingStateMachine()
     log.register(heard)
     return log, heard
 
 
 @asynccontextmanager
-async def running(disk: VolatileDisk) -> AsyncIterator[tuple[RaftNode, Heard]]:
+async def running(disk: VolatileDisk) -> AsyncIterator[tuple[RaftNode, RecordingStateMachine]]:
     log, heard = await opened(disk)
     async with trio.open_nursery() as nursery:
         await nursery.start(log.run)

@@ -69,15 +69,15 @@ async def test_a_broken_connection_fences_after_a_short_grace_unless_a_heartbeat
 async def test_suspect_broker_that_is_gone_is_fenced_at_once(autojump_clock: MockClock) -> None:
     async with two_brokers(autojump_clock) as (node, first, second):
         node.controller.broker_connection_lost(1, first)
-        node.controller.broker_gone(1, first - 1)  # a former incarnation
-        node.controller.broker_gone(2, second)  # it is not a suspect
+        node.controller.expire_suspect_broker(1, first - 1)  # a former incarnation
+        node.controller.expire_suspect_broker(2, second)  # it is not a suspect
         await trio.sleep(0.1)
-        assert node.controller.suspect(1) == node.loader.image.cluster.brokers[1]
+        assert node.controller.suspect_broker(1) == node.loader.image.cluster.brokers[1]
         assert (is_fenced(node, 1), is_fenced(node, 2)) == (False, False)
-        node.controller.broker_gone(1, first)
+        node.controller.expire_suspect_broker(1, first)
         await trio.sleep(0.1)
         assert (is_fenced(node, 1), is_fenced(node, 2)) == (True, False)
-        assert node.controller.suspect(1) is None
+        assert node.controller.suspect_broker(1) is None
 
 
 async def test_broken_connection_of_a_former_incarnation_is_ignored(autojump_clock: MockClock) -> None:

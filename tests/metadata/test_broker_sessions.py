@@ -50,7 +50,7 @@ def test_suspect_that_is_confirmed_gone_expires_at_once() -> None:
     sessions.record_contact(1, 5, now_ms=1_000)
     sessions.connection_lost(1, now_ms=2_000)
     assert sessions.is_suspect(1)
-    sessions.confirm_gone(1, now_ms=2_010)
+    sessions.expire_suspect(1, now_ms=2_010)
     assert sessions.expired(now_ms=2_010) == [1]
 
 
@@ -60,7 +60,7 @@ def test_confirm_gone_is_ignored_after_a_heartbeat() -> None:
     sessions.connection_lost(1, now_ms=2_000)
     sessions.record_contact(1, 5, now_ms=2_005)
     assert not sessions.is_suspect(1)
-    sessions.confirm_gone(1, now_ms=2_010)
+    sessions.expire_suspect(1, now_ms=2_010)
     assert sessions.expired(now_ms=3_000) == []
 
 
@@ -75,13 +75,13 @@ def test_reset_of_another_connection_is_ignored_for_a_broker_with_heartbeats() -
 
 def test_presumed_session_keeps_its_broker_unfenced_but_is_no_proof() -> None:
     sessions = taken_over(now_ms=5_000)
-    assert not sessions.is_proven(1, now_ms=5_001)
+    assert not sessions.is_certainly_alive(1, now_ms=5_001)
     assert sessions.expired(now_ms=13_999) == []
     sessions.record_contact(1, 5, now_ms=6_000)
-    assert sessions.is_proven(1, now_ms=14_999)
-    assert not sessions.is_proven(1, now_ms=15_000)
+    assert sessions.is_certainly_alive(1, now_ms=14_999)
+    assert not sessions.is_certainly_alive(1, now_ms=15_000)
     sessions.connection_lost(1, now_ms=7_000)
-    assert not sessions.is_proven(1, now_ms=7_000)
+    assert not sessions.is_certainly_alive(1, now_ms=7_000)
 
 
 def test_expired_session_is_extended_when_the_controller_did_not_run() -> None:

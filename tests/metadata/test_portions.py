@@ -5,14 +5,14 @@ from itertools import groupby
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.controller.portions import PORTION_SIZE, pieces_in_portions
+from metadata.controller.portions import PORTION_SIZE, topics_in_portions
 
 topics = st.lists(st.tuples(st.text(max_size=3), st.lists(st.integers(), max_size=3 * PORTION_SIZE)), max_size=200)
 
 
 @given(topics)
 def test_pieces_in_portions_name_each_partition_once_and_in_order(named: list[tuple[str, list[int]]]) -> None:
-    portions = list(pieces_in_portions(named))
+    portions = list(topics_in_portions(named))
     pieces = [piece for portion in portions for piece in portion]
     assert [(name, member) for name, members in pieces for member in members] == [
         (name, member) for name, members in named for member in members
@@ -24,11 +24,11 @@ def test_pieces_in_portions_name_each_partition_once_and_in_order(named: list[tu
 
 @given(topics)
 def test_portions_are_bounded(named: list[tuple[str, list[int]]]) -> None:
-    portions = list(pieces_in_portions(named))
+    portions = list(topics_in_portions(named))
     assert portions
     for portion in portions:
         assert sum(max(len(members), 1) for _, members in portion) <= PORTION_SIZE
 
 
 def test_empty_request_is_one_portion() -> None:
-    assert list(pieces_in_portions([])) == [[]]
+    assert list(topics_in_portions([])) == [[]]

@@ -23,7 +23,7 @@ from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.hosts import Host
 from jepsen.simulation.invariants import Committed, Replicas, process_invariants, raft_invariants
 from jepsen.simulation.simulation import Simulation
-from jepsen.simulation.subjects.data import show_data
+from jepsen.simulation.subjects.data import observe_replicas
 from jepsen.simulation.subjects.node_plan import KAFKA_PORT, NodePlan
 from jepsen.values import Commit, CommittedRead
 from jepsen.workloads.client import Client
@@ -230,7 +230,7 @@ def play(script: Callable[[ScriptedGroups], Awaitable[None]], *, seed: int = 1) 
     lost = {each.name: 0 for each in plan.nodes}
     cluster = Cluster(simulation, {each.name: plan.factory(each, lost) for each in plan.nodes})
     committed = Committed({each.name: each.node_id for each in plan.brokers})
-    show_data(simulation, committed, [CONSUMER_OFFSETS])
+    observe_replicas(simulation, committed, [CONSUMER_OFFSETS])
     stage = ScriptedGroups(
         simulation=simulation,
         cluster=cluster,

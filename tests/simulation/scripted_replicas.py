@@ -19,7 +19,7 @@ from jepsen.simulation.invariants import (
     replication_invariants,
 )
 from jepsen.simulation.simulation import Simulation
-from jepsen.simulation.subjects.data import show_data
+from jepsen.simulation.subjects.data import observe_replicas
 from jepsen.simulation.subjects.node_plan import LOG_DIRECTORIES, NodePlan
 from jepsen.simulation.trace import Event
 from tests.simulation.scripted_clients import NONE, TOPIC, ScriptedClients, Stored, stored_in
@@ -264,7 +264,7 @@ def play(
     invariants = [*process_invariants(simulation.hosts), *raft_invariants(Replicas())]
     if is_watched:
         committed = Committed({each.name: each.node_id for each in plan.brokers})
-        show_data(simulation, committed, [TOPIC])
+        observe_replicas(simulation, committed, [TOPIC])
         invariants += replication_invariants(committed)
     stage.perform(invariants, whole)
     return stage

@@ -128,7 +128,7 @@ class CompactionWorkload:
             return False
         return bool(answer.responses[0].partition_responses[0].error_code == 0)
 
-    async def strike(self) -> None:
+    async def inject(self) -> None:
         for _ in range(STRIKES):
             await trio.sleep(self.rng.uniform(2, 5))
             await self.all_in_sync()
@@ -179,7 +179,7 @@ async def play(workload: CompactionWorkload, seen: dict[str, Any]) -> None:
         await workload.all_in_sync()
         async with trio.open_nursery() as scenes:
             scenes.start_soon(workload.write)
-            scenes.start_soon(workload.strike)
+            scenes.start_soon(workload.inject)
         await trio.sleep(2)
         for name in workload.cluster.nodes:
             records = await workload.read(name)

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from jepsen.simulation import Event, Host, Simulation
-from jepsen.simulation.clock import Stuck
+from jepsen.simulation.clock import Deadlock
 from jepsen.simulation.scheduling import Livelock, ThreadStarted
 from kraft.env import Env
 
@@ -160,7 +160,7 @@ def test_waiting_for_ever_is_noticed() -> None:
     async def main(simulation: Simulation, host: Host, nursery: trio.Nursery) -> None:
         await trio.sleep_forever()
 
-    with pytest.raises(Stuck):
+    with pytest.raises(Deadlock):
         events_of(main)
 
 

@@ -28,7 +28,7 @@ class ListedTimers:
         if key not in self.due:
             self.schedule(key, delay_ms, decide)
 
-    def put_off(self, key: Hashable, delay_ms: float) -> None:
+    def postpone(self, key: Hashable, delay_ms: float) -> None:
         if key in self.due:
             self.schedule(key, delay_ms, self.due[key][1])
 

@@ -19,7 +19,7 @@ def shard_with(**fields: object) -> ConsumerGroups:
     return shard
 
 
-def classics(shard: ConsumerGroups, count: int, *, is_cooperative: bool = False) -> list[ClassicConsumer]:
+def stable_classic_members(shard: ConsumerGroups, count: int, *, is_cooperative: bool = False) -> list[ClassicConsumer]:
     """Members of a stable classic group, with their assignments."""
     members = [ClassicConsumer(shard, ["a"], is_cooperative=is_cooperative, name=f"c{at}") for at in range(count)]
     settle(shard, members)
@@ -39,7 +39,7 @@ def settle(shard: ConsumerGroups, members: Sequence[Anyone]) -> None:
         before = [member.names() for member in members]
         for member in members:
             act(member)
-            nobody_has_what_another_has(members)
+            assert_no_shared_partitions(members)
         shard.pass_ms(200)
         is_quiet = all(not isinstance(member, ClassicConsumer) or member.is_settled for member in members)
         if is_quiet and before == [member.names() for member in members] and owned(members) == [0, 1, 2, 3]:
@@ -51,7 +51,7 @@ def owned(members: Sequence[Anyone]) -> list[int]:
     return sorted(index for member in members for index in member.names().get("a", set()))
 
 
-def nobody_has_what_another_has(members: Sequence[Anyone]) -> None:
+def assert_no_shared_partitions(members: Sequence[Anyone]) -> None:
     assert len(owned(members)) == len(set(owned(members))), [member.names() for member in members]
 
 

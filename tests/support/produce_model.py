@@ -16,7 +16,7 @@ from broker.client.producer.accumulator import Accumulator, AccumulatorLimits
 from broker.client.producer.batch import RECORD_OVERHEAD_BYTES, Batch, OnDelivery
 from broker.client.producer.buffer_memory import BufferMemory
 from broker.client.producer.compression_ratio import CompressionRatios
-from broker.client.producer.outcomes import Verdict, verdict_of
+from broker.client.producer.outcomes import ProduceOutcome, produce_outcome
 from broker.client.producer.sequences import NO_SEQUENCE, Identity, ProducerIdentity, sequence_after
 from broker.client.types import RecordMetadata, TopicPartition
 from broker.wire.errors import ErrorCode
@@ -256,15 +256,15 @@ class ProduceModel:
         return note
 
     def _apply(self, batch: Batch, code: ErrorCode, offset: int) -> None:
-        verdict = verdict_of(code, len(batch.records), 0, is_idempotent=self.identity is not None)
-        if verdict is Verdict.APPENDED:
+        verdict = produce_outcome(code, len(batch.records), 0, is_idempotent=self.identity is not None)
+        if verdict is ProduceOutcome.APPENDED:
             self.accumulator.succeed(batch, offset)
-        elif verdict is Verdict.SPLIT:
+        elif verdict is ProduceOutcome.SPLIT:
             self.accumulator.split(batch, self.now)
-        elif verdict is Verdict.FAILED:
+        elif verdict is ProduceOutcome.FAILED:
             self.accumulator.fail(batch, ClientError(code.name))
         else:
-            if verdict is Verdict.SEQUENCE_REJECTED:
+            if verdict is ProduceOutcome.SEQUENCE_REJECTED:
                 self.accumulator.reject_sequence(batch, ClientError(code.name))
             batch.retry_at = self.now + RETRY_S
 

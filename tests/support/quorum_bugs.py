@@ -110,7 +110,7 @@ QUORUM_BUGS: dict[str, PatchedFunction] = {
     "checksums of the log are not checked": PatchedFunction(frame, "_is_intact", always(True)),
     "two voter changes at once": PatchedFunction(reconfiguration, "may_change", always(True)),
     "pre-votes are ignored": PatchedFunction(elections, "_check_votes", _ignore_pre_votes),
-    "votes are granted to outdated logs": PatchedFunction(LogState, "no_newer_than", always(True)),
+    "votes are granted to outdated logs": PatchedFunction(LogState, "is_candidate_up_to_date", always(True)),
     "two votes in one epoch": PatchedFunction(Replica, "enter_epoch", _store_no_vote),
     "only the next epoch is plausible": PatchedFunction(elections, "enter_higher_epoch", _refuse_later_epochs),
     "every epoch is plausible": PatchedFunction(elections, "is_plausible", always(True)),

@@ -21,7 +21,7 @@ WITHIN_S = 10.0
 WALL_S = 1_700_000_000.0
 
 
-class Heard:
+class RecordingStateMachine:
     """A state machine that records everything."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class QuorumNode:
         self.disk = VolatileDisk()
         self.directory_id = directory_id(f"dir{node_id}")
         self.cluster_id = "cluster"
-        self.heard = Heard()
+        self.heard = RecordingStateMachine()
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.port = listener.socket.getsockname()[1]
         self.listener: trio.SocketListener | None = listener
@@ -92,7 +92,7 @@ class QuorumNode:
         bootstrap = () if known.voters else others
         config = QuorumConfig(self.voter.key, self.voter.address, bootstrap, 300, 600, 100, 10, 150)
         quorum = await RaftNode.open(env, DIRECTORY, RaftNodeConfig(config, self.cluster_id, known, 600))
-        self.heard = Heard()
+        self.heard = RecordingStateMachine()
         quorum.register(self.heard)
         listener, self.listener = self.listener, None
         if listener is None:

@@ -156,7 +156,7 @@ async def consumer_of(broker: ScriptedBroker, **settings: Any) -> AsyncIterator[
         yield consumer
 
 
-def as_logged(broker: ScriptedBroker, request: FetchRequest) -> None:
+def answer_from_log(broker: ScriptedBroker, request: FetchRequest) -> None:
     return None
 
 

@@ -17,7 +17,7 @@ from broker.cli.kafka_tools.options import (
     ToolExit,
     flag,
     integer,
-    taking,
+    option,
 )
 from broker.client.admin import Admin, ConfigChange, ConfigOperation, ConfigResource, ConfigResourceType, QuotaMatch
 from broker.client.errors import ClientError
@@ -56,13 +56,13 @@ PARSER: Final = OptionParser(
     flag("describe", "Describe configs."),
     flag("alter", "Change configs."),
     flag("all", "With --describe: all configs, also those that have their default."),
-    taking("entity-type", "type", f"The type: {', '.join(_TYPE_OF.values())}."),
-    taking("entity-name", "name", "The name of the topic, broker, group, ..."),
+    option("entity-type", "type", f"The type: {', '.join(_TYPE_OF.values())}."),
+    option("entity-name", "name", "The name of the topic, broker, group, ..."),
     flag("entity-default", "The default of all users, clients, brokers or ips."),
-    taking("add-config", "key=value,...", "Configs to set; brackets hold a value with commas: k=[v1,v2]."),
-    taking("add-config-file", "file", "A properties file with configs to set."),
-    taking("delete-config", "key,...", "Configs to remove.", separator=","),
-    *(taking(name, "name", f"The same as --entity-type {kind} --entity-name.") for name, kind in _TYPE_OF.items()),
+    option("add-config", "key=value,...", "Configs to set; brackets hold a value with commas: k=[v1,v2]."),
+    option("add-config-file", "file", "A properties file with configs to set."),
+    option("delete-config", "key,...", "Configs to remove.", separator=","),
+    *(option(name, "name", f"The same as --entity-type {kind} --entity-name.") for name, kind in _TYPE_OF.items()),
     *(flag(name, f"The same as --entity-type {kind} --entity-default.") for name, kind in _TYPE_OF_DEFAULTS.items()),
 )
 

@@ -20,7 +20,7 @@ from broker.cli.kafka_tools.options import (
     flag,
     integer,
     long,
-    taking,
+    option,
 )
 from broker.cli.kafka_tools.record_formats import FormatError, Formatter, make_formatter
 from broker.cli.kafka_tools.topic_filters import compiled_pattern
@@ -37,32 +37,32 @@ PARSER: Final = OptionParser(
     "This tool helps to read data from Kafka topics and outputs it to standard output.",
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
-    taking("topic", "topic", "The topic."),
-    taking("include", "regex", "A regular expression of topics."),
-    taking("partition", "partition", "The partition, read from its end unless --offset is given.", integer),
-    taking("offset", "offset", "An offset, earliest or latest.", default="latest"),
+    option("topic", "topic", "The topic."),
+    option("include", "regex", "A regular expression of topics."),
+    option("partition", "partition", "The partition, read from its end unless --offset is given.", integer),
+    option("offset", "offset", "An offset, earliest or latest.", default="latest"),
     flag("from-beginning", "Begin with the first record where the group has no offset."),
-    taking("max-messages", "count", "How many records to read.", integer),
-    taking("timeout-ms", "ms", "How long to wait for the next record.", long),
-    taking("group", "group", "The consumer group."),
-    taking("isolation-level", "level", "read_committed or read_uncommitted.", default="read_uncommitted"),
-    taking("formatter", "class", "How records are printed.", default=_FORMATTER),
-    taking(
+    option("max-messages", "count", "How many records to read.", integer),
+    option("timeout-ms", "ms", "How long to wait for the next record.", long),
+    option("group", "group", "The consumer group."),
+    option("isolation-level", "level", "read_committed or read_uncommitted.", default="read_uncommitted"),
+    option("formatter", "class", "How records are printed.", default=_FORMATTER),
+    option(
         "formatter-property",
         "key=value",
         "A property of the formatter: print.timestamp, print.partition, print.offset, print.epoch, print.headers, "
         "print.key, print.value, key.separator, line.separator, headers.separator, null.literal, key.deserializer, "
         "value.deserializer, headers.deserializer.",
     ),
-    taking("formatter-config", "file", "A file with properties of the formatter."),
-    taking("key-deserializer", "class", "How keys are read."),
-    taking("value-deserializer", "class", "How values are read."),
+    option("formatter-config", "file", "A file with properties of the formatter."),
+    option("key-deserializer", "class", "How keys are read."),
+    option("value-deserializer", "class", "How values are read."),
     flag("skip-message-on-error", "Go on after a record that cannot be printed."),
     flag("enable-systest-events", "Print what happens to the consumer, too."),
-    taking("command-property", "key=value", "A config of the consumer."),
-    taking("property", "key=value", "The old name of --formatter-property."),
-    taking("consumer-property", "key=value", "The old name of --command-property."),
-    taking("consumer.config", "file", "The old name of --command-config."),
+    option("command-property", "key=value", "A config of the consumer."),
+    option("property", "key=value", "The old name of --formatter-property."),
+    option("consumer-property", "key=value", "The old name of --command-property."),
+    option("consumer.config", "file", "The old name of --command-config."),
 )
 
 

@@ -23,7 +23,7 @@ from broker.cli.kafka_tools.options import (
     flag,
     integer,
     long,
-    taking,
+    option,
 )
 from broker.client import BufferFull, ClientError, KafkaError, Producer
 from broker.client.producer.config import ProducerConfig
@@ -48,43 +48,43 @@ _CONFIG_OF: Final = {
 
 
 def _producer_options() -> Iterable[Option]:
-    yield taking(
+    yield option(
         "compression-codec",
         "codec",
         "none, gzip, snappy, lz4 or zstd; gzip without a value.",
         is_argument_optional=True,
     )
-    yield taking("batch-size", "bytes", "The size of a batch.", integer, default=16_384)
-    yield taking("max-partition-memory-bytes", "bytes", "The old name of --batch-size.", integer, default=16_384)
-    yield taking("message-send-max-retries", "count", "How often a record is sent again.", integer, default=3)
-    yield taking("retry-backoff-ms", "ms", "The pause before a record is sent again.", long, default=100)
-    yield taking("timeout", "ms", "How long a batch waits for more records.", long, default=1_000)
-    yield taking("request-required-acks", "acks", "The acks of the requests.", default="-1")
-    yield taking("request-timeout-ms", "ms", "How long a request may take.", integer, default=1_500)
-    yield taking("metadata-expiry-ms", "ms", "The age at which metadata is refreshed.", long, default=300_000)
-    yield taking("max-block-ms", "ms", "How long a record may wait for room in the buffer.", long, default=60_000)
-    yield taking("max-memory-bytes", "bytes", "The size of the buffer.", long, default=33_554_432)
-    yield taking("socket-buffer-size", "bytes", "The size of the socket's send buffer.", integer, default=102_400)
+    yield option("batch-size", "bytes", "The size of a batch.", integer, default=16_384)
+    yield option("max-partition-memory-bytes", "bytes", "The old name of --batch-size.", integer, default=16_384)
+    yield option("message-send-max-retries", "count", "How often a record is sent again.", integer, default=3)
+    yield option("retry-backoff-ms", "ms", "The pause before a record is sent again.", long, default=100)
+    yield option("timeout", "ms", "How long a batch waits for more records.", long, default=1_000)
+    yield option("request-required-acks", "acks", "The acks of the requests.", default="-1")
+    yield option("request-timeout-ms", "ms", "How long a request may take.", integer, default=1_500)
+    yield option("metadata-expiry-ms", "ms", "The age at which metadata is refreshed.", long, default=300_000)
+    yield option("max-block-ms", "ms", "How long a record may wait for room in the buffer.", long, default=60_000)
+    yield option("max-memory-bytes", "bytes", "The size of the buffer.", long, default=33_554_432)
+    yield option("socket-buffer-size", "bytes", "The size of the socket's send buffer.", integer, default=102_400)
 
 
 PARSER: Final = OptionParser(
     "This tool helps to read data from standard input and publish it to Kafka.",
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
-    taking("topic", "topic", "REQUIRED: the topic."),
+    option("topic", "topic", "REQUIRED: the topic."),
     flag("sync", "Wait for each record before the next one is read."),
-    taking("line-reader", "class", "How lines are read; there is one way.", default=_LINE_READER),
-    taking(
+    option("line-reader", "class", "How lines are read; there is one way.", default=_LINE_READER),
+    option(
         "reader-property",
         "key=value",
         "A property of the line reader: parse.key, key.separator, parse.headers, headers.delimiter, headers.separator, "
         "headers.key.separator, ignore.error, null.marker.",
     ),
-    taking("reader-config", "file", "A file with properties of the line reader."),
-    taking("command-property", "key=value", "A config of the producer."),
-    taking("property", "key=value", "The old name of --reader-property."),
-    taking("producer-property", "key=value", "The old name of --command-property."),
-    taking("producer.config", "file", "The old name of --command-config."),
+    option("reader-config", "file", "A file with properties of the line reader."),
+    option("command-property", "key=value", "A config of the producer."),
+    option("property", "key=value", "The old name of --reader-property."),
+    option("producer-property", "key=value", "The old name of --command-property."),
+    option("producer.config", "file", "The old name of --command-config."),
     *_producer_options(),
 )
 

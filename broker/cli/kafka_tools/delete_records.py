@@ -6,14 +6,14 @@ from typing import Final
 from broker.cli.kafka_tools.clients import open_admin
 from broker.cli.kafka_tools.errors import exception_of
 from broker.cli.kafka_tools.json_files import entries, field, partition_of, read_json
-from broker.cli.kafka_tools.options import BOOTSTRAP_SERVER, COMMAND_CONFIG, OptionParser, ToolExit, taking
+from broker.cli.kafka_tools.options import BOOTSTRAP_SERVER, COMMAND_CONFIG, OptionParser, ToolExit, option
 from broker.client.types import TopicPartition
 
 PARSER: Final = OptionParser(
     "This tool helps to delete records of the given partitions down to the specified offset.",
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
-    taking(
+    option(
         "offset-json-file",
         "file",
         'REQUIRED: a file with the new first offsets: {"partitions": [{"topic": "foo", "partition": 1, "offset": 1}], '

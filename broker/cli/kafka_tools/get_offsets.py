@@ -16,7 +16,7 @@ from broker.cli.kafka_tools.options import (
     flag,
     integer,
     long,
-    taking,
+    option,
 )
 from broker.cli.kafka_tools.topic_filters import topic_pattern
 from broker.client.admin import Admin, OffsetSpec
@@ -33,14 +33,14 @@ PARSER: Final = OptionParser(
     "An interactive shell for getting topic-partition offsets.",
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
-    taking(
+    option(
         "topic-partitions",
         "topic1:1,topic2:0-3,topic3,topic4:5-,topic5:-3",
         "Partitions: regular expressions of topics, each with a partition or a range whose end is left out.",
     ),
-    taking("topic", "topic", "The topic, a regular expression; all without it."),
-    taking("partitions", "0,1,...", "The partitions; all without it."),
-    taking(
+    option("topic", "topic", "The topic, a regular expression; all without it."),
+    option("partitions", "0,1,...", "The partitions; all without it."),
+    option(
         "time",
         "ms|latest|earliest|...",
         f"A time in milliseconds since 1970, or {_TIMES}.",

@@ -15,7 +15,7 @@ from broker.cli.kafka_tools.options import (
     ToolExit,
     flag,
     integer,
-    taking,
+    option,
 )
 from broker.client.admin import ElectionType
 from broker.client.errors import TimedOut
@@ -39,12 +39,12 @@ PARSER: Final = OptionParser(
     "preferred replicas and unclean replicas.",
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
-    taking("admin.config", "file", "The old name of --command-config."),
-    taking("path-to-json-file", "file", 'A file with partitions: {"partitions": [{"topic": "foo", "partition": 1}]}.'),
-    taking("topic", "topic", "The topic; together with --partition."),
-    taking("partition", "partition", "The partition of --topic.", integer),
+    option("admin.config", "file", "The old name of --command-config."),
+    option("path-to-json-file", "file", 'A file with partitions: {"partitions": [{"topic": "foo", "partition": 1}]}.'),
+    option("topic", "topic", "The topic; together with --partition."),
+    option("partition", "partition", "The partition of --topic.", integer),
     flag("all-topic-partitions", "All partitions."),
-    taking(
+    option(
         "election-type",
         "preferred|unclean",
         "REQUIRED: preferred, where another replica than the preferred one leads; unclean, where none does, "

@@ -14,7 +14,7 @@ from broker.cli.kafka_tools.options import (
     ToolExit,
     flag,
     integer,
-    taking,
+    option,
 )
 from broker.client.admin import LogDir
 
@@ -23,8 +23,8 @@ PARSER: Final = OptionParser(
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,
     flag("describe", "REQUIRED: describe the log directories."),
-    taking("topic-list", "topic,...", "The topics; all without it.", default=""),
-    taking("broker-list", "id,...", "The brokers; all without it.", default=""),
+    option("topic-list", "topic,...", "The topics; all without it.", default=""),
+    option("broker-list", "id,...", "The brokers; all without it.", default=""),
 )
 
 

@@ -76,17 +76,17 @@ def flag(names: str, help: str) -> Option:
     return Option(tuple(names.split("|")), help)
 
 
-def taking(names: str, argument: str, help: str, read: Callable[[str], Any] = str, **attributes: Any) -> Option:
+def option(names: str, argument: str, help: str, read: Callable[[str], Any] = str, **attributes: Any) -> Option:
     """An option with an argument. `names` are separated by `|`."""
     return Option(tuple(names.split("|")), help, argument, read, **attributes)
 
 
-BOOTSTRAP_SERVER: Final = taking("bootstrap-server", "host:port,...", "REQUIRED: the brokers to connect to.")
+BOOTSTRAP_SERVER: Final = option("bootstrap-server", "host:port,...", "REQUIRED: the brokers to connect to.")
 BOOTSTRAP_SERVER_OR_CONTROLLER: Final = (
-    taking("bootstrap-server", "host:port,...", "The brokers to connect to."),
-    taking("bootstrap-controller", "host:port,...", "The controllers to connect to, in place of brokers."),
+    option("bootstrap-server", "host:port,...", "The brokers to connect to."),
+    option("bootstrap-controller", "host:port,...", "The controllers to connect to, in place of brokers."),
 )
-COMMAND_CONFIG: Final = taking("command-config", "file", "A properties file with configs of the client.")
+COMMAND_CONFIG: Final = option("command-config", "file", "A properties file with configs of the client.")
 
 
 class Options:

@@ -17,7 +17,7 @@ from broker.cli.kafka_tools.options import (
     flag,
     integer,
     long,
-    taking,
+    option,
 )
 from broker.cli.kafka_tools.reassignment_files import (
     Directories,
@@ -62,17 +62,17 @@ PARSER: Final = OptionParser(
     flag("verify", "Say whether a reassignment is finished, and remove its throttles if it is."),
     flag("cancel", "Cancel a reassignment that is under way."),
     flag("list", "List the reassignments that are under way."),
-    taking(
+    option(
         "reassignment-json-file",
         "file",
         'The reassignment: {"partitions": [{"topic": "foo", "partition": 1, "replicas": [1, 2, 3]}], "version": 1}.',
     ),
-    taking("topics-to-move-json-file", "file", 'The topics to move: {"topics": [{"topic": "foo"}], "version": 1}.'),
-    taking("broker-list", "id,...", "The brokers to move the topics to."),
+    option("topics-to-move-json-file", "file", 'The topics to move: {"topics": [{"topic": "foo"}], "version": 1}.'),
+    option("broker-list", "id,...", "The brokers to move the topics to."),
     flag("disable-rack-aware", "Propose replicas without regard to racks."),
-    taking("throttle", "bytes/s", "How fast replicas may move between brokers.", long, default=-1),
-    taking("replica-alter-log-dirs-throttle", "bytes/s", "How fast they may move within a broker.", long, default=-1),
-    taking("timeout", "ms", "How long moves between log directories may take to begin.", long, default=10_000),
+    option("throttle", "bytes/s", "How fast replicas may move between brokers.", long, default=-1),
+    option("replica-alter-log-dirs-throttle", "bytes/s", "How fast they may move within a broker.", long, default=-1),
+    option("timeout", "ms", "How long moves between log directories may take to begin.", long, default=10_000),
     flag("additional", "Execute it beside the reassignments that are under way."),
     flag("preserve-throttles", "Leave the throttles."),
     flag("disallow-replication-factor-change", "Refuse a reassignment that changes the number of replicas."),

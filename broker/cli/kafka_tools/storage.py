@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.cli.kafka_tools.files import directory_problem
-from broker.cli.kafka_tools.options import OptionParser, ToolExit, UsageFailure, taking
+from broker.cli.kafka_tools.options import OptionParser, ToolExit, UsageFailure, option
 from broker.cli.node_config import read_node_config
 from broker.storage.meta_properties import META_PROPERTIES, MetaProperties, MetaPropertiesError, read_meta_properties
 from broker.wire.uuids import encode_uuid
@@ -16,7 +16,7 @@ from metadata.configuration import ConfigError
 
 PARSER: Final = OptionParser(
     "Get information about the Kafka log directories on this node.",
-    taking("config|c", "file", "REQUIRED: the node's server.properties."),
+    option("config|c", "file", "REQUIRED: the node's server.properties."),
 )
 
 

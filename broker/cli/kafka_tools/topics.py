@@ -15,7 +15,7 @@ from broker.cli.kafka_tools.options import (
     UsageFailure,
     flag,
     integer,
-    taking,
+    option,
 )
 from broker.cli.kafka_tools.topic_filters import matching_names
 from broker.cli.kafka_tools.topics_described import describe_topics
@@ -55,13 +55,13 @@ PARSER: Final = OptionParser(
     flag("delete", "Delete topics."),
     flag("alter", "Give topics more partitions." + _USE_CONFIGS),
     flag("describe", "Describe topics."),
-    taking("topic", "topic", "The topic; apart from --create, a regular expression."),
-    taking("topic-id", "topic-id", "The id of the topic to describe."),
-    taking("config", "name=value", "A config of the topic that --create makes; may be repeated." + _USE_CONFIGS),
-    taking("delete-config", "name", "No longer supported."),
-    taking("partitions", "count", "The number of partitions; the cluster's default without it.", integer),
-    taking("replication-factor", "count", "The number of replicas; the cluster's default without it.", integer),
-    taking("replica-assignment", "id:id,id:id,...", "The brokers of each partition's replicas."),
+    option("topic", "topic", "The topic; apart from --create, a regular expression."),
+    option("topic-id", "topic-id", "The id of the topic to describe."),
+    option("config", "name=value", "A config of the topic that --create makes; may be repeated." + _USE_CONFIGS),
+    option("delete-config", "name", "No longer supported."),
+    option("partitions", "count", "The number of partitions; the cluster's default without it.", integer),
+    option("replication-factor", "count", "The number of replicas; the cluster's default without it.", integer),
+    option("replica-assignment", "id:id,id:id,...", "The brokers of each partition's replicas."),
     flag("under-replicated-partitions", "Describe only partitions with replicas that are not in sync."),
     flag("unavailable-partitions", "Describe only partitions without a leader that is alive."),
     flag("under-min-isr-partitions", "Describe only partitions with fewer in-sync replicas than they need."),
@@ -70,7 +70,7 @@ PARSER: Final = OptionParser(
     flag("if-exists", "Alter, delete or describe the topic only if it exists."),
     flag("if-not-exists", "Do not fail if the topic to create exists."),
     flag("exclude-internal", "List or describe no internal topics."),
-    taking("partition-size-limit-per-response", "count", "The most partitions that one response describes.", integer),
+    option("partition-size-limit-per-response", "count", "The most partitions that one response describes.", integer),
 )
 
 

@@ -10,7 +10,7 @@ _UNKNOWN_OFFSET: Final = -1
 _APPENDED: Final = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 
 
-class Verdict(Enum):
+class ProduceOutcome(Enum):
     """The next step with a batch."""
 
     APPENDED = auto()
@@ -21,18 +21,18 @@ class Verdict(Enum):
     FAILED = auto()
 
 
-def verdict_of(code: int, record_count: int, log_start_offset: int, *, is_idempotent: bool) -> Verdict:
+def produce_outcome(code: int, record_count: int, log_start_offset: int, *, is_idempotent: bool) -> ProduceOutcome:
     """The verdict for a batch of `record_count` records.
 
     DUPLICATE_SEQUENCE_NUMBER is a success whose offset the leader no longer knows. UNKNOWN_PRODUCER_ID without a log
     start offset comes from a broker that is no longer the leader, so the batch is simply sent again (KIP-360).
     """
     if code in _APPENDED:
-        return Verdict.APPENDED
+        return ProduceOutcome.APPENDED
     if code == ErrorCode.MESSAGE_TOO_LARGE and record_count > 1:
-        return Verdict.SPLIT
+        return ProduceOutcome.SPLIT
     if is_idempotent and code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-        return Verdict.SEQUENCE_REJECTED
+        return ProduceOutcome.SEQUENCE_REJECTED
     if is_idempotent and code == ErrorCode.UNKNOWN_PRODUCER_ID:
-        return Verdict.RETRY if log_start_offset == _UNKNOWN_OFFSET else Verdict.SEQUENCE_REJECTED
-    return Verdict.RETRY if is_retriable(code) else Verdict.FAILED
+        return ProduceOutcome.RETRY if log_start_offset == _UNKNOWN_OFFSET else ProduceOutcome.SEQUENCE_REJECTED
+    return ProduceOutcome.RETRY if is_retriable(code) else ProduceOutcome.FAILED

@@ -29,7 +29,7 @@ from broker.client.errors import (
 from broker.client.producer.accumulator import Accumulator
 from broker.client.producer.batch import NO_OFFSET, Batch
 from broker.client.producer.config import ACKS_NONE, ProducerConfig
-from broker.client.producer.outcomes import Verdict, verdict_of
+from broker.client.producer.outcomes import ProduceOutcome, produce_outcome
 from broker.client.producer.produce_requests import (
     PostedRequest,
     ProduceRequests,
@@ -235,19 +235,19 @@ class Sender:
         if response is None:
             self._retry(batch, ConnectionLost("the broker's response leaves the partition out"), now)
             return
-        verdict = verdict_of(
+        verdict = produce_outcome(
             response.error_code,
             len(batch.records),
             response.log_start_offset,
             is_idempotent=self._identity is not None,
         )
-        if verdict is Verdict.APPENDED:
+        if verdict is ProduceOutcome.APPENDED:
             self._accumulator.succeed(batch, response.base_offset, response.log_append_time_ms)
-        elif verdict is Verdict.SPLIT:
+        elif verdict is ProduceOutcome.SPLIT:
             self._accumulator.split(batch, now)
-        elif verdict is Verdict.FAILED:
+        elif verdict is ProduceOutcome.FAILED:
             self._accumulator.fail(batch, failure_of(response), record_errors_of(response, len(batch.records)))
-        elif verdict is Verdict.SEQUENCE_REJECTED:
+        elif verdict is ProduceOutcome.SEQUENCE_REJECTED:
             failure = failure_of(response)
             self._accumulator.reject_sequence(batch, failure)
             self._retry(batch, failure, now)

@@ -169,7 +169,7 @@ class HostedShard(Generic[S]):
             return CoordinatorError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         if self.phase is Phase.CLOSED or self.is_fenced:
             return not_coordinator()
-        if not self._writer.is_alone:
+        if not self._writer.is_only_writer:
             # Another writer has appended to the log.
             self._services.reload(self)
             return not_coordinator()

@@ -138,7 +138,7 @@ class PartitionWriter:
         return self._written_end + len(self._records)
 
     @property
-    def is_alone(self) -> bool:
+    def is_only_writer(self) -> bool:
         """True if the log ends where this writer left it, that is, if no other writer has appended."""
         log = self.partition.log
         return log is not None and log.log_end_offset == self._written_end
@@ -225,7 +225,7 @@ class PartitionWriter:
         if not records:
             return
         try:
-            if self.partition.leader_epoch != self._epoch or not self.is_alone:
+            if self.partition.leader_epoch != self._epoch or not self.is_only_writer:
                 raise CoordinatorError(ErrorCode.NOT_COORDINATOR)
             self._stage(records, _ACKS_LEADER, self._now_ms)
         except CoordinatorError:

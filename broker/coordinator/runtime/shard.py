@@ -59,7 +59,7 @@ class Timers(Protocol):
         """As `schedule`, unless the key is scheduled already."""
         ...
 
-    def put_off(self, key: Hashable, delay_ms: float) -> None:
+    def postpone(self, key: Hashable, delay_ms: float) -> None:
         """Postpones the key's timer: it is due in `delay_ms` from now. Has no effect if the key is not scheduled."""
         ...
 

@@ -45,7 +45,7 @@ class ShardTimers:
         if key not in self._timers:
             self.schedule(key, delay_ms, decide)
 
-    def put_off(self, key: Hashable, delay_ms: float) -> None:
+    def postpone(self, key: Hashable, delay_ms: float) -> None:
         timer = self._timers.get(key)
         if timer is not None:
             self.schedule(key, delay_ms, timer.decide)

@@ -247,7 +247,7 @@ class TransactionCoordinator:
 
         def recorded(outcome: CoordinatorError | None) -> None:
             if outcome is not None and unfinished.is_current():
-                self._markers.later(_COMPLETE_AGAIN_MS, lambda: self._complete(partition, unfinished, prepared))
+                self._markers.run_later(_COMPLETE_AGAIN_MS, lambda: self._complete(partition, unfinished, prepared))
             elif self._unfinished.get(transactional_id) is unfinished:
                 del self._unfinished[transactional_id]
 
@@ -268,7 +268,7 @@ class TransactionCoordinator:
     def _abort_all(self, outcome: list[str] | CoordinatorError) -> None:
         if not isinstance(outcome, CoordinatorError):
             for transactional_id in outcome:
-                self._markers.soon(partial(self._abort, transactional_id))
+                self._markers.run_soon(partial(self._abort, transactional_id))
 
     def _abort(self, transactional_id: str, producer_id: int | None = None) -> None:
         decide = partial(abort_timed_out, transactional_id=transactional_id, producer_id=producer_id)
@@ -284,7 +284,7 @@ class TransactionCoordinator:
         """As `_abort`, for a producer whose id has no further epoch."""
         producer_id = await self._allocate_producer_id()
         if producer_id is not None:  # otherwise the transaction is found again at the next interval
-            self._markers.soon(partial(self._abort, transactional_id, producer_id))
+            self._markers.run_soon(partial(self._abort, transactional_id, producer_id))
 
     def _aborted(self, transactional_id: str, outcome: Transaction | CoordinatorError | None) -> None:
         if isinstance(outcome, Transaction):

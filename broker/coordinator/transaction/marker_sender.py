@@ -85,16 +85,16 @@ class MarkerSender:
 
     def send(self, transaction: UnfinishedTransaction) -> None:
         """Begin to send the markers of a transaction whose outcome is committed. Returns at once."""
-        self.soon(partial(self._begin, transaction))
+        self.run_soon(partial(self._begin, transaction))
 
-    def soon(self, action: Callable[[], None]) -> None:
-        """Do this in a turn of this sender, after which the turn is committed. The action must not fail."""
+    def run_soon(self, action: Callable[[], None]) -> None:
+        """Run `action` in a turn of this sender, and then commit what it has staged. `action` must not raise."""
         self._actions.append(action)
         self._wanted.set()
 
-    def later(self, delay_ms: float, action: Callable[[], None]) -> None:
-        """As `soon`, after so many ms."""
-        self._deadlines.add(trio.current_time() + delay_ms / 1000, lambda: self.soon(action))
+    def run_later(self, delay_ms: float, action: Callable[[], None]) -> None:
+        """As `run_soon`, after `delay_ms`."""
+        self._deadlines.add(trio.current_time() + delay_ms / 1000, lambda: self.run_soon(action))
 
     async def run(self) -> None:
         """Send, until cancelled."""
@@ -141,7 +141,7 @@ class MarkerSender:
             self._settled(transaction, place, written.outcome)
         else:
             # Not within the commit of the partition: what follows may append to others.
-            written.then(lambda code: self.soon(partial(self._settled, transaction, place, code)))
+            written.then(lambda code: self.run_soon(partial(self._settled, transaction, place, code)))
 
     def _settled(
         self, transaction: UnfinishedTransaction, place: TopicPartition, outcome: ErrorCode | CoordinatorError
@@ -168,7 +168,7 @@ class MarkerSender:
 
     def _again(self, transaction: UnfinishedTransaction, places: list[TopicPartition]) -> None:
         if not self._failed:
-            self.later(RETRY_BACKOFF_MS, self._retry)
+            self.run_later(RETRY_BACKOFF_MS, self._retry)
         self._failed.append((transaction, places))
 
     def _retry(self) -> None:
@@ -199,7 +199,7 @@ class MarkerSender:
                 for each, places in sent:
                     self._again(each, places)
             else:
-                self.soon(partial(self._answered, sent, response))
+                self.run_soon(partial(self._answered, sent, response))
         del self._queues[leader]
 
     def _answered(

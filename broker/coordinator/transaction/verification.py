@@ -57,7 +57,7 @@ class ClientSupport(Enum):
 
 
 @attrs.define(eq=False)
-class _Question:
+class _Verification:
     """The question of a partition leader about one transaction. `verdicts` has the answer when `answered` is set."""
 
     transaction: AddPartitionsToTxnTransaction
@@ -101,7 +101,7 @@ class TransactionVerifier:
         self._connections = connections
         self._commit = commit
         self._retry_ms = retry_ms
-        self._questions: dict[int, list[_Question]] = {}
+        self._questions: dict[int, list[_Verification]] = {}
         self._nursery: trio.Nursery | None = None
 
     async def run(self) -> None:
@@ -148,12 +148,12 @@ class TransactionVerifier:
             verify_only=not adds,
             topics=topics_of(partitions),
         )
-        question = _Question(asked, partitions)
+        question = _Verification(asked, partitions)
         self._queue(partition.leader, question)
         await question.answered.wait()
         return question.verdicts
 
-    def _queue(self, broker_id: int, question: _Question) -> None:
+    def _queue(self, broker_id: int, question: _Verification) -> None:
         assert self._nursery is not None, "it runs"
         queue = self._questions.get(broker_id)
         if queue is None:
@@ -165,7 +165,7 @@ class TransactionVerifier:
     async def _send(self, broker_id: int) -> None:
         """Sends all questions to a broker, until none is left."""
         while self._questions[broker_id]:
-            sent, self._questions[broker_id] = split_questions(self._questions[broker_id])
+            sent, self._questions[broker_id] = split_verifications(self._questions[broker_id])
             request = AddPartitionsToTxnRequest(transactions=[each.transaction for each in sent])
             try:
                 response = await self._connections.call(broker_id, request, _VERSION)
@@ -206,10 +206,10 @@ def topics_of(partitions: Iterable[TopicPartition]) -> list[AddPartitionsToTxnTo
     return [AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in by_topic.items()]
 
 
-def split_questions(questions: list[_Question]) -> tuple[list[_Question], list[_Question]]:
+def split_verifications(questions: list[_Verification]) -> tuple[list[_Verification], list[_Verification]]:
     """The questions of the next request, at least one, and the others. A request has a transactional id once."""
-    sent: dict[str, _Question] = {}
-    left: list[_Question] = []
+    sent: dict[str, _Verification] = {}
+    left: list[_Verification] = []
     size = 0
     for each in questions:
         size += each.size
@@ -221,7 +221,7 @@ def split_questions(questions: list[_Question]) -> tuple[list[_Question], list[_
     return list(sent.values()), left
 
 
-def _verdicts(response: AddPartitionsToTxnResponse, question: _Question) -> Verdicts:
+def _verdicts(response: AddPartitionsToTxnResponse, question: _Verification) -> Verdicts:
     partitions = question.partitions
     if response.error_code:
         code = _known(response.error_code)

@@ -25,7 +25,7 @@ class Deletion:
     offset: int
     result: DeleteRecordsPartitionResult
 
-    def is_settled(self, find: FindPartition) -> bool:
+    def is_done(self, find: FindPartition) -> bool:
         """True if the records are deleted everywhere, or if this broker cannot tell any more."""
         try:
             partition = find(self.partition.topic, self.partition.index)
@@ -37,7 +37,7 @@ class Deletion:
 
 
 class DeletionWait(RequestWait[None]):
-    """Completes when each deletion has settled, or at its deadline: those that have not settled fail then.
+    """Completes when each deletion is done, or at its deadline: the others fail then.
 
     Deletions are added one by one while the request is carried out. The wait completes after `begin` at the earliest.
     """
@@ -67,7 +67,7 @@ class DeletionWait(RequestWait[None]):
         """Called when the followers of a partition have deleted records; see `broker.replication.waiters.Waiter`."""
         if self.done:
             return
-        still_open = [each for each in self._open.pop(partition, ()) if not each.is_settled(self._find)]
+        still_open = [each for each in self._open.pop(partition, ()) if not each.is_done(self._find)]
         if still_open:
             self._open[partition] = still_open
             partition.waiters.for_deletions[self] = None

@@ -26,7 +26,7 @@ _STEP_PARTITIONS: Final = 16
 
 
 def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse | PendingReply:
-    return context.take_turns(_delete_all(context, request))
+    return context.answer_in_turns(_delete_all(context, request))
 
 
 def _delete_all(context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse | PendingReply]:
@@ -63,7 +63,7 @@ def _delete(
         if is_internal(topic_name):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic_name}")
         deletion = Deletion(partition, _delete_here(context, partition, asked.offset), result)
-        if not deletion.is_settled(context.services.partitions.get):
+        if not deletion.is_done(context.services.partitions.get):
             wait.add(deletion)
     except KafkaError as error:
         result.error_code = error.code

@@ -44,7 +44,7 @@ UNSLICED_PARTITIONS_MAX: Final = 256
 
 def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | PendingReply:
     if _names_many(request):
-        return context.take_turns(_fetch_many(context, request))
+        return context.answer_in_turns(_fetch_many(context, request))
     services = context.services
     services.partitions.commit_staged()  # records appended earlier in this turn become readable
     policy = fetch_policy(context, request)
@@ -57,7 +57,7 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Pen
     min_bytes = min(request.min_bytes, max_bytes)
     reader = LogReader(context, session_fetch, policy, max_bytes)
     if len(session_fetch.session.due) > UNSLICED_PARTITIONS_MAX:
-        return context.take_turns(_read_many(context, request, reader, min_bytes))
+        return context.answer_in_turns(_read_many(context, request, reader, min_bytes))
     reader.read()
     if request.max_wait_ms <= 0 or reader.can_respond(min_bytes):
         return _respond(context, reader, request.isolation_level)

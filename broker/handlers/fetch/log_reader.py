@@ -187,8 +187,8 @@ class LogReader:
             self.fetch.session.hold(cached)
             self.policy.add_waiter(partition, cached)
             return _fetched_partition(partition, log, cached)
-        if self.policy.is_settled(partition, log, cached):
-            self.fetch.session.settle(cached)
+        if self.policy.stays_idle(partition, log, cached):
+            self.fetch.session.mark_idle(cached)
             self.policy.add_waiter(partition, cached)
         return _fetched_partition(partition, log, cached)
 

@@ -100,7 +100,7 @@ class FetchPolicy:
         """True if a result without records has to be sent at once."""
         return False
 
-    def is_settled(self, partition: Partition, log: Log, cached: CachedPartition) -> bool:
+    def stays_idle(self, partition: Partition, log: Log, cached: CachedPartition) -> bool:
         """True if a cached partition without new records need not be read again until its partition changes."""
         return cached.fetch_offset >= self.end_offset(partition, log)
 
@@ -131,11 +131,11 @@ class RackAwareConsumerPolicy(FetchPolicy):
             partition, cached.fetch_offset, rack=self._rack, listener=self._listener, select=self._select
         )
 
-    def is_settled(self, partition: Partition, log: Log, cached: CachedPartition) -> bool:
+    def stays_idle(self, partition: Partition, log: Log, cached: CachedPartition) -> bool:
         """Keep reading from a leader in another rack: a nearer replica may join the in-sync replicas at any time."""
         local = partition.context.broker(partition.local_id)
         is_near = not partition.leads or (local is not None and local.rack == self._rack)
-        return is_near and super().is_settled(partition, log, cached)
+        return is_near and super().stays_idle(partition, log, cached)
 
 
 class DebuggingPolicy(FetchPolicy):
@@ -228,9 +228,9 @@ class FollowerPolicy(FetchPolicy):
             return True
         return self._sends_high_watermark_at_once and _NEVER_SENT != cached.sent_high_watermark < fetched.high_watermark
 
-    def is_settled(self, partition: Partition, log: Log, cached: CachedPartition) -> bool:
+    def stays_idle(self, partition: Partition, log: Log, cached: CachedPartition) -> bool:
         """False while the follower is out of sync: each of its fetches lets the leader propose it for the ISR again."""
-        return self._is_in_sync(partition) and super().is_settled(partition, log, cached)
+        return self._is_in_sync(partition) and super().stays_idle(partition, log, cached)
 
     def add_waiter(self, partition: Partition, waiter: Waiter[Partition]) -> None:
         partition.waiters.for_log_end[waiter] = None

@@ -58,7 +58,7 @@ def response_bytes(context: RequestContext, reader: LogReader) -> int:
     count = aborted = 0
     topics: set[str | bytes] = set()
     for found in reader.results.values():
-        if reader.fetch.is_full or found.differs:
+        if reader.fetch.is_full or found.differs_from_sent:
             count += 1
             aborted += len(found.aborted)
             topics.add(found.cached.topic)

@@ -65,14 +65,14 @@ def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse
     if request.acks not in (-1, 0, 1):
         return _refused(request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}")
     if request.transactional_id is None:
-        return context.take_turns(_append_all(context, request, None))
+        return context.answer_in_turns(_append_all(context, request, None))
     if not context.allows(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id):
         return _refused(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "the client may not use the id")
     transaction = TransactionalProduce(context, request)
     steps = _append_all(context, request, transaction)
     if transaction.must_wait:
-        return context.take_turns_after(transaction.verify(), steps)
-    return context.take_turns(steps)
+        return context.answer_in_turns_after(transaction.verify(), steps)
+    return context.answer_in_turns(steps)
 
 
 def _append_all(

@@ -31,7 +31,7 @@ class CleanedTransactions:
         self._with_batches.add(header.producer_id)
         return header.producer_id in self._open_aborted
 
-    def is_needless(self, header: BatchHeader, batch: Buffer, at: int) -> bool:
+    def is_obsolete(self, header: BatchHeader, batch: Buffer, at: int) -> bool:
         """Whether no batch is left of the transaction that a control batch ends. Raises InvalidRecord, CorruptBatch."""
         self._begin_up_to(header.last_offset)
         for record in iter_records(batch, at, header):

@@ -108,7 +108,7 @@ class Compaction:
         position = segment.written if found is None else found.position
         for header, piece, at in read_batches(segment.file, position, segment.written, self.buffer_bytes):
             if header.is_control:
-                transactions.is_needless(header, piece, at)
+                transactions.is_obsolete(header, piece, at)
             elif not (header.is_transactional and transactions.is_aborted(header)):
                 await self._map_batch(header, piece, at)
                 if self.offsets.is_full and self.offsets.end_offset <= header.last_offset:
@@ -187,9 +187,9 @@ class Compaction:
     def _clean_marker(
         self, header: BatchHeader, batch: memoryview, retention: RecordRetention, transactions: CleanedTransactions
     ) -> memoryview:
-        is_needless = transactions.is_needless(header, batch, 0)
+        is_obsolete = transactions.is_obsolete(header, batch, 0)
         data, portions = records_in_portions(header, bytes(batch), 0)
-        return retention.retained_marker(header, batch, data, next(iter(portions), []), is_needless=is_needless)
+        return retention.retained_marker(header, batch, data, next(iter(portions), []), is_obsolete=is_obsolete)
 
     async def _clean_batch(
         self, header: BatchHeader, batch: memoryview, piece: bytes, at: int, retention: RecordRetention

@@ -15,7 +15,7 @@ import attrs
 from broker.storage.cleaner.offset_map import OffsetMap
 from broker.storage.producer_state import LastOfProducer
 from broker.wire.records import BatchHeader
-from broker.wire.records.raw import RawRecord, batch_of_none, batch_of_some
+from broker.wire.records.raw import RawRecord, batch_of_records, empty_batch
 
 
 @attrs.frozen
@@ -38,20 +38,20 @@ class RecordRetention:
         return header.base_offset >= self.offsets.end_offset
 
     def retained_marker(
-        self, header: BatchHeader, batch: memoryview, data: bytes, records: Sequence[RawRecord], *, is_needless: bool
+        self, header: BatchHeader, batch: memoryview, data: bytes, records: Sequence[RawRecord], *, is_obsolete: bool
     ) -> memoryview:
         """The rest of a control batch, whose records are in `data`.
 
-        `is_needless` says that no batch of its transaction is left.
+        `is_obsolete` says that no batch of its transaction is left.
         """
-        if not is_needless:
+        if not is_obsolete:
             return batch
         horizon = header.delete_horizon_ms
         if not records or (horizon is not None and horizon <= self.now_ms):
             return self.without_records(header, batch)
         if horizon is not None:
             return batch
-        return memoryview(batch_of_some(header, data, records, self.now_ms + self.delete_retention_ms))
+        return memoryview(batch_of_records(header, data, records, self.now_ms + self.delete_retention_ms))
 
     def retained_records(self, header: BatchHeader, records: Sequence[RawRecord]) -> list[RawRecord]:
         """The records among these of the batch that stay."""
@@ -76,12 +76,12 @@ class RecordRetention:
         if len(kept) == header.count and not needs_horizon:
             return batch
         horizon = self.now_ms + self.delete_retention_ms if needs_horizon else None
-        return memoryview(batch_of_some(header, data, kept, horizon))
+        return memoryview(batch_of_records(header, data, kept, horizon))
 
     def without_records(self, header: BatchHeader, batch: memoryview) -> memoryview:
         """The rest of a batch that loses all its records; empty if the batch need not stay."""
         if header.next_offset == self.round_end or self._is_last_of_producer(header):
-            return memoryview(batch_of_none(header)) if header.count else batch
+            return memoryview(empty_batch(header)) if header.count else batch
         return batch[:0]
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:

@@ -10,7 +10,7 @@ from typing import Final
 from broker.wire.records.batch import NO_TIMESTAMP, BatchHeader, Buffer, TimestampType
 from broker.wire.records.errors import InvalidRecord, InvalidTimestamp, RecordError
 from broker.wire.records.record import DECOMPRESSED_SIZE_MAX, Record, iter_records, records_data
-from broker.wire.records.run import end_of_same_shape, follow_run
+from broker.wire.records.run import count_uniform_records, end_of_same_varint_size
 from broker.wire.records.varint import read_varint, read_zigzag
 
 _TIMESTAMP_MAX: Final = 2**63 - 1
@@ -145,8 +145,8 @@ def _walk(data: Buffer, count: int) -> tuple[int, int, bool]:
             stride = at - start
         elif index >= run_wanted_at:
             # Where the offset deltas grow by a byte, so do the records.
-            most = min(run_most, count - 1 - index, end_of_same_shape(index) - 1 - index)
-            found, least, greatest = follow_run(data, start, stride, index, most)
+            most = min(run_most, count - 1 - index, end_of_same_varint_size(index) - 1 - index)
+            found, least, greatest = count_uniform_records(data, start, stride, index, most)
             if found:
                 signed_deltas |= {least, greatest}
                 index += found

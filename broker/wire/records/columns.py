@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from broker.wire.records.errors import InvalidRecord
-from broker.wire.records.run import RUN_MIN, follow_run
+from broker.wire.records.run import RUN_MIN, count_uniform_records
 from broker.wire.records.varint import read_varint, read_zigzag
 
 Header: TypeAlias = tuple[str, bytes | None]
@@ -128,7 +128,7 @@ def _read_run(columns: RecordColumns, data: bytes, start: int, end: int, most: i
     if most < RUN_MIN or offset_delta < 0 or columns.headers[-1] or data[start : start + 2] != data[end : end + 2]:
         return 0
     stride = end - start
-    count, least, greatest = follow_run(data, start, stride, offset_delta, most)
+    count, least, greatest = count_uniform_records(data, start, stride, offset_delta, most)
     if count == 0:
         return 0
     _, delta_at = read_varint(data, start)

@@ -82,7 +82,9 @@ def _scan_record(data: bytes, start: int) -> RawRecord:
     )
 
 
-def batch_of_some(header: BatchHeader, data: bytes, kept: Sequence[RawRecord], delete_horizon_ms: int | None) -> bytes:
+def batch_of_records(
+    header: BatchHeader, data: bytes, kept: Sequence[RawRecord], delete_horizon_ms: int | None
+) -> bytes:
     """The batch of `header` with no other records than `kept`, which stand in `data`.
 
     Offsets, sequence numbers and producer stay, and so does the compression. `delete_horizon_ms` is set unless None.
@@ -103,7 +105,7 @@ def batch_of_some(header: BatchHeader, data: bytes, kept: Sequence[RawRecord], d
     return _pack(header, attributes, base_timestamp, max_timestamp, len(kept), body)
 
 
-def batch_of_none(header: BatchHeader) -> bytes:
+def empty_batch(header: BatchHeader) -> bytes:
     """The batch of `header` without its records: what is left are its offsets, and its producer's sequence numbers."""
     attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_FLAG)
     return _pack(header, attributes, header.max_timestamp, header.max_timestamp, 0, b"")

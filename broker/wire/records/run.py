@@ -30,14 +30,14 @@ _LAST_BYTES: Final = bytes(delta >> 6 for delta in range(_BLOCK))
 _THREE_BYTE_DELTAS_MAX: Final = 2**20
 
 
-def follow_run(data: Buffer, start: int, stride: int, index: int, most: int) -> tuple[int, int, int]:
+def count_uniform_records(data: Buffer, start: int, stride: int, index: int, most: int) -> tuple[int, int, int]:
     """Returns the number of records in the shape of the valid one at `start`, their least and greatest timestamp delta.
 
     That one is `stride` bytes long and has the offset delta `index`; at most `most` are looked for. They have the same
     sizes of key, value and headers, and the offset deltas `index` + 1, + 2, ...: each is as valid as the first. A count
     below RUN_MIN is given as 0, and the timestamp deltas mean nothing then.
     """
-    count = min(most, (len(data) - start) // stride - 1, end_of_same_shape(index) - 1 - index)
+    count = min(most, (len(data) - start) // stride - 1, end_of_same_varint_size(index) - 1 - index)
     if count < RUN_MIN:
         return 0, 0, 0
     if stride <= _COPIED_STRIDE_MAX and isinstance(data, memoryview):
@@ -69,7 +69,7 @@ def _column(data: Buffer, at: int, stride: int, count: int) -> Buffer:
     return data[at + stride : at + stride * count + 1 : stride]
 
 
-def end_of_same_shape(index: int) -> int:
+def end_of_same_varint_size(index: int) -> int:
     """The end of the offset deltas whose varints are like that of `index`, up to its last byte; 0 beyond the tables."""
     if index < _ONE_BYTE_DELTAS:
         return _ONE_BYTE_DELTAS

@@ -24,7 +24,7 @@ class DiskFull:
     files still grow, as with a quota.
     """
 
-    async def strike(self, context: FaultContext, seconds: float) -> None:
+    async def inject(self, context: FaultContext, seconds: float) -> None:
         healthy = context.healthy()
         victim = context.rng.choice(healthy) if healthy else None
         lengths = _log_lengths(victim) if victim else []

@@ -24,14 +24,14 @@ class FaultContext:
     """`faults` is what was broken so far. `now` is in seconds since the run began; `topic` and `groups` are what
     clients use.
 
-    `note_misbehaviour` records nodes that do not start or stop when requested.
+    `record_node_failure` records nodes that do not start or stop when requested.
     """
 
     cluster: ProcessCluster
     topic: str
     rng: Random
     now: Callable[[], float]
-    note_misbehaviour: Callable[[str], None]
+    record_node_failure: Callable[[str], None]
     groups: Sequence[str] = ()
     transactional_ids: Sequence[str] = ()
     faults: list[FaultRecord] = attrs.field(factory=list)
@@ -106,9 +106,9 @@ class FaultContext:
 
 
 class Fault(Protocol):
-    """A kind of fault. `strike` starts it, and ends it after about `seconds`."""
+    """A kind of fault. `inject` starts it, and ends it after about `seconds`."""
 
-    async def strike(self, context: FaultContext, seconds: float) -> None: ...
+    async def inject(self, context: FaultContext, seconds: float) -> None: ...
 
 
 def between(some: Sequence[str], others: Sequence[str]) -> list[Pair]:

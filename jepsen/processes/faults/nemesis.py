@@ -23,7 +23,7 @@ from jepsen.processes.faults.network_faults import (
     Slow,
 )
 from jepsen.processes.faults.process_faults import Kill, KillCoordinator, KillLeader, Pause, Restart
-from jepsen.processes.nodes import Misbehaved
+from jepsen.processes.nodes import NodeFailed
 
 FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
     {
@@ -90,6 +90,6 @@ class Nemesis:
 
 async def _strike(fault: Fault, context: FaultContext, seconds: float) -> None:
     try:
-        await fault.strike(context, seconds)
-    except Misbehaved as error:
-        context.note_misbehaviour(str(error))
+        await fault.inject(context, seconds)
+    except NodeFailed as error:
+        context.record_node_failure(str(error))

@@ -17,7 +17,7 @@ _RESET_SECONDS: Final = (0.05, 1.0)
 class Halves:
     """Two groups that cannot reach each other."""
 
-    async def strike(self, context: FaultContext, seconds: float) -> None:
+    async def inject(self, context: FaultContext, seconds: float) -> None:
         names = _shuffled(context)
         size = len(names) // 2
         await _cut(context, "halves", names[:size], between(names[:size], names[size:]), seconds)
@@ -26,7 +26,7 @@ class Halves:
 class MajorityRing:
     """Every node reaches a majority, its neighbours in a ring, and no two nodes the same majority."""
 
-    async def strike(self, context: FaultContext, seconds: float) -> None:
+    async def inject(self, context: FaultContext, seconds: float) -> None:
         names = _shuffled(context)
         await _cut(context, "majority-ring", names, ring_cuts(names), seconds)
 
@@ -34,7 +34,7 @@ class MajorityRing:
 class Bridge:
     """Two groups cannot reach each other, and one node reaches both."""
 
-    async def strike(self, context: FaultContext, seconds: float) -> None:
+    async def inject(self, context: FaultContext, seconds: float) -> None:
         bridge, *others = _shuffled(context)
         size = len(others) // 2
         detail = f"over {bridge}"
@@ -44,7 +44,7 @@ class Bridge:
 class OneWay:
     """A node that receives nothing, or whose messages are lost."""
 
-    async def strike(self, context: FaultContext, seconds: float) -> None:
+    async def inject(self, context: FaultContext, seconds: float) -> None:
         victim, *others = _shuffled(context)
         is_deaf = context.rng.random() < 0.5
         pairs = [(other, victim) if is_deaf else (victim, other) for other in others]
@@ -55,7 +55,7 @@ class OneWay:
 class IsolateLeader:
     """A partition's leader is cut off from the other nodes. Clients reach it."""
 
-    async def strike(self, context: FaultContext, seconds: float) -> None:
+    async def inject(self, context: FaultContext, seconds: float) -> None:
         found = await context.partition_leader()
         if found is not None:
             await _isolate(context, "isolate-leader", found[0], seconds, f"of partition {found[1].partition}")
@@ -64,7 +64,7 @@ class IsolateLeader:
 class IsolateController:
     """The active controller is cut off from the other nodes."""
 
-    async def strike(self, context: FaultContext, seconds: float) -> None:
+    async def inject(self, context: FaultContext, seconds: float) -> None:
         controller = await context.controller()
         if controller is not None:
             await _isolate(context, "isolate-controller", controller, seconds)
@@ -73,7 +73,7 @@ class IsolateController:
 class IsolateCoordinator:
     """The coordinator of a group or of a transactional id is cut off from the other nodes. Clients reach it."""
 
-    async def strike(self, context: FaultContext, seconds: float) -> None:
+    async def inject(self, context: FaultContext, seconds: float) -> None:
         found = await context.coordinator()
         if found is not None:
             await _isolate(context, "isolate-coordinator", found[0], seconds, f"of {found[1]}")
@@ -82,7 +82,7 @@ class IsolateCoordinator:
 class IsolateClient:
     """A client that reaches no node, or just one, or all of them one way only."""
 
-    async def strike(self, context: FaultContext, seconds: float) -> None:
+    async def inject(self, context: FaultContext, seconds: float) -> None:
         client = context.rng.choice(list(context.cluster.clients))
         spared = context.rng.choice([None, None, *context.names])
         pairs = between([client], [name for name in context.names if name != spared])
@@ -95,7 +95,7 @@ class IsolateClient:
 class Flapping:
     """Links that are cut and mended again and again, each way by itself."""
 
-    async def strike(self, context: FaultContext, seconds: float) -> None:
+    async def inject(self, context: FaultContext, seconds: float) -> None:
         victim, *others = _shuffled(context)
         pairs = between([victim], others)
         with context.recorded("flapping", [victim]):
@@ -109,7 +109,7 @@ class Flapping:
 class Slow:
     """Links that delay all bytes."""
 
-    async def strike(self, context: FaultContext, seconds: float) -> None:
+    async def inject(self, context: FaultContext, seconds: float) -> None:
         longest = context.rng.choice((0.02, 0.1, 0.5))
         conditions = LinkConditions(context.rng, delays=(longest / 4, longest))
         await _under_conditions(context, "slow", conditions, seconds, f"up to {1000 * longest:.0f} ms")
@@ -118,7 +118,7 @@ class Slow:
 class Lossy:
     """Links that lose segments: TCP sends them again, later."""
 
-    async def strike(self, context: FaultContext, seconds: float) -> None:
+    async def inject(self, context: FaultContext, seconds: float) -> None:
         conditions = LinkConditions(context.rng, loss=context.rng.choice((0.05, 0.2)))
         await _under_conditions(context, "lossy", conditions, seconds, f"{conditions.loss:.0%} lost")
 
@@ -126,7 +126,7 @@ class Lossy:
 class Reset:
     """Connections, also those of clients, are reset repeatedly. Requests in transit may have arrived."""
 
-    async def strike(self, context: FaultContext, seconds: float) -> None:
+    async def inject(self, context: FaultContext, seconds: float) -> None:
         pairs, _ = _some_links(context)
         with context.recorded("reset", _machines(pairs)):
             until = context.now() + seconds

@@ -6,7 +6,7 @@ from typing import Final
 import trio
 
 from jepsen.processes.faults.fault_context import FaultContext
-from jepsen.processes.nodes import EndedByItself, NodeProcess
+from jepsen.processes.nodes import NodeProcess, UnexpectedExit
 
 # The probability that the victim is a partition's leader or the active controller.
 _AIMED: Final = 0.3
@@ -17,7 +17,7 @@ _MANY: Final = 0.15
 class Kill:
     """kill -9 of one or several nodes, and a restart. The page cache survives."""
 
-    async def strike(self, context: FaultContext, seconds: float) -> None:
+    async def inject(self, context: FaultContext, seconds: float) -> None:
         victims = await _victims(context)
         if not victims:
             return
@@ -31,7 +31,7 @@ class Kill:
 class KillLeader:
     """kill -9 of a partition's leader."""
 
-    async def strike(self, context: FaultContext, seconds: float) -> None:
+    async def inject(self, context: FaultContext, seconds: float) -> None:
         found = await context.partition_leader()
         if found is None or found[0] not in context.healthy():
             return
@@ -48,7 +48,7 @@ class KillLeader:
 class KillCoordinator:
     """kill -9 of the coordinator of a group or of a transactional id."""
 
-    async def strike(self, context: FaultContext, seconds: float) -> None:
+    async def inject(self, context: FaultContext, seconds: float) -> None:
         found = await context.coordinator()
         if found is None or found[0] not in context.healthy():
             return
@@ -62,7 +62,7 @@ class KillCoordinator:
 class Pause:
     """SIGSTOP: a process that continues does not know that time has passed."""
 
-    async def strike(self, context: FaultContext, seconds: float) -> None:
+    async def inject(self, context: FaultContext, seconds: float) -> None:
         victims = await _victims(context)
         with context.claimed(victims), context.recorded("pause", [each.name for each in victims]):
             for victim in victims:
@@ -77,7 +77,7 @@ class Pause:
 class Restart:
     """SIGTERM and another start, one node after the other."""
 
-    async def strike(self, context: FaultContext, seconds: float) -> None:
+    async def inject(self, context: FaultContext, seconds: float) -> None:
         for victim in context.healthy():
             if victim not in context.healthy():
                 continue
@@ -109,5 +109,5 @@ async def start_together(nodes: list[NodeProcess]) -> None:
     for node in nodes:
         await node.start()
     for node in nodes:
-        with suppress(EndedByItself):
+        with suppress(UnexpectedExit):
             await node.wait_serving()

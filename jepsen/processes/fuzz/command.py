@@ -20,7 +20,7 @@ import trio
 
 from jepsen.processes.fuzz.fuzz_run import Findings, FuzzRun, FuzzRunPlan, write_report
 from jepsen.processes.fuzz.fuzzed_node import FuzzedNode
-from jepsen.processes.fuzz.lanes import PORTS
+from jepsen.processes.fuzz.story_runner import PORTS
 from jepsen.processes.ports import free_ports
 
 REPORT: Final = "sitting.json"
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     directory.mkdir(parents=True, exist_ok=True)
     findings = _run_fuzz(plan, directory / "sitting", options)
     write_report(findings, plan, directory / REPORT)
-    print(told(plan, findings), flush=True)
+    print(summary_text(plan, findings), flush=True)
     if findings.problems and not options.no_search and plan.stories > 1:
         for story in _search(plan, findings, directory, options):
             print(f"again: {replay_command(plan, story)}", flush=True)
@@ -99,7 +99,7 @@ def replay_command(plan: FuzzRunPlan, story: int) -> str:
     return f"python -m jepsen fuzz --seed {plan.seed} --ports {','.join(plan.ports)} --first {story} --stories 1"
 
 
-def told(plan: FuzzRunPlan, findings: Findings) -> str:
+def summary_text(plan: FuzzRunPlan, findings: Findings) -> str:
     """The summary of a run, as text."""
     megabytes = [size / 1e6 for _, size in findings.resident_bytes] or [0.0]
     rate = findings.total / max(findings.seconds, 1e-9)

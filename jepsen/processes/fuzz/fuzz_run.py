@@ -28,7 +28,7 @@ from jepsen.hostile.broker_stories import registration
 from jepsen.hostile.target import FAKE_BROKER_ID, GROUPS, PARTITIONS, PEER_VOTER_ID, TOPICS
 from jepsen.processes.fuzz import healthy
 from jepsen.processes.fuzz.fuzzed_node import FuzzedNode, Unserved
-from jepsen.processes.fuzz.lanes import CONTROLLER, KAFKA
+from jepsen.processes.fuzz.story_runner import CONTROLLER, KAFKA
 from jepsen.workloads.connection import Connection
 
 _WATCH_S: Final = 1.0
@@ -91,7 +91,7 @@ class FuzzRun:
         self._node = node
         self._plan = plan
         self._findings = Findings()
-        self._told: list[dict[str, Any]] = [{} for _ in range(plan.jobs)]
+        self._reports: list[dict[str, Any]] = [{} for _ in range(plan.jobs)]
         self._tracebacks_known = 0
 
     async def run(self) -> Findings:
@@ -151,10 +151,10 @@ class FuzzRun:
             async for data in process.stdout:
                 *lines, buffer = (buffer + data).split(b"\n")
                 if lines:
-                    self._told[job] = json.loads(lines[-1])
-        if not self._told[job].get("ended"):
+                    self._reports[job] = json.loads(lines[-1])
+        if not self._reports[job].get("ended"):
             self._findings.problems.append(f"generator {job} has failed")
-        if error := self._told[job].get("error"):
+        if error := self._reports[job].get("error"):
             self._findings.problems.append(error)
 
     async def _watch(self) -> None:
@@ -173,23 +173,23 @@ class FuzzRun:
         tracebacks = node.tracebacks()
         if len(tracebacks) > self._tracebacks_known:
             self._tracebacks_known = len(tracebacks)
-            for told in self._told:
-                findings.suspects += [story for story, _, _ in told.get("closings", [])[-8:]]
-                findings.suspects += told.get("under_way", [])
+            for report in self._reports:
+                findings.suspects += [story for story, _, _ in report.get("closings", [])[-8:]]
+                findings.suspects += report.get("under_way", [])
 
     def _merge(self) -> None:
         findings = self._findings
-        for told in self._told:
+        for report in self._reports:
             for name in ("frames", "answered", "closed", "unanswered"):
-                getattr(findings, name).update(told.get(name, {}))
-            findings.refused_bytes += told.get("refused_bytes", 0)
-            findings.connections += told.get("connections", 0)
-            findings.next_story = max(findings.next_story, told.get("last_story", -1) + 1)
-            for story, error in told.get("bad_responses", []):
+                getattr(findings, name).update(report.get(name, {}))
+            findings.refused_bytes += report.get("refused_bytes", 0)
+            findings.connections += report.get("connections", 0)
+            findings.next_story = max(findings.next_story, report.get("last_story", -1) + 1)
+            for story, error in report.get("bad_responses", []):
                 findings.suspects.append(story)
                 findings.problems.append(f"story {story}: {error}")
             if not self._node.is_running:
-                findings.suspects += told.get("under_way", [])
+                findings.suspects += report.get("under_way", [])
 
     async def _check_afterwards(self) -> None:
         """Check that all records of the healthy client can be read: now, after a clean restart, and after kill -9."""
@@ -307,5 +307,5 @@ async def _check_records(port: int, expected: int) -> None:
 
 
 def write_report(findings: Findings, plan: FuzzRunPlan, path: Path) -> None:
-    told = {"plan": attrs.asdict(plan), **attrs.asdict(findings), "total": findings.total}
-    path.write_text(json.dumps(told, indent=1) + os.linesep)
+    report = {"plan": attrs.asdict(plan), **attrs.asdict(findings), "total": findings.total}
+    path.write_text(json.dumps(report, indent=1) + os.linesep)

@@ -1,4 +1,4 @@
-"""A process that tells stories to a node: options as JSON on the command line, counts as JSON lines on its output."""
+"""A process that runs stories against a node: options are JSON on the command line, counts are lines of JSON."""
 
 import json
 import sys
@@ -10,14 +10,14 @@ import attrs
 import trio
 
 from jepsen.hostile.target import Target
-from jepsen.processes.fuzz.lanes import Lanes
+from jepsen.processes.fuzz.story_runner import StoryRunner
 
-_TELL_S: Final = 0.5
+_REPORT_S: Final = 0.5
 
 
 @attrs.frozen
 class Plan:
-    """Stories `first`, `first + step`, ... until `frames` were sent, `stories` told, or `seconds` are over."""
+    """Stories `first`, `first + step`, ... until `frames` were sent, `stories` were run, or `seconds` are over."""
 
     seed: int
     first: int
@@ -49,43 +49,43 @@ class Plan:
         )
 
 
-def _stories(plan: Plan, lanes: Lanes) -> Iterator[int]:
+def _stories(plan: Plan, runner: StoryRunner) -> Iterator[int]:
     ends_at = time.monotonic() + plan.seconds
     story = plan.first
     for _ in range(plan.stories):
-        if lanes.counts.total >= plan.frames or time.monotonic() > ends_at:
+        if runner.counts.total >= plan.frames or time.monotonic() > ends_at:
             return
-        lanes.last_story = story
+        runner.last_story = story
         yield story
         story += plan.step
 
 
 async def _generate(plan: Plan) -> None:
-    lanes = Lanes(plan.known_target, plan.port_of, plan.ports, plan.seed)
-    stories = _stories(plan, lanes)
+    runner = StoryRunner(plan.known_target, plan.port_of, plan.ports, plan.seed)
+    stories = _stories(plan, runner)
     error = ""
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_report_regularly, lanes)
-            async with trio.open_nursery() as tellers:
+            nursery.start_soon(_report_regularly, runner)
+            async with trio.open_nursery() as lanes:
                 for _ in range(plan.lanes):
-                    tellers.start_soon(lanes.run, stories)
+                    lanes.start_soon(runner.run, stories)
             nursery.cancel_scope.cancel()
     except* (OSError, trio.TooSlowError) as group:
         error = f"the node takes no connection: {group.exceptions!r}"
-    _report(lanes, error, has_ended=True)
+    _report(runner, error, has_ended=True)
 
 
-async def _report_regularly(lanes: Lanes) -> None:
+async def _report_regularly(runner: StoryRunner) -> None:
     while True:
-        await trio.sleep(_TELL_S)
-        _report(lanes, "", has_ended=False)
+        await trio.sleep(_REPORT_S)
+        _report(runner, "", has_ended=False)
 
 
-def _report(lanes: Lanes, error: str, *, has_ended: bool) -> None:
-    told = {**attrs.asdict(lanes.counts), "under_way": sorted(lanes.under_way), "last_story": lanes.last_story}
-    told |= {"error": error, "ended": has_ended}
-    print(json.dumps(told), flush=True)
+def _report(runner: StoryRunner, error: str, *, has_ended: bool) -> None:
+    report = {**attrs.asdict(runner.counts), "under_way": sorted(runner.under_way), "last_story": runner.last_story}
+    report |= {"error": error, "ended": has_ended}
+    print(json.dumps(report), flush=True)
 
 
 if __name__ == "__main__":

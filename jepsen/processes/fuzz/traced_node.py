@@ -10,7 +10,7 @@ from typing import Any
 
 from broker.cli import main, start
 from broker.cli.event_printer import EventPrinter
-from jepsen.processes.names import tell_tasks
+from jepsen.processes.names import print_tasks
 
 
 class FailurePrinter(EventPrinter):
@@ -30,6 +30,6 @@ class FailurePrinter(EventPrinter):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGUSR1, tell_tasks)
+    signal.signal(signal.SIGUSR1, print_tasks)
     start.EventPrinter = FailurePrinter  # type: ignore[attr-defined,assignment]
     raise SystemExit(main(sys.argv[1:]))

@@ -19,7 +19,7 @@ from jepsen.processes.clients.client_process import ClientProcess
 from jepsen.processes.faults import FaultContext, Nemesis
 from jepsen.processes.nodes import NodeProcess, ProcessCluster, running_cluster
 from jepsen.processes.replica_logs import read_replicas
-from jepsen.processes.run.healing import NAME, heal, judge_output, note_misbehaviour, recorded, stop_all
+from jepsen.processes.run.healing import NAME, heal, judge_output, record_node_failure, recorded, stop_all
 from jepsen.processes.run.lags import Lags
 from jepsen.processes.run.member_processes import MemberProcesses
 from jepsen.processes.run.workloads import Workload
@@ -117,7 +117,7 @@ def _fault_context(experiment: Experiment, cluster: ProcessCluster, history: His
         TOPIC,
         Random(experiment.seed),
         lambda: time.monotonic() - zero,
-        lambda what: note_misbehaviour(history, what),
+        lambda what: record_node_failure(history, what),
         groups=[group.name for group in experiment.workload.groups],
         transactional_ids=experiment.workload.transactional_ids(),
     )
@@ -139,7 +139,7 @@ async def _run_nemesis(
     async with _clients(experiment, context.cluster, zero):
         await trio.sleep(_PROLOGUE_SECONDS)
         await experiment.nemesis.run(context, experiment.seconds)
-        members.calm_down()
+        members.stop_churn()
         await heal(context.cluster, _topics(context), history)
         await trio.sleep(_EPILOGUE_SECONDS)
     if context.groups:
@@ -177,9 +177,9 @@ async def _watch(cluster: ProcessCluster, history: History) -> None:
     while True:
         await trio.sleep(_LOOK_SECONDS)
         for node in cluster.nodes.values():
-            if node.has_ended_by_itself:
+            if node.has_exited_unexpectedly:
                 code = node.process.returncode
-                note_misbehaviour(history, f"{node.name} has ended by itself with {code}\n{node.output_tail()}")
+                record_node_failure(history, f"{node.name} has ended by itself with {code}\n{node.output_tail()}")
                 node.note_end(f"ended by itself with {code}")
                 await node.start()
 

@@ -6,7 +6,7 @@ from typing import Final
 import trio
 
 from jepsen.history import History
-from jepsen.processes.nodes import Misbehaved, NodeProcess, ProcessCluster
+from jepsen.processes.nodes import NodeFailed, NodeProcess, ProcessCluster
 from jepsen.processes.partition_status import topic_status
 from jepsen.values import Healing
 
@@ -44,11 +44,11 @@ async def stop_all(nodes: Sequence[NodeProcess], history: History) -> None:
     for node in nodes:
         try:
             await node.stop()
-        except Misbehaved as error:
-            note_misbehaviour(history, str(error))
+        except NodeFailed as error:
+            record_node_failure(history, str(error))
 
 
-def note_misbehaviour(history: History, what: str) -> None:
+def record_node_failure(history: History, what: str) -> None:
     history.fail(history.invoke(NAME, "run-node", what.partition("\n")[0]), what)
 
 
@@ -57,13 +57,13 @@ def judge_output(nodes: Sequence[NodeProcess], history: History) -> None:
     for node in nodes:
         for line in node.output_path.read_text(errors="replace").splitlines():
             if "handler_failed" in line or "Traceback (most recent call last)" in line:
-                note_misbehaviour(history, f"{node.name} says {line}")
+                record_node_failure(history, f"{node.name} says {line}")
 
 
 async def _serves(node: NodeProcess) -> bool:
     try:
         await node.wait_serving()
-    except Misbehaved:
+    except NodeFailed:
         return False
     return True
 

@@ -75,7 +75,7 @@ class MemberProcesses:
                 for place in self._rngs:
                     nursery.start_soon(self._inhabit, place)
                 yield
-                self.calm_down()
+                self.stop_churn()
             async with trio.open_nursery() as nursery:
                 for place in self._present:
                     nursery.start_soon(self._leave, place)
@@ -83,7 +83,7 @@ class MemberProcesses:
             for client in self._present.values():
                 client.discard()
 
-    def calm_down(self) -> None:
+    def stop_churn(self) -> None:
         """Stop no more members, and start one in every empty place."""
         self._calm.set()
 

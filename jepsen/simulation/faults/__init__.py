@@ -1,6 +1,6 @@
 """Faults of processes, networks and disks, and the nemesis that injects them."""
 
-from jepsen.simulation.faults.fault import Fault, Strike
+from jepsen.simulation.faults.fault import Fault, FaultInjection
 from jepsen.simulation.faults.nemesis import FAULTS, Nemesis
 
-__all__ = ["FAULTS", "Fault", "Nemesis", "Strike"]
+__all__ = ["FAULTS", "Fault", "FaultInjection", "Nemesis"]

@@ -5,7 +5,7 @@ from typing import Protocol
 import trio
 
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from jepsen.simulation.faults.fault import Strike
+from jepsen.simulation.faults.fault import FaultInjection
 from jepsen.simulation.faults.process_faults import DOWN_SECONDS_MAX
 from jepsen.simulation.hosts import Host
 from jepsen.simulation.trace import Event
@@ -60,62 +60,62 @@ HITS_MAX = 4
 CUT_SECONDS_MAX = 6.0
 
 
-class Aim(Protocol):
+class AimedEffect(Protocol):
     """The fault that follows a step. With `power`, it cuts the power of the node and of nodes that fail with it."""
 
     power: bool
 
-    def hit(self, strike: Strike, host: Host) -> None: ...
+    def hit(self, injection: FaultInjection, host: Host) -> None: ...
 
 
 class Aimed:
     """For some seconds, applies `aim` to nodes that take a randomly chosen step, immediately or a little later."""
 
-    def __init__(self, aim: Aim) -> None:
+    def __init__(self, aim: AimedEffect) -> None:
         self._aim = aim
 
-    async def strike(self, strike: Strike) -> None:
-        rng, trace = strike.rng, strike.cluster.simulation.trace
+    async def inject(self, injection: FaultInjection) -> None:
+        rng, trace = injection.rng, injection.cluster.simulation.trace
         step = rng.choice([each for each in STEPS if each in trace.kinds])
         chance, hits = rng.choice((0.1, 0.5, 1.0)), 0
 
         def listen(event: Event) -> None:
             nonlocal hits
-            is_target = event.kind == step and event.host in strike.cluster.nodes
+            is_target = event.kind == step and event.host in injection.cluster.nodes
             if is_target and step in _OF_COORDINATORS:
                 is_target = event.fields["topic"] in _COORDINATORS_TOPICS
             if is_target and hits < HITS_MAX and rng.random() < chance:
                 hits += 1
-                self._take_aim(strike, step, self._target(strike, event))
+                self._take_aim(injection, step, self._target(injection, event))
 
         trace.listeners.append(listen)
         try:
-            if step in _OF_ELECTIONS and strike.cluster.leader is not None:
-                strike.cluster.crash(strike.cluster.leader, power=self._aim.power, down_seconds=DOWN_SECONDS_MAX)
+            if step in _OF_ELECTIONS and injection.cluster.leader is not None:
+                injection.cluster.crash(injection.cluster.leader, power=self._aim.power, down_seconds=DOWN_SECONDS_MAX)
             elif step in (*_OF_STARTS, *_OF_REPLICATION):
-                strike.cluster.crash(strike.a_node(), power=self._aim.power, down_seconds=0)
+                injection.cluster.crash(injection.random_node(), power=self._aim.power, down_seconds=0)
             await trio.sleep(rng.uniform(1, rng.choice((2.0, ARMED_SECONDS_MAX))))
         finally:
             trace.listeners.remove(listen)
 
-    def _target(self, strike: Strike, event: Event) -> Host:
+    def _target(self, injection: FaultInjection, event: Event) -> Host:
         """The node that takes the step; sometimes the node on whose behalf it takes the step."""
         joining = event.fields.get("joining")
-        others = [host for host in strike.nodes if strike.cluster.ids.get(host.name) == joining]
-        if joining is not None and others and strike.rng.random() < 0.5:
+        others = [host for host in injection.nodes if injection.cluster.ids.get(host.name) == joining]
+        if joining is not None and others and injection.rng.random() < 0.5:
             return others[0]
-        return strike.cluster.nodes[event.host]
+        return injection.cluster.nodes[event.host]
 
-    def _take_aim(self, strike: Strike, step: str, host: Host) -> None:
+    def _take_aim(self, injection: FaultInjection, step: str, host: Host) -> None:
         incarnation = host.incarnation
 
         def hit() -> None:
             if host.is_current(incarnation):
-                self._aim.hit(strike, host)
+                self._aim.hit(injection, host)
 
-        delay = strike.rng.choice(DELAYS_SECONDS)
+        delay = injection.rng.choice(DELAYS_SECONDS)
         if delay or step in _OF_OBSERVER:
-            strike.cluster.simulation.clock.after(delay * strike.rng.random(), hit)
+            injection.cluster.simulation.clock.after(delay * injection.rng.random(), hit)
         else:
             hit()
 
@@ -126,9 +126,9 @@ class Crash:
     def __init__(self, *, power: bool) -> None:
         self.power = power
 
-    def hit(self, strike: Strike, host: Host) -> None:
-        down_seconds = strike.rng.choice((0.0, DOWN_SECONDS_MAX * strike.rng.random()))
-        strike.cluster.crash(host, power=self.power, down_seconds=down_seconds)
+    def hit(self, injection: FaultInjection, host: Host) -> None:
+        down_seconds = injection.rng.choice((0.0, DOWN_SECONDS_MAX * injection.rng.random()))
+        injection.cluster.crash(host, power=self.power, down_seconds=down_seconds)
 
 
 class Cut:
@@ -136,16 +136,16 @@ class Cut:
 
     power = False
 
-    def hit(self, strike: Strike, host: Host) -> None:
-        simulation, others = strike.cluster.simulation, [each for each in strike.nodes if each is not host]
+    def hit(self, injection: FaultInjection, host: Host) -> None:
+        simulation, others = injection.cluster.simulation, [each for each in injection.nodes if each is not host]
         if not others:
             return
-        other, late = strike.rng.choice(others), strike.rng.choice((0.0, 0.0, 0.1, 1.0))
-        for one, another in strike.rng.choice((((host, other),), ((other, host),), ((host, other), (other, host)))):
+        other, late = injection.rng.choice(others), injection.rng.choice((0.0, 0.0, 0.1, 1.0))
+        for one, another in injection.rng.choice((((host, other),), ((other, host),), ((host, other), (other, host)))):
             link = simulation.network.links.link(one.name, another.name)
             if late:
-                link.latency = late * strike.rng.random()
+                link.latency = late * injection.rng.random()
             else:
                 link.is_blocked = True
-            seconds = CUT_SECONDS_MAX * strike.rng.random()
+            seconds = CUT_SECONDS_MAX * injection.rng.random()
             simulation.clock.after(seconds, simulation.network.mend, one.name, another.name)

@@ -60,7 +60,7 @@ class TopicAdministrator(Protocol):
 
 
 @attrs.frozen
-class Strike:
+class FaultInjection:
     """One occurrence of a fault: its possible targets and its random numbers.
 
     `topics` is None if the subject of the simulation has no topics.
@@ -77,19 +77,19 @@ class Strike:
         return list(self.cluster.nodes.values())
 
     @property
-    def everyone(self) -> Sequence[Host]:
+    def all_hosts(self) -> Sequence[Host]:
         return [*self.nodes, *self.cluster.clients.values()]
 
-    def a_node(self) -> Host:
+    def random_node(self) -> Host:
         return self.rng.choice(self.nodes)
 
-    def some_nodes(self) -> Sequence[Host]:
+    def random_nodes(self) -> Sequence[Host]:
         """A random choice of nodes: most often one, sometimes several or all."""
         count = self.rng.choice((1, 1, 2, len(self.nodes)))
         return self.rng.sample(self.nodes, min(count, len(self.nodes)))
 
 
 class Fault(Protocol):
-    """A kind of failure. `strike` starts it, waits for its duration, and ends it."""
+    """A kind of failure. `inject` starts it, waits for its duration, and ends it."""
 
-    async def strike(self, strike: Strike) -> None: ...
+    async def inject(self, injection: FaultInjection) -> None: ...

@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 import trio
 
-from jepsen.simulation.faults.fault import Strike
+from jepsen.simulation.faults.fault import FaultInjection
 from jepsen.simulation.faults.lies import STRANGE_DIRECTORY, STRANGE_ID, Lies, QuorumMembers
 from kraft.core import ReplicaKey
 from kraft.core.messages import is_answer
@@ -63,8 +63,8 @@ class LyingPeer:
         self._claim_identity = claim_identity
         self._is_stranger = is_stranger
 
-    async def strike(self, strike: Strike) -> None:
-        members, rng, simulation = strike.members, strike.rng, strike.cluster.simulation
+    async def inject(self, injection: FaultInjection) -> None:
+        members, rng, simulation = injection.members, injection.rng, injection.cluster.simulation
         identity = self._claim_identity(members, rng)
         if identity is None:
             return
@@ -73,15 +73,15 @@ class LyingPeer:
         simulation.trace.event(HOST_NAME, "lies", told)
         host = simulation.hosts.get(HOST_NAME) or simulation.add_host(HOST_NAME)
         with trio.move_on_after(rng.uniform(0.5, LIE_SECONDS_MAX)):
-            await simulation.on(host, _Liar(strike, identity).run, targets)
+            await simulation.on(host, _Liar(injection, identity).run, targets)
 
 
 class _Liar:
-    def __init__(self, strike: Strike, identity: ClaimedIdentity) -> None:
-        self._strike = strike
+    def __init__(self, injection: FaultInjection, identity: ClaimedIdentity) -> None:
+        self._strike = injection
         self._identity = identity
-        self._rng = strike.rng
-        self._lies = Lies(strike.members, identity.key, strike.rng)
+        self._rng = injection.rng
+        self._lies = Lies(injection.members, identity.key, injection.rng)
         self._hello = Hello(PROTOCOL, identity.cluster_id, identity.key.node_id, identity.key.directory_id)
 
     async def run(self, targets: list[str]) -> None:

@@ -11,7 +11,7 @@ import trio
 from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.faults.aimed import Aimed, Crash, Cut
 from jepsen.simulation.faults.disk_faults import DiskBroken, DiskFull, DiskSlow, DiskStalled, FsyncFails, FsyncThenPower
-from jepsen.simulation.faults.fault import Administrator, Fault, Strike, TopicAdministrator
+from jepsen.simulation.faults.fault import Administrator, Fault, FaultInjection, TopicAdministrator
 from jepsen.simulation.faults.lies import QuorumMembers
 from jepsen.simulation.faults.lying_peers import LyingPeer, known_node, stranger
 from jepsen.simulation.faults.network_faults import (
@@ -105,7 +105,7 @@ class Nemesis:
         self.strikes: Counter[str] = Counter()
 
     async def run(self) -> None:
-        """Strike until cancelled, on some seeds with two faults at a time."""
+        """Inject faults until cancelled, on some seeds two at a time."""
         async with trio.open_nursery() as nursery:
             for _ in range(self._rng.choice((1, 1, 2))):
                 nursery.start_soon(self._strike_repeatedly)
@@ -116,5 +116,5 @@ class Nemesis:
             name = self._rng.choice(self.chosen)
             self.strikes[name] += 1
             self._cluster.simulation.trace.event("nemesis", name, {})
-            strike = Strike(self._cluster, self._members, self._administrator, self._topics, self._rng)
-            await FAULTS[name].strike(strike)
+            injection = FaultInjection(self._cluster, self._members, self._administrator, self._topics, self._rng)
+            await FAULTS[name].inject(injection)

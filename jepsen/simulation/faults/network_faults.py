@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import trio
 
-from jepsen.simulation.faults.fault import Strike
+from jepsen.simulation.faults.fault import FaultInjection
 from jepsen.simulation.hosts import Host
 from jepsen.simulation.network.links import Link
 
@@ -12,129 +12,129 @@ from jepsen.simulation.network.links import Link
 HOLD_SECONDS_MAX = (1.5, 12.0)
 
 
-def links_of(strike: Strike, host: Host) -> Iterator[tuple[Link, Link]]:
+def links_of(injection: FaultInjection, host: Host) -> Iterator[tuple[Link, Link]]:
     """The links from and to all other hosts."""
-    links = strike.cluster.simulation.network.links
-    for other in strike.everyone:
+    links = injection.cluster.simulation.network.links
+    for other in injection.all_hosts:
         if other is not host:
             yield links.link(host.name, other.name), links.link(other.name, host.name)
 
 
-async def hold(strike: Strike) -> None:
+async def hold(injection: FaultInjection) -> None:
     """Let a fault last for a while, then heal the network."""
-    await trio.sleep(strike.rng.uniform(0.05, strike.rng.choice(HOLD_SECONDS_MAX)))
-    strike.cluster.simulation.network.heal()
+    await trio.sleep(injection.rng.uniform(0.05, injection.rng.choice(HOLD_SECONDS_MAX)))
+    injection.cluster.simulation.network.heal()
 
 
-def cut(strike: Strike, one: Host, other: Host) -> None:
-    links = strike.cluster.simulation.network.links
+def cut(injection: FaultInjection, one: Host, other: Host) -> None:
+    links = injection.cluster.simulation.network.links
     links.link(one.name, other.name).is_blocked = links.link(other.name, one.name).is_blocked = True
 
 
 class Isolate:
     """One host, node or client, is cut off from all others."""
 
-    async def strike(self, strike: Strike) -> None:
-        for there, back in links_of(strike, strike.rng.choice(strike.everyone)):
+    async def inject(self, injection: FaultInjection) -> None:
+        for there, back in links_of(injection, injection.rng.choice(injection.all_hosts)):
             there.is_blocked = back.is_blocked = True
-        await hold(strike)
+        await hold(injection)
 
 
 class OneWay:
     """A node can send but not receive, or receive but not send."""
 
-    async def strike(self, strike: Strike) -> None:
-        hears = strike.rng.random() < 0.5
-        for there, back in links_of(strike, strike.a_node()):
+    async def inject(self, injection: FaultInjection) -> None:
+        hears = injection.rng.random() < 0.5
+        for there, back in links_of(injection, injection.random_node()):
             (there if hears else back).is_blocked = True
-        await hold(strike)
+        await hold(injection)
 
 
 class Halves:
     """All hosts are split into two groups that cannot reach each other."""
 
-    async def strike(self, strike: Strike) -> None:
-        hosts = strike.rng.sample(strike.everyone, len(strike.everyone))
+    async def inject(self, injection: FaultInjection) -> None:
+        hosts = injection.rng.sample(injection.all_hosts, len(injection.all_hosts))
         half = len(hosts) // 2
         for one in hosts[:half]:
             for other in hosts[half:]:
-                cut(strike, one, other)
-        await hold(strike)
+                cut(injection, one, other)
+        await hold(injection)
 
 
 class IsolateLeader:
     """Cut the leader of the quorum off from the other nodes; its clients still reach it."""
 
-    async def strike(self, strike: Strike) -> None:
-        leader = strike.cluster.leader
-        for other in strike.nodes:
+    async def inject(self, injection: FaultInjection) -> None:
+        leader = injection.cluster.leader
+        for other in injection.nodes:
             if leader is not None and other is not leader:
-                cut(strike, leader, other)
-        await hold(strike)
+                cut(injection, leader, other)
+        await hold(injection)
 
 
 class Bridge:
     """Two groups of nodes cannot reach each other, and one node reaches both."""
 
-    async def strike(self, strike: Strike) -> None:
-        _, *nodes = strike.rng.sample(strike.nodes, len(strike.nodes))
+    async def inject(self, injection: FaultInjection) -> None:
+        _, *nodes = injection.rng.sample(injection.nodes, len(injection.nodes))
         half = len(nodes) // 2
         for one in nodes[:half]:
             for other in nodes[half:]:
-                cut(strike, one, other)
-        await hold(strike)
+                cut(injection, one, other)
+        await hold(injection)
 
 
 class Ring:
     """Every node reaches a majority, but no two nodes reach the same one. Has an effect with four nodes or more."""
 
-    async def strike(self, strike: Strike) -> None:
-        nodes = strike.rng.sample(strike.nodes, len(strike.nodes))
+    async def inject(self, injection: FaultInjection) -> None:
+        nodes = injection.rng.sample(injection.nodes, len(injection.nodes))
         count = len(nodes)
         neighbours = (count // 2 + 1) // 2  # on each side
         for at, one in enumerate(nodes):
             for distance in range(neighbours + 1, count - neighbours):
-                cut(strike, one, nodes[(at + distance) % count])
-        await hold(strike)
+                cut(injection, one, nodes[(at + distance) % count])
+        await hold(injection)
 
 
 class Flapping:
     """The links of a node fail and recover repeatedly."""
 
-    async def strike(self, strike: Strike) -> None:
-        host = strike.a_node()
-        for _ in range(strike.rng.randint(3, 12)):
-            for there, back in links_of(strike, host):
-                there.is_blocked = strike.rng.random() < 0.5
-                back.is_blocked = strike.rng.random() < 0.5
-            await trio.sleep(strike.rng.uniform(0.01, 0.6))
-            strike.cluster.simulation.network.heal()
-            await trio.sleep(strike.rng.uniform(0.01, 0.3))
+    async def inject(self, injection: FaultInjection) -> None:
+        host = injection.random_node()
+        for _ in range(injection.rng.randint(3, 12)):
+            for there, back in links_of(injection, host):
+                there.is_blocked = injection.rng.random() < 0.5
+                back.is_blocked = injection.rng.random() < 0.5
+            await trio.sleep(injection.rng.uniform(0.01, 0.6))
+            injection.cluster.simulation.network.heal()
+            await trio.sleep(injection.rng.uniform(0.01, 0.3))
 
 
 class Slow:
     """All messages from and to a node are delayed, in one of three cases beyond all timeouts."""
 
-    async def strike(self, strike: Strike) -> None:
-        latency = strike.rng.choice((0.05, 0.25, 5.0))
-        for there, back in links_of(strike, strike.a_node()):
-            there.latency = back.latency = latency * strike.rng.random()
-        await hold(strike)
+    async def inject(self, injection: FaultInjection) -> None:
+        latency = injection.rng.choice((0.05, 0.25, 5.0))
+        for there, back in links_of(injection, injection.random_node()):
+            there.latency = back.latency = latency * injection.rng.random()
+        await hold(injection)
 
 
 class Lossy:
     """Segments from and to a node are lost and have to be retransmitted."""
 
-    async def strike(self, strike: Strike) -> None:
-        for there, back in links_of(strike, strike.a_node()):
-            there.loss, back.loss = strike.rng.uniform(0, 0.4), strike.rng.uniform(0, 0.4)
-        await hold(strike)
+    async def inject(self, injection: FaultInjection) -> None:
+        for there, back in links_of(injection, injection.random_node()):
+            there.loss, back.loss = injection.rng.uniform(0, 0.4), injection.rng.uniform(0, 0.4)
+        await hold(injection)
 
 
 class Reset:
     """Every connection of a node is reset."""
 
-    async def strike(self, strike: Strike) -> None:
-        host = strike.a_node()
-        for other in strike.everyone:
-            strike.cluster.simulation.network.reset_between(host, other)
+    async def inject(self, injection: FaultInjection) -> None:
+        host = injection.random_node()
+        for other in injection.all_hosts:
+            injection.cluster.simulation.network.reset_between(host, other)

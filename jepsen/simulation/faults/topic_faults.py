@@ -6,7 +6,7 @@ from typing import Final
 
 import trio
 
-from jepsen.simulation.faults.fault import Strike, TopicAdministrator
+from jepsen.simulation.faults.fault import FaultInjection, TopicAdministrator
 from jepsen.simulation.faults.network_faults import cut, hold
 from jepsen.simulation.faults.process_faults import DOWN_SECONDS_MAX
 
@@ -23,35 +23,35 @@ class Administer:
     def __init__(self, act: Callable[[TopicAdministrator, Random], Awaitable[None]]) -> None:
         self._act = act
 
-    async def strike(self, strike: Strike) -> None:
-        if strike.topics is None:
+    async def inject(self, injection: FaultInjection) -> None:
+        if injection.topics is None:
             return
         with trio.move_on_after(BURST_SECONDS_MAX):
-            for _ in range(strike.rng.randint(1, BURST_MAX)):
-                await self._act(strike.topics, strike.rng)
-                await trio.sleep(strike.rng.choice((0.0, 0.01, 0.3, 1.5)) * strike.rng.random())
+            for _ in range(injection.rng.randint(1, BURST_MAX)):
+                await self._act(injection.topics, injection.rng)
+                await trio.sleep(injection.rng.choice((0.0, 0.01, 0.3, 1.5)) * injection.rng.random())
 
 
 class LoseLogDir:
     """A broker loses its log directory, but keeps its metadata."""
 
-    async def strike(self, strike: Strike) -> None:
-        if strike.topics is not None:
-            await strike.topics.lose_log_dir(strike.rng)
+    async def inject(self, injection: FaultInjection) -> None:
+        if injection.topics is not None:
+            await injection.topics.lose_log_dir(injection.rng)
 
 
 class BreakLogDir:
     """A log directory fails: its partitions are offline until the broker restarts (KIP-858)."""
 
-    async def strike(self, strike: Strike) -> None:
-        if strike.topics is None:
+    async def inject(self, injection: FaultInjection) -> None:
+        if injection.topics is None:
             return
-        host = strike.cluster.nodes[strike.topics.break_log_dir(strike.rng)]
-        await trio.sleep(strike.rng.uniform(0.05, BROKEN_SECONDS_MAX))
+        host = injection.cluster.nodes[injection.topics.break_log_dir(injection.rng)]
+        await trio.sleep(injection.rng.uniform(0.05, BROKEN_SECONDS_MAX))
         host.volume.broken = ()
-        await trio.sleep(strike.rng.uniform(0, BROKEN_SECONDS_MAX))
-        if strike.cluster.has_log_dir_offline(host):
-            strike.cluster.crash(host, power=False, down_seconds=0)
+        await trio.sleep(injection.rng.uniform(0, BROKEN_SECONDS_MAX))
+        if injection.cluster.has_log_dir_offline(host):
+            injection.cluster.crash(host, power=False, down_seconds=0)
 
 
 class IsolatePartitionLeader:
@@ -66,25 +66,25 @@ class IsolatePartitionLeader:
     ) -> None:
         self._choose = choose
 
-    async def strike(self, strike: Strike) -> None:
-        name = None if strike.topics is None else self._choose(strike.topics, strike.rng)
+    async def inject(self, injection: FaultInjection) -> None:
+        name = None if injection.topics is None else self._choose(injection.topics, injection.rng)
         if name is None:
             return
-        leader, controller = strike.cluster.nodes[name], strike.cluster.leader
-        others = strike.nodes if strike.rng.random() < 0.5 or controller is None else [controller]
+        leader, controller = injection.cluster.nodes[name], injection.cluster.leader
+        others = injection.nodes if injection.rng.random() < 0.5 or controller is None else [controller]
         for other in others:
             if other is not leader:
-                cut(strike, leader, other)
-        await hold(strike)
+                cut(injection, leader, other)
+        await hold(injection)
 
 
 class KillCoordinator:
     """kill -9 of a coordinator of groups or transactions, and sometimes of the next one as soon as it is elected."""
 
-    async def strike(self, strike: Strike) -> None:
-        for _ in range(strike.rng.choice((1, 1, 2, 3))):
-            name = None if strike.topics is None else strike.topics.coordinator_of_any(strike.rng)
+    async def inject(self, injection: FaultInjection) -> None:
+        for _ in range(injection.rng.choice((1, 1, 2, 3))):
+            name = None if injection.topics is None else injection.topics.coordinator_of_any(injection.rng)
             if name is not None:
-                down_seconds = strike.rng.uniform(0, DOWN_SECONDS_MAX)
-                strike.cluster.crash(strike.cluster.nodes[name], power=False, down_seconds=down_seconds)
-            await trio.sleep(strike.rng.uniform(0, BETWEEN_KILLS_SECONDS_MAX))
+                down_seconds = injection.rng.uniform(0, DOWN_SECONDS_MAX)
+                injection.cluster.crash(injection.cluster.nodes[name], power=False, down_seconds=down_seconds)
+            await trio.sleep(injection.rng.uniform(0, BETWEEN_KILLS_SECONDS_MAX))

@@ -81,7 +81,7 @@ class CommittedLog:
         return (*self.image.isr, *self.image.eligible_leader_replicas)
 
     @property
-    def may_lose(self) -> bool:
+    def is_loss_permitted(self) -> bool:
         """True if so many of the replicas with all records may have lost some that a loss is permitted (KIP-966)."""
         if self.may_elect_anybody:
             return True
@@ -96,7 +96,7 @@ class CommittedLog:
         """
         return sum(epoch <= leader_epoch for epoch in self.losses)
 
-    def is_of_now(self, copy: Copy) -> bool:
+    def is_current_incarnation(self, copy: Copy) -> bool:
         return self.incarnation(copy.leader_epoch) == len(self.losses)
 
     def compare(self, copy: Copy) -> None:
@@ -226,7 +226,7 @@ class Committed:
 
     def _commit(self, event: Event, log: CommittedLog, copy: Copy) -> None:
         end_offset = copy.high_watermark
-        if not log.is_of_now(copy):
+        if not log.is_current_incarnation(copy):
             return  # the replica does not know the new leader and its loss yet
         if copy.leads and end_offset > log.end_offset and copy.agreed == len(log.batches):
             log.batches += [each for each in copy.batches[copy.agreed :] if each[1] <= end_offset]
@@ -249,7 +249,7 @@ class Committed:
         log.elected = None
         if copy.agreed == len(log.batches):
             return
-        if log.may_lose:
+        if log.is_loss_permitted:
             log.lose(leader, epoch)
         else:
             self.lost = (

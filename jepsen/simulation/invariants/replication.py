@@ -19,19 +19,19 @@ class _PartitionInvariant:
     def observe(self, event: Event) -> str | None:
         for key in self._committed.changed:
             log = self._committed.logs[key]
-            wrong = self.wrong_with(log)
+            wrong = self.find_violation(log)
             if wrong is not None:
                 return f"{describe(key, log)} {wrong}"
         return None
 
-    def wrong_with(self, log: CommittedLog) -> str | None:
+    def find_violation(self, log: CommittedLog) -> str | None:
         raise NotImplementedError
 
 
 class InSyncReplicasAreReplicas(_PartitionInvariant):
     """The ISR and the eligible leader replicas are replicas of the partition, and are disjoint."""
 
-    def wrong_with(self, log: CommittedLog) -> str | None:
+    def find_violation(self, log: CommittedLog) -> str | None:
         image = log.image
         strange = [each for each in log.eligible if each not in image.replicas]
         if strange or len(set(log.eligible)) < len(log.eligible):
@@ -42,7 +42,7 @@ class InSyncReplicasAreReplicas(_PartitionInvariant):
 class LeadersAreInSync(_PartitionInvariant):
     """The leader is in the ISR."""
 
-    def wrong_with(self, log: CommittedLog) -> str | None:
+    def find_violation(self, log: CommittedLog) -> str | None:
         image = log.image
         return f"is led by {image.leader}, ISR {image.isr}" if image.leader not in (-1, *image.isr) else None
 
@@ -53,7 +53,7 @@ class NoFencedBrokerIsInSync(_PartitionInvariant):
     The last member of an ISR stays in it after a clean shutdown, because it is the only replica with all records.
     """
 
-    def wrong_with(self, log: CommittedLog) -> str | None:
+    def find_violation(self, log: CommittedLog) -> str | None:
         brokers = self._committed.image.cluster.brokers
         fenced = [each for each in log.image.isr if each not in brokers or brokers[each].fenced]
         if not fenced or (log.image.isr == tuple(fenced) and self._is_stopped(fenced[0])):
@@ -73,7 +73,7 @@ class InSyncReplicasHoldWhatIsCommitted(_PartitionInvariant):
         *("replica_found", "replica_role", "replica_cut", "replica_committed"),
     )
 
-    def wrong_with(self, log: CommittedLog) -> str | None:
+    def find_violation(self, log: CommittedLog) -> str | None:
         for broker_id, copy in self._committed.running(log):
             if copy.agreed < len(log.batches):
                 image = log.image
@@ -89,7 +89,7 @@ class MaximalIsrContainsIsr(_PartitionInvariant):
 
     kinds: Sequence[str] = ("metadata_seen", "replica_role")
 
-    def wrong_with(self, log: CommittedLog) -> str | None:
+    def find_violation(self, log: CommittedLog) -> str | None:
         image, copy = log.image, log.copies.get(log.image.leader)
         if copy is None or copy.leader_epoch != image.leader_epoch or len(image.replicas) == 1:
             return None

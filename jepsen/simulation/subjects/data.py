@@ -16,7 +16,7 @@ from jepsen.simulation.subjects.formatted_node import FormattedNode
 from jepsen.values import ReplicaLog
 
 
-def show_data(simulation: Simulation, committed: Committed, watched: Collection[str]) -> None:
+def observe_replicas(simulation: Simulation, committed: Committed, watched: Collection[str]) -> None:
     """Add an observer that traces the changes of these topics' replicas."""
     simulation.observers.append(ReplicaObserver(simulation.trace, node_on, committed, watched))
 
@@ -44,7 +44,7 @@ def replica_log(host: Host, topic: str, index: int) -> ReplicaLog | None:
 
 
 @attrs.frozen
-class ToldPartition:
+class DescribedPartition:
     """A partition as described by a Metadata response."""
 
     index: int
@@ -53,13 +53,13 @@ class ToldPartition:
     isr: tuple[int, ...]
 
 
-def told_of(topic: MetadataResponseTopic) -> tuple[ToldPartition, ...]:
+def described_partitions(topic: MetadataResponseTopic) -> tuple[DescribedPartition, ...]:
     return tuple(
-        ToldPartition(each.partition_index, each.leader_id, tuple(each.replica_nodes), tuple(each.isr_nodes))
+        DescribedPartition(each.partition_index, each.leader_id, tuple(each.replica_nodes), tuple(each.isr_nodes))
         for each in topic.partitions
     )
 
 
-def in_order(partitions: Iterable[ToldPartition]) -> bool:
+def are_all_in_sync(partitions: Iterable[DescribedPartition]) -> bool:
     """True if each partition has a leader, and all its replicas are in sync."""
     return all(each.leader in each.isr and sorted(each.isr) == sorted(each.replicas) for each in partitions)

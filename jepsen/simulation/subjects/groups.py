@@ -12,7 +12,7 @@ from broker.coordinator.runtime.java_hash import java_hash
 from jepsen.simulation.invariants import Committed
 from jepsen.simulation.subjects.load import Load
 from jepsen.values import WantedTopic
-from jepsen.workloads.group_churn import Place, a_place
+from jepsen.workloads.group_churn import Place, random_place
 from jepsen.workloads.group_member import Group, TopicPartition
 
 # Few partitions, so that some groups share a coordinator and others do not.
@@ -58,7 +58,7 @@ class Groups:
             of_library = tuple(f"library-{protocol}" for protocol in protocols)
             for number in range(rng.randint(0, 2)):
                 name = f"{group.name}-l{number}"
-                places[name] = a_place(group, of_library, name, rng)
+                places[name] = random_place(group, of_library, name, rng)
         return places
 
     def forget(self) -> None:
@@ -85,5 +85,5 @@ def groups_of(load: Load, committed: Committed, rng: Random) -> Groups:
         groups.append(group)
         for number in range(rng.randint(*load.members)):
             place = f"{name}-{number}"
-            places[place] = a_place(group, protocols, place, rng)
+            places[place] = random_place(group, protocols, place, rng)
     return Groups(groups, places)

@@ -29,7 +29,13 @@ from jepsen.simulation.invariants import (
 )
 from jepsen.simulation.simulation import Simulation
 from jepsen.simulation.subjects.administrator import VoterAdministrator
-from jepsen.simulation.subjects.data import ToldPartition, in_order, replica_log, show_data, told_of
+from jepsen.simulation.subjects.data import (
+    DescribedPartition,
+    are_all_in_sync,
+    described_partitions,
+    observe_replicas,
+    replica_log,
+)
 from jepsen.simulation.subjects.groups import Groups, groups_of, offsets_topic
 from jepsen.simulation.subjects.load import SPECIAL_LOAD, SpecialLoad, default_load
 from jepsen.simulation.subjects.node_plan import (
@@ -124,7 +130,7 @@ class NodesSubject:
             topics.append(CONSUMER_OFFSETS)
         else:
             topics += [topic.name for topic in self._special.topics]
-        show_data(self.simulation, self.committed, [*topics, self._load.late.name])
+        observe_replicas(self.simulation, self.committed, [*topics, self._load.late.name])
         return TopicMover(self.committed, topics, self._plan.log_directories, self)
 
     @property
@@ -257,19 +263,21 @@ class NodesSubject:
             is_whole = (
                 name in topics
                 and brokers == len(self._plan.brokers)
-                and all(in_order(partitions) for _, partitions in topics.values())
+                and all(are_all_in_sync(partitions) for _, partitions in topics.values())
             )
             if is_whole and all(each == told[0] for each in told):
                 return
             await trio.sleep(0.1)
 
-    async def _told_by(self, broker: str) -> tuple[dict[str | None, tuple[bytes, Sequence[ToldPartition]]], int]:
+    async def _told_by(self, broker: str) -> tuple[dict[str | None, tuple[bytes, Sequence[DescribedPartition]]], int]:
         """The partitions of each topic, and the number of brokers, according to `broker`."""
         client = attrs.evolve(self._admin, servers=[(broker, KAFKA_PORT)])
         request = MetadataRequest(topics=None)
         response, _ = await self._as(self._admin, client.call_until_answered, request, METADATA_VERSION)
         await client.aclose()
-        return {topic.name: (topic.topic_id, told_of(topic)) for topic in response.topics}, len(response.brokers)
+        return {topic.name: (topic.topic_id, described_partitions(topic)) for topic in response.topics}, len(
+            response.brokers
+        )
 
     async def _write_and_read(self, client: Client, topic: str, index: int) -> list[tuple[int, str]]:
         producer = Producer(attrs.evolve(client, name=f"{client.name}.{topic}-{index}"), topic, index, 100)

@@ -24,9 +24,9 @@ def waiting_for(acknowledgements: Acknowledgements, *offsets: int) -> list[Waiti
 def test_waiters_complete_when_their_offset_is_reached() -> None:
     acknowledgements = Acknowledgements()
     first, second, third = waiting_for(acknowledgements, 1, 2, 3)
-    acknowledgements.reach(2)
+    acknowledgements.complete_up_to(2)
     assert (first.results, second.results, third.results) == ([ErrorCode.NONE], [ErrorCode.NONE], [])
-    acknowledgements.reach(3, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    acknowledgements.complete_up_to(3, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
     assert third.results == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
     assert not acknowledgements
 
@@ -34,9 +34,9 @@ def test_waiters_complete_when_their_offset_is_reached() -> None:
 def test_retried_batch_completes_with_the_requests_before_it() -> None:
     acknowledgements = Acknowledgements()
     first, again = waiting_for(acknowledgements, 5, 2)
-    acknowledgements.reach(4)
+    acknowledgements.complete_up_to(4)
     assert (first.results, again.results) == ([], [])
-    acknowledgements.reach(5)
+    acknowledgements.complete_up_to(5)
     assert (first.results, again.results) == ([ErrorCode.NONE], [ErrorCode.NONE])
 
 
@@ -59,5 +59,5 @@ def test_completed_waiter_may_add_another_one() -> None:
 
     later, first = Waiting(), Appending()
     acknowledgements.add(first, 1)
-    acknowledgements.reach(1)
+    acknowledgements.complete_up_to(1)
     assert (first.results, later.results, len(acknowledgements)) == ([ErrorCode.NONE], [], 1)

@@ -23,7 +23,7 @@ def harness(tmp_path: Path) -> Harness:
 
 
 class Session:
-    """A caught-up follower with a fetch session: the cached partition is settled, and its progress is recorded."""
+    """A caught-up follower with a fetch session: the cached partition is idle, and its progress is recorded."""
 
     def __init__(self, harness: Harness, broker_epoch: int = LIFE) -> None:
         self.harness = harness
@@ -32,7 +32,7 @@ class Session:
         partition = harness.partition
         cached = CachedPartition(partition.topic_id, 0, self.end, 1000, partition.leader_epoch, -1)
         self.session = self.ask(cached).session
-        self.settle(cached)
+        self.mark_idle(cached)
 
     @property
     def end(self) -> int:
@@ -50,11 +50,11 @@ class Session:
             follower=(A, self.broker_epoch),
         )
 
-    def settle(self, cached: CachedPartition) -> None:
+    def mark_idle(self, cached: CachedPartition) -> None:
         """Settle the cached partition, as a read without news does."""
         partition = cached.partition = self.harness.partition
         self.harness.fetch(A, cached.fetch_offset, self.broker_epoch)
-        self.session.settle(cached)
+        self.session.mark_idle(cached)
         partition.waiters.for_log_end[cached] = partition.waiters.for_high_watermark[cached] = None
 
 

@@ -158,7 +158,7 @@ class TestHousekeeping:
         housekeeping = node.housekeeping()
         await housekeeping.apply_retention()
         assert log.log_start_offset == 3
-        await housekeeping.tidy()
+        await housekeeping.finish_creations_and_deletions()
         assert not [entry.name for entry in (node.a / "orders-0").iterdir() if entry.name.endswith(".deleted")]
 
     async def test_log_start_moved_by_delete_records_survives_a_crash(self, node):

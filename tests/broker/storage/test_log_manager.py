@@ -156,7 +156,7 @@ class TestPartitions:
         log_manager.create("orders", ORDERS, 0, CONFIG)
         log_manager.create("orders", ORDERS, 1, CONFIG)
         log_manager.delete("orders", 1)
-        await node.housekeeping().tidy()
+        await node.housekeeping().finish_creations_and_deletions()
         assert log_manager.created == []
 
 
@@ -171,10 +171,10 @@ class TestDeleting:
         assert renamed.endswith("-delete")
         housekeeping = node.housekeeping()
         mock_clock.jump(59)
-        await housekeeping.tidy()
+        await housekeeping.finish_creations_and_deletions()
         assert node.partitions() == [renamed]
         mock_clock.jump(2)
-        await housekeeping.tidy()
+        await housekeeping.finish_creations_and_deletions()
         assert node.partitions() == []
 
     async def test_running_housekeeping_removes_deleted_files(self, node):
@@ -206,13 +206,13 @@ class TestDeleting:
         checkpoint = node.a / "recovery-point-offset-checkpoint"
         assert checkpoint.read_text() == "0\n1\norders 0 3\n"
         log_manager.delete("orders", 0)
-        await housekeeping.tidy()
+        await housekeeping.finish_creations_and_deletions()
         assert checkpoint.read_text() == "0\n0\n"
 
     async def test_interrupted_removal_is_finished_at_the_next_start(self, node):
         (node.a / "orders-0.0123456789abcdef0123456789abcdef-delete").mkdir(parents=True)
         await node.start()
-        await node.housekeeping().tidy()
+        await node.housekeeping().finish_creations_and_deletions()
         assert node.partitions() == []
 
     async def test_deleting_an_unknown_partition_does_nothing(self, node):

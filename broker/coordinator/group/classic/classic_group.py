@@ -228,7 +228,7 @@ class ClassicGroup:
         """Prolongs the member's session, as a heartbeat does."""
         member = self.members.get(member_id)
         if member is not None:
-            timers.put_off(session_key(self.group_id, member_id), member.session_timeout_ms)
+            timers.postpone(session_key(self.group_id, member_id), member.session_timeout_ms)
 
     def is_subscribed_to(self, topic: str) -> bool:
         """True if members may consume `topic`; also if they are consumers whose subscriptions cannot be read."""

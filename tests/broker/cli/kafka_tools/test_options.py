@@ -3,18 +3,18 @@
 import pytest
 
 from broker.cli.kafka_tools.java_order import described_topics_order, hash_map_order, partition_order
-from broker.cli.kafka_tools.options import OptionParser, Options, ToolExit, UsageFailure, flag, integer, taking
+from broker.cli.kafka_tools.options import OptionParser, Options, ToolExit, UsageFailure, flag, integer, option
 from broker.client import TopicPartition
 
 PARSER = OptionParser(
     "A tool.",
-    taking("topic", "topic", "A topic."),
-    taking("config|c", "file", "A file."),
-    taking("partitions", "count", "A count.", integer, default=1),
-    taking("state", "state", "States.", is_argument_optional=True),
-    taking("delete", "key,...", "Keys.", separator=","),
-    taking("old", "value", "The old name of --new."),
-    taking("new", "value", "A value."),
+    option("topic", "topic", "A topic."),
+    option("config|c", "file", "A file."),
+    option("partitions", "count", "A count.", integer, default=1),
+    option("state", "state", "States.", is_argument_optional=True),
+    option("delete", "key,...", "Keys.", separator=","),
+    option("old", "value", "The old name of --new."),
+    option("new", "value", "A value."),
     flag("list", "List."),
 )
 

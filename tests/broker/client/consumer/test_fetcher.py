@@ -19,7 +19,7 @@ from broker.wire.records import EndTransactionMarker, encode_end_transaction_mar
 from tests.support.scripted_broker import (
     TOPIC_ID,
     ScriptedBroker,
-    as_logged,
+    answer_from_log,
     batch,
     brokers,
     consumer_of,
@@ -31,7 +31,7 @@ from tests.support.topics_for_consumers import ZERO, fetch_exactly, values
 
 async def test_requests_carry_the_settings_and_later_ones_only_changes_kip_227() -> None:
     limits = {"fetch_min_bytes": 3, "fetch_max_bytes": 5_000, "max_partition_fetch_bytes": 2_000, "client_rack": "r"}
-    async with brokers(as_logged) as [broker], consumer_of(broker, **limits) as consumer:
+    async with brokers(answer_from_log) as [broker], consumer_of(broker, **limits) as consumer:
         assert values(await fetch_exactly(consumer, 3)) == [0, 1, 2]
         await consumer.fetch(timeout_s=0.05)
         first, second, *_, last = broker.fetches
@@ -45,7 +45,7 @@ async def test_requests_carry_the_settings_and_later_ones_only_changes_kip_227()
 
 
 async def test_the_session_is_closed_with_the_consumer_kip_227() -> None:
-    async with brokers(as_logged) as [broker]:
+    async with brokers(answer_from_log) as [broker]:
         async with consumer_of(broker) as consumer:
             await fetch_exactly(consumer, 3)
         final = next(request for request in broker.fetches if request.session_epoch == -1)
@@ -53,7 +53,7 @@ async def test_the_session_is_closed_with_the_consumer_kip_227() -> None:
 
 
 async def test_topics_are_named_where_the_broker_knows_no_ids_kip_516() -> None:
-    async with brokers(as_logged, fetch_versions=(4, 12)) as [broker], consumer_of(broker) as consumer:
+    async with brokers(answer_from_log, fetch_versions=(4, 12)) as [broker], consumer_of(broker) as consumer:
         assert values(await fetch_exactly(consumer, 3)) == [0, 1, 2]
         assert [topic.topic for topic in broker.fetches[0].topics] == ["topic"]
 
@@ -101,7 +101,7 @@ async def test_a_refusal_that_names_the_new_leader_is_followed_kip_951() -> None
         endpoint = NodeEndpoint(node_id=2, host="127.0.0.1", port=broker.brokers[2])
         return broker.response(part, node_endpoints=[endpoint])
 
-    async with brokers(moved, as_logged) as [first, second], consumer_of(first) as consumer:
+    async with brokers(moved, answer_from_log) as [first, second], consumer_of(first) as consumer:
         assert values(await fetch_exactly(consumer, 3)) == [0, 1, 2]
         assert len(first.fetches) == 1
         assert second.fetches[0].topics[0].partitions[0].current_leader_epoch == 5
@@ -123,7 +123,7 @@ async def test_the_leader_is_asked_again_when_a_preference_has_expired_kip_392()
         return broker.response(PartitionData(preferred_read_replica=2)) if offset < 3 else None
 
     settings = {"metadata_max_age_ms": 30, "fetch_max_wait_ms": 5}
-    async with brokers(prefer, as_logged) as [leader, follower], consumer_of(leader, **settings) as consumer:
+    async with brokers(prefer, answer_from_log) as [leader, follower], consumer_of(leader, **settings) as consumer:
         assert values(await fetch_exactly(consumer, 3)) == [0, 1, 2]
         with trio.fail_after(5):
             while len(leader.fetches) < 3:
@@ -140,7 +140,7 @@ async def test_a_missing_authorization_is_raised_and_tried_again() -> None:
 
 
 async def test_a_damaged_batch_is_an_error_after_the_records_before_it() -> None:
-    async with brokers(as_logged) as [broker], consumer_of(broker) as consumer:
+    async with brokers(answer_from_log) as [broker], consumer_of(broker) as consumer:
         broker.log[1] = broker.log[1][:-1] + b"!"
         assert values(await fetch_exactly(consumer, 1)) == [0]
         for _ in range(2):
@@ -151,14 +151,14 @@ async def test_a_damaged_batch_is_an_error_after_the_records_before_it() -> None
 
 
 async def test_bytes_that_are_no_batch_are_an_error() -> None:
-    async with brokers(as_logged) as [broker], consumer_of(broker) as consumer:
+    async with brokers(answer_from_log) as [broker], consumer_of(broker) as consumer:
         broker.log[0] = b"\0" * 100
         with pytest.raises(CorruptRecords, match="offset 0 of topic-0"), trio.fail_after(5):
             await consumer.fetch()
 
 
 async def test_batches_before_the_offset_that_was_asked_for_are_an_error() -> None:
-    async with brokers(as_logged) as [broker], consumer_of(broker) as consumer:
+    async with brokers(answer_from_log) as [broker], consumer_of(broker) as consumer:
         broker.log[2] = batch(0, 2)
         assert values(await fetch_exactly(consumer, 2)) == [0, 1]
         with pytest.raises(CorruptRecords, match="offset 2 of topic-0"), trio.fail_after(5):
@@ -167,7 +167,7 @@ async def test_batches_before_the_offset_that_was_asked_for_are_an_error() -> No
 
 @pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION])
 async def test_a_topic_that_may_not_be_read_at_all_is_an_error(code: ErrorCode) -> None:
-    async with brokers(as_logged) as [broker]:
+    async with brokers(answer_from_log) as [broker]:
         broker.topic_error = code
         async with consumer_of(broker) as consumer:
             with pytest.raises(KafkaError, match=f"{code.name}: topic"), trio.fail_after(5):
@@ -182,7 +182,7 @@ async def test_a_topic_that_may_not_be_read_at_all_is_an_error(code: ErrorCode) 
 
 async def test_a_buffer_of_a_byte_still_takes_a_batch_at_a_time() -> None:
     limits = {"fetch_buffer_bytes": 1, "fetch_max_bytes": 0, "max_partition_fetch_bytes": 0}
-    async with brokers(as_logged, as_logged) as [broker, _], consumer_of(broker, **limits) as consumer:
+    async with brokers(answer_from_log, answer_from_log) as [broker, _], consumer_of(broker, **limits) as consumer:
         assert values(await fetch_exactly(consumer, 3)) == [0, 1, 2]
 
 
@@ -225,7 +225,7 @@ async def test_a_response_that_comes_after_a_seek_is_dropped() -> None:
 
 
 async def test_partitions_that_are_not_assigned_anymore_leave_the_session() -> None:
-    async with brokers(as_logged) as [broker], consumer_of(broker) as consumer:
+    async with brokers(answer_from_log) as [broker], consumer_of(broker) as consumer:
         await fetch_exactly(consumer, 3)
         await consumer.fetch(timeout_s=0.05)
         consumer.assign([TopicPartition("topic", 7)])

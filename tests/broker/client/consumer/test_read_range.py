@@ -11,7 +11,16 @@ from broker.wire.api.fetch import FetchRequest, FetchResponse, PartitionData
 from broker.wire.errors import ErrorCode
 from broker.wire.records import Compression, EndTransactionMarker, encode_end_transaction_marker
 from tests.support.requests import produce
-from tests.support.scripted_broker import FAST, TOPIC_ID, ScriptedBroker, as_logged, batch, brokers, consumer_of, once
+from tests.support.scripted_broker import (
+    FAST,
+    TOPIC_ID,
+    ScriptedBroker,
+    answer_from_log,
+    batch,
+    brokers,
+    consumer_of,
+    once,
+)
 from tests.support.topics_for_consumers import (
     ONE,
     WITHIN_S,
@@ -82,7 +91,7 @@ async def test_a_range_that_is_left_early_is_forgotten(tmp_path: Path) -> None:
 
 
 async def test_nothing_is_fetched_after_the_end() -> None:
-    async with brokers(as_logged) as [broker], consumer_of(broker) as consumer:
+    async with brokers(answer_from_log) as [broker], consumer_of(broker) as consumer:
         assert await offsets(consumer, 0, 2) == [0, 1]
         await trio.sleep(0.05)
         asked = [topic.partitions[0].fetch_offset for fetch in broker.fetches for topic in fetch.topics]
@@ -94,7 +103,7 @@ async def test_control_records_at_the_end_of_a_range_end_it() -> None:
         EndTransactionMarker(is_commit=True, coordinator_epoch=0), base_offset=2, producer_id=1, producer_epoch=0,
         timestamp=0,
     )  # fmt: skip
-    async with brokers(as_logged) as [broker], consumer_of(broker) as consumer:
+    async with brokers(answer_from_log) as [broker], consumer_of(broker) as consumer:
         broker.log[2] = marker
         assert await offsets(consumer, 0, 3) == [0, 1]
         assert await offsets(consumer, 2, 3) == []
@@ -142,14 +151,14 @@ async def test_offsets_that_the_log_has_deleted_are_refused_whatever_the_reset_p
 
 
 async def test_a_topic_that_was_created_again_is_not_read() -> None:
-    async with brokers(as_logged) as [broker], consumer_of(broker) as consumer:
+    async with brokers(answer_from_log) as [broker], consumer_of(broker) as consumer:
         assert await offsets(consumer, 0, 3, topic_id=TOPIC_ID) == [0, 1, 2]
         with pytest.raises(TopicDeleted, match="topic topic was deleted and created again: offset 0 of topic-0"):
             await offsets(consumer, 0, 3, topic_id=b"another topic id")
 
 
 async def test_waiting_for_records_is_bounded() -> None:
-    async with brokers(as_logged) as [broker], consumer_of(broker) as consumer:
+    async with brokers(answer_from_log) as [broker], consumer_of(broker) as consumer:
         with pytest.raises(TimedOut, match=r"no records of topic-0 from offset 3 on were received in 0\.1 s"):
             await offsets(consumer, 3, 10, timeout_s=0.1)
 
@@ -167,7 +176,7 @@ async def test_damaged_batches_are_named_after_the_records_before_them() -> None
 
 
 async def test_a_range_is_from_0_on_and_does_not_end_before_it_starts() -> None:
-    async with brokers(as_logged) as [broker], consumer_of(broker) as consumer:
+    async with brokers(answer_from_log) as [broker], consumer_of(broker) as consumer:
         for start, end in [(-1, 3), (3, 2)]:
             with pytest.raises(ValueError, match="a range of offsets is from 0 on"):
                 await offsets(consumer, start, end)
@@ -183,5 +192,5 @@ async def test_blocking_consumers_read_ranges_too() -> None:
                 for offset in rows.column("offset").to_pylist()
             ]
 
-    async with brokers(as_logged) as [broker]:
+    async with brokers(answer_from_log) as [broker]:
         assert await trio.to_thread.run_sync(read, broker.node.address) == [0, 1, 2]

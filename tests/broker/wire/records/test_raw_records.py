@@ -14,7 +14,7 @@ from broker.wire.records import (
     encode_batch,
     read_header,
 )
-from broker.wire.records.raw import batch_of_none, batch_of_some, scan_records
+from broker.wire.records.raw import batch_of_records, empty_batch, scan_records
 from broker.wire.records.record import records_data
 from tests.support.decoded_batches import decoded
 
@@ -78,7 +78,7 @@ def test_kept_records_are_unchanged(
     header, data = read_header(batch), data_of(batch)
     scanned, _ = scan_records(data, 0, header.count)
     kept = [record for record, keeps in zip(scanned, keep, strict=False) if keeps] or scanned[:1]
-    smaller = batch_of_some(header, data, kept, horizon)
+    smaller = batch_of_records(header, data, kept, horizon)
     wanted = {header.base_offset + record[4] for record in kept}
     assert decoded(smaller) == [record for record in decoded(batch) if record.offset in wanted]
     after = read_header(smaller)
@@ -108,7 +108,7 @@ def test_a_batch_without_records_keeps_its_range_and_its_producer(compression: C
         base_sequence=20,
         delete_horizon_ms=99,
     )
-    empty = batch_of_none(read_header(batch))
+    empty = empty_batch(read_header(batch))
     assert decoded(empty) == []
     header = read_header(empty)
     assert (header.base_offset, header.last_offset, header.max_timestamp) == (9, 13, 4)

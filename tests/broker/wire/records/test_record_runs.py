@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from broker.wire.records import HEADER_SIZE, Record, encode_batch, read_header
 from broker.wire.records.check import skip_record
-from broker.wire.records.run import RUN_MIN, follow_run
+from broker.wire.records.run import RUN_MIN, count_uniform_records
 from broker.wire.records.varint import varint
 
 TIME = 1_700_000_000_000
@@ -31,7 +31,7 @@ def test_the_extremes_of_timestamps_are_those_of_the_records(deltas: list[int], 
     data = batch[HEADER_SIZE:]
     start, _, _ = skip_record(data, 0, 0)
     end, _, _ = skip_record(data, start, 1)
-    count, least, greatest = follow_run(data, start, end - start, 1, len(data))
+    count, least, greatest = count_uniform_records(data, start, end - start, 1, len(data))
     expected = deltas[1 : 1 + count]
     assert read_header(batch).base_timestamp == TIME
     assert count == 0 or (min(expected), max(expected)) == (least, greatest)

@@ -92,7 +92,7 @@ class ConsumerGroupsHold(RuleBasedStateMachine):
         for index, is_lost in beats:
             if self.clients:
                 self.beat(self.client(index), is_lost=is_lost)
-                self.nobody_has_what_another_has()
+                self.assert_no_shared_partitions()
 
     @precondition(lambda self: self.clients)
     @rule(index=INDEX, subscription=SUBSCRIPTIONS)
@@ -159,7 +159,7 @@ class ConsumerGroupsHold(RuleBasedStateMachine):
         )
 
     @invariant()
-    def nobody_has_what_another_has(self) -> None:
+    def assert_no_shared_partitions(self) -> None:
         group = self.shard.state.groups.get(GROUP)
         if isinstance(group, ConsumerGroup):
             known = [client for client in self.clients if client.member_id in group.members]

@@ -10,13 +10,13 @@ from tests.support.classic_consumers import ClassicConsumer
 from tests.support.consumer_clients import GROUP, ConsumerClient, ConsumerGroups
 from tests.support.mixed_groups import (
     Anyone,
+    assert_no_shared_partitions,
     classic_group,
-    classics,
     mixed,
-    nobody_has_what_another_has,
     owned,
     settle,
     shard_with,
+    stable_classic_members,
 )
 
 NONE, AGAIN = ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS
@@ -31,7 +31,7 @@ def shard() -> ConsumerGroups:
 def test_a_classic_group_becomes_a_consumer_group_and_a_classic_one_again(
     shard: ConsumerGroups, is_cooperative: bool
 ) -> None:
-    members: list[Anyone] = [*classics(shard, 2, is_cooperative=is_cooperative)]
+    members: list[Anyone] = [*stable_classic_members(shard, 2, is_cooperative=is_cooperative)]
     generation = classic_group(shard).generation
     newcomer = ConsumerClient(shard, "new", ["a"])
     newcomer.heartbeat()
@@ -50,7 +50,7 @@ def test_a_classic_group_becomes_a_consumer_group_and_a_classic_one_again(
 
 
 def test_a_protocol_that_a_member_names_twice_counts_once_in_a_downgrade(shard: ConsumerGroups) -> None:
-    members = classics(shard, 2)
+    members = stable_classic_members(shard, 2)
     newcomer = ConsumerClient(shard, "new", ["a"])
     newcomer.heartbeat()
     settle(shard, [*members, newcomer])
@@ -69,7 +69,7 @@ def facts(shard: ConsumerGroups) -> tuple[object, ...]:
 
 
 def test_replay_of_a_migration_results_in_the_same_groups(shard: ConsumerGroups) -> None:
-    members: list[Anyone] = [*classics(shard, 2)]
+    members: list[Anyone] = [*stable_classic_members(shard, 2)]
     newcomer = ConsumerClient(shard, "new", ["a"])
     newcomer.heartbeat()
     before = facts(shard)
@@ -102,7 +102,7 @@ def test_upgrade_makes_members_with_parked_responses_rejoin(shard: ConsumerGroup
 
 
 def test_upgrade_keeps_partitions_of_a_member_that_has_not_synced(shard: ConsumerGroups) -> None:
-    first = classics(shard, 1, is_cooperative=True)[0]
+    first = stable_classic_members(shard, 1, is_cooperative=True)[0]
     second = ClassicConsumer(shard, ["a"], is_cooperative=True, name="late")
     second.act()
     second.act()
@@ -113,7 +113,7 @@ def test_upgrade_keeps_partitions_of_a_member_that_has_not_synced(shard: Consume
     assert first.owned, "it assigns, and keeps what it has until it is told"
     newcomer = ConsumerClient(shard, "new", ["a"])
     newcomer.heartbeat()
-    nobody_has_what_another_has([first, second, newcomer])
+    assert_no_shared_partitions([first, second, newcomer])
     settle(shard, [first, second, newcomer])
 
 
@@ -126,7 +126,7 @@ def test_group_that_cannot_be_upgraded_is_not_found_by_consumers() -> None:
         return str(refused.value)
 
     for shard in (shard_with(can_upgrade=False), shard_with(members_max=1)):
-        classics(shard, 2)
+        stable_classic_members(shard, 2)
         refusal(shard)
     shard = shard_with()
     other = ClassicConsumer(shard, ["a"])
@@ -156,7 +156,7 @@ def test_upgrade_is_refused_if_assignments_have_user_data(shard: ConsumerGroups)
 
 
 def test_empty_group_of_either_kind_is_replaced(shard: ConsumerGroups) -> None:
-    member = classics(shard, 1)[0]
+    member = stable_classic_members(shard, 1)[0]
     member.leave()
     client = ConsumerClient(shard, "new", ["a"])
     client.heartbeat()
@@ -202,7 +202,7 @@ def test_group_is_downgraded_when_its_last_consumer_member_expires(shard: Consum
 
 
 def test_unrevoked_partitions_keep_their_owner_through_downgrade_and_upgrade(shard: ConsumerGroups) -> None:
-    (member,) = classics(shard, 1)
+    (member,) = stable_classic_members(shard, 1)
     for name in ("first", "second"):
         client = ConsumerClient(shard, name, ["a"])
         client.heartbeat()
@@ -210,7 +210,7 @@ def test_unrevoked_partitions_keep_their_owner_through_downgrade_and_upgrade(sha
         assert classic_group(shard).state is GroupState.PREPARING_REBALANCE
     client = ConsumerClient(shard, "third", ["a"])
     client.heartbeat()
-    nobody_has_what_another_has([member, client])
+    assert_no_shared_partitions([member, client])
     assert owned([member]) == [0, 1, 2, 3]
     settle(shard, [member, client])
 
@@ -226,4 +226,4 @@ def test_static_members_partitions_are_kept_until_its_replacement_is_answered(sh
     shard.load()
     client = ConsumerClient(shard, "client", ["a"])
     client.heartbeat()
-    nobody_has_what_another_has([static, client])
+    assert_no_shared_partitions([static, client])

@@ -143,7 +143,7 @@ class MigrationHolds(RuleBasedStateMachine):
         for index, is_lost in beats:
             if self.members:
                 self.act(self.member(index), is_lost=is_lost)
-                self.nobody_has_what_another_has()
+                self.assert_no_shared_partitions()
 
     @precondition(lambda self: self.members)
     @rule(index=INDEX, topics=TOPICS)
@@ -205,7 +205,7 @@ class MigrationHolds(RuleBasedStateMachine):
             before = [member.names() for member in self.members]
             for member in list(self.members):
                 self.act(member)
-                self.nobody_has_what_another_has()
+                self.assert_no_shared_partitions()
             self.shard.pass_ms(1_000)
             is_settled = all(not isinstance(member, ClassicConsumer) or member.is_settled for member in self.members)
             quiet = quiet + 1 if is_settled and before == [member.names() for member in self.members] else 0
@@ -249,7 +249,7 @@ class MigrationHolds(RuleBasedStateMachine):
         return member.generation < reached
 
     @invariant()
-    def nobody_has_what_another_has(self) -> None:
+    def assert_no_shared_partitions(self) -> None:
         if not hasattr(self, "shard"):
             return
         owned = [

@@ -14,7 +14,7 @@ from broker.wire.api.consumer_group_describe import CLASSIC_MEMBER, CONSUMER_MEM
 from broker.wire.errors import ErrorCode
 from tests.support.classic_consumers import SESSION_MS, ClassicConsumer
 from tests.support.consumer_clients import GROUP, ConsumerClient, ConsumerGroups, refused
-from tests.support.mixed_groups import classic_group, classics, mixed, owned, settle, shard_with
+from tests.support.mixed_groups import classic_group, mixed, owned, settle, shard_with, stable_classic_members
 
 NONE, AGAIN = ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS
 
@@ -36,7 +36,7 @@ def test_a_classic_member_joins_a_consumer_group(shard: ConsumerGroups) -> None:
 
 
 def test_removed_classic_member_is_told_that_it_is_unknown(shard: ConsumerGroups) -> None:
-    (member,) = classics(shard, 1, is_cooperative=True)
+    (member,) = stable_classic_members(shard, 1, is_cooperative=True)
     shard.pass_ms(45_000)
     client = ConsumerClient(shard, "client", ["a"])
     client.heartbeat()
@@ -75,7 +75,7 @@ def test_pending_member_id_can_join_until_it_expires(shard: ConsumerGroups) -> N
 
 
 def test_pending_member_id_of_a_classic_group_survives_the_upgrade(shard: ConsumerGroups) -> None:
-    classics(shard, 1)
+    stable_classic_members(shard, 1)
     newcomer = ClassicConsumer(shard, ["a"], name="newcomer")
     newcomer.join()
     ConsumerClient(shard, "client", ["a"]).heartbeat()

@@ -1,4 +1,4 @@
-"""Tells stories to a node, several at a time, and counts what becomes of their frames."""
+"""Runs stories against a node, several at a time, and counts the outcomes of their frames."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -52,7 +52,7 @@ def story_rng(seed: int, story: int) -> Random:
 
 
 @attrs.define(eq=False)
-class Lanes:
+class StoryRunner:
     """`port_of` gives the port of a listener by its name; stories take turns on `ports`."""
 
     target: Target
@@ -64,20 +64,20 @@ class Lanes:
     last_story: int = -1
 
     async def run(self, stories: Iterator[int]) -> None:
-        """Tell one story after the other. Raises OSError and TooSlowError where the node takes no connection."""
+        """Run one story after the other. Raises OSError and TooSlowError where the node takes no connection."""
         for story in stories:
             self.under_way.add(story)
-            await self.tell(story)
+            await self.run_story(story)
             self.under_way.discard(story)
 
-    async def tell(self, story: int) -> None:
+    async def run_story(self, story: int) -> None:
         rng = story_rng(self.seed, story)
         port = self.ports[story % len(self.ports)]
         if port == QUORUM:
-            await _QuorumLane(self, story, rng).tell()
+            await _QuorumStory(self, story, rng).run()
         else:
             make = broker_story if port == KAFKA else controller_story
-            await _KafkaLane(self, story, port).tell(make(rng, self.target))
+            await _KafkaStory(self, story, port).run(make(rng, self.target))
 
     def bad_response(self, story: int, error: BadResponse) -> None:
         if len(self.counts.bad_responses) < _BAD_SHOWN:
@@ -88,17 +88,17 @@ class Lanes:
         self.counts.closings = [*self.counts.closings[-_CLOSED_KEPT:], (story, correlation_id, name)]
 
 
-class _KafkaLane:
+class _KafkaStory:
     """One story over one connection at a time: whenever the node closes it, the story goes on over another one."""
 
-    def __init__(self, lanes: Lanes, story: int, port: str) -> None:
-        self._lanes = lanes
-        self._counts = lanes.counts
+    def __init__(self, runner: StoryRunner, story: int, port: str) -> None:
+        self._runner = runner
+        self._counts = runner.counts
         self._story = story
         self._port = port
         self._connection: KafkaConnection | None = None
 
-    async def tell(self, story: Story) -> None:
+    async def run(self, story: Story) -> None:
         answers: list[Any] | None = None
         try:
             while True:
@@ -134,7 +134,7 @@ class _KafkaLane:
             answers = closed.answers
             await self._close()
             if len(frames) == 1:
-                self._lanes.closed_for(self._story, frames[0].correlation_id, frames[0].api)
+                self._runner.closed_for(self._story, frames[0].correlation_id, frames[0].api)
                 return [None]
             for frame in frames[len(answers) :]:
                 self._counts.frames[self._port] -= 1
@@ -146,7 +146,7 @@ class _KafkaLane:
             return silent.answers + [None] * (len(frames) - len(silent.answers))
         except BadResponse as error:
             await self._close()
-            self._lanes.bad_response(self._story, error)
+            self._runner.bad_response(self._story, error)
             return [None] * len(frames)
         self._counts.answered.update(frame.api.partition(" ")[0] for frame in frames)
         return answers
@@ -163,7 +163,7 @@ class _KafkaLane:
     async def _connected(self) -> KafkaConnection:
         if self._connection is None:
             self._counts.connections += 1
-            self._connection = KafkaConnection(await open_stream(self._lanes.port_of[self._port]))
+            self._connection = KafkaConnection(await open_stream(self._runner.port_of[self._port]))
         return self._connection
 
     async def _close(self) -> None:
@@ -172,17 +172,17 @@ class _KafkaLane:
             await connection.aclose()
 
 
-class _QuorumLane:
+class _QuorumStory:
     """A story in the quorum's protocol; each close is followed by another connection, with another hello."""
 
-    def __init__(self, lanes: Lanes, story: int, rng: Random) -> None:
-        self._lanes = lanes
-        self._counts = lanes.counts
+    def __init__(self, runner: StoryRunner, story: int, rng: Random) -> None:
+        self._runner = runner
+        self._counts = runner.counts
         self._story = story
-        self._story_tools = QuorumStoryTools(rng, lanes.target)
+        self._story_tools = QuorumStoryTools(rng, runner.target)
         self._connection: QuorumConnection | None = None
 
-    async def tell(self) -> None:
+    async def run(self) -> None:
         story = self._story_tools.story()
         answers: list[Any] | None = None
         try:
@@ -213,7 +213,7 @@ class _QuorumLane:
             await self._close()
             return closed.answers
         except BadResponse as error:
-            self._lanes.bad_response(self._story, error)
+            self._runner.bad_response(self._story, error)
             await self._close()
             return []
         self._counts.answered[QUORUM] += len(answers)
@@ -222,7 +222,7 @@ class _QuorumLane:
     async def _greet(self) -> None:
         """Raises Closed where the hello was refused."""
         self._counts.connections += 1
-        self._connection = QuorumConnection(await open_stream(self._lanes.port_of[CONTROLLER]))
+        self._connection = QuorumConnection(await open_stream(self._runner.port_of[CONTROLLER]))
         hello = self._story_tools.hello()
         self._counts.frames[QUORUM] += 1
         await self._connection.greet(hello.data)
