@@ -6,7 +6,7 @@ of `ClientConfig` with keys of its own.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypedDict, TypeVar
 
 import attrs
 
@@ -161,6 +161,27 @@ class ClientConfig:
         one_of=("PLAINTEXT",),
         unsupported=dict.fromkeys(("SSL", "SASL_PLAINTEXT", "SASL_SSL"), "this client speaks PLAINTEXT only, so far"),
     )
+
+
+class ClientSettings(TypedDict, total=False):
+    """The keys of `ClientConfig` as keyword arguments. `bootstrap_servers` is a parameter of its own."""
+
+    client_id: str
+    client_rack: str
+    request_timeout_ms: float
+    retry_backoff_ms: float
+    retry_backoff_max_ms: float
+    reconnect_backoff_ms: float
+    reconnect_backoff_max_ms: float
+    socket_connection_setup_timeout_ms: float
+    socket_connection_setup_timeout_max_ms: float
+    send_buffer_bytes: int
+    receive_buffer_bytes: int
+    connections_max_idle_ms: float
+    metadata_max_age_ms: float
+    metadata_recovery_strategy: Literal["none", "rebootstrap"]
+    metadata_recovery_rebootstrap_trigger_ms: float
+    security_protocol: str
 
 
 _C = TypeVar("_C", bound=ClientConfig)

@@ -10,6 +10,7 @@ from operator import lt
 from struct import Struct
 from typing import ClassVar
 
+from broker.storage.whole_file import sync_file
 from kraft.env import Disk, File
 
 
@@ -97,13 +98,9 @@ class SparseIndex:
         if not self._synced:
             saved = self._saved
             try:
-                file = self._disk.open(self.path)
+                await sync_file(self._disk, self.path)
             except FileNotFoundError:
                 return  # its segment was deleted meanwhile
-            try:
-                await file.sync()
-            finally:
-                file.close()
             self._synced = self._saved == saved
 
     def _append(self, key: int, value: int) -> None:

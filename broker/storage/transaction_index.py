@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from broker.storage.whole_file import read_whole
+from broker.storage.whole_file import read_whole, sync_file
 from broker.wire.errors import WireError
 from kraft.env import Disk
 
@@ -127,13 +127,9 @@ class TransactionIndex:
         if not self.is_synced:
             self.is_synced = True
             try:
-                file = self._disk.open(self.path)
+                await sync_file(self._disk, self.path)
             except FileNotFoundError:
                 return  # its segment was deleted meanwhile
-            try:
-                await file.sync()
-            finally:
-                file.close()
 
     def _loaded(self) -> bytearray:
         if self._content is None:

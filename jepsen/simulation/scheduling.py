@@ -3,7 +3,6 @@
 The private names may change with any release of Trio. Its version is pinned, and the determinism test detects changes.
 """
 
-import gc
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +11,8 @@ from typing import Any, NoReturn, TypeVar
 import trio
 from trio._core import _run, _thread_cache
 from trio._core._run import GLOBAL_RUN_CONTEXT, Task
+
+from jepsen.collection import no_collection
 
 T = TypeVar("T")
 
@@ -134,7 +135,7 @@ def run_deterministically(main: Callable[[], Awaitable[T]], *, seed: str, clock:
 
     The garbage collector would run finalizers at arbitrary times. Raises what `main` raises, and ThreadStarted.
     """
-    with _deterministic_order(seed), _no_threads(), _no_collector(), _no_polling():
+    with _deterministic_order(seed), _no_threads(), no_collection(), _no_polling():
         return trio.run(main, clock=clock, strict_exception_groups=True)
 
 
@@ -171,14 +172,3 @@ def _no_threads() -> Iterator[None]:
         yield
     finally:
         cache.start_thread_soon = before
-
-
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

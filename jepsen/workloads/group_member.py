@@ -246,13 +246,16 @@ class GroupMember(ABC):
 
     # Offsets
 
-    async def commit(self) -> None:
-        """Commit the positions with one request. Raises ConnectionLost."""
-        news = {
+    def _uncommitted_positions(self) -> dict[TopicPartition, int]:
+        return {
             partition: position
             for partition, position in sorted(self.positions.items())
             if position is not None and position != self._committed.get(partition)
         }
+
+    async def commit(self) -> None:
+        """Commit the positions with one request. Raises ConnectionLost."""
+        news = self._uncommitted_positions()
         if not news:
             return
         history = self.client.history

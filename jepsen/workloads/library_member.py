@@ -116,11 +116,7 @@ class LibraryMember(GroupMember):
 
     async def commit(self) -> None:
         """Commit the positions. After an error, the outcome is recorded as unknown."""
-        news = {
-            partition: position
-            for partition, position in sorted(self.positions.items())
-            if position is not None and position != self._committed.get(partition)
-        }
+        news = self._uncommitted_positions()
         if not news:
             return
         history = self.client.history

@@ -1,12 +1,11 @@
 """The config keys of `Admin`."""
 
 from collections.abc import Sequence
-from typing import TypedDict
 
 import attrs
 
 from broker.client.addresses import Address
-from broker.client.config import ClientConfig, addresses, number
+from broker.client.config import ClientConfig, ClientSettings, addresses, number
 from broker.client.errors import ConfigError
 
 
@@ -28,24 +27,8 @@ class AdminConfig(ClientConfig):
             raise ConfigError("no server is given; give bootstrap servers, or bootstrap_controllers=")
 
 
-class AdminSettings(TypedDict, total=False):
+class AdminSettings(ClientSettings, total=False):
     """Keyword arguments of `Admin`: Kafka's keys with underscores. Times are in milliseconds, sizes in bytes."""
 
     bootstrap_controllers: str | Sequence[str]
     default_api_timeout_ms: float
-    client_id: str
-    client_rack: str
-    request_timeout_ms: float
-    retry_backoff_ms: float
-    retry_backoff_max_ms: float
-    reconnect_backoff_ms: float
-    reconnect_backoff_max_ms: float
-    socket_connection_setup_timeout_ms: float
-    socket_connection_setup_timeout_max_ms: float
-    send_buffer_bytes: int
-    receive_buffer_bytes: int
-    connections_max_idle_ms: float
-    metadata_max_age_ms: float
-    metadata_recovery_strategy: str
-    metadata_recovery_rebootstrap_trigger_ms: float
-    security_protocol: str

@@ -1,11 +1,11 @@
 """The config keys of consumers (ConsumerConfig.java)."""
 
 from collections.abc import Mapping
-from typing import Final, TypedDict
+from typing import Final
 
 import attrs
 
-from broker.client.config import ClientConfig, flag, number, parsed, text, whole_number
+from broker.client.config import ClientConfig, ClientSettings, flag, number, parsed, text, whole_number
 from broker.client.consumer.offset_reset import LATEST, OffsetReset, read_offset_reset
 from broker.client.errors import ConfigError
 
@@ -63,25 +63,9 @@ class ConsumerConfig(ClientConfig):
     fetch_buffer_bytes: int = whole_number(64 << 20, at_least=1)
 
 
-class ConsumerSettings(TypedDict, total=False):
+class ConsumerSettings(ClientSettings, total=False):
     """Keyword arguments of Consumer: Kafka's keys with underscores. Times are in milliseconds, sizes in bytes."""
 
-    client_id: str
-    client_rack: str
-    request_timeout_ms: float
-    retry_backoff_ms: float
-    retry_backoff_max_ms: float
-    reconnect_backoff_ms: float
-    reconnect_backoff_max_ms: float
-    socket_connection_setup_timeout_ms: float
-    socket_connection_setup_timeout_max_ms: float
-    send_buffer_bytes: int
-    receive_buffer_bytes: int
-    connections_max_idle_ms: float
-    metadata_max_age_ms: float
-    metadata_recovery_strategy: str
-    metadata_recovery_rebootstrap_trigger_ms: float
-    security_protocol: str
     group_id: str | None
     group_instance_id: str | None
     group_protocol: str | None

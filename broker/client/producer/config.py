@@ -1,10 +1,10 @@
 """The config keys of a producer (ProducerConfig.java)."""
 
-from typing import Final, Literal, TypedDict
+from typing import Final, Literal
 
 import attrs
 
-from broker.client.config import ClientConfig, flag, number, parsed, text, whole_number
+from broker.client.config import ClientConfig, ClientSettings, flag, number, parsed, text, whole_number
 from broker.client.errors import ConfigError
 from broker.wire.records import Compression
 
@@ -116,25 +116,9 @@ class ProducerConfig(ClientConfig):
         return "retries of at least 1" if self.retries == 0 else ""
 
 
-class ProducerSettings(TypedDict, total=False):
+class ProducerSettings(ClientSettings, total=False):
     """The keys of `ProducerConfig` as keyword arguments."""
 
-    client_id: str
-    client_rack: str
-    request_timeout_ms: float
-    retry_backoff_ms: float
-    retry_backoff_max_ms: float
-    reconnect_backoff_ms: float
-    reconnect_backoff_max_ms: float
-    socket_connection_setup_timeout_ms: float
-    socket_connection_setup_timeout_max_ms: float
-    send_buffer_bytes: int
-    receive_buffer_bytes: int
-    connections_max_idle_ms: float
-    metadata_max_age_ms: float
-    metadata_recovery_strategy: Literal["none", "rebootstrap"]
-    metadata_recovery_rebootstrap_trigger_ms: float
-    security_protocol: str
     acks: Literal[0, 1, -1, "0", "1", "-1", "all"]
     enable_idempotence: bool
     batch_size: int

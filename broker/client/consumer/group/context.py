@@ -1,5 +1,6 @@
 """The dependencies of a consumer's membership, in groups of both protocols."""
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final, Protocol
@@ -23,7 +24,8 @@ from broker.client.errors import (
     is_stale_coordinator,
 )
 
-STALE_REASON: Final = "consumer poll timeout has expired."
+_log: Final = logging.getLogger(__name__)
+_STALE_REASON: Final = "consumer poll timeout has expired."
 
 
 @attrs.frozen
@@ -75,6 +77,18 @@ class MemberContext:
         """Makes the next poll give up all partitions, without a commit."""
         if self.state.assigned_partitions():
             await self.changes.request(AssignmentChange(is_lost=True))
+
+    async def leave_without_polls(self, leave: Callable[[str], Awaitable[None]]) -> None:
+        """Calls `leave` with the reason whenever `max.poll.interval.ms` passes without a poll; runs until cancelled."""
+        while True:
+            await self.polls.wait_expired()
+            _log.warning(
+                "group %s: no poll within max.poll.interval.ms, so this member leaves until the next one; "
+                "raise it, or return fewer records per poll",
+                self.group_id,
+            )
+            await leave(_STALE_REASON)
+            await self.polls.wait_polled()
 
 
 class Membership(Committer, Protocol):

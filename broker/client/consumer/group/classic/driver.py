@@ -12,7 +12,7 @@ from broker.client.consumer.group.assignors.assignor import NO_GENERATION, Topic
 from broker.client.consumer.group.classic.membership import ClassicMembership, ClassicSettings, State
 from broker.client.consumer.group.classic.outcomes import Next
 from broker.client.consumer.group.classic.topics import ClassicTopics
-from broker.client.consumer.group.context import STALE_REASON, MemberContext, run_together
+from broker.client.consumer.group.context import MemberContext, run_together
 from broker.client.consumer.group.errors import CommitFailed, RebalanceInProgress
 from broker.client.consumer.group.identity import GroupMetadata
 from broker.client.consumer.group.signal import Signal
@@ -124,16 +124,7 @@ class ClassicDriver:
             await self._context.cluster.wait_for_change(version)
 
     async def _watch_polls(self) -> None:
-        polls = self._context.polls
-        while True:
-            await polls.wait_expired()
-            _log.warning(
-                "group %s: no poll within max.poll.interval.ms, so this member leaves until the next one; "
-                "raise it, or return fewer records per poll",
-                self._context.group_id,
-            )
-            await self.leave(STALE_REASON)
-            await polls.wait_polled()
+        await self._context.leave_without_polls(self.leave)
 
     # Steps
 

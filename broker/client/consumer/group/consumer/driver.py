@@ -15,7 +15,7 @@ from broker.client.consumer.group.consumer.membership import (
     Subscription,
 )
 from broker.client.consumer.group.consumer.topic_names import TopicNames
-from broker.client.consumer.group.context import STALE_REASON, MemberContext, run_together
+from broker.client.consumer.group.context import MemberContext, run_together
 from broker.client.consumer.group.errors import CommitFailed, RebalanceInProgress
 from broker.client.consumer.group.identity import GroupMetadata
 from broker.client.consumer.group.signal import Signal
@@ -144,16 +144,7 @@ class ConsumerDriver:
             await self._context.cluster.wait_for_change(version)
 
     async def _watch_polls(self) -> None:
-        polls = self._context.polls
-        while True:
-            await polls.wait_expired()
-            _log.warning(
-                "group %s: no poll within max.poll.interval.ms, so this member leaves until the next one; "
-                "raise it, or return fewer records per poll",
-                self._context.group_id,
-            )
-            await self.leave(STALE_REASON)
-            await polls.wait_polled()
+        await self._context.leave_without_polls(self.leave)
 
     # Steps
 
