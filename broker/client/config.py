@@ -35,7 +35,7 @@ _OF_JAVA: Final = {
 def number(
     default: float | None, *, at_least: float | None = None, at_most: float | None = None, is_optional: bool = False
 ) -> Any:
-    """A number: whole where the default is, or a fraction too. With `is_optional`, None means that it is not set."""
+    """A key with a number, which may be a fraction. If `is_optional`, None is allowed and means that it is not set."""
 
     def read(key: str, value: object) -> float | None:
         if value is None and is_optional:

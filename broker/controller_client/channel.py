@@ -157,7 +157,7 @@ class ControllerChannel:
     # Events of the quorum
 
     def handle_leader_change(self, leadership: Leadership) -> None:
-        """While no leader is known, the connection to the last leader stays open, since it may still lead."""
+        """Connects to the new leader. While none is known, the last connection stays open: that node may still lead."""
         if leadership.leader_id is not None and leadership != self._leader:
             self._leader = leadership
             self._connecting.cancel()

@@ -33,7 +33,7 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse |
 
 
 async def _end_with_new_id(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
-    """As `end_txn`, for a producer whose id has no further epoch."""
+    """As `end_txn`, for a producer whose epochs are exhausted: the transaction ends under a new producer id."""
     services = context.services
     try:
         producer_id = await services.producer_ids.allocate()

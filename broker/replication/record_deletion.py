@@ -8,8 +8,8 @@ from broker.wire.errors import ErrorCode, KafkaError
 def low_watermark(partition: Partition, log: Log) -> int:
     """The lowest log start offset of the leader and its followers whose brokers are not fenced.
 
-    The records before it are gone from all these replicas, whichever becomes the leader. A fenced broker's replica
-    deletes them when it follows again.
+    The records before it are gone from all these replicas, so it does not matter which of them becomes the leader. A
+    fenced broker's replica deletes them when it follows again.
     """
     lowest = log.log_start_offset
     if partition.in_sync is not None:

@@ -152,7 +152,7 @@ class Charging(Throttling):
             self.end(session, outer_s)
 
     def timed(self, session: Session, steps: Steps[T]) -> Steps[T]:
-        """The same steps, whose time is charged to the client. They may be taken while a request is worked on."""
+        """Takes `steps` and charges their time to the client. A timed call may take them: no time is charged twice."""
         try:
             while True:
                 try:

@@ -35,7 +35,7 @@ class ClientPool(Generic[C]):
 
     @contextmanager
     def lend(self, settings: Mapping[str, object]) -> Iterator[C]:
-        """A client with these settings, in Kafka's keys. It is closed where the block fails or is left early."""
+        """A client with these settings, in Kafka's keys. It is closed if the block raises or is left early."""
         key = tuple(sorted(settings.items()))
         client = self._take(key) or self._open(settings)
         try:

@@ -164,6 +164,6 @@ def _until(bounds: Bounds, name: str, value: Any, after: int) -> Bounds | None:
 
 
 def _microseconds(time: datetime) -> int:
-    """Since 1970. A time without a zone is in that of the process, as Spark's own conversions have it."""
+    """Returns the microseconds since 1970. A time without a zone is in the process's zone, as in Spark."""
     since = time.astimezone(UTC) - _EPOCH
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

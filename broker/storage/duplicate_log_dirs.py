@@ -20,7 +20,7 @@ class DuplicateLogDir(Exception):
 
 
 def find_stray(key: PartitionKey, one: LogDir, other: LogDir, belongs: Belongs) -> LogDir:
-    """The log directory with the stray copy. Raises DuplicateLogDir if neither is known to be one."""
+    """Returns the log directory whose copy of the partition is stray. Raises DuplicateLogDir if neither is."""
     for directory in (one, other):
         assert directory.properties is not None, "it is formatted when it is claimed"
         if not belongs(key, directory.topic_ids[key], directory.properties.directory_id):

@@ -49,7 +49,7 @@ class Source:
         return name
 
     def struct_method(self, codes: Sequence[str], method: str) -> str:
-        """The name of a bound method of the big-endian Struct of these codes."""
+        """Binds a method of the big-endian `struct.Struct` with these codes, and returns its name in the source."""
         name = f"{method}_{''.join(codes)}".replace("?", "bool")
         if name not in self.namespace:
             self.namespace[name] = getattr(Struct(">" + "".join(codes)), method)

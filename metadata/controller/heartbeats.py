@@ -124,7 +124,7 @@ class HeartbeatsControl:
 
 
 def heartbeat_cause(heartbeat: BrokerHeartbeat) -> str:
-    """Why the heartbeat changes something, if it does."""
+    """Returns the cause that is logged with the records of this heartbeat, if there are any."""
     broker = f"broker {heartbeat.broker_id}"
     if heartbeat.want_shut_down:
         return f"{broker} shuts down"

@@ -141,7 +141,7 @@ class Transformers:
         process.start()
 
     def kill_coordinator(self, turn: int) -> None:
-        """Kill the coordinator of a transactional id, and in every third turn the one of the group."""
+        """Kill the coordinator of a transactional id; in every third turn, kill that of the group."""
         with SyncAdmin(self.cluster.bootstrap) as admin:
             if turn % 3 == 2:
                 node_id = admin.describe_groups([self.group]).value(self.group).coordinator.id

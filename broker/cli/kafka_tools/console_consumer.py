@@ -228,7 +228,10 @@ class _Reading:
     timeout_ms: int | None
 
     async def run(self, consumer: Consumer, printer: _Printer) -> None:
-        """Reads until enough records are printed, or none comes in time. Raises KafkaError, ClientError, ToolExit."""
+        """Reads until `--max-messages` are printed, or no record arrives within `--timeout-ms`.
+
+        Raises KafkaError, ClientError, ToolExit.
+        """
         count_max = inf if self.count_max in (None, -1) else self.count_max
         timeout_s = None if self.timeout_ms is None or self.timeout_ms < 0 else self.timeout_ms / 1000
         assert count_max is not None, "a number or infinity"

@@ -146,7 +146,7 @@ async def _generate(admin: Admin, options: Options) -> None:
 
 
 async def _racks(admin: Admin, options: Options, brokers: Sequence[int]) -> dict[int, str | None]:
-    """The racks of the brokers, as far as racks count. Raises ToolExit."""
+    """Returns the racks of the brokers; None for each if racks are disabled. Raises ToolExit if some have no rack."""
     nodes = (await admin.describe_cluster()).nodes
     racks = {node.id: node.rack for node in nodes if node.id in brokers}
     if "disable-rack-aware" in options:

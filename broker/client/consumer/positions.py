@@ -210,7 +210,7 @@ class AssignedPartition:
         return None
 
     def skip_validation(self) -> None:
-        """Takes the position as good, where the leader cannot confirm positions."""
+        """Accepts the position without validation, because the leader does not support OffsetForLeaderEpoch."""
         if self.state is PositionState.AWAIT_VALIDATION:
             self.state = PositionState.FETCHING
 

@@ -113,7 +113,7 @@ class SubscriptionState:
                 assigned.is_being_revoked = True
 
     def consumed_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """The positions, as offsets to commit: of all partitions that have a valid one."""
+        """Returns the offsets to commit: the position of each partition whose position is valid."""
         return {
             assigned.partition: OffsetAndMetadata(assigned.consumed.offset, assigned.consumed.epoch)
             for assigned in self._partitions.values()

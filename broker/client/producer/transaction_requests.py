@@ -245,7 +245,7 @@ class TransactionRequests:
     async def _ask(
         self, key: str, key_type: int, ask: Callable[[Broker], Awaitable[_T]], timeout_ms: float = inf
     ) -> _T:
-        """Asks a coordinator, which is looked up again where it has moved, until there is an answer that is final."""
+        """Asks the coordinator until a response is final. If the coordinator has moved, looks it up again."""
         concurrent = 0
 
         async def attempt() -> _T:

@@ -85,8 +85,8 @@ class TransactionCoordinator:
         enable_2pc: bool = False,
         keep_prepared: bool = False,
     ) -> Completion[InitializedProducer]:
-        """Completes with the producer's id and epoch; fails with CONCURRENT_TRANSACTIONS after an open transaction was
-        aborted. Raises ProducerIdNeeded, to be called again with a new producer id.
+        """Completes with the producer's id and epoch. If a transaction is open, aborts it and fails with
+        CONCURRENT_TRANSACTIONS. Raises ProducerIdNeeded if the caller has to allocate a producer id and call again.
 
         With `enable_2pc` the producer's transactions have no timeout. As in Kafka 4.3, `keep_prepared` is refused
         (KIP-939).
@@ -281,7 +281,7 @@ class TransactionCoordinator:
             ended.then(partial(self._aborted, transactional_id))
 
     async def _abort_with_new_id(self, transactional_id: str) -> None:
-        """As `_abort`, for a producer whose id has no further epoch."""
+        """As `_abort`, for a producer whose epochs are exhausted: the transaction ends under a new producer id."""
         producer_id = await self._allocate_producer_id()
         if producer_id is not None:  # otherwise the transaction is found again at the next interval
             self._markers.run_soon(partial(self._abort, transactional_id, producer_id))

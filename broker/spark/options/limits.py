@@ -89,7 +89,7 @@ def read_ending(options: OptionMap, *, is_streaming: bool) -> OffsetLimit:
 
 
 def check_start_before_end(starting: OffsetLimit, ending: OffsetLimit) -> None:
-    """Raises IllegalOption where offsets or times are given for both ends and do not go together."""
+    """Raises IllegalOption if starts and ends name different partitions, or if a start is after its end."""
     match starting, ending:
         case SpecificOffsets(starts), SpecificOffsets(ends):
             _check_pairs(starts, ends, "offset")

@@ -64,7 +64,7 @@ class StoryRunner:
     last_story: int = -1
 
     async def run(self, stories: Iterator[int]) -> None:
-        """Run one story after the other. Raises OSError and TooSlowError where the node takes no connection."""
+        """Run one story after the other. Raises OSError and TooSlowError if the node accepts no connection."""
         for story in stories:
             self.under_way.add(story)
             await self.run_story(story)

@@ -93,7 +93,7 @@ class Harness:
         self.directories.compare(partition, image)
 
     async def told(self) -> list[dict[int, bytes]]:
-        """The reports in each request, once none is left to send."""
+        """Wait until all reports are sent, and return those of each request: directory ids by partition."""
         await wait_all_tasks_blocked()
         return [
             {

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def can_downgrade(state: ConsumerGroupShard, members: Collection[ConsumerMember]) -> bool:
-    """True if a consumer group that has these members from now on has to become a classic one."""
+    """True if a consumer group with these members must become a classic group, as all use the classic protocol."""
     return (
         state.config.consumer.can_downgrade
         and 0 < len(members) <= state.config.group_max_size

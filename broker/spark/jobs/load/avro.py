@@ -50,7 +50,7 @@ def normal_avro_schema(schema: str) -> str:
 
 
 def _marked(schema: str) -> str:
-    """The schema of the record that is read. Its bytes are those of the value and the mark, with nothing between."""
+    """Returns the schema of a record of the value and the mark. Avro encodes it as one after the other."""
     mark = {"type": "fixed", "name": "kraft_load_mark", "size": len(_MARK)}
     fields = [{"name": "value", "type": json.loads(schema)}, {"name": "mark", "type": mark}]
     return json.dumps({"type": "record", "name": "kraft_load_value", "fields": fields})
