@@ -60,13 +60,13 @@ def _run(load: Load, options: argparse.Namespace, directory: Path) -> int:
         whole, killed = directory / "whole", directory / "killed"
         rows = [_finish("from the start", [*command, "--to", str(whole)], load, whole)]
         rows.append(_finish("again", [*command, "--to", str(whole)], load, whole))
-        spoiled = _spoiled(whole, load.records)
+        spoiled = _missing_or_repeated(whole, load.records)
         random_ = random.Random(1)
         kills = sorted(random_.randrange(_runs(whole)) for _ in range(options.kills))
         for after_runs in kills:
             _start_and_kill([*command, "--to", str(killed)], killed, after_runs, random_)
         rows.append(_finish(f"the rest, after {len(kills)} kills", [*command, "--to", str(killed)], load, killed))
-        spoiled += _spoiled(killed, load.records)
+        spoiled += _missing_or_repeated(killed, load.records)
     print(report.table(_HEAD, rows))
     print(f"{spoiled} offsets are missing or there twice, of {2 * load.records}")
     return bool(spoiled)
@@ -111,7 +111,7 @@ def _runs(destination: Path) -> int:
     return sum(each["kind"] == "load" for each in manifests)
 
 
-def _spoiled(destination: Path, records: int) -> int:
+def _missing_or_repeated(destination: Path, records: int) -> int:
     """The number of offsets of the topic that are missing, or in more than one row."""
     rows = ds.dataset(destination, format="parquet", exclude_invalid_files=False).to_table(["partition", "offset"])
     partitions, offsets = (rows.column(name).to_numpy() for name in ("partition", "offset"))

@@ -47,10 +47,10 @@ class MemoryPeaks:
             together = 0.0
             for pid in family(os.getpid()):
                 with suppress(FileNotFoundError, ProcessLookupError):
-                    together += self._look_at(pid)
+                    together += self._measure(pid)
             self._peaks[_ALL] = max(self._peaks[_ALL], together)
 
-    def _look_at(self, pid: int) -> float:
+    def _measure(self, pid: int) -> float:
         memory = resident_mb(pid)
         is_java = Path(f"/proc/{pid}/comm").read_text().strip() == "java"
         what = _DRIVER if pid == os.getpid() else _JVM if is_java else _WORKER

@@ -92,21 +92,23 @@ class Dump:
             try:
                 header = read_header(file.read(position, HEADER_SIZE))
             except CorruptBatch as error:
-                self._wrong(path, f"{error} at position {position}")
+                self._add_problem(path, f"{error} at position {position}")
                 break
             if position + header.size > end:
                 break
             batch = file.read(position, header.size)
             self._dump_batch(path, position, batch, header)
             if header.base_offset < next_offset:
-                self._wrong(path, f"the batch at position {position} begins at {header.base_offset}, not {next_offset}")
+                self._add_problem(
+                    path, f"the batch at position {position} begins at {header.base_offset}, not {next_offset}"
+                )
             if self._options.deep_iteration or self._options.print_data_log:
                 last_record_offset = self._dump_records(path, batch, header, last_record_offset)
             next_offset = max(next_offset, header.next_offset)
             position += header.size
         if position < end == size:
             self._write(f"Found {size - position} invalid bytes at the end of {path.rpartition('/')[2]}")
-            self._wrong(path, f"{size - position} invalid bytes at the end")
+            self._add_problem(path, f"{size - position} invalid bytes at the end")
 
     def _dump_batch(self, path: str, position: int, batch: bytes, header: BatchHeader) -> None:
         is_valid = True
@@ -114,7 +116,7 @@ class Dump:
             check_crc(batch, 0, header)
         except CorruptBatch as error:
             is_valid = False
-            self._wrong(path, f"the batch at position {position}: {error}")
+            self._add_problem(path, f"the batch at position {position}: {error}")
         try:
             codec = header.compression.config_name
         except CorruptBatch as error:
@@ -140,7 +142,7 @@ class Dump:
                 last_offset = record.offset
                 self._write(f"{RECORD_INDENT} {self._record(header, record)}")
         except WireError as error:
-            self._wrong(path, f"the records of the batch with base offset {header.base_offset}: {error}")
+            self._add_problem(path, f"the records of the batch with base offset {header.base_offset}: {error}")
         return last_offset
 
     def _record(self, header: BatchHeader, record: Record) -> str:
@@ -173,7 +175,7 @@ class Dump:
             found = _header_at(log, position, size)
             if found is None or found.last_offset != offset:
                 what = "no batch" if found is None else str(found.last_offset)
-                self._wrong(path, f"Index offset: {offset}, log offset: {what}")
+                self._add_problem(path, f"Index offset: {offset}, log offset: {what}")
             if not self._options.verify_index_only:
                 self._write(f"offset: {offset} position: {position}")
 
@@ -193,21 +195,21 @@ class Dump:
         try:
             found = find_batch(log, position, log.size(), offset)
         except CorruptBatch as error:
-            self._wrong(path, str(error))
+            self._add_problem(path, str(error))
             return
         header = None if found is None else read_header(log.read(found.position, HEADER_SIZE))
         if header is None or header.last_offset != offset:
             what = NO_TIMESTAMP if header is None else header.last_offset
-            self._wrong(path, f"Indexed offset: {offset}, found log offset: {what}")
+            self._add_problem(path, f"Indexed offset: {offset}, found log offset: {what}")
         elif header.max_timestamp != timestamp:
-            self._wrong(path, f"Index timestamp: {timestamp}, log timestamp: {header.max_timestamp}")
+            self._add_problem(path, f"Index timestamp: {timestamp}, log timestamp: {header.max_timestamp}")
 
     def _load(self, path: str, index: OffsetIndex | TimeIndex) -> bool:
         """Load an index. Returns True if its entries are to be checked."""
         try:
             index.load()
         except CorruptIndex as error:
-            self._wrong(path, str(error))
+            self._add_problem(path, str(error))
             return False
         if not len(index):
             self._write(f"{path} is empty.")
@@ -226,13 +228,13 @@ class Dump:
                     f"lastStableOffset: {aborted.last_stable_offset}"
                 )
         except CorruptTransactionIndex as error:
-            self._wrong(path, str(error))
+            self._add_problem(path, str(error))
 
     def _dump_snapshot(self, path: str) -> None:
         try:
             entries = decode_snapshot(read_whole(self._disk, path))
         except CorruptSnapshot as error:
-            self._wrong(path, str(error))
+            self._add_problem(path, str(error))
             return
         for entry in entries:
             line = (
@@ -252,7 +254,7 @@ class Dump:
         try:
             entries = LeaderEpochCache.load(self._disk, path.rpartition("/")[0] or ".").entries
         except CorruptCheckpoint as error:
-            self._wrong(path, str(error))
+            self._add_problem(path, str(error))
             return
         for epoch, start_offset in entries:
             self._write(f"epoch: {epoch} startOffset: {start_offset}")
@@ -260,7 +262,7 @@ class Dump:
     def _log_of(self, path: str) -> File:
         return self._disk.open(path[: path.rfind(".")] + LOG_SUFFIX)
 
-    def _wrong(self, path: str, what: str) -> None:
+    def _add_problem(self, path: str, what: str) -> None:
         self.problems.append(f"{path}: {what}")
 
 

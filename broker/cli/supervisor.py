@@ -36,15 +36,15 @@ class Task:
 
 
 class Supervisor:
-    """Runs tasks until all have ended. `tell` gets each line. `failed` is True if a task failed or ended unasked.
+    """Runs tasks until all have ended. `write` gets each line. `failed` is True if a task failed or ended unasked.
 
     `on_serving` is called once all of them serve.
     """
 
-    def __init__(self, tasks: Sequence[Task], tell: Callable[[str], None], on_serving: Callable[[], None]) -> None:
+    def __init__(self, tasks: Sequence[Task], write: Callable[[str], None], on_serving: Callable[[], None]) -> None:
         self.failed = False
         self._tasks = tasks
-        self._tell = tell
+        self._print = write
         self._on_serving = on_serving
         self._not_serving = {task.name for task in tasks}
         self._processes: list[trio.Process] = []
@@ -99,12 +99,12 @@ class Supervisor:
                 lines, rest = [*lines, rest], b""
             buffer = bytearray(rest)
             for line in lines:
-                self._tell_line(name, line)
+                self._print_line(name, line)
         if buffer:
-            self._tell_line(name, bytes(buffer))
+            self._print_line(name, bytes(buffer))
 
-    def _tell_line(self, name: str, line: bytes) -> None:
-        self._tell(f"{name} | {line.decode(errors='replace')}")
+    def _print_line(self, name: str, line: bytes) -> None:
+        self._print(f"{name} | {line.decode(errors='replace')}")
         if _SERVES.match(line) and name in self._not_serving:
             self._not_serving.remove(name)
             if not self._not_serving:
@@ -118,4 +118,4 @@ class Supervisor:
             return
         self.failed = True
         how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-        self._tell(f"kraft: {task.name} has ended with {how}; to start it again: kraft {' '.join(task.arguments)}")
+        self._print(f"kraft: {task.name} has ended with {how}; to start it again: kraft {' '.join(task.arguments)}")

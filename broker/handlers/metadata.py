@@ -66,7 +66,7 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
     if missing:
         return context.defer(_create_and_answer(context, request, missing))
     if topics and len(context.services.loader.image.cluster.brokers) > 1:
-        return context.defer(_answer_after_news(context, request))
+        return context.defer(_answer_after_failover(context, request))
     steps = _answer(context, request, {})
     try:
         return begin(steps)
@@ -91,7 +91,7 @@ async def _answer_many(context: RequestContext, request: MetadataRequest) -> Met
     missing = await context.finish(each(partial(_to_create, context, request), portions, 1))
     if any(missing):
         return await _create_and_answer(context, request, [name for some in missing for name in some])
-    return await _answer_after_news(context, request)
+    return await _answer_after_failover(context, request)
 
 
 def _distinct(topics: list[MetadataRequestTopic]) -> Steps[list[MetadataRequestTopic]]:
@@ -104,7 +104,7 @@ def _distinct(topics: list[MetadataRequestTopic]) -> Steps[list[MetadataRequestT
     return list(distinct.values())
 
 
-async def _answer_after_news(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+async def _answer_after_failover(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     """Answers once a new leader is known, if the leader of a requested topic has just failed.
 
     A client often asks because its connection to a leader broke, which may be before this broker has processed the

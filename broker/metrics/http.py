@@ -87,7 +87,7 @@ class HttpServer:
         with trio.CancelScope() as scope:
             client = _Client(stream, h11.Connection(h11.SERVER, REQUEST_BYTES_MAX), scope)
             if len(self._clients) >= CONNECTIONS_MAX:
-                self._make_room()
+                self._close_idle_connection()
             if len(self._clients) < CONNECTIONS_MAX:
                 self._clients[client] = None
                 try:
@@ -99,7 +99,7 @@ class HttpServer:
         self._clients.pop(client, None)
         await trio.aclose_forcefully(stream)
 
-    def _make_room(self) -> None:
+    def _close_idle_connection(self) -> None:
         """Close the connection that has waited longest for a request, if one waits."""
         longest = next((client for client in self._clients if client.is_idle), None)
         if longest is not None:

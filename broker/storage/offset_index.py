@@ -47,7 +47,7 @@ class OffsetIndex(SparseIndex):
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at or beyond `offset`. Raises OSError."""
-        self._keep(bisect_left(self.keys, offset - self.base_offset))
+        self._truncate(bisect_left(self.keys, offset - self.base_offset))
 
     def _decode(self, content: bytes) -> "tuple[array[int], array[int]]":
         # A full index has over a million entries: the columns are taken as a whole, not entry by entry.

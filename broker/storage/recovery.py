@@ -121,7 +121,7 @@ class Recovery:
         for name in (*cleaned, *swaps):
             base = _base_offset(name)
             if name in cleaned or base is None or (unfinished_from is not None and base >= unfinished_from):
-                self._put_aside(name)
+                self._rename_and_delete(name)
                 present.discard(name)
         self._swap_in([name for name in swaps if name in present], present)
         for name in sorted(present):
@@ -129,7 +129,7 @@ class Recovery:
             is_index = name.endswith((OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX))
             if base is not None and is_index and segment_file_name(base, LOG_SUFFIX) not in present:
                 self.trace("storage_index_orphaned", path=f"{self.directory}/{name}")
-                self._put_aside(name)
+                self._rename_and_delete(name)
         logs = sorted(name for name in present if name.endswith(LOG_SUFFIX))
         for name in logs:
             if _base_offset(name) is None:
@@ -155,7 +155,7 @@ class Recovery:
             for old in sorted(present):
                 base = _base_offset(old)
                 if base is not None and first <= base < end and old.endswith(SEGMENT_SUFFIXES):
-                    self._put_aside(old)
+                    self._rename_and_delete(old)
                     present.discard(old)
         for name in swaps:
             if name not in present:
@@ -169,7 +169,7 @@ class Recovery:
     def _drop_swap(self, base_offset: int, present: set[str]) -> None:
         for name in sorted(present):
             if name.endswith(SWAP_SUFFIX) and _base_offset(name) == base_offset:
-                self._put_aside(name)
+                self._rename_and_delete(name)
                 present.discard(name)
 
     def _end_of_swapped(self, name: str, first: int) -> tuple[int, str]:
@@ -310,7 +310,7 @@ class Recovery:
             mark_unsettled(self.disk, self.directory)
             self.has_cut = True
 
-    def _put_aside(self, name: str) -> None:
+    def _rename_and_delete(self, name: str) -> None:
         path = f"{self.directory}/{name}"
         self.disk.rename(path, path + DELETED_SUFFIX)
         self.discard(path + DELETED_SUFFIX)

@@ -107,7 +107,7 @@ class SparseIndex:
         self.keys.append(key)
         self._values.append(value)
 
-    def _keep(self, count: int) -> None:
+    def _truncate(self, count: int) -> None:
         """Drop all but the first `count` entries, in the file too. Raises OSError."""
         keys = self.keys
         del keys[count:]

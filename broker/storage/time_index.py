@@ -44,7 +44,7 @@ class TimeIndex(SparseIndex):
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at or beyond `offset`. Raises OSError."""
         keys = self.keys
-        self._keep(bisect_left(self.values, offset - self.base_offset) if keys else 0)
+        self._truncate(bisect_left(self.values, offset - self.base_offset) if keys else 0)
 
     def _decode(self, content: bytes) -> "tuple[array[int], array[int]]":
         timestamps, offsets = array("q"), array("i")

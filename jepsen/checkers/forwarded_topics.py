@@ -16,7 +16,7 @@ from jepsen.checkers.topics import SharedTopic
 from jepsen.history import History, Operation, Outcome
 
 # The result of the first of two attempts, whose response the broker did not receive.
-_UNHEARD: Final = "unheard"
+_UNACKNOWLEDGED: Final = "unheard"
 
 
 class ForwardedTopic:
@@ -36,7 +36,7 @@ class ForwardedTopic:
         if operation.function == "see-topic":
             left = frozenset(each for each in state if each == operation.result)
             return bool(left), left
-        if operation.result == _UNHEARD:
+        if operation.result == _UNACKNOWLEDGED:
             silent = attrs.evolve(operation, outcome=Outcome.INFO)
             return True, state | {self._topic.step(each, silent)[1] for each in state}
         steps = [self._topic.step(each, operation) for each in state]
@@ -55,16 +55,16 @@ class ForwardedChangesAreLinearizable:
             if operation.outcome is not Outcome.FAIL:
                 by_name.setdefault(operation.value.name, []).append(operation)
         for name, operations in by_name.items():
-            culprit = find_contradiction(_with_the_unheard(operations), ForwardedTopic())
+            culprit = find_contradiction(_with_unacknowledged_attempts(operations), ForwardedTopic())
             if culprit is not None:
                 what = f"no order of the operations on {name} explains it"
                 yield Anomaly(type(self).__name__, what, (culprit, *_others(operations, culprit)))
 
 
-def _with_the_unheard(operations: Sequence[Operation]) -> list[Operation]:
+def _with_unacknowledged_attempts(operations: Sequence[Operation]) -> list[Operation]:
     """The operations, with an additional unheard attempt for each change that succeeded."""
     changes = (each for each in operations if each.function != "see-topic" and each.outcome is Outcome.OK)
-    return [*operations, *(attrs.evolve(each, result=_UNHEARD) for each in changes)]
+    return [*operations, *(attrs.evolve(each, result=_UNACKNOWLEDGED) for each in changes)]
 
 
 def _others(operations: Sequence[Operation], culprit: Operation) -> list[Operation]:

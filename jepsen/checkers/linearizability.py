@@ -103,7 +103,7 @@ class _Search:
         self._chosen.append((call, operation, self._state))
         self._mask, self._state = configuration
         self._placed += operation.outcome is Outcome.OK
-        _take_out(call)
+        _remove_call(call)
         self.at = self._head.after
 
     def backtrack(self, returned: _Entry) -> bool:
@@ -137,7 +137,7 @@ def _linked(operations: Sequence[Operation]) -> _Entry:
     return head
 
 
-def _take_out(call: _Entry) -> None:
+def _remove_call(call: _Entry) -> None:
     assert call.match is not None, "every call has its return"
     call.unlink()
     call.match.unlink()

@@ -34,12 +34,12 @@ class RegistersAreLinearizable:
             if operation.outcome is not Outcome.FAIL:
                 by_key.setdefault(operation.value[1], []).append(operation)
         for key, operations in by_key.items():
-            culprit = find_contradiction(_telling(operations), Register())
+            culprit = find_contradiction(_relevant(operations), Register())
             if culprit is not None:
                 yield Anomaly(type(self).__name__, f"no order of the operations on {key} explains it", (culprit,))
 
 
-def _telling(operations: Sequence[Operation]) -> list[Operation]:
+def _relevant(operations: Sequence[Operation]) -> list[Operation]:
     """The operations, without those of unknown outcome whose effect no read shows: no order needs them."""
     seen = {operation.result for operation in operations if operation.outcome is Outcome.OK}
     return [

@@ -44,7 +44,7 @@ class Verdict:
 def judge(history: History, checkers: Iterable[Checker], notes: Mapping[str, str] | None = None) -> Verdict:
     """Apply all checkers to a complete history."""
     with no_collection():
-        return Verdict(tuple(_judged(history, each) for each in checkers), history.counts(), notes or {})
+        return Verdict(tuple(_check(history, each) for each in checkers), history.counts(), notes or {})
 
 
 def promise_text(checker: Checker) -> str:
@@ -52,7 +52,7 @@ def promise_text(checker: Checker) -> str:
     return " ".join((inspect.getdoc(checker) or "").split("\n\n")[0].split())
 
 
-def _judged(history: History, checker: Checker) -> Promise:
+def _check(history: History, checker: Checker) -> Promise:
     anomalies = checker.check(history)
     kept = tuple(islice(anomalies, ANOMALIES_MAX))
     return Promise(type(checker).__name__, promise_text(checker), len(kept) + sum(1 for _ in anomalies), kept)

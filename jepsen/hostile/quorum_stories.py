@@ -87,7 +87,7 @@ class QuorumStoryTools:
     def _fetch(self) -> QuorumFrame:
         situation = self._composer.situation
         request = FetchRequest(situation.epoch, self.me, situation.log_end, 0)
-        return self._judged(encode_request(self._next(), request), "FetchRequest")
+        return self._expected(encode_request(self._next(), request), "FetchRequest")
 
     def _frame(self) -> QuorumFrame:
         rng, composer = self._rng, self._composer
@@ -99,12 +99,12 @@ class QuorumStoryTools:
         if kind < 0.06:
             response = composer.response_to(request)
             if type(response) in RESPONSES.values():
-                return self._judged(encode_response(self._next(), response), type(response).__name__)
+                return self._expected(encode_response(self._next(), response), type(response).__name__)
         if kind < 0.2:
-            return self._judged(composer.body(self._next(), request), name)
-        return self._judged(encode_request(self._next(), request), name)
+            return self._expected(composer.body(self._next(), request), name)
+        return self._expected(encode_request(self._next(), request), name)
 
-    def _judged(self, body: bytes, name: str) -> QuorumFrame:
+    def _expected(self, body: bytes, name: str) -> QuorumFrame:
         """The frame with the expected reaction of the node. A request in another replica's name is rejected like a
         malformed one.
         """

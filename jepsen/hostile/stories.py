@@ -168,15 +168,15 @@ _OF_CONTROLLERS: Final[tuple[tuple[StoryTeller, int], ...]] = (
 
 def broker_story(rng: Random, target: Target) -> Story:
     """A random story for a broker's listener."""
-    return _told(_OF_BROKERS, rng, target, target.broker_apis)
+    return _random_story(_OF_BROKERS, rng, target, target.broker_apis)
 
 
 def controller_story(rng: Random, target: Target) -> Story:
     """A random story for a controllers' listener."""
-    return _told(_OF_CONTROLLERS, rng, target, target.controller_apis)
+    return _random_story(_OF_CONTROLLERS, rng, target, target.controller_apis)
 
 
-def _told(
+def _random_story(
     tellers: tuple[tuple[StoryTeller, int], ...], rng: Random, target: Target, apis: tuple[ApiVersions, ...]
 ) -> Story:
     (teller,) = rng.choices([teller for teller, _ in tellers], [weight for _, weight in tellers])

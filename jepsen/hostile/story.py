@@ -46,13 +46,13 @@ class StoryTools:
         """Like `request`, with mutated bytes."""
         key = type(message).__message__.key
         version = self._any(self._versions[key]) if version is None else version
-        return self._harmless(lambda: spoiled_frame(self._spoiled(request_payload(message, version, self._next()))))
+        return self._harmless(lambda: spoiled_frame(self._mutated(request_payload(message, version, self._next()))))
 
     def any_frame(self) -> Frame:
         """A request of any API that the listener serves: well-formed or mutated."""
         key, _, _ = self.rng.choice(self._apis)
         if self.rng.random() < 0.12:
-            return self._harmless(lambda: spoiled_frame(self._spoiled(self._payload(key, 0.0))))
+            return self._harmless(lambda: spoiled_frame(self._mutated(self._payload(key, 0.0))))
         return self.plausible(key, self.rng.choice(_HOSTILITIES))
 
     def ping(self) -> Frame:
@@ -76,7 +76,7 @@ class StoryTools:
     def _payload(self, key: int, hostility: float) -> bytes:
         return request_payload(*self._composed(key, hostility), self._next())
 
-    def _spoiled(self, payload: bytes) -> bytes:
+    def _mutated(self, payload: bytes) -> bytes:
         """Mutate the body, or sometimes the header."""
         header = 14 + len("hostile") if self.rng.random() < 0.95 else self.rng.choice((0, 2, 4, 8))
         return payload[:header] + spoil(self.rng, payload[header:])
@@ -87,7 +87,7 @@ class StoryTools:
             payload = self._payload(composer.rng.choice(keys), 0.05)
         except WireError:
             return b""
-        return self._spoiled(payload) if composer.rng.random() < 0.2 else payload
+        return self._mutated(payload) if composer.rng.random() < 0.2 else payload
 
     def _harmless(self, make: Callable[[], Frame]) -> Frame:
         """The frame that `make` returns; a ping if the request cannot be encoded or must not be sent."""

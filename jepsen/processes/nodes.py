@@ -95,7 +95,7 @@ class NodeProcess(ServerProcess):
     async def wait_serving(self) -> None:
         """Wait until the node has printed that it listens. Raises NodeFailed."""
         if not await _holds(lambda: self.is_serving or not self.is_running, START_SECONDS):
-            await self._tell_tasks()
+            await self._print_tasks()
             raise NodeFailed(f"{self.name} does not serve after {START_SECONDS} s:\n{self.output_tail()}")
         if not self.is_running:
             raise UnexpectedExit(f"{self.name} has ended:\n{self.output_tail()}")
@@ -118,14 +118,14 @@ class NodeProcess(ServerProcess):
         self.may_end = True
         self.send(signal_number)
         if not await _holds(lambda: not self.is_running, STOP_SECONDS):
-            await self._tell_tasks()
+            await self._print_tasks()
             self.discard()
             self.note_end(f"did not end when {how}")
             raise NodeFailed(f"{self.name} does not end within {STOP_SECONDS} s:\n{self.output_tail()}")
         code = self.process.returncode
         self.note_end(how if code in (0, -signal_number) else f"{how}, exit code {code}")
 
-    async def _tell_tasks(self) -> None:
+    async def _print_tasks(self) -> None:
         """Make the node print the stacks of its tasks; see `names`."""
         self.send(signal.SIGUSR1)
         await trio.sleep(_DUMP_SECONDS)

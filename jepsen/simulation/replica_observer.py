@@ -150,7 +150,7 @@ class ReplicaObserver:
                 found[partition] = known or _ObservedReplica(partition, partition.topic_id.hex())
         for gone in seen.replicas.values():
             if gone.log is not None:
-                self._trace_gone(host, gone)
+                self._trace_removed(host, gone)
         seen.replicas = found
 
     def _observe_replica(self, host: Host, seen: _ObservedReplica) -> None:
@@ -191,7 +191,7 @@ class ReplicaObserver:
 
     def _observe_new_log(self, host: Host, seen: _ObservedReplica, log: Log | None) -> None:
         if log is None and seen.log is not None:
-            self._trace_gone(host, seen)
+            self._trace_removed(host, seen)
         seen.log = log
         seen.end_offset = seen.high_watermark = 0
         seen.leader_epoch, seen.leads = -1, False
@@ -201,7 +201,7 @@ class ReplicaObserver:
             seen.end_offset = batches[-1][1] if batches else log.log_start_offset
             self._trace_replica(host, seen, "replica_found", batches=batches)
 
-    def _trace_gone(self, host: Host, seen: _ObservedReplica) -> None:
+    def _trace_removed(self, host: Host, seen: _ObservedReplica) -> None:
         """Trace that a replica is gone.
 
         Records that it has committed as a leader are traced before: clients and followers may know of them.

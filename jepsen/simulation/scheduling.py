@@ -78,9 +78,9 @@ class WithholdingQueue(deque[Task]):
         self._note_batch(tasks)
         self._steps += len(tasks)
         if self._steps >= STEPS_AT_ONCE_MAX:
-            self._look_at_clock(tasks[0].name)
+            self._check_progress(tasks[0].name)
 
-    def _look_at_clock(self, task_name: str) -> None:
+    def _check_progress(self, task_name: str) -> None:
         time_before, self._time_before, self._steps = self._time_before, self._now(), 0
         if self._time_before == time_before:
             self._on_livelock(task_name)

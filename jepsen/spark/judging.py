@@ -38,7 +38,7 @@ def judging(of_projection: Mapping[Projection, tuple[Checker, ...]], contexts: M
                 context = context_of_key(projection, key)
                 if context is not None and context in contexts:
                     parts += packing.unpack_operations(contexts[context])
-                told = list(_told(_anomalies(parts, of_projection[projection]), broken))
+                told = list(_first_anomalies(_anomalies(parts, of_projection[projection]), broken))
             if told:
                 yield pa.RecordBatch.from_pylist(told, _SCHEMA)
         counts = [{"promise": promise, "broken": count} for promise, count in broken.items()]
@@ -55,7 +55,7 @@ def _anomalies(parts: list[Operation], checkers: Iterable[Checker]) -> Iterator[
         yield from ((type(checker).__name__, anomaly) for anomaly in checker.check(history))
 
 
-def _told(found: Iterable[tuple[str, Anomaly]], broken: Counter[str]) -> Iterator[dict[str, str | int]]:
+def _first_anomalies(found: Iterable[tuple[str, Anomaly]], broken: Counter[str]) -> Iterator[dict[str, str | int]]:
     """Count the anomalies, and yield the first ones of each promise."""
     for promise, anomaly in found:
         broken[promise] += 1

@@ -70,7 +70,7 @@ async def churn_members(client: Client, place: Place) -> None:
                         await member.leave()
                     await member.aclose()
                 case "overlap" if place.instance is not None and not member.is_over:
-                    overlapping.start_soon(_go_on, member)
+                    overlapping.start_soon(_run_overlapping, member)
             await trio.sleep(rng.choice((0.0, 0.0, 1.0, 8.0)) * rng.random())
 
 
@@ -87,6 +87,6 @@ async def stay(client: Client, place: Place) -> None:
         await place.member(client, serial, 0.0).run()
 
 
-async def _go_on(member: GroupMember) -> None:
+async def _run_overlapping(member: GroupMember) -> None:
     with trio.move_on_after(_OVERLAP_SECONDS):
         await member.run()

@@ -156,7 +156,7 @@ class GroupMember(ABC):
             self.refused(code)
 
     @property
-    def _told_generation(self) -> int:
+    def _known_generation(self) -> int:
         """The generation to record in the history; -1 if generations are not recorded."""
         return -1 if self.group.may_restart_generations else self.generation
 
@@ -165,7 +165,7 @@ class GroupMember(ABC):
     def assigned(self, partitions: Iterable[TopicPartition], incarnation: int, asked_at: float) -> None:
         """Own these partitions from now on; those that are owned already move to the current generation."""
         own = tuple(sorted(partitions))
-        self._told("assign", own, incarnation, asked_at)
+        self._record_change("assign", own, incarnation, asked_at)
         for partition in own:
             self.positions.setdefault(partition, None)
 
@@ -173,16 +173,16 @@ class GroupMember(ABC):
         """Give up the given partitions, or all. `function` is `revoke` or `lose`."""
         own = tuple(sorted(self.positions if partitions is None else partitions))
         if own:
-            self._told(function, own)
+            self._record_change(function, own)
         for partition in own:
             del self.positions[partition]
             self._committed.pop(partition, None)
 
-    def _told(
+    def _record_change(
         self, function: str, partitions: tuple[TopicPartition, ...], incarnation: int = 0, at: float | None = None
     ) -> None:
         history, name = self.client.history, self.client.name
-        own = Ownership(self.group.name, self.member_id, self._told_generation, partitions, self.instance or "")
+        own = Ownership(self.group.name, self.member_id, self._known_generation, partitions, self.instance or "")
         history.ok(history.invoke(name, function, own, at=at), None, incarnation=incarnation)
 
     # Consuming
@@ -232,12 +232,12 @@ class GroupMember(ABC):
     async def _seek_leader(self, reader: Client, partition: TopicPartition) -> None:
         """Connect `reader` to a leader that is not older than the latest known one. Raises ConnectionLost."""
         epoch = await reader.seek_leader(*partition)
-        self._hear_of_leader(partition, epoch)
+        self._note_leader_epoch(partition, epoch)
         if epoch < self._leader_epochs[partition]:
             await reader.aclose()
             raise ConnectionLost("the leader has changed since")
 
-    def _hear_of_leader(self, partition: TopicPartition, epoch: int) -> None:
+    def _note_leader_epoch(self, partition: TopicPartition, epoch: int) -> None:
         self._leader_epochs[partition] = max(epoch, self._leader_epochs.get(partition, -1))
 
     def _polled(self, partition: TopicPartition, began: float) -> Any:
@@ -260,7 +260,7 @@ class GroupMember(ABC):
             return
         history = self.client.history
         offsets = tuple((topic, index, offset) for (topic, index), offset in news.items())
-        commit = Commit(self.group.name, self.member_id, self._told_generation, offsets)
+        commit = Commit(self.group.name, self.member_id, self._known_generation, offsets)
         operation = history.invoke(self.client.name, "commit", commit)
         try:
             response, incarnation = await self.ask(self._commit_request(commit), _COMMIT_VERSION)
@@ -328,7 +328,7 @@ class GroupMember(ABC):
         for topic in group.topics:
             for each in topic.partitions:
                 told[topic.name, each.partition_index] = each.committed_offset
-                self._hear_of_leader((topic.name, each.partition_index), each.committed_leader_epoch)
+                self._note_leader_epoch((topic.name, each.partition_index), each.committed_leader_epoch)
         history.ok(operation, tuple((*partition, told[partition]) for partition in partitions), incarnation=incarnation)
         self._note_committed({partition: told[partition] for partition in partitions if told[partition] >= 0})
         return told

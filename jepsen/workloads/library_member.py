@@ -70,7 +70,7 @@ class LibraryMember(GroupMember):
         return None, -1
 
     @property
-    def _told_generation(self) -> int:
+    def _known_generation(self) -> int:
         """Unknown: the library changes the generation in the background."""
         return -1
 
@@ -104,12 +104,12 @@ class LibraryMember(GroupMember):
         for record in records:
             by_partition.setdefault((record.topic, record.partition), []).append(record)
         for partition, its_records in by_partition.items():
-            self._told_of(partition, its_records, began)
+            self._record_poll(partition, its_records, began)
         if rng.random() < self._commits:
             await self.commit()
         self.is_over = rng.random() < _LEAVES
 
-    def _told_of(self, partition: TopicPartition, records: Sequence[ConsumerRecord], began: float) -> None:
+    def _record_poll(self, partition: TopicPartition, records: Sequence[ConsumerRecord], began: float) -> None:
         got = [(record.offset, (record.value or b"").rpartition(b"/")[0].decode()) for record in records]
         self.client.history.ok(self._polled(partition, began), got, incarnation=self._incarnations[partition])
         self.positions[partition] = got[-1][0] + 1
@@ -122,7 +122,7 @@ class LibraryMember(GroupMember):
         history = self.client.history
         offsets = tuple((topic, index, offset) for (topic, index), offset in news.items())
         operation = history.invoke(
-            self.client.name, "commit", Commit(self.group.name, self.member_id, self._told_generation, offsets)
+            self.client.name, "commit", Commit(self.group.name, self.member_id, self._known_generation, offsets)
         )
         try:
             await self._library.commit({Partition(*each): OffsetAndMetadata(offset) for each, offset in news.items()})

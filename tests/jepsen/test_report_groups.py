@@ -23,24 +23,24 @@ class Script:
 
     def own(self, at: float, function: str, member: str, generation: int, *partitions: int) -> None:
         named = tuple((TOPIC, partition) for partition in partitions)
-        self._told(at, member, function, Ownership("group", member, generation, named), None)
+        self._record(at, member, function, Ownership("group", member, generation, named), None)
 
     def send(self, at: float, offset: int, count: int) -> None:
         values = tuple(f"p/0@0/{offset + index}" for index in range(count))
-        self._told(at, "p", "send", Sending(TOPIC, 0, "p", offset, values), offset)
+        self._record(at, "p", "send", Sending(TOPIC, 0, "p", offset, values), offset)
 
     def poll(self, at: float, member: str, offset: int, count: int) -> None:
         records = tuple((each, f"p/0@0/{each}") for each in range(offset, offset + count))
-        self._told(at, member, "poll-group", GroupPoll("group", member, TOPIC, 0), records)
+        self._record(at, member, "poll-group", GroupPoll("group", member, TOPIC, 0), records)
 
     def commit(self, at: float, member: str, offset: int) -> None:
-        self._told(at, member, "commit", Commit("group", member, 1, ((TOPIC, 0, offset),)), None)
+        self._record(at, member, "commit", Commit("group", member, 1, ((TOPIC, 0, offset),)), None)
 
     def timeline(self, *uptimes: Uptime) -> GroupTimeline:
         (timeline,) = group_timelines(self.history, uptimes, Bins.over(20.0), 20.0)
         return timeline
 
-    def _told(self, at: float, client: str, function: str, value: object, result: object) -> None:
+    def _record(self, at: float, client: str, function: str, value: object, result: object) -> None:
         self.now = at
         self.history.ok(self.history.invoke(client, function, value), result)
 

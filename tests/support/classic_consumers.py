@@ -92,9 +92,9 @@ class ClassicConsumer:
     def act(self) -> ErrorCode | None:
         """Take the next step: handle a response, or send a heartbeat. Returns the error of the response, if any."""
         if self.joining is not None:
-            return self._look_at_join() if self.joining.done else None
+            return self._handle_join_response() if self.joining.done else None
         if self.syncing is not None:
-            return self._look_at_sync() if self.syncing.done else None
+            return self._handle_sync_response() if self.syncing.done else None
         if self.generation == NO_GENERATION or self.wants_others:
             self.join()
             return None
@@ -162,7 +162,7 @@ class ClassicConsumer:
             completion.complete(error)
         return completion
 
-    def _look_at_join(self) -> ErrorCode | None:
+    def _handle_join_response(self) -> ErrorCode | None:
         assert self.joining is not None
         outcome, self.joining = self.joining.outcome, None
         code = ErrorCode(outcome.code if isinstance(outcome, CoordinatorError) else outcome.error_code)
@@ -188,7 +188,7 @@ class ClassicConsumer:
         self.syncing = self._ask(sync_group, SyncGroupRequest(**(given | fields)))
         return self.syncing
 
-    def _look_at_sync(self) -> ErrorCode | None:
+    def _handle_sync_response(self) -> ErrorCode | None:
         assert self.syncing is not None
         outcome, self.syncing = self.syncing.outcome, None
         code = ErrorCode(outcome.code if isinstance(outcome, CoordinatorError) else outcome.error_code)

@@ -86,10 +86,10 @@ class _Printed(GroupHistory):
     """A history that prints its events, for the parent process."""
 
     def tell(self, event: Event) -> None:
-        _tell(event)
+        _print(event)
 
 
-def _tell(what: object) -> None:
+def _print(what: object) -> None:
     sys.stdout.write(json.dumps(what) + "\n")
     sys.stdout.flush()
 
@@ -103,7 +103,7 @@ def main(told: str) -> None:
     sys.stdin.read()
     member.stop()
     for error in member.errors:
-        _tell(error)
+        _print(error)
 
 
 if __name__ == "__main__":

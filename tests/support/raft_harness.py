@@ -131,7 +131,7 @@ class RaftHarness:
         config = QuorumConfig(ReplicaKey(node_id, host.disk.directory_id), f"host{node_id}:1", servers)
         host.core = Core(config, host.chance, *recovered, self.now_ms, lambda: WALL_S)
         assert host.core.epoch >= host.disk.election.epoch
-        self.at(0, self._in_life(host, happened.Tick()))
+        self.at(0, self._in_incarnation(host, happened.Tick()))
 
     def start_all(self) -> None:
         for node_id in self.hosts:
@@ -165,7 +165,7 @@ class RaftHarness:
     def reset_connections(self, node_id: int) -> None:
         """Inform all other hosts that the process has ended, as a reset connection does."""
         for host in self.live:
-            self.at(self.latency_ms(), self._in_life(host, happened.ConnectionReset(node_id)))
+            self.at(self.latency_ms(), self._in_incarnation(host, happened.ConnectionReset(node_id)))
 
     def leave(self, node_id: int) -> None:
         self.step(self.hosts[node_id], happened.Leave())
@@ -286,7 +286,7 @@ class RaftHarness:
             self._perform(host)
 
         host.persisting = True
-        self.at(self.sync_ms(), self._in_same_life(host, done))
+        self.at(self.sync_ms(), self._in_same_incarnation(host, done))
 
     def _sync(self, host: Host) -> None:
         if host.syncing:
@@ -302,7 +302,7 @@ class RaftHarness:
             self.step(host, happened.LogSynced(end))
 
         host.syncing = True
-        self.at(self.sync_ms(), self._in_same_life(host, done))
+        self.at(self.sync_ms(), self._in_same_incarnation(host, done))
 
     def _answer_snapshot(self, host: Host, effect: todo.AnswerSnapshot) -> None:
         """Hand over a snapshot as an object, in two parts, because its bytes do not matter here."""
@@ -325,7 +325,7 @@ class RaftHarness:
             self.listener.wrote(host.node_id, effect)
             self.step(host, happened.SnapshotInstalled(snapshot.place, snapshot.voters))
 
-        self.at(self.sync_ms(), self._in_same_life(host, done))
+        self.at(self.sync_ms(), self._in_same_incarnation(host, done))
 
     # The network
 
@@ -334,7 +334,7 @@ class RaftHarness:
         target = int(effect.address) if destination < 0 else destination
         self.listener.sent(source, target, request)
 
-        failed = self._in_life(host, happened.RequestFailed(destination, request))
+        failed = self._in_incarnation(host, happened.RequestFailed(destination, request))
         token = next(self._numbers)
         self._tokens[token] = (source, destination, host.incarnation, request)
         if not self._passes(source, target):
@@ -372,22 +372,22 @@ class RaftHarness:
             return
         del self._tokens[token]
         if asker.incarnation == incarnation:
-            arrival = self._in_life(asker, happened.Responded(destination, request, response))
+            arrival = self._in_incarnation(asker, happened.Responded(destination, request, response))
             self.at(self.latency_ms(), arrival)
 
     def _fail(self, token: int, delay_ms: float = REQUEST_TIMEOUT_MS) -> None:
         source, destination, incarnation, request = self._tokens.pop(token)
         asker = self.hosts[source]
         if asker.incarnation == incarnation:
-            self.at(delay_ms, self._in_life(asker, happened.RequestFailed(destination, request)))
+            self.at(delay_ms, self._in_incarnation(asker, happened.RequestFailed(destination, request)))
 
     def _passes(self, source: int, destination: int) -> bool:
         return (source, destination) not in self.cuts and self.rng.random() >= self.loss
 
-    def _in_life(self, host: Host, event: Event) -> Callable[[], None]:
-        return self._in_same_life(host, lambda: self.step(host, event))
+    def _in_incarnation(self, host: Host, event: Event) -> Callable[[], None]:
+        return self._in_same_incarnation(host, lambda: self.step(host, event))
 
-    def _in_same_life(self, host: Host, action: Callable[[], None]) -> Callable[[], None]:
+    def _in_same_incarnation(self, host: Host, action: Callable[[], None]) -> Callable[[], None]:
         incarnation = host.incarnation
 
         def unless_crashed() -> None:

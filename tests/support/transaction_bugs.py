@@ -26,7 +26,7 @@ def _late(since: Any) -> Any:
     return lambda index, offset: since(index, offset + 2)
 
 
-def _first_alone(collect: Any) -> Any:
+def _only_first(collect: Any) -> Any:
     return lambda segments, offset, end_offset: collect(segments, offset, end_offset)[:1]
 
 
@@ -47,7 +47,7 @@ TRANSACTION_BUGS: dict[str, Bug] = {
         aborted_transactions, "collect_aborted", _begins_one_offset_late
     ),
     "the list of aborted transactions is cut short": PatchedFunction(
-        aborted_transactions, "collect_aborted", _first_alone
+        aborted_transactions, "collect_aborted", _only_first
     ),
     "markers of old epochs are accepted": PatchedFunction(ProducerStates, "check_marker", does_nothing),
     "a truncation leaves the transaction index": PatchedFunction(TransactionIndex, "truncate_to", does_nothing),

@@ -59,10 +59,10 @@ class TransformJob:
             try:
                 CLIENTS[self.client](self)
             except (ClientError, KafkaError, KafkaException) as error:
-                _tell(_REOPENED, repr(error))
+                _print(_REOPENED, repr(error))
 
 
-def _tell(what: str, *words: object) -> None:
+def _print(what: str, *words: object) -> None:
     print(f"{time.time():.3f}", what, *words, flush=True)
 
 
@@ -126,12 +126,12 @@ def _transact_with_confluent(
         if not error.args[0].txn_requires_abort():
             raise
         _retried(lambda: producer.abort_transaction(_CALL_S))
-        _tell(_ABORTED, repr(error))
+        _print(_ABORTED, repr(error))
         for each in consumer.committed(consumer.assignment(), _CALL_S):
             each.offset = each.offset if each.offset >= 0 else confluent_kafka.OFFSET_BEGINNING
             consumer.seek(each)
     else:
-        _tell(_COMMITTED, len(messages), f"{time.monotonic() - began:.3f}")
+        _print(_COMMITTED, len(messages), f"{time.monotonic() - began:.3f}")
 
 
 def _retried(call: Callable[[], object]) -> None:
@@ -184,7 +184,7 @@ def _transact_with_library(
                 offsets[TopicPartition(record.topic, record.partition)] = OffsetAndMetadata(record.offset + 1)
             producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
     except TransactionAbortable as error:
-        _tell(_ABORTED, repr(error))
+        _print(_ABORTED, repr(error))
         assigned = list(consumer.assignment())
         for partition, committed in consumer.committed(assigned).items():
             if committed is None:
@@ -192,7 +192,7 @@ def _transact_with_library(
             else:
                 consumer.seek(partition, committed.offset)
     else:
-        _tell(_COMMITTED, len(records), f"{time.monotonic() - began:.3f}")
+        _print(_COMMITTED, len(records), f"{time.monotonic() - began:.3f}")
 
 
 CLIENTS: Final[Mapping[str, Callable[[TransformJob], NoReturn]]] = {

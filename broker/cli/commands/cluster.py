@@ -153,8 +153,8 @@ async def _start(
     options = [part for option, value in given if value is not None for part in (option, value)]
     supervisor = Supervisor(
         [_task(node, options) for node in local_nodes],
-        _tell,
-        lambda: _tell(f"kraft: all nodes serve clients, at {addresses}; data in {directory}"),
+        _print,
+        lambda: _print(f"kraft: all nodes serve clients, at {addresses}; data in {directory}"),
     )
     await supervisor.run()
     return Exit.FAILED if supervisor.failed else Exit.OK
@@ -164,5 +164,5 @@ def _task(node: LocalNode, options: Sequence[str]) -> Task:
     return Task(f"node {node.node_id}", ["start", node.properties_path, *options], ["--stop-at-eof"])
 
 
-def _tell(line: str) -> None:
+def _print(line: str) -> None:
     print(line, flush=True)

@@ -191,7 +191,7 @@ class SyncConsumer(BlockingClient[Consumer]):
         except BaseException:
             if taken:
                 with suppress(ClosedError):
-                    self._hosted.run(_go_back, begin_of(taken[0]))
+                    self._hosted.run(_seek_back, begin_of(taken[0]))
             raise
         return taken[0]
 
@@ -231,7 +231,7 @@ def _begin_of_table(table: Any) -> dict[TopicPartition, OffsetAndMetadata]:
     return {TopicPartition(row["topic"], row["partition"]): OffsetAndMetadata(row["offset_min"]) for row in begins}
 
 
-async def _go_back(consumer: Consumer, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+async def _seek_back(consumer: Consumer, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
     """Has the consumer read from these positions again, as far as their partitions are still assigned."""
     for partition, position in positions.items():
         with suppress(NotAssigned):

@@ -139,7 +139,7 @@ class Fetcher:
             if assigned.may_fetch(now) and self._source_of(assigned, now) == node_id
         ]
 
-    def _room(self, node_id: int) -> int:
+    def _bytes_to_request(self, node_id: int) -> int:
         """The bytes to ask a broker for; 0 if its share of the buffer is in use. Makes room at paused partitions."""
         share = max(self._config.fetch_buffer_bytes // max(len(self._sessions), 1), 1)
         least = min(self._config.max_partition_fetch_bytes, (share + 1) // 2)
@@ -155,7 +155,7 @@ class Fetcher:
         """Fetches from one broker, one request at a time, for as long as the cluster has it."""
         failures = 0
         while node_id in self._cluster.metadata.brokers or self._wanted(node_id):
-            if not self._room(node_id) or not self._wanted(node_id):
+            if not self._bytes_to_request(node_id) or not self._wanted(node_id):
                 await self._wait_for_change()
                 continue
             try:
@@ -183,7 +183,7 @@ class Fetcher:
 
     async def _fetch_once(self, broker: Broker, node_id: int) -> None:
         """One Fetch. Raises ConnectionLost, UnsupportedByBroker, and KafkaError for the request as a whole."""
-        partitions, max_bytes = self._wanted(node_id), self._room(node_id)
+        partitions, max_bytes = self._wanted(node_id), self._bytes_to_request(node_id)
         if not partitions or not max_bytes:
             return  # there was time for changes while the connection was made
         snapshots = {assigned.partition: (assigned, assigned.snapshot()) for assigned in partitions}

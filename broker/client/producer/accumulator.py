@@ -190,7 +190,7 @@ class Accumulator:
             if batch is not queue.oldest_to_resend():
                 return None
             due_at = batch.retry_at
-        elif queue.waiting and queue.on_wire < self._in_flight_max(queue) and self._may_go_on(queue, drained):
+        elif queue.waiting and queue.on_wire < self._in_flight_max(queue) and self._may_assign_sequence(queue, drained):
             if self.transaction is not None and not self.transaction.may_send(queue.partition):
                 return None
             batch = queue.waiting[0]
@@ -208,7 +208,7 @@ class Accumulator:
             return self.limits.in_flight_max
         return _UNPROVEN_IN_FLIGHT_MAX
 
-    def _may_go_on(self, queue: PartitionQueue, drained: Drained) -> bool:
+    def _may_assign_sequence(self, queue: PartitionQueue, drained: Drained) -> bool:
         """True if a new batch can get a sequence. Begins a new identity where a gap makes that necessary."""
         if self.identity is None:
             return True

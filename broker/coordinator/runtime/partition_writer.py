@@ -56,7 +56,7 @@ class AppendScheduler:
         self._open[writer] = None
         if self._is_due:
             return
-        if not self._linger_s or not self._is_anything_under_way():
+        if not self._linger_s or not self._has_uncommitted_batches():
             self._write_with_turn()
         elif self._deadline is None:
             self._deadline = self._deadlines.add(trio.current_time() + self._linger_s, self._has_lingered)
@@ -71,7 +71,7 @@ class AppendScheduler:
         """Called when all records that the writer has appended are committed."""
         if writer in self._under_way:
             del self._under_way[writer]
-            if self._open and not self._is_due and not self._is_anything_under_way():
+            if self._open and not self._is_due and not self._has_uncommitted_batches():
                 self._write_with_turn()
 
     def ended(self, writer: "PartitionWriter") -> None:
@@ -87,7 +87,7 @@ class AppendScheduler:
         """Reports that the partition's log cannot be written."""
         self._partitions.log_failed(partition, error)
 
-    def _is_anything_under_way(self) -> bool:
+    def _has_uncommitted_batches(self) -> bool:
         """True if a batch is not committed yet. Stops at the first such writer, which mostly is the first one."""
         for writer in list(self._under_way):
             if not writer.is_committed:

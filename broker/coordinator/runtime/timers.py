@@ -62,9 +62,9 @@ class ShardTimers:
     def _set(self, key: Hashable, timer: _Timer) -> None:
         if timer.deadline is not None:
             timer.deadline.cancel()
-        timer.deadline = self._deadlines.add(timer.due, lambda: self._look(key, timer))
+        timer.deadline = self._deadlines.add(timer.due, lambda: self._fire_if_due(key, timer))
 
-    def _look(self, key: Hashable, timer: _Timer) -> None:
+    def _fire_if_due(self, key: Hashable, timer: _Timer) -> None:
         timer.deadline = None
         if timer.due > trio.current_time():
             self._set(key, timer)

@@ -111,7 +111,7 @@ class Decision:
             transactions = [TaskTransaction(name, _prepared(*numbers)) for name, *numbers in found["transactions"]]
             if not all(isinstance(each.transactional_id, str) for each in transactions):
                 raise ValueError("a transactional id is no text")
-            batch = Batch(query_id, str(found["runId"]), _whole(found["batchId"], _INT64_MAX))
+            batch = Batch(query_id, str(found["runId"]), _number_up_to(found["batchId"], _INT64_MAX))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CorruptDecision(
                 f"the last record of the query {query_id} is not a decision of this sink ({error!r}): set the option"
@@ -121,10 +121,10 @@ class Decision:
 
 
 def _prepared(producer_id: Any, epoch: Any) -> PreparedTransaction:
-    return PreparedTransaction(_whole(producer_id, _INT64_MAX), _whole(epoch, _INT16_MAX))
+    return PreparedTransaction(_number_up_to(producer_id, _INT64_MAX), _number_up_to(epoch, _INT16_MAX))
 
 
-def _whole(number: Any, at_most: int) -> int:
+def _number_up_to(number: Any, at_most: int) -> int:
     if type(number) is not int or not 0 <= number <= at_most:
         raise ValueError(f"{number!r} is not a number from 0 to {at_most}")
     return number

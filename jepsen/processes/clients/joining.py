@@ -105,7 +105,7 @@ class _Member:
 
     # Callbacks
 
-    def _hear_error(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError) -> None:
         self.is_over = self.is_over or error.fatal()
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -167,7 +167,7 @@ class _Member:
             self._committing = self._begun(offsets)
             self._consumer.commit(offsets=offsets, asynchronous=True)
 
-    def _heard(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
+    def _on_commit(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
         """Called with the result of an asynchronous commit."""
         operation, self._committing = self._committing, None
         if operation is not None:
@@ -229,8 +229,8 @@ class _Member:
             "check.crcs": "true",
             "fetch.wait.max.ms": 250,
             "fetch.error.backoff.ms": 50,
-            "on_commit": self._heard,
-            "error_cb": self._hear_error,
+            "on_commit": self._on_commit,
+            "error_cb": self._on_error,
         }
         if self._plan.instance:
             settings["group.instance.id"] = self._plan.instance

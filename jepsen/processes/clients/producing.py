@@ -44,12 +44,12 @@ class _Session:
         settings["message.timeout.ms"] = 0
         settings["request.timeout.ms"] = 4_000
         # Without it, a poll would raise what is fatal.
-        settings["error_cb"] = self._hear_error
+        settings["error_cb"] = self._on_error
         if not self._client.plan.is_idempotent:
             settings |= {"acks": "1", "enable.idempotence": "false"}
         return settings
 
-    def _hear_error(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError) -> None:
         """Fatal is what a broker's knowledge of the session does not fit.
 
         One that was restarted knows the last batch of each producer, and takes no other for one that it has (as Kafka).

@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     verdict = judge(outcome.history, workload.checkers, workload.notes(outcome.history))
     store.write_verdict(verdict)
     write_report(store)
-    print(_told(directory, verdict))
+    print(_summary(directory, verdict))
     if verdict.is_valid and not options.keep:
         for node in outcome.nodes:
             shutil.rmtree(node.data)
@@ -152,7 +152,7 @@ def _since(zero: float, uptimes: Iterable[Uptime]) -> Sequence[Uptime]:
     ]
 
 
-def _told(directory: Path, verdict: Verdict) -> str:
+def _summary(directory: Path, verdict: Verdict) -> str:
     lines = [f"{count:,} {what}" for what, count in sorted(verdict.counts.items())]
     lines += [f"{name}: {figure}" for name, figure in verdict.notes.items()]
     lines += [f"BROKEN, {each.broken} times: {each.name}" for each in verdict.promises if each.broken]

@@ -64,7 +64,7 @@ class MemberProcesses:
         self.uptimes: list[Uptime] = []
         self._rngs = {place: Random(f"{seed} {place}") for place in places}
         self._start = start
-        self._calm = trio.Event()
+        self._churn_is_over = trio.Event()
         self._present: dict[str, ClientProcess] = {}
 
     @asynccontextmanager
@@ -73,7 +73,7 @@ class MemberProcesses:
         try:
             async with trio.open_nursery() as nursery:
                 for place in self._rngs:
-                    nursery.start_soon(self._inhabit, place)
+                    nursery.start_soon(self._run_place, place)
                 yield
                 self.stop_churn()
             async with trio.open_nursery() as nursery:
@@ -85,18 +85,18 @@ class MemberProcesses:
 
     def stop_churn(self) -> None:
         """Stop no more members, and start one in every empty place."""
-        self._calm.set()
+        self._churn_is_over.set()
 
-    async def _inhabit(self, place: str) -> None:
+    async def _run_place(self, place: str) -> None:
         rng, uptime = self._rngs[place], 0
         while True:
             client = self._present[place] = self._start(place, uptime)
             self._begin(place)
             await self._while_troubled(rng.uniform(*_LIVES))
-            if rng.random() < _PAUSED and not self._calm.is_set():
+            if rng.random() < _PAUSED and not self._churn_is_over.is_set():
                 await self._pause(place, rng.uniform(*_PAUSES))
                 await self._while_troubled(rng.uniform(*_LIVES))
-            if self._calm.is_set():
+            if self._churn_is_over.is_set():
                 return
             if not client.is_running:
                 await client.ended(0)  # with a failure, as it was not stopped
@@ -123,7 +123,7 @@ class MemberProcesses:
 
     async def _while_troubled(self, seconds: float) -> None:
         with trio.move_on_after(seconds):
-            await self._calm.wait()
+            await self._churn_is_over.wait()
 
     def _begin(self, place: str) -> None:
         self.uptimes.append(Uptime(place, time.monotonic()))

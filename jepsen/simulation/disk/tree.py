@@ -49,7 +49,7 @@ class Inode:
 
     def settle(self, upto: int) -> None:
         """Make the first writes durable, those counted when `written` was `upto`."""
-        self._keep(self._take(upto))
+        self._apply(self._take(upto))
 
     def lose(self, upto: int, rng: Random) -> None:
         """Like `settle`, but only some of the writes reach the disk, while the page cache still shows all of them.
@@ -58,7 +58,7 @@ class Inode:
         """
         taken = self._take(upto)
         truncations = [write for write in taken if write.data is None]
-        self._keep(write for write in taken if write.data is not None and rng.random() < 0.3)
+        self._apply(write for write in taken if write.data is not None and rng.random() < 0.3)
         self._dirty[:0] = truncations
         self._settled -= len(truncations)
 
@@ -77,7 +77,7 @@ class Inode:
             fate = fate or rng.choice(FATES_OF_WRITES)
             kept = _surviving(dirty, fate, rng)
             note(fate, len(dirty), len(kept))
-            self._keep(kept)
+            self._apply(kept)
         self.cached = bytearray(self.durable)
 
     def _take(self, upto: int) -> list[Write]:
@@ -87,7 +87,7 @@ class Inode:
         self._settled += count
         return taken
 
-    def _keep(self, writes: Iterable[Write]) -> None:
+    def _apply(self, writes: Iterable[Write]) -> None:
         for write in writes:
             write.perform(self.durable)
 

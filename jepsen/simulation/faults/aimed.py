@@ -86,7 +86,7 @@ class Aimed:
                 is_target = event.fields["topic"] in _COORDINATORS_TOPICS
             if is_target and hits < HITS_MAX and rng.random() < chance:
                 hits += 1
-                self._take_aim(injection, step, self._target(injection, event))
+                self._schedule_effect(injection, step, self._target(injection, event))
 
         trace.listeners.append(listen)
         try:
@@ -106,7 +106,7 @@ class Aimed:
             return others[0]
         return injection.cluster.nodes[event.host]
 
-    def _take_aim(self, injection: FaultInjection, step: str, host: Host) -> None:
+    def _schedule_effect(self, injection: FaultInjection, step: str, host: Host) -> None:
         incarnation = host.incarnation
 
         def hit() -> None:

@@ -114,19 +114,19 @@ class Lies:
         match rng.randrange(8):
             case 0 | 1:
                 end = rng.choice((self._members.end_of(target), self._place()))
-                return said.VoteRequest(epoch, self._mine(), self._key(target), end, pre_vote=rng.random() < 0.5)
+                return said.VoteRequest(epoch, self._own_key(), self._key(target), end, pre_vote=rng.random() < 0.5)
             case 2:
-                return said.BeginEpochRequest(epoch, self._mine().node_id, self._some_address(), self._key(target))
+                return said.BeginEpochRequest(epoch, self._own_key().node_id, self._some_address(), self._key(target))
             case 3:
                 successors = tuple(rng.choices([*self._members.names, self.number()], k=rng.choice((0, 1, 3, 50))))
-                return said.EndEpochRequest(epoch, self._mine().node_id, successors)
+                return said.EndEpochRequest(epoch, self._own_key().node_id, successors)
             case 4 | 5:
-                return said.FetchRequest(epoch, self._mine(), self._acknowledged(target), self.number())
+                return said.FetchRequest(epoch, self._own_key(), self._acknowledged(target), self.number())
             case 6 if not self._members.may_vote(self._me.node_id):
-                return said.UpdateVoterRequest(Voter(self._mine(), self._some_address()), self.number())
+                return said.UpdateVoterRequest(Voter(self._own_key(), self._some_address()), self.number())
             case _:
                 place = rng.choice((self._place(), self._members.end_of(target)))
-                return said.FetchSnapshotRequest(epoch, self._mine(), place, self.number())
+                return said.FetchSnapshotRequest(epoch, self._own_key(), place, self.number())
 
     def response(self, target: str, request: Request) -> Response:
         """A false response to a request of the node on host `target`. It may be of another kind than the request."""
@@ -196,7 +196,7 @@ class Lies:
             return self._rng.choice((self._members.end_of(name), far)) if is_mine else far
         return self._rng.choice((self._members.end_of(target), far, self._place()))
 
-    def _mine(self) -> ReplicaKey:
+    def _own_key(self) -> ReplicaKey:
         """The peer's own key, or seldom a different one, which counts as malformed."""
         others = (ReplicaKey(self._me.node_id, STRANGE_DIRECTORY), ReplicaKey(STRANGE_ID, self._me.directory_id))
         return self._one_of((self._me,), others)

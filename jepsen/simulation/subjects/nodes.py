@@ -258,7 +258,7 @@ class NodesSubject:
         Then all partitions also have leaders, and all their replicas are in sync.
         """
         while True:
-            told = [await self._told_by(node.name) for node in self._plan.brokers]
+            told = [await self._describe_topics(node.name) for node in self._plan.brokers]
             topics, brokers = told[0]
             is_whole = (
                 name in topics
@@ -269,7 +269,9 @@ class NodesSubject:
                 return
             await trio.sleep(0.1)
 
-    async def _told_by(self, broker: str) -> tuple[dict[str | None, tuple[bytes, Sequence[DescribedPartition]]], int]:
+    async def _describe_topics(
+        self, broker: str
+    ) -> tuple[dict[str | None, tuple[bytes, Sequence[DescribedPartition]]], int]:
         """The partitions of each topic, and the number of brokers, according to `broker`."""
         client = attrs.evolve(self._admin, servers=[(broker, KAFKA_PORT)])
         request = MetadataRequest(topics=None)

@@ -178,11 +178,15 @@ class Watched:
         self.source = -1
         self.values: list[bytes] = []
         bootstrap = ",".join(f"127.0.0.1:{cluster.port(node_id)}" for node_id in cluster.nodes)
-        settings: dict[str, object] = {"client.rack": rack, "statistics.interval.ms": 20, "stats_cb": self._told}
+        settings: dict[str, object] = {
+            "client.rack": rack,
+            "statistics.interval.ms": 20,
+            "stats_cb": self._on_statistics,
+        }
         self._consumer = new_consumer(bootstrap, **settings)
         self._consumer.assign([TopicPartition("topic", 0, 0)])
 
-    def _told(self, statistics: str) -> None:
+    def _on_statistics(self, statistics: str) -> None:
         topics = json.loads(statistics)["topics"]
         if "topic" in topics and "0" in topics["topic"]["partitions"]:
             self.source = int(topics["topic"]["partitions"]["0"]["broker"])

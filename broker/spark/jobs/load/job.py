@@ -78,7 +78,7 @@ class _Job:
         manifest = self._destination.recover(self._read_again)
         if manifest is not None:
             self._committed.append(manifest)
-            self._tell(manifest, began, self._cluster.ranges(self._options.topics))
+            self._report_progress(manifest, began, self._cluster.ranges(self._options.topics))
 
     def load_backlog(self) -> None:
         """Load the records that exist now."""
@@ -89,7 +89,7 @@ class _Job:
             began = time.monotonic()
             manifest = self._destination.load(ranges, self._read)
             self._committed.append(manifest)
-            self._tell(manifest, began, available)
+            self._report_progress(manifest, began, available)
             compaction = self._destination.compact()
             if compaction is not None:
                 self._committed.append(compaction)
@@ -106,7 +106,7 @@ class _Job:
             seconds=round(time.monotonic() - self._began, 3),
         )
 
-    def _tell(self, manifest: Manifest, began: float, available: Sequence[OffsetRange]) -> None:
+    def _report_progress(self, manifest: Manifest, began: float, available: Sequence[OffsetRange]) -> None:
         left = sum(each.size for each in self._next_ranges(available, is_limited=False))
         self._report(LoadProgress(manifest, left, time.monotonic() - began))
 
