@@ -9,7 +9,7 @@ import click
 from broker.cli.commands.group_lag import LAG_COLUMNS, LagRow, find_lag, watch_lag
 from broker.cli.commands.offset_resets import Reset, choose_reset, plan_reset
 from broker.cli.grammar import ClusterCommand, CommandGroup, Invocation
-from broker.cli.grammar.arguments import DURATION, TOPIC_PARTITIONS, TopicPartitions
+from broker.cli.grammar.arguments import DURATION, TopicPartitions, topic_option
 from broker.cli.grammar.completion import complete_group
 from broker.cli.grammar.partitions import find_partitions
 from broker.cli.output import Column, list_of
@@ -158,15 +158,7 @@ async def lag(invocation: Invocation, names: Sequence[str], watch: bool, interva
 
 @groups.command("reset-offsets", cls=ClusterCommand, shape=list_of(ResetRow))
 @click.argument("group_id", metavar="GROUP", shell_complete=complete_group)
-@click.option(
-    "-t",
-    "--topic",
-    "topics",
-    type=TOPIC_PARTITIONS,
-    multiple=True,
-    metavar="TOPIC[:PARTITION,...]",
-    help="The topic or partitions to reset; by default all partitions with an offset. May be repeated.",
-)
+@topic_option("The topic or partitions to reset; by default all partitions with an offset. May be repeated.")
 @click.option("--to-earliest", is_flag=True, help="Reset to the earliest offsets.")
 @click.option("--to-latest", is_flag=True, help="Reset to the latest offsets.")
 @click.option("--to-current", is_flag=True, help="Keep committed offsets; set the latest offset where there is none.")
@@ -216,16 +208,7 @@ async def delete(invocation: Invocation, names: Sequence[str], if_exists: bool) 
 
 @groups.command("delete-offsets", cls=ClusterCommand, shape=list_of(DeletedOffset))
 @click.argument("group_id", metavar="GROUP", shell_complete=complete_group)
-@click.option(
-    "-t",
-    "--topic",
-    "topics",
-    type=TOPIC_PARTITIONS,
-    multiple=True,
-    required=True,
-    metavar="TOPIC[:PARTITION,...]",
-    help="The topic whose offsets to delete; may be repeated.",
-)
+@topic_option("The topic whose offsets to delete; may be repeated.", required=True)
 async def delete_offsets(invocation: Invocation, group_id: str, topics: Sequence[TopicPartitions]) -> None:
     """Delete a group's offsets for topics that no member of it subscribes to."""
     async with invocation.admin() as admin:

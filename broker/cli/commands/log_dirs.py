@@ -6,7 +6,7 @@ import attrs
 import click
 
 from broker.cli.grammar import ClusterCommand, CommandGroup, Exit, Invocation
-from broker.cli.grammar.arguments import TOPIC_PARTITIONS, TopicPartitions
+from broker.cli.grammar.arguments import TopicPartitions, topic_option
 from broker.cli.grammar.partitions import find_partitions
 from broker.cli.grammar.units import format_size
 from broker.cli.output import Column, list_of
@@ -66,15 +66,7 @@ def log_dirs() -> None:
 
 @log_dirs.command("describe", cls=ClusterCommand, shape=list_of(LogDirRow))
 @click.argument("brokers", nargs=-1, type=int, metavar="[BROKER]...")
-@click.option(
-    "-t",
-    "--topic",
-    "topics",
-    type=TOPIC_PARTITIONS,
-    multiple=True,
-    metavar="TOPIC[:PARTITION,...]",
-    help="Only the replicas of this topic; may be repeated.",
-)
+@topic_option("Only the replicas of this topic; may be repeated.")
 @click.option("--replicas", is_flag=True, help="Show every replica.")
 async def describe(
     invocation: Invocation,

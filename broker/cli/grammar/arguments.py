@@ -7,6 +7,7 @@ import click
 
 from broker.cli.grammar.units import parse_duration_ms, parse_size, parse_time_ms
 
+F = TypeVar("F", bound=Callable[..., Any])
 V = TypeVar("V")
 # A topic, and the partitions of it that are meant; None for all.
 TopicPartitions: TypeAlias = tuple[str, tuple[int, ...] | None]
@@ -51,6 +52,14 @@ def _numbers(numbers: str, text: str) -> Iterable[int]:
 
 
 TOPIC_PARTITIONS: Final = Parsed("topic", parse_topic_partitions)
+
+
+def topic_option(help: str, *, required: bool = False) -> Callable[[F], F]:
+    """Adds `--topic`, which may be repeated. The command gets all values as `topics`."""
+    metavar = "TOPIC[:PARTITION,...]"
+    return click.option(
+        "-t", "--topic", "topics", type=TOPIC_PARTITIONS, multiple=True, required=required, metavar=metavar, help=help
+    )
 
 
 def parse_time(text: str, now_ms: int) -> int:

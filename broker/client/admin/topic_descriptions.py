@@ -208,19 +208,14 @@ def _of_metadata(topic: MetadataResponseTopic) -> TopicDescription | Failure:
 
 def _paged_partition(partition: DescribeTopicPartitionsResponsePartition) -> PartitionDescription:
     elr, last_known = partition.eligible_leader_replicas, partition.last_known_elr
-    return PartitionDescription(
-        partition=partition.partition_index,
-        leader=None if partition.leader_id == _NO_LEADER else partition.leader_id,
-        leader_epoch=partition.leader_epoch,
-        replicas=tuple(partition.replica_nodes),
-        isr=tuple(partition.isr_nodes),
-        offline_replicas=tuple(partition.offline_replicas),
+    return attrs.evolve(
+        _partition(partition),
         eligible_leader_replicas=None if elr is None else tuple(elr),
         last_known_elr=None if last_known is None else tuple(last_known),
     )
 
 
-def _partition(partition: MetadataResponsePartition) -> PartitionDescription:
+def _partition(partition: MetadataResponsePartition | DescribeTopicPartitionsResponsePartition) -> PartitionDescription:
     return PartitionDescription(
         partition=partition.partition_index,
         leader=None if partition.leader_id == _NO_LEADER else partition.leader_id,
