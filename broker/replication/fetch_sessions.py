@@ -155,7 +155,7 @@ class FetchSession:
         self.due = {**dict.fromkeys(released), **self.due}
 
     def moved(self, cached: CachedPartition, partition: Partition) -> None:
-        """Make the cached partition due, as its partition has changed, and tell the waiting request."""
+        """Make the cached partition due, as its partition has changed, and notify the waiting request."""
         if cached in self.held:
             del self.held[cached]
             self.due[cached] = None

@@ -210,7 +210,7 @@ class Partition(PartitionTraffic):
         self._state_changed()
 
     def close(self, code: ErrorCode) -> None:
-        """Stop using the log, which has failed or is no longer on this broker; waiting requests are told `code`."""
+        """Stop using the log, which has failed or is no longer on this broker; waiting requests fail with `code`."""
         self.add_to_topic(self.log)
         self.log = None
         self.in_sync = None

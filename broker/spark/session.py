@@ -36,7 +36,7 @@ def running_session(
     """A session that knows the source "kraft", and stops when the block ends. An active one is used as it is.
 
     `master` is Spark's: `spark://host:port`, `k8s://...`, `yarn`, `local[4]`. Without it, that of spark-submit or of
-    spark-defaults.conf counts, else all cores of this machine. `report` is told which Java runs.
+    spark-defaults.conf counts, else all cores of this machine. `report` is called with the Java that runs.
 
     Raises NoJava.
     """

@@ -38,7 +38,7 @@ def registration(cluster_id: str, incarnation_id: bytes = FAKE_INCARNATION) -> B
 
 
 def broker_incarnation(tools: StoryTools) -> Story:
-    """Register, send heartbeats until unfenced, then invalid requests, and at last a request to shut down."""
+    """Register, send heartbeats until unfenced, then invalid requests, and finally a request to shut down."""
     rng = tools.rng
     incarnation = rng.choice((FAKE_INCARNATION, FAKE_INCARNATION, rng.randbytes(16)))
     registers = registration(tools.target.cluster_id, incarnation)

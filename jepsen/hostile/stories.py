@@ -1,4 +1,4 @@
-"""The stories for listeners of Kafka's protocol, and how often each is told."""
+"""The stories for listeners of Kafka's protocol, and how often each is run."""
 
 from collections.abc import Callable
 from random import Random

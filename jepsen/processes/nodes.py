@@ -236,7 +236,7 @@ async def _random_cluster_id() -> str:
 
 
 def _settings(process: NodeProcess, cluster: ProcessCluster) -> dict[str, str]:
-    """Each client has a listener of its own, advertised as that client reaches it: Metadata tells it so."""
+    """Each client has a listener of its own, advertised at the address at which that client reaches the node."""
     own, address = process.ports, cluster.links.address(process.name)
     shared = [f"PLAINTEXT://127.0.0.1:{own.open}", f"REPLICATION://{process.name}:{own.replication}"]
     listeners = [f"{client}://{address}:{port}" for client, port in own.clients.items()]

@@ -292,7 +292,7 @@ class _Call(Generic[T]):
     def leave(self) -> None:
         """Cancels the call of a thread that was interrupted, and lets the thread go on when the call has ended.
 
-        The interrupt may come before the loop was told of the call, or after the thread has heard of its end.
+        The interrupt may come before the loop has the call, or after the call has ended.
         """
         self.cancel()
         if not self.is_begun or self._has_ended:

@@ -44,7 +44,7 @@ class Group(Protocol):
 
     @property
     def state(self) -> StrEnum:
-        """The group's state by the name that clients are told."""
+        """The group's state by its name in responses."""
         ...
 
     @property

@@ -41,7 +41,7 @@ class TransactionState(IntEnum):
 
     @property
     def wire_name(self) -> str:
-        """The name that administrators are told."""
+        """The name of the state in responses."""
         return self.name.title().replace("_", "")
 
 

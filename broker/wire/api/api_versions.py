@@ -3,7 +3,7 @@
 Flexible from 3, but its response header never is, and a request of an unknown version is answered in version 0
 (KIP-511): a client must understand the answer before it knows what the node speaks. Notable versions:
     3  the client's software name and version; supported and finalized features (KIP-584)
-    4  features whose lowest version is 0 are told too (KAFKA-17011)
+    4  features whose lowest version is 0 are listed too (KAFKA-17011)
 """
 
 from broker.wire.errors import ErrorCode

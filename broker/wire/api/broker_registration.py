@@ -4,7 +4,7 @@ Always flexible. Notable versions:
     1  the broker of a ZooKeeper cluster that migrates says so (KIP-866)
     2  the log directories that are online (KIP-858)
     3  the epoch of the clean shutdown before, or -1 after an unclean one (KIP-966)
-    4  tells features whose lowest level is 0, too
+    4  lists features whose lowest level is 0, too
 """
 
 from broker.wire.registered import Feature, Listener

@@ -2,9 +2,9 @@
 
 Flexible from 5. Notable versions:
     4  -1 for partitions and replication factor takes the broker's defaults (KIP-464)
-    5  the response tells partition count, replication factor and configs (KIP-525)
+    5  the response has the partition count, replication factor and configs (KIP-525)
     6  may answer THROTTLING_QUOTA_EXCEEDED (KIP-599)
-    7  the response tells the topic id (KIP-516)
+    7  the response has the topic id (KIP-516)
 """
 
 from broker.wire.schema import field, request, response, struct

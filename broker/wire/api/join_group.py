@@ -2,11 +2,11 @@
 
 Flexible from 6. Notable versions:
     1  the rebalance timeout; before, the session timeout is taken for it (KIP-62)
-    4  who joins without a member id is told one, and joins again with it (KIP-394)
+    4  a client without a member id gets one, and joins again with it (KIP-394)
     5  static members (KIP-345)
     7  the answer names the protocol's type (KIP-559)
     8  the reason for joining (KIP-800)
-    9  a leader may be told to leave the assignment as it is (KIP-814)
+    9  the response may ask the leader to leave the assignment as it is (KIP-814)
 """
 
 from broker.wire.schema import field, request, response, struct

@@ -5,7 +5,7 @@ Flexible from 9. Notable versions:
     4  allow_auto_topic_creation
     7  leader epochs
     8  authorized operations on request (KIP-430); those of the cluster until 10
-    10 topic ids are told; asking by id works from 12 (KIP-516)
+    10 the response has topic ids; requests may have them from 12 (KIP-516)
     13 an error code for the whole response (KIP-1102)
 """
 

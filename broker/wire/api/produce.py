@@ -2,10 +2,10 @@
 
 Flexible from 9. Notable versions:
     3  record batches v2 only; 0 to 2 carried older message formats and are gone
-    5  the response tells the log start offset
+    5  the response has the log start offset
     7  batches may be compressed with zstd (KIP-110)
     8  the response names the records that spoiled a batch (KIP-467)
-    10 the response tells the new leader after a leader change (KIP-951)
+    10 the response names the new leader after a leader change (KIP-951)
     12 adds partitions to the transaction by itself, if transaction.version is 2 (KIP-890)
     13 topics by id instead of name (KIP-516)
 """

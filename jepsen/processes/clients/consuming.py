@@ -167,7 +167,7 @@ class _Reader:
                 history.info(self._invoked(polling, began), error.name())
 
     def _see_epochs(self, partition: int, messages: Sequence[Message]) -> int:
-        """The last of them; -1 where the node tells none."""
+        """Record the leader epochs of the messages, and return the last one; -1 if the messages have none."""
         runs = self.epochs.setdefault(partition, [])
         epoch = -1
         for message in messages:

@@ -50,9 +50,10 @@ class _Session:
         return settings
 
     def _on_error(self, error: KafkaError) -> None:
-        """Fatal is what a broker's knowledge of the session does not fit.
+        """End the session after a fatal error: the broker's state of this producer does not match the session.
 
-        One that was restarted knows the last batch of each producer, and takes no other for one that it has (as Kafka).
+        After a restart, a broker (as Kafka's) knows only the last batch of each producer, and recognizes no earlier
+        batch as a duplicate.
         """
         self._is_over = self._is_over or error.fatal()
 

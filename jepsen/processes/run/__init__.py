@@ -1,1 +1,1 @@
-"""`python -m jepsen run`: real processes, clients of librdkafka, a nemesis, and a verdict on what clients were told."""
+"""`python -m jepsen run`: real processes, clients of librdkafka, a nemesis, and checks of the responses."""

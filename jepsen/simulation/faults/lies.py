@@ -197,7 +197,7 @@ class Lies:
         return self._rng.choice((self._members.end_of(target), far, self._place()))
 
     def _own_key(self) -> ReplicaKey:
-        """The peer's own key, or seldom a different one, which counts as malformed."""
+        """The peer's own key, or rarely a different one, which counts as malformed."""
         others = (ReplicaKey(self._me.node_id, STRANGE_DIRECTORY), ReplicaKey(STRANGE_ID, self._me.directory_id))
         return self._one_of((self._me,), others)
 

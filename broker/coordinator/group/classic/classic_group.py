@@ -6,7 +6,7 @@ A rebalance leads from one generation to the next:
     PreparingRebalance  the coordinator waits for members to join (again)
     CompletingRebalance the generation has begun; the coordinator waits for the leader's assignment
     Stable              the assignment is written, and members fetch theirs
-    Dead                the state that clients are told for an unknown group
+    Dead                the state in responses about an unknown group
 
 Only a Stable or an Empty group is ever written (`classic/stored_group.py`). Parked responses and pending members are
 known to the coordinator alone. After a failover the members begin a new rebalance.
@@ -32,7 +32,7 @@ ParkedResponse: TypeAlias = Completion[Any]
 
 
 class GroupState(StrEnum):
-    """The states by the names that clients are told."""
+    """The states by their names in responses."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -109,9 +109,10 @@ class ClassicGroup:
     """A classic group. A `step.Step` changes a copy of it, which then replaces the group; nothing else changes a group.
 
     `members` keeps the order in which members joined, and the results of elections depend on it. `pending` has member
-    ids that clients were told to join with (KIP-394). `pending_sync` has members that have yet to fetch the assignment
-    of this generation. `is_initial` is true in a rebalance of a group that was empty; `new_member_added` is true if
-    members have joined since its delay was last extended. `state_since_ms` is in ms since 1970.
+    ids that were given to clients, which have yet to join with them (KIP-394). `pending_sync` has members that have yet
+    to fetch the assignment of this generation. `is_initial` is true in a rebalance of a group that was empty;
+    `new_member_added` is true if members have joined since its delay was last extended. `state_since_ms` is in ms since
+    1970.
     """
 
     group_type: ClassVar = GroupType.CLASSIC

@@ -17,7 +17,7 @@ _COMMIT_WITH_EPOCH_FROM: Final = 9
 
 
 class ConsumerGroupState(StrEnum):
-    """The states by the names that clients are told."""
+    """The states by their names in responses."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -35,7 +35,7 @@ class ConsumerGroup:
 
     These attributes are in no record. At `refresh_at_ms` the topics are looked at again; 0 if they may have changed.
     `epoch_changed_at_ms` is the time at which this coordinator increased the epoch last. `pending_joins` are member ids
-    that classic clients were told to join with (KIP-394).
+    that were given to classic clients, which have yet to join (KIP-394).
     """
 
     group_type: ClassVar = GroupType.CONSUMER

@@ -106,7 +106,7 @@ def start_session(state: ConsumerGroupShard, group_id: str, member: ConsumerMemb
 
 
 def add_pending_join(state: ConsumerGroupShard, group: ConsumerGroup, member_id: str, timeout_ms: int) -> None:
-    """Remembers a member id that a client was told to join with, for as long as `timeout_ms`."""
+    """Remembers for `timeout_ms` a member id that was given to a client, which has yet to join with it (KIP-394)."""
 
     def decide(state: ConsumerGroupShard, now_ms: int) -> Decision[None]:
         return Decision((), None, lambda: group.pending_joins.discard(member_id))

@@ -40,7 +40,7 @@ def load(
 ) -> LoadSummary:
     """Load the present records of the topics; with `ends_at`, load again every `every_seconds` until it returns true.
 
-    `cluster_options` are those of `format("kraft")`. `report` is told of each committed run.
+    `cluster_options` are those of `format("kraft")`. `report` is called with each committed run.
 
     Raises JobFailed if a topic is missing, was created again, or lost records that were not read yet, if another job
     writes to the destination, and if the session lacks the package of the table.
