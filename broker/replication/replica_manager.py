@@ -48,7 +48,8 @@ class ReplicaManager:
     """See the module's docstring. From `start` on it is a publisher of the metadata loader.
 
     `topics` contains each topic twice, by its name and by its id. `file_queue` creates and deletes the files of
-    partitions and must be run.
+    partitions and must be run. `turn_ms` is the wall-clock time at which the first batch of the current turn was
+    appended, set by the appender; 0 if there is none. Reading the clock for each batch costs 4 % of a small append.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class ReplicaManager:
         self._staged: dict[Partition, None] = {}
         self._to_stage: list[Callable[[], None]] = []
         self._lost = False
+        self.turn_ms = 0
         self._image: MetadataImage | None = None
         self._high_watermarks: Mapping[tuple[str, int], int] = {}
         self._followed_listeners: list[FollowedListener] = []
@@ -152,6 +154,7 @@ class ReplicaManager:
 
     def end_turn(self) -> bool:
         """Commit; False if a write of this turn has failed, so that none of its requests may be acknowledged."""
+        self.turn_ms = 0
         if self._staged or self._to_stage:
             self.commit_staged()
         if self._lost:

@@ -36,6 +36,7 @@ from metadata.errors import ApiError, InvalidRequest, NotController, Unsupported
 
 # Key and version are one number here, see `table_key`.
 _KEY_VERSION_CORRELATION: Final = Struct(">Ii")
+_KNOWN_FROM: Final = _KEY_VERSION_CORRELATION.size
 _FRAME_SIZE: Final = 4
 # Requests from this size on are decoded in slices. Smaller ones take a few milliseconds at most.
 _SLICED_BYTES_MIN: Final = 8 * 1024
@@ -101,7 +102,7 @@ class Dispatcher(Generic[S]):
         session: Session = connection.session
         data = connection.buffer.data
         try:
-            if end - start >= _KEY_VERSION_CORRELATION.size:
+            if end - start >= _KNOWN_FROM:
                 key_and_version, correlation_id = _KEY_VERSION_CORRELATION.unpack_from(data, start)
                 shortcut = session.shortcuts.get(key_and_version)
                 if shortcut is not None:

@@ -67,6 +67,7 @@ class ProduceShortcut:
         self._flexible = codec.flexible
         self._now_ms = services.now_ms
         self._deadlines = services.deadlines
+        self._partitions = services.partitions
         self._topics = services.partitions.topics
         self._stage = services.partitions.stage
         self._unusual_flags = frozenset(filter(lambda flags: _is_unusual(flags, codec.version), range(256)))
@@ -103,8 +104,11 @@ class ProduceShortcut:
         partition = None if topic is None else topic.partitions.get(entry.index)
         if partition is None:
             return False
+        now_ms = self._partitions.turn_ms
+        if not now_ms:
+            now_ms = self._partitions.turn_ms = self._now_ms()
         try:
-            info = partition.append(buffer.view[position:batch_end], entry.acks, self._now_ms())
+            info = partition.append(buffer.view[position:batch_end], entry.acks, now_ms)
         except KafkaError:
             return False  # nothing was appended; the handler finds the same error and reports it
         if not info.duplicate:

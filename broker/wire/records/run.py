@@ -56,7 +56,7 @@ def count_uniform_records(data: Buffer, start: int, stride: int, index: int, mos
     for at, expected in zip(offsets_at, offsets, strict=True):
         column = _column(data, at, stride, count)
         if column != expected[:count]:
-            count = min(count, _agreeing(bytes(column), expected[:count]))
+            count = min(count, agreeing(bytes(column), expected[:count]))
     times = [bytes(_column(data, at, stride, count)) for at in times_at]
     for time_bytes in times[:-1]:
         count = min(count, _beginning(time_bytes, _HIGH_BYTES))
@@ -152,7 +152,7 @@ def _pass_bytes(data: Buffer, at: int, sizes_at: list[int]) -> int:
     return following + max(size, 0)
 
 
-def _agreeing(column: bytes, expected: bytes) -> int:
+def agreeing(column: bytes, expected: bytes) -> int:
     """Returns the length of the common prefix of two sequences of the same length."""
     difference = int.from_bytes(column) ^ int.from_bytes(expected)
     return len(column) - (difference.bit_length() + 7) // 8

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from broker.wire.errors import WireError
 from broker.wire.records import Compression, PartialCheck, Record, check_records, encode_batch, read_header
 from broker.wire.records.batch import HEADER, HEADER_SIZE, seal
+from broker.wire.records.varint import read_zigzag
 
 TIME = 1_700_000_000_000
 COUNT_POSITION = 57
@@ -153,3 +154,17 @@ def test_no_bytes_raise(junk: bytes, attributes: int, count: int) -> None:
     batch = with_records(with_count(encode_batch([Record(timestamp=TIME)]), count), junk)
     batch[22] = attributes
     passes(batch)
+
+
+@pytest.mark.parametrize("size", [100, 101])  # an odd and an even number of bytes from record to record
+@pytest.mark.parametrize("changed", [1, 2, 3, 70, 71, 120, 121, 298])
+def test_length_of_any_record_in_a_run_is_compared(size: int, changed: int) -> None:
+    batch = encode_batch([Record(timestamp=TIME, value=bytes(size))] * 300)
+    at = HEADER_SIZE
+    for _ in range(changed):
+        length, at = read_zigzag(batch, at)
+        at += length >> 1
+    data = bytearray(batch[HEADER_SIZE:])
+    data[at - HEADER_SIZE] ^= 2  # one byte more or less
+    assert passes(batch)
+    assert not passes(with_records(batch, data))
