@@ -41,20 +41,6 @@ class _ObservedReplica:
     high_watermark: int = 0
     cut_to: int | None = None
 
-    def has_changed(self) -> bool:
-        partition = self.partition
-        log = partition.log
-        if log is not self.log or partition.high_watermark != self.high_watermark:
-            return True
-        if log is None:
-            return False
-        if log.readable_end_offset != self.end_offset or self.cut_to is not None:
-            return True
-        if partition.leader_epoch != self.leader_epoch or partition.partition_epoch != self.partition_epoch:
-            return True
-        in_sync = partition.in_sync
-        return in_sync is not None and (in_sync.isr is not self.isr or in_sync.proposal is not self.proposal)
-
 
 @attrs.define(eq=False)
 class _ObservedNode:
@@ -127,7 +113,7 @@ class ReplicaObserver:
         if loader.image is not seen.image or len(topics) != seen.topics:
             seen.image, seen.topics = loader.image, len(topics)
             self._find_replicas(host, seen)
-        changed = [replica for replica in seen.replicas.values() if replica.has_changed()]
+        changed = changed_of(seen.replicas.values())
         for replica in changed:
             self._observe_replica(host, replica)
         if changed and broker.fetchers is not None:
@@ -232,6 +218,30 @@ class ReplicaObserver:
     def _trace_replica(self, host: Host, seen: _ObservedReplica, kind: str, **fields: object) -> None:
         about = {"topic": seen.partition.topic, "topic_id": seen.topic_id, "partition": seen.partition.index}
         self._trace.event(host.name, kind, {**about, **fields})
+
+
+def changed_of(replicas: Iterable[_ObservedReplica]) -> list[_ObservedReplica]:
+    """The replicas that differ from their last observation.
+
+    This runs for all replicas of a node after each batch of its tasks, so it makes no calls.
+    """
+    changed = []
+    for seen in replicas:
+        partition = seen.partition
+        log = partition.log
+        if log is not seen.log or partition.commit_state.high_watermark != seen.high_watermark:
+            changed.append(seen)
+        elif log is not None:
+            in_sync = partition.in_sync
+            if (
+                log.readable_end_offset != seen.end_offset
+                or seen.cut_to is not None
+                or partition.leader_epoch != seen.leader_epoch
+                or partition.partition_epoch != seen.partition_epoch
+                or (in_sync is not None and (in_sync.isr is not seen.isr or in_sync.proposal is not seen.proposal))
+            ):
+                changed.append(seen)
+    return changed
 
 
 def read_headers(log: Log, offset: int) -> list[BatchHeader]:

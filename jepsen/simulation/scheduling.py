@@ -4,8 +4,9 @@ The private names may change with any release of Trio. Its version is pinned, an
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, MutableSequence
 from contextlib import contextmanager
+from random import Random
 from typing import Any, NoReturn, TypeVar
 
 import trio
@@ -37,7 +38,7 @@ class Livelock(RuntimeError):
 
 
 class WithholdingQueue(deque[Task]):
-    """Trio's queue of runnable tasks, which withholds the tasks for which `is_withheld` is true, until `release`.
+    """Trio's queue of runnable tasks, which withholds tasks while it watches: those for which `is_withheld` is true.
 
     `note_batch` is called with the tasks of every batch before the batch runs, and before Trio shuffles it by the seed.
     `on_livelock` is called with a task's name after STEPS_AT_ONCE_MAX steps during which `now` has not changed.
@@ -59,13 +60,26 @@ class WithholdingQueue(deque[Task]):
         self._on_livelock = on_livelock
         self._steps = 0
         self._time_before = -1.0
-        self.is_watching = False  # checking every task costs time, and tasks are rarely withheld
+        self._queue = super().append
 
-    def append(self, task: Task) -> None:
-        if self.is_watching and self._is_withheld(task):
+    def watch(self, *, is_watching: bool) -> None:
+        """Check each task that becomes runnable, and those that are withheld, or let all of them run.
+
+        Checking every task costs time, and tasks are rarely withheld: usually `append` is the deque's own method.
+        """
+        if is_watching:
+            self.append = self._append_or_withhold  # type: ignore[method-assign]
+        elif "append" in self.__dict__:
+            del self.append
+        tasks, self._withheld = self._withheld, []
+        for task in tasks:
+            self.append(task)
+
+    def _append_or_withhold(self, task: Task) -> None:
+        if self._is_withheld(task):
             self._withheld.append(task)
         else:
-            super().append(task)
+            self._queue(task)
 
     def clear(self) -> None:
         """Note the batch of tasks that Trio is about to run; Trio calls this method at that time.
@@ -73,8 +87,10 @@ class WithholdingQueue(deque[Task]):
         The order of the tasks is arbitrary, because Trio wakes the members of sets. Trio sorts them before it shuffles
         them.
         """
-        tasks = sorted(self, key=_serial) if len(self) > 1 else list(self)
+        tasks = list(self)
         super().clear()
+        if len(tasks) > 1:
+            tasks.sort(key=_serial)
         self._note_batch(tasks)
         self._steps += len(tasks)
         if self._steps >= STEPS_AT_ONCE_MAX:
@@ -84,12 +100,6 @@ class WithholdingQueue(deque[Task]):
         time_before, self._time_before, self._steps = self._time_before, self._now(), 0
         if self._time_before == time_before:
             self._on_livelock(task_name)
-
-    def release(self) -> None:
-        """Check the withheld tasks again, and queue those that are no longer withheld."""
-        tasks, self._withheld = self._withheld, []
-        for task in tasks:
-            self.append(task)
 
 
 def _serial(task: Task) -> int:
@@ -124,9 +134,10 @@ def withhold_tasks(
     on_livelock: Callable[[str], None],
 ) -> WithholdingQueue:
     """Replace the running Trio's task queue by one that can withhold tasks."""
-    runner = GLOBAL_RUN_CONTEXT.runner
+    runner: Any = GLOBAL_RUN_CONTEXT.runner
     queue = WithholdingQueue(runner.runq, is_withheld, now, note_batch, on_livelock)
     runner.runq = queue
+    runner.instruments = {}  # Trio's own collection answers several times in each step, in Python, that it is empty
     return queue
 
 
@@ -139,16 +150,23 @@ def run_deterministically(main: Callable[[], Awaitable[T]], *, seed: str, clock:
         return trio.run(main, clock=clock, strict_exception_groups=True)
 
 
+class _BatchRandom(Random):
+    """Trio's random generator. Most batches have one task, which needs no shuffling."""
+
+    def shuffle(self, batch: MutableSequence[Any]) -> None:
+        if len(batch) > 1:
+            super().shuffle(batch)
+
+
 @contextmanager
 def _deterministic_order(seed: str) -> Iterator[None]:
-    before = _private._ALLOW_DETERMINISTIC_SCHEDULING, _private._r.getstate()
+    before = _private._ALLOW_DETERMINISTIC_SCHEDULING, _private._r
     _private._ALLOW_DETERMINISTIC_SCHEDULING = True
-    _private._r.seed(seed)  # a str is seeded by its SHA-512, which does not depend on PYTHONHASHSEED
+    _private._r = _BatchRandom(seed)  # a str is seeded by its SHA-512, which does not depend on PYTHONHASHSEED
     try:
         yield
     finally:
-        _private._ALLOW_DETERMINISTIC_SCHEDULING = before[0]
-        _private._r.setstate(before[1])
+        _private._ALLOW_DETERMINISTIC_SCHEDULING, _private._r = before
 
 
 @contextmanager

@@ -104,7 +104,8 @@ class Simulation:
             host.resume()
 
     def _begin_batch(self, tasks: Sequence[trio.lowlevel.Task]) -> None:
-        self._observe_hosts()
+        if self._acting:
+            self._observe_hosts()
         self.trace.run([task.name for task in tasks])
         if self.observers:
             for task in tasks:
@@ -125,8 +126,7 @@ class Simulation:
 
     def _pauses_changed(self) -> None:
         assert self._queue is not None, "hosts are paused while the simulation runs"
-        self._queue.is_watching = any(host.is_paused for host in self.hosts.values())
-        self._queue.release()
+        self._queue.watch(is_watching=any(host.is_paused for host in self.hosts.values()))
 
 
 def _is_on_paused_host(task: trio.lowlevel.Task) -> bool:

@@ -12,6 +12,8 @@ from jepsen.history import Operation
 
 # The number of events shown with a failure. Its cause is usually among the last ones.
 TAIL_EVENTS = 60
+# The number of texts that are collected before they are hashed together: one call for each would cost more time.
+_TEXTS_AT_ONCE = 1000
 
 
 @attrs.frozen
@@ -39,6 +41,9 @@ class Trace:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
+        self._time = -1.0
+        self._time_text = ""
+        self._unhashed: list[str] = []
         self._hash = hashlib.blake2b(digest_size=8)
         self.listeners: list[Callable[[Event], None]] = []
         self.tail: deque[Event] = deque(maxlen=TAIL_EVENTS)
@@ -49,16 +54,19 @@ class Trace:
 
     @property
     def digest(self) -> str:
+        self._hash_texts()
         return self._hash.hexdigest()
 
     def run(self, task_names: Sequence[str]) -> None:
         """Hash one step of each of these tasks."""
         self.steps += len(task_names)
-        self._hash.update("\n".join(task_names).encode())
+        self._unhashed.append(task_names[0] if len(task_names) == 1 else "\n".join(task_names))
+        if len(self._unhashed) >= _TEXTS_AT_ONCE:
+            self._hash_texts()
 
     def note(self, *what: object) -> None:
         self.notes += 1
-        self._hash.update(f"{self._now()!r}{what!r}".encode())
+        self._unhashed.append(f"{self._timestamp()}{what!r}")
 
     def operation(self, operation: Operation) -> None:
         """Hash the invocation or the completion of a client's operation."""
@@ -68,8 +76,20 @@ class Trace:
         """Record an event and call the listeners at once, while the caller is possibly in the middle of a change."""
         self.events += 1
         self.kinds[kind] = None
-        event = Event(self._now(), host, kind, fields)
-        self._hash.update(f"{event.time!r}{host}{kind}{list(fields.items())!r}".encode())
+        text = self._timestamp()
+        event = Event(self._time, host, kind, fields)
+        self._unhashed.append(f"{text}{host}{kind}{list(fields.items())!r}")
         self.tail.append(event)
         for listener in self.listeners:
             listener(event)
+
+    def _timestamp(self) -> str:
+        """The text of the present time, which is formatted once for all that happens at that time."""
+        now = self._now()
+        if now != self._time:
+            self._time, self._time_text = now, repr(now)
+        return self._time_text
+
+    def _hash_texts(self) -> None:
+        self._hash.update("".join(self._unhashed).encode())
+        self._unhashed.clear()
