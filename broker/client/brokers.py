@@ -3,6 +3,7 @@
 """
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import metadata as distributions
 from typing import Any, Final
 
@@ -267,8 +268,12 @@ async def _negotiate(connection: Connection, client_id: str) -> ApiVersionsRespo
     return response
 
 
+@cache
 def software_version() -> str:
-    """The version of this distribution, which clients tell brokers (KIP-511)."""
+    """The version of this distribution, which clients tell brokers (KIP-511).
+
+    It is looked up once, because Python parses the distribution's whole metadata to find it.
+    """
     try:
         return distributions.version("kraft")
     except distributions.PackageNotFoundError:

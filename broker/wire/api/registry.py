@@ -1,5 +1,6 @@
 """All APIs whose messages can be encoded and decoded. A node advertises only those that it has handlers for."""
 
+from functools import cache
 from importlib import import_module
 from typing import Final
 
@@ -24,15 +25,17 @@ class Api:
 
     @property
     def request(self) -> type[Message]:
-        return self._message("Request")
+        return _message(self.module, f"{self.name}Request")
 
     @property
     def response(self) -> type[Message]:
-        return self._message("Response")
+        return _message(self.module, f"{self.name}Response")
 
-    def _message(self, kind: str) -> type[Message]:
-        message: type[Message] = getattr(import_module(f"broker.wire.api.{self.module}"), self.name + kind)
-        return message
+
+@cache
+def _message(module: str, name: str) -> type[Message]:
+    message: type[Message] = getattr(import_module(f"broker.wire.api.{module}"), name)
+    return message
 
 
 APIS: Final = {
