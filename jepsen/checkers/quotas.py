@@ -54,7 +54,10 @@ class LimitedClientsStayWithinTheirQuotas:
 
 
 class LimitedClientsGetTheirQuotas:
-    """A limited client that sends without pause gets its quota, and never waits much longer than it has to."""
+    """A limited client that sends without pause gets its quota, and never waits much longer than it has to.
+
+    At first it has nothing to pay for: it has been idle for all windows. It may then even use more at once.
+    """
 
     def check(self, history: History) -> Iterator[Anomaly]:
         for operations in _by_client(history).values():
@@ -69,7 +72,7 @@ class LimitedClientsGetTheirQuotas:
             if waited > PAUSE_SECONDS_MAX:
                 yield Anomaly(type(self).__name__, f"no answer for {waited:.1f} s", (before, after))
                 return
-            if after.invoked_at - _completed(before) > PAUSE_SECONDS_MAX:  # the client was idle
+            if after.invoked_at - _completed(before) > PAUSE_SECONDS_MAX:  # the client was idle for all windows
                 yield from self._check_busy(busy, limit)
                 busy = []
             busy.append(after)
@@ -78,8 +81,7 @@ class LimitedClientsGetTheirQuotas:
     def _check_busy(self, busy: Sequence[Operation], limit: float) -> Iterator[Anomaly]:
         seconds = _completed(busy[-1]) - busy[0].invoked_at
         used = sum(operation.result[0] for operation in busy)
-        # At first, the client may have to pay for what it used before.
-        if seconds >= INTERVAL_SECONDS and used < limit * (seconds * (1 - TOLERANCE) - BURST_SECONDS):
+        if seconds >= INTERVAL_SECONDS and used < limit * seconds * (1 - TOLERANCE):
             what = f"{used} bytes within {seconds:.1f} s, at {limit} per second"
             yield Anomaly(type(self).__name__, what, (busy[0], busy[-1]))
 

@@ -21,16 +21,23 @@ from jepsen.workloads.quota_storm import (
 )
 
 TOPIC: Final = "paced"
-_PARTITIONS: Final = 3
-# The partitions of the clients: each one without a quota shares its leader with a limited one of its kind.
-_INDEXES: Final = (0, 1, 2, 0, 0, 1)
+_PARTITIONS: Final = 2
+# The partitions of the clients: each one without a quota shares its leader with a limited one of its kind. Both have a
+# producer: a fetch of an empty partition is so small that its client would repeat it some hundred times per second.
+_INDEXES: Final = (0, 1, 1, 0, 0, 1)
 # The time over which the clients are judged, after all faults are healed.
 _JUDGED_SECONDS: Final = 30.0
+# The time before that in which no client uses its quota, longer than all windows: nobody has to pay for earlier use.
+_REST_SECONDS: Final = 4.0
 # Some clients are idle for this time, which is longer than all windows.
 _IDLE: Final = (8.0, 18.0)
 _NOT_IDLE: Final = (0.0, 0.0)
 # Large compared with a request, so that one request more or less per window makes no difference.
-_LIMITS: Final = (12_000.0, 16_000.0, 20_000.0)
+_LIMITS: Final = (6_000.0, 8_000.0, 10_000.0)
+# During the faults, clients need not be judged, so that few requests suffice: they have this part of their quotas, and
+# pause so long before each request that they exceed it.
+_PART_DURING_FAULTS: Final = 0.2
+_PAUSE_SECONDS_DURING_FAULTS: Final = 0.4
 _CHANGES_PER_SECOND: Final = (1.0, 5.0)
 
 
@@ -57,6 +64,14 @@ class QuotaClients:
         self._client_for = client_for
         self._rng = rng
         self._users = [*self._limited_users(), *self._free_users()]
+        self._users_during_faults = [
+            attrs.evolve(
+                user,
+                limit=None if user.limit is None else user.limit * _PART_DURING_FAULTS,
+                pause_seconds=_PAUSE_SECONDS_DURING_FAULTS,
+            )
+            for user in self._users
+        ]
 
     def _limited_users(self) -> Iterator[QuotaUser]:
         for number, waits in enumerate((True, False)):
@@ -69,16 +84,18 @@ class QuotaClients:
 
     def start(self, start: Start, nursery: trio.Nursery) -> None:
         """Start all clients, and the changes of quotas."""
-        start(nursery, self._client_for("quotas"), set_quotas, self._users)
+        start(nursery, self._client_for("quotas"), set_quotas, self._users_during_faults)
         self._start_changes(start, nursery, "")
-        self._start_users(start, nursery, "", self._ignored)
+        self._start_users(start, nursery, "", self._users_during_faults, self._ignored)
 
     def _start_changes(self, start: Start, nursery: trio.Nursery, when: str) -> None:
         per_second = self._rng.choice(_CHANGES_PER_SECOND)
         start(nursery, self._client_for(f"storm{when}"), change_other_quotas, per_second)
 
-    def _start_users(self, start: Start, nursery: trio.Nursery, when: str, history: History) -> None:
-        for user, index in zip(self._users, _INDEXES, strict=True):
+    def _start_users(
+        self, start: Start, nursery: trio.Nursery, when: str, users: Sequence[QuotaUser], history: History
+    ) -> None:
+        for user, index in zip(users, _INDEXES, strict=True):
             client = self._client_for(f"{user.client_id}{when}")
             client = attrs.evolve(client, history=history, client_id=user.client_id)
             use = produce_steadily if user.key == "producer_byte_rate" else fetch_steadily
@@ -89,9 +106,10 @@ class QuotaClients:
         """Have all clients use up their quotas for some time, in a cluster that works."""
         client = self._client_for("quotas-final")
         await run(client, set_quotas, client, self._users)
+        await trio.sleep(_REST_SECONDS)
         async with trio.open_nursery() as nursery:
             self._start_changes(start, nursery, ".last")
-            self._start_users(start, nursery, ".last", self.history)
+            self._start_users(start, nursery, ".last", self._users, self.history)
             await trio.sleep(_JUDGED_SECONDS)
             nursery.cancel_scope.cancel()
 
