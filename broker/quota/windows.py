@@ -1,5 +1,6 @@
 """The windows over which rates are measured, and the throttle time in a response."""
 
+from math import floor
 from typing import Final
 
 import attrs
@@ -30,5 +31,5 @@ class QuotaWindows:
 
 
 def throttle_time_ms(delay_ms: float) -> int:
-    """Rounded, as in Kafka; at most what fits into the field of a response."""
-    return max(0, min(round(delay_ms), _INT32_MAX))
+    """Rounded as in Kafka, half a millisecond up; at most what fits into the field of a response."""
+    return max(0, floor(min(delay_ms + 0.5, _INT32_MAX)))

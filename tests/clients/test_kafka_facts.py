@@ -11,7 +11,7 @@ from tests.support import kafka_facts
 pytestmark = pytest.mark.clients
 
 
-@pytest.mark.parametrize("kind", ["apis", "features", "configs"])
+@pytest.mark.parametrize("kind", ["apis", "features", "configs", "throttle_times"])
 def test_facts_equal_those_of_kafkas_jars(kind: str, kafka_jars: None) -> None:
     if shutil.which("javac") is None:
         pytest.skip("no Java compiler on PATH")

@@ -1,14 +1,23 @@
 // Prints facts about a release of Apache Kafka from its own jars, as the CSV files beside this file hold them.
 //
-//   java -cp 'DIRECTORY/*' KafkaFacts.java apis|features|configs
+//   java -cp 'DIRECTORY/*' KafkaFacts.java apis|features|configs|throttle_times
 
 import java.util.Arrays;
 import java.util.Map;
+import java.util.Random;
 import java.util.StringJoiner;
 import java.util.TreeMap;
+import java.util.concurrent.TimeUnit;
+import org.apache.kafka.common.MetricName;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.message.ApiMessageType;
 import org.apache.kafka.common.message.ApiVersionsResponseData.ApiVersion;
+import org.apache.kafka.common.metrics.MetricConfig;
+import org.apache.kafka.common.metrics.Metrics;
+import org.apache.kafka.common.metrics.Quota;
+import org.apache.kafka.common.metrics.QuotaViolationException;
+import org.apache.kafka.common.metrics.Sensor;
+import org.apache.kafka.common.metrics.stats.Rate;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.coordinator.group.GroupConfig;
 import org.apache.kafka.server.config.AbstractKafkaConfig;
@@ -17,6 +26,7 @@ import org.apache.kafka.server.common.Feature;
 import org.apache.kafka.server.common.FeatureVersion;
 import org.apache.kafka.server.common.MetadataVersion;
 import org.apache.kafka.server.metrics.ClientMetricsConfigs;
+import org.apache.kafka.server.quota.QuotaUtils;
 import org.apache.kafka.storage.internals.log.LogConfig;
 
 class KafkaFacts {
@@ -25,7 +35,43 @@ class KafkaFacts {
             case "apis" -> apis();
             case "features" -> features();
             case "configs" -> configs();
+            case "throttle_times" -> throttleTimes();
             default -> throw new IllegalArgumentException(arguments[0]);
+        }
+    }
+
+    // Requests of clients with a byte rate quota. A client waits for most of its throttle times; some throttled requests
+    // are taken back, as fetches are.
+    private static void throttleTimes() {
+        print("client", "windows", "window_s", "quota", "time_ms", "size", "throttle_time_ms", "taken_back");
+        int[] windows = {11, 11, 11, 3, 2, 1};
+        for (int client = 0; client < windows.length; client++) {
+            Random random = new Random(client);
+            int windowSeconds = 1 + client % 2;
+            int quota = 1_000 * (1 + random.nextInt(5_000));
+            MetricConfig config = new MetricConfig().timeWindow(windowSeconds, TimeUnit.SECONDS)
+                .samples(windows[client]).quota(new Quota(quota, true));
+            Metrics metrics = new Metrics();
+            MetricName name = metrics.metricName("byte-rate", "Produce");
+            Sensor sensor = metrics.sensor("client");
+            sensor.add(name, new Rate(), config);
+            long timeMs = 1_000_000;
+            for (int request = 0; request < 150; request++) {
+                int size = 1 + random.nextInt(quota);
+                long throttleTimeMs = 0;
+                try {
+                    sensor.record(size, timeMs, true);
+                } catch (QuotaViolationException e) {
+                    throttleTimeMs = QuotaUtils.throttleTime(e, timeMs);
+                }
+                boolean takenBack = throttleTimeMs > 0 && random.nextInt(3) == 0;
+                if (takenBack) {
+                    sensor.record(-size, timeMs, false);
+                }
+                print(client, windows[client], windowSeconds, quota, timeMs, size, throttleTimeMs, takenBack ? 1 : 0);
+                boolean isIdle = random.nextInt(40) == 0;
+                timeMs += random.nextInt(isIdle ? 30_000 : 200) + (random.nextInt(8) == 0 ? 0 : throttleTimeMs);
+            }
         }
     }
 

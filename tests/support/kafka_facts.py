@@ -1,4 +1,4 @@
-"""Facts about Apache Kafka 4.3: its APIs, features and configs, read from `tests/kafka_facts`.
+"""Facts about Apache Kafka 4.3: its APIs, features, configs and throttle times, read from `tests/kafka_facts`.
 
 `tests/clients/test_kafka_facts.py` compares these files with Kafka's own jars, if Java and the jars are available.
 """
@@ -24,7 +24,7 @@ class ApiFact:
 
 
 def read(kind: str) -> list[dict[str, str]]:
-    """The rows of `kind`: apis, features or configs."""
+    """The rows of `kind`: apis, features, configs or throttle_times."""
     with (DIRECTORY / f"{kind}.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 

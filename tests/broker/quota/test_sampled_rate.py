@@ -1,8 +1,15 @@
 """The rate of usage and the pause that follows, as in Kafka's Rate and QuotaUtils."""
 
+from itertools import groupby
+
 import pytest
 
 from broker.quota import SampledRate
+from broker.quota.windows import throttle_time_ms
+from tests.support import kafka_facts
+
+# Requests of one client each, with the throttle times that Kafka's own classes compute.
+CLIENTS = [list(rows) for _, rows in groupby(kafka_facts.read("throttle_times"), lambda row: row["client"])]
 
 
 def test_client_that_was_idle_may_use_all_windows_at_once() -> None:
@@ -49,3 +56,18 @@ def test_usage_that_is_taken_back_leaves_the_rate_as_it_was() -> None:
     rate.record(9000, 100)
     rate.record(-9000, 100)
     assert rate.rate(100) == before
+
+
+@pytest.mark.parametrize("rows", CLIENTS, ids=lambda rows: f"{rows[0]['windows']}x{rows[0]['window_s']}s")
+def test_throttle_times_equal_those_of_kafka(rows: list[dict[str, str]]) -> None:
+    first = rows[0]
+    rate = SampledRate(int(first["windows"]), int(first["window_s"]) * 1000)
+    ours = []
+    for row in rows:
+        now_ms, size = int(row["time_ms"]), int(row["size"])
+        rate.record(size, now_ms)
+        ours.append(throttle_time_ms(rate.delay_ms(int(row["quota"]), now_ms)))
+        if row["taken_back"] == "1":
+            rate.record(-size, now_ms)
+    assert ours == [int(row["throttle_time_ms"]) for row in rows]
+    assert sum(map(bool, ours)) > 20
