@@ -40,10 +40,12 @@ async def test_topics_beyond_a_strict_quota_are_refused_until_the_bucket_refills
     await set_quota(limiting_node, LIMITED, controller_mutation_rate=4)
     async with connected(limiting_node.port, "limited") as client, connected(limiting_node.port, "other") as other:
         request = to_create("a", "b", "c", partitions=3)
+        sent = trio.current_time()
         response = await client.call(request, 7)
+        elapsed_ms = (trio.current_time() - sent) * 1000
         assert [topic.error_code for topic in response.topics] == [0, 0, EXCEEDED]
         assert response.topics[2].error_message == "The throttling quota has been exceeded."
-        assert 300 < response.throttle_time_ms <= 500, "-2 tokens refill in half a second"
+        assert 499 - elapsed_ms <= response.throttle_time_ms <= 500, "-2 tokens refill in half a second"
 
         assert await codes(other, "d", partitions=50) == [ErrorCode.NONE]
         begun = trio.current_time()
@@ -56,8 +58,9 @@ async def test_topics_of_earlier_versions_are_created_and_their_client_is_muted(
     async with connected(limiting_node.port, "limited") as client:
         begun = trio.current_time()
         response = await client.call(to_create("a", "b", partitions=3), 5)
+        elapsed_ms = (trio.current_time() - begun) * 1000
         assert [topic.error_code for topic in response.topics] == [0, 0]
-        assert 300 < response.throttle_time_ms <= 500
+        assert 499 - elapsed_ms <= response.throttle_time_ms <= 500
         await client.call(MetadataRequest(topics=[]), 9)
         assert trio.current_time() - begun >= 0.3
 
