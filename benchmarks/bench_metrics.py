@@ -135,7 +135,7 @@ def _read(port: int) -> tuple[int, int]:
 def _quotas(clients: int) -> None:
     """Quotas of so many users, each of which has produced."""
     now_ms = [0.0]
-    quotas = BrokerQuotas(QuotaWindows(11, 1), lambda: now_ms[0], lambda: None)
+    quotas = BrokerQuotas(QuotaWindows(11, 1), lambda: now_ms[0], lambda: None, lambda seconds, callback: None)
     image = MetadataImage()
     before_mb = _resident_mb()
     delta = MetadataDelta(image)

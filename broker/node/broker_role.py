@@ -1,5 +1,6 @@
 """The broker role of a node: follows the metadata log, keeps the broker registered, and serves clients."""
 
+from collections.abc import Callable
 from functools import partial
 from math import inf
 from typing import Final
@@ -98,9 +99,12 @@ class BrokerRole:
     def _make_quotas(self) -> BrokerQuotas:
         config = self._shared.config
         windows = QuotaWindows(config.quota_window_num, config.quota_window_size_seconds)
-        quotas = BrokerQuotas(windows, _now_ms, self._install_quotas)
+        quotas = BrokerQuotas(windows, _now_ms, self._install_quotas, self._call_later)
         self._shared.loader.add_publisher(quotas.publish)
         return quotas
+
+    def _call_later(self, seconds: float, callback: Callable[[], None]) -> None:
+        self._deadlines.add(trio.current_time() + seconds, callback)
 
     def _make_telemetry(self) -> ClientTelemetry:
         env = self._shared.env

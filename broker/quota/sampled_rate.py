@@ -15,6 +15,13 @@ class SampledRate(WindowedRate):
         self._drop_old(now_ms)
         return self._size / limit * 1000 - self._elapsed_ms(now_ms)
 
+    def unused(self, limit: float) -> float:
+        """What may be recorded from now on, at any time, without exceeding `limit`; negative if nothing may.
+
+        The time of all windows but the last counts as elapsed always, and samples that are dropped only add to it.
+        """
+        return limit * (self._windows - 1) * self._window_ms / 1000 - self._size
+
     def is_idle(self, now_ms: float) -> bool:
         """True if nothing was recorded in the last windows: a new rate is the same."""
         self._drop_old(now_ms)

@@ -6,7 +6,7 @@ import attrs
 
 from broker.server import Dispatcher, Services
 from broker.server.authorizer import AclOperation, AclResourceType
-from broker.server.quotas import Charging, Usage
+from broker.server.quotas import Allowance, Charging, Usage
 from broker.server.session import Session
 from tests.support.running_node import RunningNode
 
@@ -49,6 +49,9 @@ class TestQuotas:
     def charge(self, usage: Usage, held_s: float) -> int:
         self.usages.append(usage)
         return self.throttle_ms.get(usage.api_key, 0)
+
+    def allowance(self, session: Session, client_id: str | None, api_key: int) -> Allowance:
+        return Allowance()
 
     def fetched_bytes_max(self, session: Session, client_id: str | None) -> float:
         return self.fetched_max

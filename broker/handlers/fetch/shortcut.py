@@ -20,7 +20,7 @@ from broker.replication.partition import NO_EPOCH
 from broker.server.context import RequestContext, Server
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.message_codec import MessageCodec
-from broker.server.quotas import Charging, Usage
+from broker.server.quotas import Usage
 from broker.server.services import Services
 from broker.server.session import Session
 from broker.storage.aborted_transactions import aborted_transactions
@@ -92,8 +92,9 @@ class FetchShortcut:
             data = records.file.read(records.position, size) if size <= _READ_NOW_MAX else None
             if data is not None and len(data) != size:
                 return False
-            if self._charging is not None:
-                reply = self._charge(self._charging, connection.session, entry, correlation_id, end - start, size)
+            allowance = entry.allowance
+            if allowance is not None and not allowance.take(entry.overhead_bytes + size):
+                reply = self._charge(connection.session, entry, correlation_id, end - start, size)
                 if reply is not None:
                     return reply
             partition.bytes_out += size
@@ -106,19 +107,15 @@ class FetchShortcut:
             return False  # the handler finds the same error and reports it
 
     def _charge(
-        self,
-        charging: Charging,
-        session: Session,
-        entry: "_Entry",
-        correlation_id: int,
-        request_bytes: int,
-        records_bytes: int,
+        self, session: Session, entry: "_Entry", correlation_id: int, request_bytes: int, records_bytes: int
     ) -> bytes | list[Part] | None:
         """The response to a consumer that exceeds a quota, see `throttled_response`; None if it does not."""
-        codec = self._codec
+        charging, codec = self._charging, self._codec
+        assert charging is not None, "there are allowances only while quotas are charged"
         fetched_bytes = entry.overhead_bytes + records_bytes
         usage = Usage(session, entry.client_id, codec.api_key, codec.version, request_bytes, fetched_bytes)
         throttle_time_ms = charging.charge(usage)
+        entry.allowance = charging.allowance(session, entry.client_id, codec.api_key)
         if not throttle_time_ms:
             return None
         context = RequestContext.charged(self._server, session, codec, correlation_id, throttle_time_ms)
@@ -166,9 +163,13 @@ def _succeeded(response: FetchResponse | PendingReply) -> bool:
 
 
 class _Entry:
-    """The fields of a request apart from its offset, and the template of its replies."""
+    """The fields of a request apart from its offset, and the template of its replies.
+
+    `allowance` is that of the client, see `Quotas.allowance`.
+    """
 
     __slots__ = (
+        "allowance",
         "client_id",
         "current_leader_epoch",
         "frame",
@@ -185,6 +186,7 @@ class _Entry:
         topic = request.topics[0]
         partition = topic.partitions[0]
         self.client_id = context.client_id
+        self.allowance = context.allowance()
         self.prefix_length = context.session.prefix_length
         self.topic: str | bytes = topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.topic
         self.index = partition.partition

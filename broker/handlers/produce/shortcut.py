@@ -20,7 +20,7 @@ from broker.replication.partition import Partition
 from broker.server.context import RequestContext, Server
 from broker.server.handler import Handler
 from broker.server.message_codec import MessageCodec
-from broker.server.quotas import Charging, Usage
+from broker.server.quotas import Usage
 from broker.server.services import Services
 from broker.server.session import Session
 from broker.storage.append_info import AppendInfo
@@ -113,14 +113,20 @@ class ProduceShortcut:
             return False  # nothing was appended; the handler finds the same error and reports it
         if not info.duplicate:
             self._stage(partition)
-        throttle_time_ms = 0 if self._charging is None else self._charge(self._charging, session, entry, end - start)
+        allowance, throttle_time_ms = entry.allowance, 0
+        if allowance is not None and not allowance.take(end - start):
+            throttle_time_ms = self._charge(session, entry, end - start)
         if partition.answers_at_once and entry.acks and not throttle_time_ms:
             return entry.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
         return entry.reply_when_safe(self._deadlines, connection, correlation_id, info, partition, throttle_time_ms)
 
-    def _charge(self, charging: Charging, session: Session, entry: "_Entry", request_bytes: int) -> int:
-        codec = self._codec
-        return charging.charge(Usage(session, entry.client_id, codec.api_key, codec.version, request_bytes))
+    def _charge(self, session: Session, entry: "_Entry", request_bytes: int) -> int:
+        charging, codec = self._charging, self._codec
+        assert charging is not None, "there are allowances only while quotas are charged"
+        usage = Usage(session, entry.client_id, codec.api_key, codec.version, request_bytes)
+        throttle_time_ms = charging.charge(usage)
+        entry.allowance = charging.allowance(session, entry.client_id, codec.api_key)
+        return throttle_time_ms
 
     def learn(
         self,
@@ -164,14 +170,18 @@ def _appended(response: ProduceResponse | PendingReply | None) -> bool:
 
 
 class _Entry:
-    """The fields of the requests with one prefix, and the template of their replies."""
+    """The fields of the requests with one prefix, and the template of their replies.
 
-    __slots__ = ("_charging", "_pack", "_timeout_ms", "acks", "client_id", "index", "reply", "topic")
+    `allowance` is that of the client, see `Quotas.allowance`.
+    """
+
+    __slots__ = ("_charging", "_pack", "_timeout_ms", "acks", "allowance", "client_id", "index", "reply", "topic")
 
     def __init__(self, context: RequestContext, request: ProduceRequest, topic: TopicProduceData, index: int) -> None:
         self._charging = context.server.charging
         self._pack = _packing(context, topic, index)
         self.client_id = context.client_id
+        self.allowance = context.allowance()
         self._timeout_ms = request.timeout_ms
         self.acks = request.acks
         self.topic: str | bytes = topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.name

@@ -1,11 +1,14 @@
 """Clients are charged by the quotas in the metadata, with a clock that the test sets."""
 
+from collections.abc import Callable
 from math import inf
+from random import Random
 
 import attrs
 import pytest
 
-from broker.quota import BrokerQuotas, QuotaUse, QuotaWindows
+from broker.quota import BrokerQuotas, QuotaUse, QuotaWindows, SampledRate
+from broker.quota.windows import throttle_time_ms
 from broker.server.quotas import Usage
 from broker.server.session import Session
 from broker.server.shortcut_tables import ShortcutTables
@@ -25,10 +28,20 @@ class Quotas:
     now_ms: float = 0.0
     changes: int = 0
     image: MetadataImage = attrs.field(factory=MetadataImage)
+    later: list[Callable[[], None]] = attrs.field(factory=list)
     broker: BrokerQuotas = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.broker = BrokerQuotas(QuotaWindows(11, 1), lambda: self.now_ms, self._count_change)
+        self.broker = BrokerQuotas(QuotaWindows(11, 1), lambda: self.now_ms, self._count_change, self._call_later)
+
+    def _call_later(self, seconds: float, callback: Callable[[], None]) -> None:
+        self.later.append(callback)
+
+    def settle(self) -> None:
+        """Call what was to be called later."""
+        later, self.later = self.later, []
+        for callback in later:
+            callback()
 
     def _count_change(self) -> None:
         self.changes += 1
@@ -186,3 +199,74 @@ def test_use_of_quotas_is_told_while_clients_are_active() -> None:
     ]
     quotas.now_ms += 12_000
     assert list(quotas.broker.uses()) == []
+
+
+def test_client_far_below_its_quota_is_granted_what_cannot_exceed_it() -> None:
+    quotas = Quotas()
+    session = session_of("alice")
+    assert quotas.broker.allowance(session, "app", PRODUCE) is None
+    quotas.set(ALICE, "producer_byte_rate", 100)
+    assert quotas.broker.allowance(session, "app", FETCH) is None
+    allowance = quotas.broker.allowance(session, "app", PRODUCE)
+    assert allowance is not None
+    assert not allowance.take(1), "nothing is granted before the first request"
+
+    assert quotas.charge(PRODUCE, 300) == 0
+    assert allowance.take(600)
+    assert not allowance.take(101), "10 windows allow 1000 bytes"
+    assert allowance.take(100)
+    assert quotas.charge(PRODUCE, 50) == 500
+    assert not allowance.take(1)
+
+
+def test_used_part_of_an_allowance_is_recorded_soon() -> None:
+    quotas = Quotas()
+    quotas.set(ALICE, "producer_byte_rate", 100)
+    quotas.charge(PRODUCE, 300)
+    allowance = quotas.broker.allowance(session_of("alice"), "app", PRODUCE)
+    assert allowance is not None
+    allowance.take(200)
+    assert [use.rate for use in quotas.broker.uses()] == [50]
+    quotas.charge(PRODUCE, 10)
+    allowance.take(90)
+    quotas.now_ms += 50
+    quotas.settle()
+    assert not allowance.take(1)
+    assert [use.rate for use in quotas.broker.uses()] == [pytest.approx(600 / 10.05)]
+    assert not quotas.later
+
+
+def test_allowance_ends_when_quotas_change_or_requests_are_timed() -> None:
+    quotas = Quotas()
+    quotas.set(ALICE, "producer_byte_rate", 100)
+    quotas.charge(PRODUCE, 300)
+    allowance = quotas.broker.allowance(session_of("alice"), "app", PRODUCE)
+    assert allowance is not None
+    allowance.take(300)
+    quotas.set(ALICE, "request_percentage", 10)
+    assert not allowance.take(1)
+    assert [use.rate for use in quotas.broker.uses()] == [60]
+    assert quotas.charge(PRODUCE, 300) == 0
+    assert not allowance.take(1), "each request is charged for its time"
+    unlimited = quotas.broker.allowance(session_of("bob"), "app", PRODUCE)
+    assert unlimited is not None
+    assert not unlimited.take(1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_allowances_let_no_client_use_more_than_charging_each_request(seed: int) -> None:
+    """The pauses equal those of a rate that records every request at its time, as long as time passes in steps."""
+    rng = Random(seed)
+    quotas, exact = Quotas(), SampledRate(11, 1000)
+    quotas.set(ALICE, "producer_byte_rate", 1000)
+    session = session_of("alice")
+    for _ in range(2000):
+        for _ in range(rng.randrange(4)):
+            size = rng.randrange(1, 600)
+            allowance = quotas.broker.allowance(session, "app", PRODUCE)
+            assert allowance is not None
+            pause_ms = 0 if allowance.take(size) else quotas.charge(PRODUCE, size)
+            exact.record(size, quotas.now_ms)
+            assert pause_ms == throttle_time_ms(exact.delay_ms(1000, quotas.now_ms))
+        quotas.settle()
+        quotas.now_ms += rng.choice((1, 50, 500, 3000))

@@ -10,7 +10,7 @@ import trio.lowlevel
 from trio.testing import MockClock
 
 from broker.net.deadlines import Deadlines
-from broker.server.quotas import Charging, Usage
+from broker.server.quotas import Allowance, Charging, Usage
 from broker.server.session import Session
 from broker.server.shortcut_tables import ShortcutTables
 
@@ -29,6 +29,9 @@ class Times:
 
     def charge_time(self, session: Session, client_id: str | None, held_s: float) -> None:
         self.after.append(held_s)
+
+    def allowance(self, session: Session, client_id: str | None, api_key: int) -> Allowance:
+        return Allowance()
 
     def fetched_bytes_max(self, session: Session, client_id: str | None) -> float:
         return inf
