@@ -3,11 +3,14 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import pytest
 import trio
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from broker.handlers.fetch.shortcut import FetchShortcut
+from broker.handlers.produce.shortcut import ProduceShortcut
 from broker.wire.api.metadata import MetadataRequest
 from broker.wire.errors import ErrorCode
 from tests.broker.handlers.test_client_quotas import alteration, altered, wait_described
@@ -184,3 +187,53 @@ async def test_request_quota_mutes_a_producer_that_gets_no_answers(limiting_node
             await client.send_unanswered(request, PRODUCE_VERSION)
         await client.call(MetadataRequest(topics=[]), 9)
         assert trio.current_time() - begun > 0.9, "muted for a window once"
+
+
+def value_bytes(response: Any) -> int:
+    """The size of the values in a Fetch response."""
+    partitions = [partition for topic in response.responses for partition in topic.partitions]
+    return sum(len(record.value or b"") for partition in partitions for record in records_of(partition))
+
+
+@pytest.mark.parametrize("way", ["shortcut", "general"])
+@pytest.mark.parametrize("api", ["produce", "fetch"])
+async def test_client_that_ignores_throttle_times_gets_no_more_than_its_quota(
+    limiting_node: RunningNode, api: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each request is sent as soon as the one before is answered. Without a quota, some MB would pass."""
+    rate, seconds = 40_000, 2
+    served_by_shortcut = 0
+
+    def counting(shortcut: type[ProduceShortcut] | type[FetchShortcut]) -> None:
+        serve = shortcut.serve
+
+        def counted(*arguments: Any) -> Any:
+            nonlocal served_by_shortcut
+            reply = serve(*arguments)
+            served_by_shortcut += reply is not False
+            return reply
+
+        monkeypatch.setattr(shortcut, "serve", counted)
+
+    counting(ProduceShortcut)
+    counting(FetchShortcut)
+    indexes = (0,) if way == "shortcut" else (0, 1)
+    to_produce = produce_request(batch(b"x" * (4_000 // len(indexes))))
+    for index in indexes[1:]:
+        to_produce.topic_data += produce_request(batch(b"x" * 2_000), index=index).topic_data
+    request, version = to_produce, PRODUCE_VERSION
+    async with connected(limiting_node.port) as client:
+        await create_topic(client, partitions=2)
+        await client.call(to_produce, PRODUCE_VERSION)
+        if api == "fetch":
+            request, version = fetch_request(indexes=indexes, partition_max_bytes=4_500), FETCH_VERSION
+        await set_quota(limiting_node, ANONYMOUS, producer_byte_rate=rate, consumer_byte_rate=rate)
+        begun, used, throttled = trio.current_time(), 0, 0
+        while (elapsed := trio.current_time() - begun) < seconds:
+            response = await client.call(request, version)
+            used += 4_000 if api == "produce" else value_bytes(response)
+            throttled += response.throttle_time_ms > 0
+    assert throttled
+    assert (served_by_shortcut > 5) == (way == "shortcut")
+    assert used <= rate * (elapsed + 1) + 8_000, "what one second allows at once, and two more requests"
+    assert used >= rate * seconds / 2
