@@ -50,8 +50,10 @@ class _Meter:
 
     def result(self) -> dict[str, float]:
         measured = self._bytes[self._warm_up : self._warm_up + self._seconds]
+        from_start = self._bytes[:60]
         return {
             "mb_per_s": sum(measured) / self._seconds / 1e6,
+            "first_minute": sum(from_start) / len(from_start) / 1e6,
             "slowest_mb_per_s": min(measured) / 1e6,
             "fastest_mb_per_s": max(measured) / 1e6,
             "throttled": len(self.throttles),
