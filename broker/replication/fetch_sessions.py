@@ -173,7 +173,7 @@ class FetchSession:
             self.due[cached] = None
 
     def end(self) -> None:
-        """End the session: the waiting request is answered. The caller must call `leave` then."""
+        """End the session: the waiting request is answered. The caller must call `stop_waiting` then."""
         waiter, self.waiter = self.waiter, None
         if waiter is not None:
             waiter.expire()
@@ -184,7 +184,7 @@ class FetchSession:
         for cached in self._cached_partitions.values():
             cached.leave()
 
-    def leave(self) -> Generator[None, None, None]:
+    def stop_waiting(self) -> Generator[None, None, None]:
         """Stop waiting at all partitions; yields after some of them."""
         while self._cached_partitions:
             _, cached = self._cached_partitions.popitem()
@@ -259,13 +259,13 @@ class Fetch:
         """As `end`, in steps, for many cached partitions."""
         if self.session.id == NO_SESSION:
             self.session.waiter = None
-            yield from self.session.leave()
+            yield from self.session.stop_waiting()
 
 
 class FetchSessions:
     """The sessions of a broker, at most `slots` (`max.incremental.fetch.session.cache.slots`).
 
-    `ended` are ended sessions of many cached partitions on which `leave` must still be called.
+    `ended` are ended sessions of many cached partitions on which `stop_waiting` must still be called.
     """
 
     def __init__(self, slots: int, rng: random.Random) -> None:

@@ -102,7 +102,7 @@ def _begin(
         named_count=named_count,
     )
     while sessions.ended:
-        context.finish_later(sessions.ended.pop().leave())
+        context.finish_later(sessions.ended.pop().stop_waiting())
     if policy.incarnation is not None and services.partitions.is_former_incarnation(*policy.incarnation):
         session_fetch.session.make_all_due()
     if session_fetch.session.access_generation != context.server.access_generation:

@@ -94,5 +94,5 @@ def throttled_response(context: RequestContext, reader: LogReader) -> FetchRespo
     sessions = context.services.fetch_sessions
     sessions.close(reader.fetch)
     while sessions.ended:
-        context.finish_later(sessions.ended.pop().leave())
+        context.finish_later(sessions.ended.pop().stop_waiting())
     return FetchResponse()
