@@ -83,16 +83,18 @@ def new_node(tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
 
 @pytest.fixture(scope="module")
 def groups_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """A node with short group timeouts. A killed member of the consumer protocol is removed after 6 s."""
+    """A node with short group timeouts. A killed member of the consumer protocol is removed after 6 s, or after the
+    timeout of its group's configs, from 3 s on.
+    """
     if os.environ.get(BOOTSTRAP):
         pytest.skip(f"needs groups that are configured otherwise, which {BOOTSTRAP} rules out")
     overrides = {
         "offsets.topic.num.partitions": "4",
         "group.initial.rebalance.delay.ms": "500",
-        "group.consumer.min.session.timeout.ms": "6000",
+        "group.consumer.min.session.timeout.ms": "3000",
         "group.consumer.session.timeout.ms": "6000",
-        "group.consumer.min.heartbeat.interval.ms": "1000",
-        "group.consumer.heartbeat.interval.ms": "1000",
+        "group.consumer.min.heartbeat.interval.ms": "300",
+        "group.consumer.heartbeat.interval.ms": "300",
     }
     node = NodeProcess(tmp_path_factory.mktemp("groups-node") / "data", overrides)
     try:

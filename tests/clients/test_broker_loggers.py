@@ -1,12 +1,12 @@
 """KIP-412 with a node in its own process: a client changes levels, and the node's log follows."""
 
-import subprocess
 import time
 from collections.abc import Callable
 
 import pytest
 
-from tests.support.node_process import NodeProcess, command
+from tests.support.cluster_process import run_command
+from tests.support.node_process import NodeProcess
 
 pytestmark = pytest.mark.clients
 
@@ -20,14 +20,9 @@ def node(new_node: Callable[..., NodeProcess]) -> NodeProcess:
     return node
 
 
-def run(line: list[str]) -> str:
-    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def kraft(node: NodeProcess, *arguments: str) -> str:
-    return run([*command(), *arguments, "--bootstrap-server", node.bootstrap])
+def kraft(node: NodeProcess, *arguments: str) -> None:
+    answer = run_command(*arguments, "--bootstrap-server", node.bootstrap)
+    assert answer.code == 0, answer.errors
 
 
 def change_metadata(node: NodeProcess) -> None:

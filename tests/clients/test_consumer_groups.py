@@ -14,6 +14,10 @@ pytestmark = pytest.mark.clients
 
 PARTITIONS = 60
 KINDS = [ConsumerProtocolMember, LibraryConsumerProtocolMember]
+# The tests that kill members wait for the ends of their sessions.
+SHORT_SESSIONS = {"consumer.session.timeout.ms": "3000"}
+# Members learn from a heartbeat that partitions are theirs.
+HEARTBEATS = {"group_consumer_min_heartbeat_interval_ms": 300, "group_consumer_heartbeat_interval_ms": 300}
 
 
 @pytest.fixture
@@ -44,7 +48,7 @@ def test_members_come_and_go_and_nothing_is_skipped(
 def test_members_that_are_killed_are_missed(
     kind: type[GroupMember], begin: Beginning, topic: str, figure: Callable[[str], None]
 ) -> None:
-    scenario = begin({topic: PARTITIONS}, kind=kind)
+    scenario = begin({topic: PARTITIONS}, kind=kind, group_configs=SHORT_SESSIONS)
     scenario.start_members(*"abcde", is_process=True)
     scenario.start_members(*"fghij")
     scenario.shared()
@@ -67,7 +71,7 @@ def test_members_that_are_killed_are_missed(
 
 
 def test_restarted_static_members_keep_their_partitions(begin: Beginning, topic: str) -> None:
-    scenario = begin({topic: PARTITIONS})
+    scenario = begin({topic: PARTITIONS}, group_configs=SHORT_SESSIONS)
     scenario.start_members("a", "b", "c", is_static=True)
     scenario.start_members("d", is_static=True, is_process=True)
     scenario.shared()
@@ -107,7 +111,7 @@ def test_topics_are_found_by_a_pattern(begin: Beginning, topic: str, figure: Cal
 
 
 def test_commits_survive_the_coordinator(begin: Beginning, topic: str, new_node: Callable[..., NodeProcess]) -> None:
-    node = new_node(offsets_topic_num_partitions=4)
+    node = new_node(offsets_topic_num_partitions=4, **HEARTBEATS)
     node.start()
     scenario = begin({topic: PARTITIONS}, bootstrap=node.bootstrap)
     scenario.produce()
@@ -131,7 +135,7 @@ def test_commits_survive_the_coordinator(begin: Beginning, topic: str, new_node:
 def test_ten_members_share_nine_hundred_partitions(
     begin: Beginning, topic: str, new_node: Callable[..., NodeProcess], figure: Callable[[str], None]
 ) -> None:
-    node = new_node()
+    node = new_node(**HEARTBEATS)
     node.start()
     scenario = begin({topic: 900}, bootstrap=node.bootstrap)
     scenario.start_members(*"abcdefghi")

@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from broker.client import ConfigChange, ConfigResource, ConfigResourceType, SyncAdmin
 from tests.support.confluent_driver import create_replicated_topic
 from tests.support.group_history import GroupHistory, Partition
 from tests.support.group_members import ConfluentMember, GroupMember, Membership, stop_all, wait_until
@@ -37,9 +38,10 @@ class GroupScenario:
         subscription: Sequence[str] = (),
         begins_at: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        group_configs: Mapping[str, str] | None = None,
     ) -> None:
         """The group is named after its first topic by default. Without `begins_at`, topics that are created later are
-        not read.
+        not read. `group_configs` are configs of the resource GROUP, which apply to the consumer protocol.
         """
         self.bootstrap, self.replicas = bootstrap, replicas
         self.group = group or f"group-of-{next(iter(topics))}"
@@ -48,9 +50,17 @@ class GroupScenario:
         self.history = GroupHistory()
         self.members: dict[str, GroupMember | MemberProcess] = {}
         self.produced: dict[Partition, int] = {}
+        if group_configs:
+            self._configure(group_configs)
         for topic, partitions in topics.items():
             self.create_topic(topic, partitions)
         self._commit_the_beginning()
+
+    def _configure(self, configs: Mapping[str, str]) -> None:
+        changes = [ConfigChange(name, value) for name, value in configs.items()]
+        with SyncAdmin(self.bootstrap) as admin:
+            resource = ConfigResource(ConfigResourceType.GROUP, self.group)
+            admin.incremental_alter_configs({resource: changes}).raise_first()
 
     def _commit_the_beginning(self) -> None:
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.group})
