@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from broker.client import ConfigChange, ConfigResource, ConfigResourceType, SyncAdmin
@@ -50,6 +50,16 @@ class GroupScenario:
         self.history = GroupHistory()
         self.members: dict[str, GroupMember | MemberProcess] = {}
         self.produced: dict[Partition, int] = {}
+        # Made here, because librdkafka takes half a second until it has a producer id.
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "linger.ms": 5,
+                "enable.idempotence": True,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,
+            }
+        )
         if group_configs:
             self._configure(group_configs)
         for topic, partitions in topics.items():
@@ -76,12 +86,18 @@ class GroupScenario:
 
     def produce(self, records_each: int = RECORDS_EACH) -> None:
         """Produce some records to each partition."""
-        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "enable.idempotence": True})
+        errors: list[KafkaError] = []
+
+        def note(error: KafkaError | None, _message: Message) -> None:
+            if error is not None:
+                errors.append(error)
+
         for topic, index in self.produced:
             for _ in range(records_each):
-                producer.produce(topic, value=b"record", partition=index)
+                self._producer.produce(topic, value=b"record", partition=index, on_delivery=note)
             self.produced[topic, index] += records_each
-        assert producer.flush(60) == 0
+        assert self._producer.flush(60) == 0
+        assert not errors, errors
 
     def start_members(
         self,
