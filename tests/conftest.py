@@ -2,15 +2,14 @@
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from trio.testing import MockClock
 
 from jepsen.processes import ports
+from tests.support.source_code import ROOT
 
 # The duration of an example depends on the machine more than on the product.
 settings.register_profile("kraft", deadline=None)
@@ -21,7 +20,7 @@ FIGURE = "figure"
 # A node starts in about half the processor time if its modules are compiled, and the tests start hundreds of processes.
 # If the environment disables compiled modules beside the sources, those processes share a directory of them.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(sys.prefix) / "compiled-for-tests"))
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".venv" / "compiled-for-tests"))
 
 # Background processes of a shell, and their children, ignore SIGINT. Tests send SIGINT to processes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -15,7 +15,7 @@ import pytest
     [
         ("--trouble", "kill", "--times", "3"),
         ("--trouble", "pause", "--times", "1", "--seconds", "5"),
-        ("--trouble", "deafness", "--seconds", "8"),
+        ("--trouble", "deafness", "--seconds", "5"),
     ],
     ids=["kill -9", "SIGSTOP", "a follower that hears nothing"],
 )
