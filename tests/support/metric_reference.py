@@ -32,6 +32,11 @@ are made from the same catalogue:
         static_configs: [{targets: ["127.0.0.1:9404"]}]
     rule_files: ["docs/dashboards/alerts.yml"]
 
+`make test-prometheus` has Prometheus scrape three nodes, of which two are killed and started again, and waits until the
+alerts fire and resolve. With `ARGS="--prometheus-plots docs/images"` it draws what queries of the dashboard return:
+
+![Queries of the dashboard while two of three nodes are killed and started again](images/metrics.svg)
+
 This page is made by `make docs` from `broker/metrics/catalogue`, and a test checks that it is up to date.
 """
 
