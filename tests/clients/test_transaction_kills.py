@@ -1,5 +1,6 @@
 """Consume-transform-produce while coordinators, leaders and clients are killed: the output is the input, exactly."""
 
+import json
 import re
 import threading
 import time
@@ -17,7 +18,7 @@ from tests.support.cluster_process import ClusterProcess, new_cluster
 from tests.support.committed_records import committed_values
 from tests.support.job_process import wait_until
 from tests.support.steady_load import SteadyLoad
-from tests.support.transform_process import CLIENTS, TransformJob, TransformProcess
+from tests.support.transform_process import CLIENTS, HangWatch, TransformJob, TransformProcess
 
 pytestmark = pytest.mark.clients
 
@@ -249,6 +250,25 @@ def transform_through_kills(
         f" {sum(each.hung for each in transformers.processes)} hung; open transactions of dead clients"
         f" ended within {ended_s:.1f} s"
     )
+
+
+@pytest.mark.parametrize(
+    ("unanswered", "sent", "is_idle"),
+    [
+        ([0, 0, 0, 0, 0, 0], [7, 7, 7, 7, 7, 7], True),
+        ([0, 0, 1, 1, 0, 0], [7, 7, 7, 7, 7, 7], False),
+        ([0, 0, 0, 0, 0, 0], [7, 7, 7, 8, 8, 8], False),
+        ([0, 0, 0, 0, 0], [7, 7, 7, 7, 7], False),
+    ],
+)
+def test_hung_client_is_idle_only_if_it_sends_and_awaits_nothing(
+    unanswered: list[int], sent: list[int], is_idle: bool
+) -> None:
+    watch = HangWatch()
+    for second, counts in enumerate(zip(unanswered, sent, strict=True)):
+        broker = {"waitresp_cnt": counts[0], "req": {"TxnOffsetCommit": counts[1], "Metadata": second}}
+        watch.take_statistics(json.dumps({"ts": second * 1_000_000, "brokers": {"127.0.0.1:9092/1": broker}}))
+    assert watch.is_idle() == is_idle
 
 
 @pytest.mark.parametrize("client", CLIENTS)

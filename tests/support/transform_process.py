@@ -6,11 +6,14 @@ are opened again. It prints a line for each transaction.
 """
 
 import json
-import signal
+import os
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -34,12 +37,16 @@ _RECORDS_MAX: Final = 200
 _POLL_S: Final = 0.2
 # Longer than the loss of a coordinator takes.
 _CALL_S: Final = 60.0
-# librdkafka 2.16 may wait for ever, whatever the timeout, for the group's coordinator after its broker has left the
-# metadata (librdkafka issues 5511 and 5456). The process ends then, and is started again.
-_HUNG_S: Final = 15
+# Longer than the default timeout of the job's transactions: afterwards, the call cannot have an effect.
+_HUNG_S: Final = 15.0
+_IDLE_S: Final = 5.0
+_STATISTICS_S: Final = 1.0
+# The exit code of a job that has hung.
+_HUNG_CODE: Final = 3
 _COMMITTED: Final = "committed"
 _ABORTED: Final = "aborted"
 _REOPENED: Final = "reopened"
+_HUNG: Final = "hung"
 
 
 @attrs.frozen
@@ -69,6 +76,76 @@ def _print(what: str, *words: object) -> None:
 # confluent-kafka
 
 
+class HangWatch:
+    """A thread that ends the process if a call of a producer of librdkafka has hung.
+
+    librdkafka 2.16 may wait forever, whatever the timeout, for the coordinator of a group: if its broker has left the
+    metadata since librdkafka has cached it, no event has librdkafka look for another one (librdkafka issues 5511 and
+    5456). An application can only restart then. A call has hung if it has lasted for 15 s and its client was idle for
+    the last 5 s: it waited for no response, and sent no request other than Metadata. So a client that waits for a node
+    is never restarted, and fails the test.
+    """
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+        self._closed = False
+        # (time in seconds, the traffic until then), of the last seconds.
+        self._history: deque[tuple[float, Mapping[str, object]]] = deque(maxlen=int(_IDLE_S / _STATISTICS_S) + 1)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The producer's settings with which it reports its traffic."""
+        return {"statistics.interval.ms": int(_STATISTICS_S * 1000), "stats_cb": self.take_statistics}
+
+    def start(self, producer: confluent_kafka.Producer) -> None:
+        threading.Thread(target=self._run, args=[producer], daemon=True).start()
+
+    def close(self) -> None:
+        self._closed = True
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch the call within the block."""
+        self._began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._began = None
+
+    def take_statistics(self, statistics: str) -> None:
+        """Called by librdkafka every second."""
+        read = json.loads(statistics)
+        self._history.append((read["ts"] / 1e6, _traffic(read["brokers"])))
+
+    def is_idle(self) -> bool:
+        """True if the client has sent nothing and has waited for no response in the last 5 s."""
+        if len(self._history) != self._history.maxlen:
+            return False
+        first, last = self._history[0], self._history[-1]
+        return last[0] - first[0] > 0.9 * _IDLE_S and all(
+            traffic == first[1] and not traffic["unanswered"] for _, traffic in self._history
+        )
+
+    def _run(self, producer: confluent_kafka.Producer) -> None:
+        while not self._closed:
+            producer.poll(_POLL_S)
+            began = self._began
+            if began is not None and time.monotonic() - began > _HUNG_S and self.is_idle():
+                _print(_HUNG, json.dumps(self._history[-1][1]))
+                os._exit(_HUNG_CODE)
+
+
+def _traffic(brokers: Mapping[str, Mapping[str, Any]]) -> dict[str, object]:
+    """The requests without a response, and the number sent by broker and API, from statistics of librdkafka."""
+    return {
+        "unanswered": sum(each["waitresp_cnt"] for each in brokers.values()),
+        "sent": {
+            name: {api: count for api, count in each["req"].items() if count and api != "Metadata"}
+            for name, each in brokers.items()
+        },
+    }
+
+
 def _transform_with_confluent(job: TransformJob) -> NoReturn:
     consumer = confluent_kafka.Consumer(
         {
@@ -81,6 +158,7 @@ def _transform_with_confluent(job: TransformJob) -> NoReturn:
             "log_level": 0,
         }
     )
+    watch = HangWatch()
     producer = confluent_kafka.Producer(
         {
             "bootstrap.servers": job.servers,
@@ -88,16 +166,19 @@ def _transform_with_confluent(job: TransformJob) -> NoReturn:
             "transaction.timeout.ms": job.transaction_timeout_ms,
             "linger.ms": 5,
             "log_level": 0,
+            **watch.settings,
         }
     )
+    watch.start(producer)
     try:
         _retried(lambda: producer.init_transactions(_CALL_S))
         consumer.subscribe([job.source])
         while True:
             messages = [each for each in consumer.consume(_RECORDS_MAX, _POLL_S) if each.error() is None]
             if messages:
-                _transact_with_confluent(job, consumer, producer, messages)
+                _transact_with_confluent(job, consumer, producer, messages, watch)
     finally:
+        watch.close()
         consumer.close()
 
 
@@ -106,6 +187,7 @@ def _transact_with_confluent(
     consumer: confluent_kafka.Consumer,
     producer: confluent_kafka.Producer,
     messages: list[confluent_kafka.Message],
+    watch: HangWatch,
 ) -> None:
     began = time.monotonic()
     offsets: dict[tuple[str, int], int] = {}
@@ -117,12 +199,10 @@ def _transact_with_confluent(
             offsets[place] = message.offset() + 1  # type: ignore[index,operator]
         next_offsets = [confluent_kafka.TopicPartition(*place, offset) for place, offset in offsets.items()]
         group = consumer.consumer_group_metadata()
-        signal.alarm(_HUNG_S)
-        _retried(lambda: producer.send_offsets_to_transaction(next_offsets, group, _CALL_S))
-        signal.alarm(0)
+        with watch.watched():
+            _retried(lambda: producer.send_offsets_to_transaction(next_offsets, group, _CALL_S))
         _retried(lambda: producer.commit_transaction(_CALL_S))
     except KafkaException as error:
-        signal.alarm(0)
         if not error.args[0].txn_requires_abort():
             raise
         _retried(lambda: producer.abort_transaction(_CALL_S))
@@ -231,10 +311,10 @@ class TransformProcess:
         self._process.wait(10)
 
     def restart_if_hung(self) -> None:
-        """Start the process again if a call of its client did not return. Fails if it has ended for another reason."""
+        """Start the process again if its client has hung. Fails if it has ended for another reason."""
         assert self._process is not None, "it was started"
         code = self._process.poll()
-        if code == -signal.SIGALRM:
+        if code == _HUNG_CODE:
             self.hung += 1
             self.start()
         else:
