@@ -5,7 +5,8 @@
 #   make test-client-kafka   the client library's tests against Apache Kafka; needs java and mvn, skipped without
 #   make test-kafka-monitoring  Kafka's own client and tools: pushed metrics, loggers; needs java and mvn
 #   make test-spark-tables   load into Delta Lake and Iceberg, and of Avro values; needs java and mvn, skipped without
-#   make test-java-clients   transactions of Apache Kafka's Java client and Kafka Streams; needs a JDK and mvn, skipped without
+#   make test-java-clients   transactions of Apache Kafka's Java client, and Kafka Streams under kills of nodes; needs a JDK and
+#                            mvn, skipped without; ARGS="--kills 20"
 #   make test-prometheus     Prometheus itself scrapes three nodes, two of which die; skipped where it cannot be had;
 #                            ARGS="--prometheus-plots docs/images" plots what it has found
 #   make test-interpreters   the packages' own tests on the other supported versions of Python that are installed

@@ -85,6 +85,7 @@ def test_words_are_counted_exactly_once_through_kills(
     """Each occurrence of a word adds one to its count: the committed output of a word is 1, 2, 3 and so on."""
     kills = pytestconfig.getoption("--kills") or (20 if full else 3)
     rng, began = Random(1), time.monotonic()
+    program_kills = 0
     written: Counter[str] = Counter()
     read: dict[str, list[int]] = defaultdict(list)
     word_count.start()
@@ -107,23 +108,30 @@ def test_words_are_counted_exactly_once_through_kills(
                 read[record.key.decode()].append(int(record.value))
             return sum(map(len, read.values())) >= count
 
-        for kill in range(kills):
+        def await_progress_amid_words(what: str) -> None:
+            """Write a round, and wait until all earlier words and one of the round's are counted."""
             before = written.total()
             write_lines()
-            # In the midst of the round's words, or of what is left of an earlier one.
-            wait_until(lambda before=before: has_progress(before + 1), WITHIN_S, f"counts before kill {kill}")
-            if kill % 4 == 2:
+            wait_until(lambda: has_progress(before + 1), WITHIN_S, what)
+
+        for kill in range(kills):
+            await_progress_amid_words(f"counts before the kill of node {kill}")
+            node = cluster.nodes[rng.choice(sorted(cluster.nodes))]
+            node.kill()
+            write_lines()
+            time.sleep(rng.uniform(0, 2))
+            node.start()
+            if kill % 3 == 1:
+                await_progress_amid_words(f"counts before the program is killed after node {kill}")
                 word_count.kill()
                 word_count.start()
-            else:
-                node = cluster.nodes[rng.choice(sorted(cluster.nodes))]
-                node.kill()
-                write_lines()
-                time.sleep(rng.uniform(0, 2))
-                node.start()
+                program_kills += 1
         write_lines()
         wait_until(lambda: has_progress(written.total()), WITHIN_S, "counts of all words")
         for _ in range(5):
             has_progress(0)  # what is counted twice arrives late
     assert dict(read) == {word: list(range(1, count + 1)) for word, count in written.items()}
-    figure(f"{kills} kills, {written.total()} words counted in {time.monotonic() - began:.0f} s")
+    figure(
+        f"{kills} nodes and {program_kills} programs killed, {written.total()} words counted in"
+        f" {time.monotonic() - began:.0f} s"
+    )
