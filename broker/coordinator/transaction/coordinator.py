@@ -217,7 +217,7 @@ class TransactionCoordinator:
         def found(outcome: list[ListedTransaction] | CoordinatorError) -> None:
             if not isinstance(outcome, CoordinatorError):
                 for transactional_id, prepared in outcome:
-                    self._send_markers(partition, transactional_id, prepared)
+                    self._markers.soon(partial(self._send_markers, partition, transactional_id, prepared))
 
         self.runtime.read(partition, prepared_transactions).then(found)
 
@@ -264,6 +264,7 @@ class TransactionCoordinator:
                 await trio.sleep(config.transaction_abort_timed_out_transaction_cleanup_interval_ms / 1000)
                 for partition in self.runtime.led_partitions:
                     self.runtime.read(partition, timed_out_transactions).then(self._abort_all)
+                    await trio.lowlevel.checkpoint()
 
     def _abort_all(self, outcome: list[str] | CoordinatorError) -> None:
         if not isinstance(outcome, CoordinatorError):

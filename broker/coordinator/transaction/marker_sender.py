@@ -6,7 +6,8 @@ is sent again after a moment, to the partition's leader at that time. Markers fo
 partitions have their markers, the transaction is complete.
 """
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -36,6 +37,9 @@ RETRY_BACKOFF_MS: Final = 100
 # Markers in one request; a response to so many takes some 5 ms to read.
 _MARKERS_MAX: Final = 500
 _NO_LEADER: Final = -1
+# Actions, or markers of one transaction, in one turn: some 5 ms. 20,000 transactions can time out at once, and a
+# coordinator that is loaded may find as many prepared ones.
+_TURN_MAX: Final = 32
 # The coordinator was replaced, or a later epoch of the producer has written: another coordinator ends the transaction.
 _FENCED: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 
@@ -55,7 +59,7 @@ class UnfinishedTransaction:
 
 
 class MarkerSender:
-    """See the module's docstring. `run` must run; all work is done there, in turns of its own.
+    """See the module's docstring. `run` must run; all work is done there, in short turns of its own.
 
     `commit` writes what a turn has staged.
     """
@@ -77,7 +81,7 @@ class MarkerSender:
         self._deadlines = deadlines
         self._commit = commit
         self._trace = trace
-        self._actions: list[Callable[[], None]] = []
+        self._actions: deque[Callable[[], None]] = deque()
         self._wanted = trio.Event()
         self._queues: dict[int, list[tuple[UnfinishedTransaction, list[TopicPartition]]]] = {}
         self._failed: list[tuple[UnfinishedTransaction, list[TopicPartition]]] = []
@@ -102,10 +106,15 @@ class MarkerSender:
             while True:
                 await self._wanted.wait()
                 self._wanted = trio.Event()
-                actions, self._actions = self._actions, []
-                for act in actions:
-                    act()
-                self._commit()
+                while self._actions:
+                    self._take_turn()
+                    await trio.lowlevel.checkpoint()
+
+    def _take_turn(self) -> None:
+        actions = self._actions
+        for _ in range(min(len(actions), _TURN_MAX)):
+            actions.popleft()()
+        self._commit()
 
     def _begin(self, transaction: UnfinishedTransaction) -> None:
         if transaction.left:
@@ -128,12 +137,17 @@ class MarkerSender:
                 by_leader.setdefault(partition.leader, []).append((topic, index))
         for leader, theirs in by_leader.items():
             if leader == self._local_id:
-                for place in theirs:
-                    self._write(transaction, place)
+                self._write_all(transaction, theirs)
             elif leader == _NO_LEADER:
                 self._again(transaction, theirs)
             else:
                 self._queue(leader, transaction, theirs)
+
+    def _write_all(self, transaction: UnfinishedTransaction, places: list[TopicPartition]) -> None:
+        for place in places[:_TURN_MAX]:
+            self._write(transaction, place)
+        if len(places) > _TURN_MAX:
+            self.run_soon(partial(self._route, transaction, places[_TURN_MAX:]))
 
     def _write(self, transaction: UnfinishedTransaction, place: TopicPartition) -> None:
         written = self._writer.write(transaction.marker, place)
@@ -174,7 +188,7 @@ class MarkerSender:
     def _retry(self) -> None:
         failed, self._failed = self._failed, []
         for transaction, places in failed:
-            self._route(transaction, places)
+            self.run_soon(partial(self._route, transaction, places))
 
     # Other brokers
 
@@ -199,22 +213,30 @@ class MarkerSender:
                 for each, places in sent:
                     self._again(each, places)
             else:
-                self.run_soon(partial(self._answered, sent, response))
+                codes = _codes_of(response)
+                for each, places in sent:
+                    self.run_soon(partial(self._answered, each, places, codes))
         del self._queues[leader]
 
     def _answered(
-        self, sent: list[tuple[UnfinishedTransaction, list[TopicPartition]]], response: WriteTxnMarkersResponse
+        self,
+        transaction: UnfinishedTransaction,
+        places: list[TopicPartition],
+        codes: Mapping[tuple[int, TopicPartition], int],
     ) -> None:
-        codes: dict[tuple[int, TopicPartition], int] = {
-            (marker.producer_id, (topic.name, partition.partition_index)): partition.error_code
-            for marker in response.markers
-            for topic in marker.topics
-            for partition in topic.partitions
-        }
-        for transaction, places in sent:
-            for place in places:
-                code = codes.get((transaction.marker.producer_id, place), ErrorCode.UNKNOWN_SERVER_ERROR)
-                self._settled(transaction, place, _known(code))
+        for place in places:
+            code = codes.get((transaction.marker.producer_id, place), ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._settled(transaction, place, _known(code))
+
+
+def _codes_of(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition], int]:
+    """The error codes of markers, by producer id and partition."""
+    return {
+        (marker.producer_id, (topic.name, partition.partition_index)): partition.error_code
+        for marker in response.markers
+        for topic in marker.topics
+        for partition in topic.partitions
+    }
 
 
 def _known(code: int) -> ErrorCode:
