@@ -11,6 +11,9 @@ import trio
 # send requests with long timeouts and disconnect would fill the heap.
 _SWEEP_MIN: Final = 1024
 
+# Callbacks run for this long before other tasks run. 50 timers of coordinators, due at once, took 200 ms.
+_TURN_S: Final = 0.005
+
 
 class Deadline:
     """A callback due at a time of Trio's clock; `cancel` when it is no longer wanted."""
@@ -48,7 +51,8 @@ class Deadlines:
 
     async def run(self) -> None:
         while True:
-            self._call_due()
+            while self._call_due():
+                await trio.lowlevel.checkpoint()
             self._sleep_scope = trio.CancelScope(deadline=self._heap[0][0] if self._heap else inf)
             await self._sleep(self._sleep_scope)
             self._sleep_scope = None
@@ -64,7 +68,8 @@ class Deadlines:
             heapq.heapify(self._heap)
             self._cancelled = 0
 
-    def _call_due(self) -> None:
+    def _call_due(self) -> bool:
+        """Call back for some time. True if more deadlines may be due."""
         now = trio.current_time()
         while self._heap and (self._heap[0][2].callback is None or self._heap[0][0] <= now):
             deadline = heapq.heappop(self._heap)[2]
@@ -73,3 +78,6 @@ class Deadlines:
                 self._cancelled -= 1
             else:
                 callback()
+                if trio.current_time() - now > _TURN_S:
+                    return True
+        return False

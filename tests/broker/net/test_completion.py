@@ -1,5 +1,7 @@
 """Completions, which are set once, and waiting requests, which have a deadline."""
 
+from functools import partial
+
 import pytest
 import trio
 
@@ -129,3 +131,29 @@ def test_pending_reply_abandons_its_work_with_the_connection() -> None:
     pending.complete(b"too late")
     assert place == []
     assert connection.completed == 0
+
+
+def test_other_tasks_run_between_deadlines_that_are_due_at_once() -> None:
+    """Coordinators have a timer for each of 50 partitions, all due at the same time."""
+    clock, called = trio.testing.MockClock(), list[int]()
+    seen_by_another_task: list[int] = []
+
+    def take_3_ms(number: int) -> None:
+        called.append(number)
+        clock.jump(0.003)
+
+    async def run() -> None:
+        deadlines = Deadlines()
+        async with trio.open_nursery() as nursery:
+            for number in range(6):
+                deadlines.add(trio.current_time(), partial(take_3_ms, number))
+            nursery.start_soon(deadlines.run)
+            while len(called) < 6:
+                await trio.lowlevel.checkpoint()
+                seen_by_another_task.append(len(called))
+            nursery.cancel_scope.cancel()
+
+    trio.run(run, clock=clock)
+    assert called == [0, 1, 2, 3, 4, 5]
+    assert set(seen_by_another_task) <= {0, 2, 4, 6}
+    assert {2, 4} & set(seen_by_another_task)
