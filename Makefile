@@ -29,6 +29,7 @@
 #   make bench-followers     what partitions cost the brokers that replicate them, idle and per batch
 #   make bench-moves         leaders that move when a broker dies, and partitions that move under load; ARGS="kill"
 #   make bench-quotas        limited clients, 2,000 connections a second, and the cost of quotas; beside Apache Kafka
+#   make bench-transactions  idempotence, commits, aborted records, 20,000 ids; beside Apache Kafka; ARGS="--only ids"
 #   make bench-groups        many groups whose members commit, here and on Apache Kafka; ARGS="--cluster kraft --groups 100"
 #   make bench-metadata      what the metadata costs as partitions grow: changes, snapshots, an idle controller
 #   make bench-loop-holds    how long the largest request of each API holds the event loop; ARGS="--apis 3 32 --last"
@@ -59,8 +60,8 @@ SPARK ?= 4_1
 .PHONY: venv run test test-client-kafka test-kafka-monitoring test-spark-tables test-java-clients test-prometheus \
 	test-interpreters test-wheel check docs terminal-images soak jepsen fuzz transaction-kills spark-kills \
 	spark-standalone spark-steady spark-demo bench bench-client-library bench-kafka bench-replication \
-	bench-followers bench-moves bench-groups bench-quotas bench-metadata bench-loop-holds bench-metrics \
-	bench-spark bench-spark-load bench-spark-check kafka-dump-log
+	bench-followers bench-moves bench-transactions bench-groups bench-quotas bench-metadata bench-loop-holds \
+	bench-metrics bench-spark bench-spark-load bench-spark-check kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
 
@@ -162,6 +163,9 @@ bench-followers: $(VENV)/.installed
 
 bench-moves: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.bench_moves $(ARGS)
+
+bench-transactions: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.bench_transactions $(ARGS)
 
 bench-groups: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.bench_groups $(ARGS)

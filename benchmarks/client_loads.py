@@ -56,7 +56,7 @@ def _warm(producer: Producer, topic: str) -> None:
         raise LoadFailed("the first record was not acknowledged")
 
 
-def produce(bootstrap: str, topic: str, size_bytes: int, seconds: float) -> Throughput:
+def produce(bootstrap: str, topic: str, size_bytes: int, seconds: float, **config: object) -> Throughput:
     """Produce for some seconds as fast as the client takes records, and wait until all are acknowledged."""
     failed = 0
 
@@ -64,7 +64,7 @@ def produce(bootstrap: str, topic: str, size_bytes: int, seconds: float) -> Thro
         nonlocal failed
         failed += error is not None
 
-    producer = _producer(bootstrap, on_delivery=on_delivery)
+    producer = _producer(bootstrap, on_delivery=on_delivery, **config)
     _warm(producer, topic)
     value = bytes(size_bytes)
     sent = 0

@@ -41,20 +41,20 @@ class KraftMember(Kraft):
         self.place = place
 
     @property
-    def _properties(self) -> str:
+    def properties_path(self) -> str:
         return str(self.directory / "server.properties")
 
     def prepare(self) -> None:
         lines = [f"{key}={value}\n" for key, value in self.place.properties(self).items()]
-        Path(self._properties).write_text("".join(lines))
+        Path(self.properties_path).write_text("".join(lines))
         subprocess.run(
-            [*self._kraft, "format", "-t", apache_kafka.CLUSTER_ID, "-c", self._properties],
+            [*self._kraft, "format", "-t", apache_kafka.CLUSTER_ID, "-c", self.properties_path],
             check=True,
             capture_output=True,
         )
 
     def command(self) -> list[str]:
-        return [*self._kraft, "start", self._properties]
+        return [*self._kraft, "start", self.properties_path]
 
     @property
     def _kraft(self) -> list[str]:
@@ -112,9 +112,11 @@ class Cluster:
             each.remove()
 
 
-def kraft_cluster(overrides: Mapping[str, str] | None = None, nodes: int = NODES) -> Cluster:
+def kraft_cluster(
+    overrides: Mapping[str, str] | None = None, nodes: int = NODES, kind: type[KraftMember] = KraftMember
+) -> Cluster:
     places = [_NodePlace(node_id, overrides or {}) for node_id in range(1, nodes + 1)]
-    return Cluster(f"{nodes} x {Kraft.name}", [KraftMember(place) for place in places])
+    return Cluster(f"{nodes} x {Kraft.name}", [kind(place) for place in places])
 
 
 def apache_kafka_cluster(

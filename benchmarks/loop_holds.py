@@ -28,7 +28,7 @@ class LoopHolds(trio.abc.Instrument):
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         took_s = thread_time() - self._step_since
         if took_s > self._longest_step_s:
-            self._longest_step_s, self._longest_task = took_s, task.name.rpartition(".")[2]
+            self._longest_step_s, self._longest_task = took_s, ".".join(task.name.split(".")[-2:])
 
     def before_io_wait(self, timeout: float) -> None:
         if self._since is not None and (held_s := thread_time() - self._since) > self.longest_s:

@@ -106,7 +106,15 @@ class Connection:
 
     def ask(self, request: bytes) -> bytes:
         """Send a frame and return the response's frame without its length."""
+        self.send(request)
+        return self.receive()
+
+    def send(self, request: bytes) -> None:
+        """Send a frame, without waiting for its response."""
         self._socket.sendall(request)
+
+    def receive(self) -> bytes:
+        """The next response's frame without its length."""
         return self._receive(struct.unpack(">i", self._receive(4))[0])
 
     def _receive(self, size: int) -> bytes:

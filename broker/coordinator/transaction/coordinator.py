@@ -217,7 +217,7 @@ class TransactionCoordinator:
         def found(outcome: list[ListedTransaction] | CoordinatorError) -> None:
             if not isinstance(outcome, CoordinatorError):
                 for transactional_id, prepared in outcome:
-                    self._markers.soon(partial(self._send_markers, partition, transactional_id, prepared))
+                    self._markers.run_soon(partial(self._send_markers, partition, transactional_id, prepared))
 
         self.runtime.read(partition, prepared_transactions).then(found)
 
