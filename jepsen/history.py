@@ -57,6 +57,10 @@ class History:
         self._serials: Counter[str] = Counter()
         self.operations: list[Operation] = []
 
+    def now(self) -> float:
+        """The present time, in seconds."""
+        return self._now()
+
     def invoke(self, client: str, function: str, value: Any, *, at: float | None = None) -> Operation:
         """Begin an operation. `at` is the time of its invocation, for a client that decides afterwards to record it."""
         began = self._now() if at is None else at

@@ -36,6 +36,7 @@ VALUES: Final[dict[str, type[Any]]] = {
     "fetch-committed": values.CommittedRead,
     "transact": values.Transaction,
     "end-transaction": values.Decision,
+    "poll-transaction": values.TransactionPoll,
     "final-offsets": values.GroupOffsets,
     "read-replica": values.ReplicaRead,
     "heal": values.Healing,

@@ -154,6 +154,55 @@ class Decision:
 
 
 @attrs.frozen
+class TransactionPoll:
+    """`poll-transaction`: a read of a partition within the transaction of this name. The result has (offset, value)
+    for each record.
+
+    `transaction` is empty if partitions were assigned or revoked during the read: such a read ends the transaction, and
+    belongs to none. `group` is the group that commits the offset after the records as part of the transaction; empty if
+    the client assigns partitions to itself. `position` is the client's position before the read; -1 after a new
+    assignment, which begins at the committed offset.
+    """
+
+    transaction: str
+    group: str
+    topic: str
+    partition: int
+    position: int = -1
+
+
+# The balance of an account before its first posting.
+OPENING_BALANCE: Final = 100
+# The part of a value that tells a posting from other records.
+_POSTING: Final = "account-"
+
+
+@attrs.frozen
+class Posting:
+    """A change of an account's balance, which is a record of a transaction. The changes of a transaction add up to 0.
+
+    Each account has one partition, whose order is the order of the account's balances.
+    """
+
+    account: int
+    before: int
+    after: int
+
+    def value(self, transaction: str) -> str:
+        """The record's value in the transaction of this name."""
+        return f"{transaction}/{_POSTING}{self.account}:{self.before}:{self.after}"
+
+    @classmethod
+    def of(cls, value: str) -> "Posting | None":
+        """The posting in a record's value; None for a record of another kind."""
+        _, _, posting = value.partition("/")
+        if not posting.startswith(_POSTING):
+            return None
+        account, before, after = posting.removeprefix(_POSTING).split(":")
+        return cls(int(account), int(before), int(after))
+
+
+@attrs.frozen
 class GroupOffsets:
     """`final-offsets`: the offsets that a group has committed, after recovery, for (topic, index) pairs.
 

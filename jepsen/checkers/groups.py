@@ -1,6 +1,5 @@
 """Promises to members of groups, and to groups as a whole."""
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from math import inf
@@ -10,7 +9,7 @@ from typing import Final
 from jepsen.checkers.checker import Anomaly, Checker
 from jepsen.checkers.committed_offsets import NOTHING, CommittedOffsets, Place, completion_time
 from jepsen.checkers.ownership import find_ownerships
-from jepsen.checkers.records import TopicPartition, excerpt, final_reads, known_offsets, name_of
+from jepsen.checkers.records import TopicPartition, excerpt, final_reads, first_between, known_offsets, name_of
 from jepsen.history import History, Operation, Outcome
 
 
@@ -94,7 +93,7 @@ class NoPollSkips:
         for owned in find_ownerships(history):
             for before, after in owned.successive_polls():
                 behind, following = before.result[-1][0] + 1, after.result[0][0]
-                skipped = _first_between(known[owned.partition, after.incarnation], behind, following)
+                skipped = first_between(known[owned.partition, after.incarnation], behind, following)
                 if skipped is not None:
                     what = f"{owned.member} gets {following} of {name_of(owned.partition)}, but never {skipped}"
                     proof = owned.assignment, excerpt(before, behind), excerpt(after, following)
@@ -137,7 +136,7 @@ class ResumesWhereCommitted:
                 continue  # nothing is promised about a truncated log, which may have lost committed offsets too
             start = first.result[0][0]
             # No offset need be committed if the member begins with the first existing record.
-            is_first = _first_between(known[owned.partition, first.incarnation], 0, start) is None
+            is_first = first_between(known[owned.partition, first.incarnation], 0, start) is None
             last_commit = committed.at(owned.group, owned.partition, owned.incarnation)
             wrong = [
                 last_commit.why_overwritten(each, owned.began_at, completion_time(first))
@@ -171,12 +170,6 @@ class EverythingIsPolled:
                 if missing is not None:
                     what = f"{missing} of {name_of(partition)} reached no member of {group}"
                     yield Anomaly(type(self).__name__, what, (operation,))
-
-
-def _first_between(offsets: Sequence[int], first: int, end: int) -> int | None:
-    """The lowest of the offsets from `first` to below `end`; None if there is none."""
-    at = bisect_left(offsets, first)
-    return offsets[at] if at < len(offsets) and offsets[at] < end else None
 
 
 def _identity(assignment: Operation) -> str:

@@ -118,8 +118,8 @@ def _first_offset(operation: Operation) -> int:
     match operation.function:
         case "poll":
             return int(operation.value.offset)
-        case "poll-group":
-            return int(operation.result[0][0])  # `groups` checks where a member continues
+        case "poll-group" | "poll-transaction":
+            return int(operation.result[0][0])  # `groups` and `transaction_polls` check where a client continues
         case _:
             return 0
 
@@ -139,5 +139,6 @@ class NothingIsCorrupt:
     """All responses of a node, and its files at the end, contain only whole batches with correct checksums."""
 
     def check(self, history: History) -> Iterator[Anomaly]:
-        for operation in history.of("poll", "poll-group", "final-read", "read-replica", outcome=Outcome.FAIL):
+        functions = "poll", "poll-group", "poll-transaction", "final-read", "read-replica"
+        for operation in history.of(*functions, outcome=Outcome.FAIL):
             yield Anomaly(type(self).__name__, str(operation.result), (operation,))

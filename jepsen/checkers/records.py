@@ -4,6 +4,7 @@ Values are unique. An incarnation of a log lies between two power cuts. A log wi
 records at the end of an incarnation. Without losses of storage, there is only one incarnation.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
@@ -76,7 +77,7 @@ def durable_sends(
 
 def reads(history: History) -> Iterator[tuple[TopicPartition, Operation]]:
     """The reads that returned records, including final reads."""
-    for operation in history.of("poll", "poll-group", "final-read", outcome=Outcome.OK):
+    for operation in history.of("poll", "poll-group", "poll-transaction", "final-read", outcome=Outcome.OK):
         value = operation.value
         yield value if operation.function == "final-read" else (value.topic, value.partition), operation
 
@@ -106,6 +107,12 @@ def known_offsets(history: History) -> Mapping[tuple[TopicPartition, int], Seque
         # The keys of a dict are the offsets; this is faster than a loop over the records.
         known[partition, operation.incarnation].update(dict(records))
     return defaultdict(list, {place: sorted(offsets) for place, offsets in known.items()})
+
+
+def first_between(offsets: Sequence[int], first: int, end: int) -> int | None:
+    """The lowest of the offsets from `first` to below `end`; None if there is none."""
+    at = bisect_left(offsets, first)
+    return offsets[at] if at < len(offsets) and offsets[at] < end else None
 
 
 def flushed_topics(history: History) -> set[str]:

@@ -4,11 +4,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-import attrs
-
+from jepsen.checkers.bank import BalancesAddUp
 from jepsen.checkers.checker import Anomaly, Checker
+from jepsen.checkers.cycles import NoCyclesOfTransactions
+from jepsen.checkers.decisions import decided_transactions
 from jepsen.checkers.losses import AcknowledgedRecordsAreRead
-from jepsen.checkers.order import NothingTwice
+from jepsen.checkers.order import AcknowledgedOffsetsGrow, NothingTwice
 from jepsen.checkers.reads import (
     NothingFromNowhere,
     NothingIsCorrupt,
@@ -17,50 +18,16 @@ from jepsen.checkers.reads import (
     PollsSkipNothing,
 )
 from jepsen.checkers.records import TopicPartition, excerpt, final_reads, name_of, records_read
+from jepsen.checkers.transaction_polls import (
+    AbortedPollsAreRepeated,
+    NoExternalNonmonotonicPolls,
+    NoExternalPollSkips,
+    NoInternalNonmonotonicPolls,
+    NoInternalPollSkips,
+    RecordsAreConsumedOnce,
+)
 from jepsen.history import History, Operation, Outcome
-from jepsen.values import Decision, Transaction, input_of, transformed
-
-
-@attrs.frozen
-class DecidedTransaction:
-    """A transaction and the application's decision; `decision` is None if it never decided."""
-
-    operation: Operation
-    decision: Operation | None
-
-    @property
-    def value(self) -> Transaction:
-        value: Transaction = self.operation.value
-        return value
-
-    @property
-    def wants_commit(self) -> bool:
-        return self.decision is not None and bool(self.decision.value.is_commit)
-
-    @property
-    def is_committed(self) -> bool:
-        return self.wants_commit and self.decision is not None and self.decision.outcome is Outcome.OK
-
-    @property
-    def is_aborted(self) -> bool:
-        """True if nothing can have committed it."""
-        return not self.wants_commit or (self.decision is not None and self.decision.outcome is Outcome.FAIL)
-
-    @property
-    def proof(self) -> tuple[Operation, ...]:
-        return (self.operation,) if self.decision is None else (self.operation, self.decision)
-
-
-def decided_transactions(history: History) -> list[DecidedTransaction]:
-    """All transactions, in the order in which they began."""
-    decisions: dict[str, Operation] = {}
-    for operation in history.of("end-transaction"):
-        decision: Decision = operation.value
-        before = decisions.get(decision.name)
-        # A commit that failed is followed by an abort; the commit may have happened unless it certainly failed.
-        if before is None or before.outcome is Outcome.FAIL:
-            decisions[decision.name] = operation
-    return [DecidedTransaction(each, decisions.get(each.value.name)) for each in history.of("transact")]
+from jepsen.values import input_of, transformed
 
 
 class NothingAbortedIsRead:
@@ -79,7 +46,9 @@ class NothingAbortedIsRead:
 
 
 class NothingPrecommittedIsRead:
-    """No record is read before the application asks to commit its transaction. ("precommitted read")"""
+    """No record is read before the application asks to commit its transaction, so no transaction polls what it has sent
+    itself. ("precommitted read")
+    """
 
     def check(self, history: History) -> Iterator[Anomaly]:
         asked = {value: each for each in decided_transactions(history) for value in each.value.values}
@@ -212,8 +181,17 @@ TRANSACTION_CHECKERS: Final[tuple[Checker, ...]] = (
     OffsetsAreAtomicWithOutput(),
     StableOffsetsAreCommitted(),
     ConsumersGoForward(),
+    NoInternalPollSkips(),
+    NoInternalNonmonotonicPolls(),
+    NoExternalPollSkips(),
+    NoExternalNonmonotonicPolls(),
+    AbortedPollsAreRepeated(),
+    RecordsAreConsumedOnce(),
+    NoCyclesOfTransactions(),
+    BalancesAddUp(),
     NothingFromNowhere(),
     NothingTwice(),
+    AcknowledgedOffsetsGrow(),
     AcknowledgedRecordsAreRead(),
     OffsetsNeverChange(),
     PollsSkipNothing(),

@@ -22,7 +22,7 @@ _TRANSACTIONS: Final = ""
 CONTEXTUAL: Final = ("create-topic", "assign", "final-read", "final-offsets")
 # The number of keys that values are hashed to. The values of one key have to fit a worker's memory.
 _VALUE_KEYS: Final = 1_024
-_READS: Final = ("poll", "poll-group", "final-read")
+_READS: Final = ("poll", "poll-group", "poll-transaction", "final-read")
 
 
 class Projection(Enum):
@@ -32,6 +32,8 @@ class Projection(Enum):
     VALUE = "value"
     # The name of a transaction. The names of its values show it.
     TRANSACTION = "transaction"
+    # Everything about transactions, whose order in several partitions matters. It has to fit the memory of one worker.
+    TRANSACTION_ORDER = "transaction order"
     # A value and the outputs of consume-transform-produce transactions that consumed it.
     SOURCE = "source"
     GROUP = "group"
@@ -207,6 +209,7 @@ _PROJECTORS: Final[Mapping[Projection, Mapping[str, Projector]]] = MappingProxyT
             "send": _whole_of_partition,
             "poll": _polled_of_partition,
             "poll-group": _polled_of_partition,
+            "poll-transaction": _polled_of_partition,
             "read-replica": _whole_of_partition,
             **dict.fromkeys(("final-read", "see-epochs", "list-end", "find-time", "see-stable"), _named_partition),
             **dict.fromkeys(("assign", "revoke", "lose"), _owned_partitions),
@@ -218,6 +221,9 @@ _PROJECTORS: Final[Mapping[Projection, Mapping[str, Projector]]] = MappingProxyT
             **dict.fromkeys(("transact", "end-transaction"), _of_transaction),
             **dict.fromkeys(_READS, _split_by(_transaction_key)),
         },
+        Projection.TRANSACTION_ORDER: dict.fromkeys(
+            ("transact", "end-transaction", "poll", "poll-transaction", "final-read"), _of_all
+        ),
         Projection.SOURCE: {"final-read": _split_by(_source_key)},
         Projection.GROUP: dict.fromkeys(("assign", "commit"), _of_group),
         Projection.NAME: dict.fromkeys(("share-topic", "grow-topic", "drop-topic", "see-topic"), _of_name),

@@ -5,6 +5,8 @@ from types import MappingProxyType
 from typing import Final
 
 from jepsen.checkers import QUEUE_CHECKERS, REGISTER_CHECKERS, TOPIC_CHECKERS, Checker
+from jepsen.checkers.bank import BalancesAddUp
+from jepsen.checkers.cycles import NoCyclesOfTransactions
 from jepsen.checkers.forwarded_topics import ForwardedChangesAreLinearizable
 from jepsen.checkers.groups import (
     CommittedOffsetsNeverRegress,
@@ -40,6 +42,14 @@ from jepsen.checkers.topics import (
     MetadataIsLinearizable,
     SeenTopicsAreReal,
 )
+from jepsen.checkers.transaction_polls import (
+    AbortedPollsAreRepeated,
+    NoExternalNonmonotonicPolls,
+    NoExternalPollSkips,
+    NoInternalNonmonotonicPolls,
+    NoInternalPollSkips,
+    RecordsAreConsumedOnce,
+)
 from jepsen.checkers.transactions import (
     CommittedTransactionsAreRead,
     ConsumersGoForward,
@@ -63,6 +73,7 @@ PROMISES: Final[Mapping[str, tuple[Checker, ...]]] = MappingProxyType(
 )
 _PROJECTIONS: Final[Mapping[type[Checker], Projection]] = MappingProxyType(
     {
+        AbortedPollsAreRepeated: Projection.PARTITION,
         AcknowledgedOffsetsGrow: Projection.PARTITION,
         AcknowledgedRecordsAreRead: Projection.PARTITION,
         AcknowledgedRecordsStay: Projection.PARTITION,
@@ -73,6 +84,10 @@ _PROJECTIONS: Final[Mapping[type[Checker], Projection]] = MappingProxyType(
         EverythingIsPolled: Projection.PARTITION,
         LogsHaveNoGaps: Projection.PARTITION,
         OnlySuffixesAreLost: Projection.PARTITION,
+        NoExternalNonmonotonicPolls: Projection.PARTITION,
+        NoExternalPollSkips: Projection.PARTITION,
+        NoInternalNonmonotonicPolls: Projection.PARTITION,
+        NoInternalPollSkips: Projection.PARTITION,
         NoNonmonotonicPolls: Projection.PARTITION,
         NoPollSkips: Projection.PARTITION,
         NothingIsCorrupt: Projection.PARTITION,
@@ -96,6 +111,9 @@ _PROJECTIONS: Final[Mapping[type[Checker], Projection]] = MappingProxyType(
         NothingAbortedIsRead: Projection.TRANSACTION,
         NothingPrecommittedIsRead: Projection.TRANSACTION,
         TransactionsAreAtomic: Projection.TRANSACTION,
+        BalancesAddUp: Projection.TRANSACTION_ORDER,
+        NoCyclesOfTransactions: Projection.TRANSACTION_ORDER,
+        RecordsAreConsumedOnce: Projection.TRANSACTION_ORDER,
         OffsetsAreAtomicWithOutput: Projection.SOURCE,
         ReplacedMembersCommitNothing: Projection.GROUP,
         ForwardedChangesAreLinearizable: Projection.NAME,

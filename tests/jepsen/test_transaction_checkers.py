@@ -3,45 +3,12 @@
 import pytest
 
 from jepsen.checkers import TRANSACTION_CHECKERS
-from jepsen.history import Operation
-from jepsen.values import Decision, GroupOffsets, Polling, Sending, Transaction, transformed
-from tests.support.sample_history import SampleHistory
+from jepsen.values import GroupOffsets, Sending, Transaction, transformed
 from tests.support.sample_history import broken as broken_of
+from tests.support.sample_transactions import SampleTransactionHistory
 
 
-class SampleTransactionHistory(SampleHistory):
-    """Transactions write one value to each of the partitions 0 and 1 of the topic "q"."""
-
-    def begins(self, name: str, indexes: tuple[int, ...] = (0, 1)) -> Operation:
-        """A transaction that writes the values "<name>/<index>"."""
-        records = tuple(("q", index, (f"{name}/{index}",)) for index in indexes)
-        for topic, index, values in records:
-            self.invoke("p", "send", Sending(topic, index, "", 0, values))
-        return self.did("transact", Transaction("id", name, records), None)
-
-    def decides(self, name: str, *, commit: bool) -> Operation:
-        """A decision with an unknown outcome."""
-        self.time += 1
-        return self.invoke("p", "end-transaction", Decision(name, commit))
-
-    def commits(self, name: str) -> None:
-        decision = self.decides(name, commit=True)
-        self.time += 1
-        self.ok(decision, None)
-
-    def aborts(self, name: str) -> None:
-        self.ok(self.decides(name, commit=False), None)
-
-    def polls(self, index: int, offset: int, *records: tuple[int, str], client: str = "r") -> None:
-        self.time += 1
-        self.ok(self.invoke(client, "poll", Polling("q", index, offset)), records)
-
-    def ends_with(self, index: int, *values: str) -> None:
-        """A marker follows each record."""
-        self.did("final-read", ("q", index), tuple((2 * at, value) for at, value in enumerate(values)))
-
-
-def broken(history: SampleHistory) -> list[str]:
+def broken(history: SampleTransactionHistory) -> list[str]:
     return broken_of(history, TRANSACTION_CHECKERS)
 
 
@@ -195,3 +162,45 @@ def test_consumer_may_start_again_from_offset_zero() -> None:
     history.polls(0, 0)
     history.polls(0, 1, (2, "a/0"))
     assert broken(history) == []
+
+
+def test_transaction_polls_its_own_record_precommitted_read() -> None:
+    history = SampleTransactionHistory()
+    history.begins("a")
+    history.polls_in("a", 0, (0, "a/0"))
+    history.commits("a")
+    assert broken(history) == ["NothingPrecommittedIsRead"]
+
+
+def test_transaction_polls_a_record_of_a_transaction_that_is_committed_at_that_moment() -> None:
+    history = SampleTransactionHistory()
+    for name in "ab":
+        history.begins(name)
+    decision = history.decides("a", commit=True)
+    history.polls_in("b", 0, (0, "a/0"))
+    history.ok(decision, None)
+    history.commits("b")
+    assert broken(history) == []
+
+
+def test_transaction_polls_a_record_of_an_aborted_transaction_g1a() -> None:
+    history = SampleTransactionHistory()
+    for name in "ab":
+        history.begins(name)
+    history.aborts("a")
+    history.polls_in("b", 0, (0, "a/0"))
+    history.commits("b")
+    assert broken(history) == ["NothingAbortedIsRead"]
+
+
+def test_send_after_an_acknowledged_commit_gets_a_lower_offset_real_time() -> None:
+    history = SampleTransactionHistory()
+    for name, offset in (("a", 4), ("b", 2)):
+        send = history.invoke("p", "send", Sending("q", 0, "", 0, (f"{name}/0",)))
+        history.did("transact", Transaction("id", name, (("q", 0, (f"{name}/0",)),)), None)
+        history.commits(name)
+        history.time += 1
+        history.ok(send, offset)
+        history.time += 1
+    history.ends_with(0, "x", "b/0", "a/0")
+    assert "AcknowledgedOffsetsGrow" in broken(history)

@@ -22,6 +22,7 @@ from jepsen.values import (
     SeenTopic,
     Sending,
     Transaction,
+    TransactionPoll,
     WantedTopic,
     transformed,
 )
@@ -32,7 +33,7 @@ OUTPUT = ("out", 0)
 GROUPS = ("g", "h")
 # The creation time of all values, as `jepsen.checkers.offsets` reads it.
 _MADE_MS = 1_000
-READS = ("poll", "poll-group", "final-read")
+READS = ("poll", "poll-group", "poll-transaction", "final-read")
 
 
 @attrs.define
@@ -181,9 +182,22 @@ class RandomHistory:
     def _transforms(
         self, name: str, records: dict[tuple[str, int], tuple[str, ...]], logs: dict[tuple[str, int], list[str]]
     ) -> None:
+        # The first attempt is aborted, and the records are polled again.
+        self._polls_in(f"{name}a", records, logs)
+        self._do("x", "transact", Transaction("x", f"{name}a", ()), None)
+        self._do("x", "end-transaction", Decision(f"{name}a", is_commit=False), None)
+        self._polls_in(name, records, logs)
         outputs = tuple(transformed(name, "x", value) for values in records.values() for value in values)
         offsets = tuple((*partition, len(logs[partition])) for partition in INPUTS)
         self._transacts_once(Transaction("x", name, ((*OUTPUT, outputs),), "x", offsets), logs)
+
+    def _polls_in(
+        self, name: str, records: dict[tuple[str, int], tuple[str, ...]], logs: dict[tuple[str, int], list[str]]
+    ) -> None:
+        """The last records of the inputs are polled within a transaction, one by one."""
+        for (topic, index), values in records.items():
+            for offset, value in enumerate(values, len(logs[topic, index]) - len(values)):
+                self._do("x", "poll-transaction", TransactionPoll(name, "x", topic, index, offset), ((offset, value),))
 
     def _polls_transactions(self, logs: dict[tuple[str, int], list[str]]) -> None:
         """A consumer reads a partition from zero, or goes on with another one."""
@@ -296,6 +310,10 @@ def _other_value(operation: Operation, rng: Random) -> None:
     operation.result = rng.choice(("x1", "y1", "z", None))
 
 
+def _other_position(operation: Operation, rng: Random) -> None:
+    operation.value = attrs.evolve(operation.value, position=operation.value.position + rng.choice((-1, 1, 2)))
+
+
 def _other_end(operation: Operation, rng: Random) -> None:
     operation.result = (rng.randrange(50), operation.result[1])
 
@@ -321,6 +339,7 @@ _READ_PLANTS = (_drop_record, _move_record, _replace_record, _fail, _lose_power,
 _PLANTS: dict[str, Sequence[Callable[[Operation, Random], None]]] = {
     "send": (_shift_offset, _fail, _lose_power, _begin_earlier),
     **dict.fromkeys(READS, _READ_PLANTS),
+    "poll-transaction": (*_READ_PLANTS, _other_position),
     "final-read": (*_READ_PLANTS, _swap_records, _lose_power_and_a_record),
     "assign": (_lower_generation, _other_member, _second_owner, _lose_power),
     "commit": (_lower_generation, _other_member, _fail, _begin_earlier, _begin_later),

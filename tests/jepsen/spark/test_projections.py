@@ -64,6 +64,7 @@ def test_all_promises_are_broken_by_some_planted_anomaly() -> None:
     found: Counter[str] = Counter()
     for seed in range(120):
         found += broken(RandomHistory(seed, batches=12, anomalies=16).history, CHECKERS)
-    # No planted anomaly removes a topic from a listing, or delays healing.
+    # No planted anomaly removes a topic from a listing, or delays healing. The values of a bank's records have no time.
     of_few = {"AcknowledgedTopicsStay", "DeletedTopicsStayAway", "SeenTopicsAreReal", "RecoveryIsBounded"}
+    of_few |= {"BalancesAddUp"}
     assert {type(each).__name__ for each in CHECKERS} - set(found) <= of_few | {"NodesRunUntilStopped"}
