@@ -38,7 +38,7 @@ async def read_committed(client: Client, topic: str, partition: int) -> None:
             async with client.connected() as connection:
                 offset = 0
                 while True:
-                    offset = await _poll(client, connection, Polling(topic, partition, offset))
+                    offset = (await _poll(client, connection, Polling(topic, partition, offset))).next_offset
         except (ConnectionLost, FetchRefused):
             await client.back_off()
 
@@ -67,8 +67,26 @@ async def read_all_committed(client: Client, topic: str, partition: int) -> list
         await client.back_off()
 
 
-async def _poll(client: Client, connection: Connection, polling: Polling) -> int:
-    """One poll, recorded. Returns the offset to go on from. Raises ConnectionLost, FetchRefused."""
+async def read_committed_up_to(
+    client: Client, topic: str, partition: int, offset: int, value: str
+) -> list[tuple[int, str]]:
+    """Poll a partition from an offset on until a poll has returned the record with this value. Returns all records."""
+    records: list[tuple[int, str]] = []
+    while True:
+        with suppress(ConnectionLost, FetchRefused):
+            await client.seek_leader(topic, partition)
+            async with client.connected() as connection:
+                while True:
+                    got = await _poll(client, connection, Polling(topic, partition, offset))
+                    records += got.records
+                    if any(each == value for _, each in got.records):
+                        return records
+                    offset = got.next_offset
+        await client.back_off()
+
+
+async def _poll(client: Client, connection: Connection, polling: Polling) -> CommittedRecords:
+    """One poll, recorded. Raises ConnectionLost, FetchRefused."""
     operation = client.history.invoke(client.name, "poll", polling)
     try:
         got = await _fetch(connection, polling, wait_ms=_WAIT_MS)
@@ -79,7 +97,7 @@ async def _poll(client: Client, connection: Connection, polling: Polling) -> int
     see_stable = client.history.invoke(client.name, "see-stable", (polling.topic, polling.partition))
     last_read = got.records[-1][0] if got.records else -1
     client.history.ok(see_stable, (got.last_stable_offset, got.high_watermark, last_read))
-    return got.next_offset
+    return got
 
 
 async def _fetch(connection: Connection, polling: Polling, *, wait_ms: int) -> CommittedRecords:

@@ -4,7 +4,7 @@ Several of these may share a transactional id. A producer that begins fences the
 under way, or pause in the middle of a transaction and go on with it later (zombies).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -20,7 +20,7 @@ from broker.client import (
     TransactionAbortable,
 )
 from broker.client.consumer.group.identity import GroupMetadata
-from broker.client.producer.batch import NO_OFFSET, OnDelivery
+from broker.client.producer.batch import NO_OFFSET
 from jepsen.history import Operation, Outcome
 from jepsen.values import Decision, Sending, Transaction
 from jepsen.workloads.client import Client
@@ -97,8 +97,8 @@ class Transactions:
 
     def __init__(self, client: Client, producer: Producer, transactional_id: str, serial: int) -> None:
         self.client = client
+        self.producer = producer
         self.transactional_id = transactional_id
-        self._producer = producer
         self._serial = serial
         self._count = 0
 
@@ -107,44 +107,58 @@ class Transactions:
         self._count += 1
         return f"{self.client.name}.{self._serial}.{self._count}"
 
-    async def run(self, value: Transaction, group: GroupMetadata | None = None) -> bool:
+    async def run(self, value: Transaction, group: GroupMetadata | None = None, commits: float = _COMMITS) -> bool:
         """Execute a transaction and record it. Returns True if it is committed, and False if it is aborted.
 
-        With `group`, the transaction commits its offsets. Raises ProducerOver.
+        With `group`, the transaction commits its offsets. `commits` is the probability that the application commits it.
+        Raises ProducerOver.
+        """
+
+        async def work(sendings: Sendings) -> bool:
+            await self._send(value, sendings)
+            if group is not None:
+                await self.producer.send_offsets_to_transaction(offsets_of(value), group)
+            return True
+
+        return await self.perform(value, work, commits)
+
+    async def perform(
+        self, value: Transaction, work: Callable[["Sendings"], Awaitable[bool]], commits: float = _COMMITS
+    ) -> bool:
+        """Execute a transaction and record it. `work` sends its records, and returns False to abort it. `commits` is
+        the probability that it is committed otherwise.
+
+        Returns True if it is committed, and False if it is aborted. Raises ProducerOver.
         """
         client, history = self.client, self.client.history
         begun = history.invoke(client.name, "transact", value)
-        sendings = _Sendings(client)
+        sendings = Sendings(client, self.producer)
         try:
-            await self._producer.begin_transaction()
-            await self._send(value, sendings)
-            if group is not None:
-                await self._producer.send_offsets_to_transaction(offsets_of(value), group)
+            await self.producer.begin_transaction()
+            may_commit = await work(sendings)
         except (KafkaError, ClientError) as error:
             history.info(begun, str(error))
             return await self._abort(value, sendings, error)
         history.ok(begun, None)
-        if client.rng.random() >= _COMMITS:
+        if not may_commit or client.rng.random() >= commits:
             return await self._abort(value, sendings, None)
         return await self._commit(value, sendings)
 
-    async def _send(self, value: Transaction, sendings: "_Sendings") -> None:
+    async def _send(self, value: Transaction, sendings: "Sendings") -> None:
         rng = self.client.rng
         for topic, index, values in value.records:
             for each in values:
-                self._producer.send_soon(
-                    topic, each.encode(), partition=index, on_delivery=sendings.begin(topic, index, each)
-                )
+                sendings.send(topic, index, each)
             if rng.random() < 0.3:
                 await trio.sleep(rng.uniform(0, 0.2))
             if rng.random() < _PAUSES / len(value.records):
                 await trio.sleep(rng.uniform(0, _PAUSE_SECONDS_MAX))
 
-    async def _commit(self, value: Transaction, sendings: "_Sendings") -> bool:
+    async def _commit(self, value: Transaction, sendings: "Sendings") -> bool:
         history = self.client.history
         decision = history.invoke(self.client.name, "end-transaction", Decision(value.name, is_commit=True))
         try:
-            await self._producer.commit_transaction()
+            await self.producer.commit_transaction()
         except (KafkaError, ClientError) as error:
             # A response may have been lost: the transaction may be committed.
             history.info(decision, f"{type(error).__name__}: {error}")
@@ -156,7 +170,7 @@ class Transactions:
         sendings.end(Outcome.OK)
         return True
 
-    async def _abort(self, value: Transaction, sendings: "_Sendings", cause: Exception | None) -> bool:
+    async def _abort(self, value: Transaction, sendings: "Sendings", cause: Exception | None) -> bool:
         history = self.client.history
         decision = history.invoke(self.client.name, "end-transaction", Decision(value.name, is_commit=False))
         sendings.end(Outcome.FAIL)
@@ -164,7 +178,7 @@ class Transactions:
             history.info(decision, f"{type(cause).__name__}: {cause}")
             raise ProducerOver from cause
         try:
-            await self._producer.abort_transaction()
+            await self.producer.abort_transaction()
         except (KafkaError, ClientError) as error:
             history.info(decision, f"{type(error).__name__}: {error}")
             raise ProducerOver from error
@@ -172,17 +186,19 @@ class Transactions:
         return False
 
 
-class _Sendings:
+class Sendings:
     """The records of a transaction as `send` operations, which end with the transaction."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, producer: Producer) -> None:
         self._client = client
+        self._producer = producer
         self._sent: list[_Sent] = []
 
-    def begin(self, topic: str, index: int, value: str) -> OnDelivery:
+    def send(self, topic: str, index: int, value: str) -> None:
+        """Send a record, without waiting for it."""
         operation = self._client.history.invoke(self._client.name, "send", Sending(topic, index, "", 0, (value,)))
         self._sent.append(_Sent(operation))
-        return self._sent[-1].delivered
+        self._producer.send_soon(topic, value.encode(), partition=index, on_delivery=self._sent[-1].delivered)
 
     def end(self, outcome: Outcome) -> None:
         """Complete the operations, unless they are complete."""

@@ -1,4 +1,6 @@
-"""Transactional clients of simulated nodes: producers, consumers, and groups that consume, transform and produce."""
+"""Transactional clients of simulated nodes: producers, consumers, groups that consume, transform and produce, a bank,
+and clients that mix polls and sends.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
@@ -12,18 +14,24 @@ from jepsen.history import History
 from jepsen.simulation.invariants import Committed
 from jepsen.simulation.subjects.subject import Run, Start
 from jepsen.values import WantedTopic
+from jepsen.workloads.bank import audit_accounts, move_amounts
 from jepsen.workloads.client import Client
 from jepsen.workloads.committed_reader import ends_of, read_all_committed, read_committed
+from jepsen.workloads.mixed_transactions import Subscription, mix_polls_and_sends
 from jepsen.workloads.transactional_producer import write_transactions
 from jepsen.workloads.transformer import transform, wait_transformed
 
 INPUT: Final = "txn-in"
 OUTPUT: Final = "txn-out"
+BANK: Final = "txn-bank"
 _INPUT_PARTITIONS: Final = 3
 _OUTPUT_PARTITIONS: Final = 2
+_BANK_PARTITIONS: Final = 3
 # Few, so that transactional ids share a coordinator, and not all of them do.
 _STATE_PARTITIONS: Final = 2
 _PRODUCED_PER_SECOND: Final = (0.5, 2.0, 5.0)
+_MOVED_PER_SECOND: Final = (0.5, 2.0)
+_MIXED_PER_SECOND: Final = (0.5, 1.0)
 _PROTOCOLS: Final = ("classic", "consumer")
 
 
@@ -37,6 +45,7 @@ def transactional_topics(brokers: int) -> Sequence[WantedTopic]:
     return (
         WantedTopic(INPUT, _INPUT_PARTITIONS, configs=safe, replication_factor=most),
         WantedTopic(OUTPUT, _OUTPUT_PARTITIONS, configs=safe, replication_factor=most),
+        WantedTopic(BANK, _BANK_PARTITIONS, configs=safe, replication_factor=most),
         WantedTopic(CONSUMER_OFFSETS, _STATE_PARTITIONS, configs=safe, replication_factor=most),
         WantedTopic(TRANSACTION_STATE, _STATE_PARTITIONS, configs=safe, replication_factor=most),
     )
@@ -54,8 +63,10 @@ class TransactionalClients:
         self._rng = rng
         self._group = f"transformers-{rng.randrange(100)}"
         self._protocol = rng.choice(_PROTOCOLS)
+        self._subscription = Subscription(f"mixers-{rng.randrange(100)}", rng.choice(_PROTOCOLS))
         self._inputs = [(INPUT, index) for index in range(_INPUT_PARTITIONS)]
         self._outputs = [(OUTPUT, index) for index in range(_OUTPUT_PARTITIONS)]
+        self._accounts = [(BANK, index) for index in range(_BANK_PARTITIONS)]
 
     def start(self, start: Start, nursery: trio.Nursery) -> None:
         """Start all clients. Some producers share a transactional id."""
@@ -67,6 +78,8 @@ class TransactionalClients:
         for topic, index in (*self._inputs, *self._outputs):
             start(nursery, self._client_for(f"c-{topic}-{index}"), read_committed, topic, index)
         self._start_transformers(start, nursery, "", rng.randint(1, 3), rng)
+        self._start_bank(start, nursery, rng)
+        self._start_mixers(start, nursery, rng)
 
     def _start_transformers(self, start: Start, nursery: trio.Nursery, when: str, count: int, rng: Random) -> None:
         for number in range(count):
@@ -76,6 +89,21 @@ class TransactionalClients:
             client = self._client_for(f"x{number}{when}")
             start(nursery, client, transform, transactional_id, self._group, self._protocol, [INPUT], self._outputs)
 
+    def _start_bank(self, start: Start, nursery: trio.Nursery, rng: Random) -> None:
+        """Start tellers, who share a transactional id, and an auditor."""
+        per_second = rng.choice(_MOVED_PER_SECOND)
+        for number in range(rng.randint(1, 2)):
+            start(nursery, self._client_for(f"b{number}"), move_amounts, "teller", self._accounts, per_second)
+        start(nursery, self._client_for("auditor"), audit_accounts, self._accounts)
+
+    def _start_mixers(self, start: Start, nursery: trio.Nursery, rng: Random) -> None:
+        """Start clients that assign all partitions to themselves, or subscribe, or some of both."""
+        per_second, kinds = rng.choice(_MIXED_PER_SECOND), rng.choices((None, self._subscription), k=rng.randint(1, 2))
+        for number, subscription in enumerate(kinds):
+            client = self._client_for(f"m{number}")
+            transactional_id = f"mixer-{number}"
+            start(nursery, client, mix_polls_and_sends, transactional_id, self._inputs, per_second, subscription)
+
     async def verify(self, start: Start, run: Run) -> None:
         """Wait until no transaction is open and all records are transformed, and read all records."""
         client = self._client_for("txn-final")
@@ -84,7 +112,7 @@ class TransactionalClients:
             self._start_transformers(start, nursery, ".last", 1, self._rng)
             await run(client, wait_transformed, client, self._group, ends_of(reads))
             nursery.cancel_scope.cancel()
-        for partition in self._outputs:
+        for partition in (*self._outputs, *self._accounts):
             await run(client, read_all_committed, client, *partition)
 
     def anomalies(self, committed: Committed) -> Iterator[Anomaly]:
