@@ -46,7 +46,7 @@ Figures = Mapping[str, float]
 class ConfiguredKraft(Kraft):
     def __init__(self, configs: Mapping[str, str]) -> None:
         super().__init__()
-        self._configs = configs
+        self._configs = dict(configs)
 
     def command(self) -> list[str]:
         overrides = (("--override", f"{key}={value}") for key, value in self._configs.items())
@@ -56,10 +56,10 @@ class ConfiguredKraft(Kraft):
 class ConfiguredApacheKafka(ApacheKafka):
     def __init__(self, configs: Mapping[str, str]) -> None:
         super().__init__()
-        self._configs = configs
+        self._configs = dict(configs)
 
     def properties(self) -> dict[str, str]:
-        return super().properties() | self._configs
+        return {**super().properties(), **self._configs}
 
 
 @contextmanager

@@ -65,7 +65,7 @@ class Pipeline:
 
     def ask_all(self, requests: Sequence[Any], version: int) -> list[Any]:
         """Send the requests, and return their responses in the same order."""
-        responses = []
+        responses: list[Any] = []
         frames = map(self._frame, requests, [version] * len(requests))
         for sent, frame in enumerate(frames):
             self._connection.send(frame)
