@@ -187,7 +187,7 @@ class LogDir:
         `remove_clean_shutdown_marker` must be called before.
         """
         clean = self.was_clean
-        assert clean is not None, "take_clean_marker was called before"
+        assert clean is not None, "remove_clean_shutdown_marker was called before"
         recovery_points = self.read_checkpoint(self.recovery_points)
         log_start_offsets = self.read_checkpoint(self.log_start_offsets)
         cleaned_offsets = self.read_checkpoint(self.cleaned_offsets)
