@@ -28,7 +28,10 @@ def send_queue(sock: socket.socket, queue: list[Part], size: int) -> int:
     try:
         if len(queue) == 1 and type(queue[0]) is bytes:  # by far the most frequent case
             sent = sock.send(queue[0])
-            queue[:] = [memoryview(queue[0])[sent:]] if sent < size else ()
+            if sent == size:
+                queue.clear()
+            else:
+                queue[0] = memoryview(queue[0])[sent:]
             return sent
         if size <= JOIN_ALL_MAX and FileRange not in map(type, queue):
             data = b"".join(queue)  # type: ignore[arg-type]  # there is no FileRange in it

@@ -141,7 +141,7 @@ class ReplicaManager:
             log = partition.log
             if log is None:
                 self._lost = True  # the log directory has failed during this turn
-            elif log.staged:
+            else:
                 try:
                     log.commit()
                 except FsyncFailed:

@@ -21,7 +21,7 @@ from broker.wire.records.batch import COMPRESSION_MASK, HEADER_SIZE, BatchHeader
 from broker.wire.records.check import skip_record
 from broker.wire.records.compression import claimed_size
 from broker.wire.records.errors import CorruptBatch, InvalidRecord
-from broker.wire.records.run import agreeing
+from broker.wire.records.run import agreeing, end_of_same_varint_size
 from broker.wire.records.varint import Buffer, read_varint, read_zigzag
 
 # A record's length, attributes, and five numbers, each of one byte at least.
@@ -37,7 +37,7 @@ _NULL: Final = 1  # -1 in zigzag form
 # Runs shorter than this are not worth looking for.
 _RUN_MIN: Final = 16
 # The first step in the search for a run. It grows while the run holds, so that the cost of searches in vain is bounded.
-_RUN_MOST_AT_FIRST: Final = 64
+_RUN_MOST_AT_FIRST: Final = 512
 _RUN_GROWTH: Final = 64
 _SEARCH_INTERVAL_MAX: Final = 256
 
@@ -140,7 +140,9 @@ def _follow_from(batch: memoryview, at: int, stride: int, last: int) -> int:
         if at - start != stride:
             stride = at - start
         elif index >= run_wanted_at and last - index > _RUN_MIN:
-            found = _same_lengths(data, start, stride, min(run_most, last - index))
+            # Where the offset deltas grow by a byte, so do the records.
+            most = min(run_most, last - index, max(end_of_same_varint_size(index) - index, _RUN_MIN))
+            found = _same_lengths(data, start, stride, most)
             index += found
             at += found * stride
             if not found and data is batch:
@@ -160,33 +162,35 @@ def _same_lengths(data: Buffer, start: int, stride: int, most: int) -> int:
     time goes into fetching each record's first bytes from memory, so a length of two bytes, as most are, is compared as
     one number, and only once.
     """
-    _, lengths_end = read_varint(data, start)
     count = min(most, (len(data) - start) // stride - 1)
+    if count <= 0:
+        return 0
+    _, lengths_end = read_varint(data, start)
     if lengths_end == start + 2 and isinstance(data, memoryview):
-        return max(min(_same_pairs(data, start, stride, first, count) for first in (1, 2)), 0)
+        return _same_pairs(data, start, stride, count)
     for at in range(start, lengths_end):
         expected = bytes((data[at],))
         column = data[at + stride : at + stride * count + 1 : stride]
         if column != expected * count:
             count -= len(bytes(column).lstrip(expected))
-    return max(count, 0)
+    return count
 
 
-def _same_pairs(data: memoryview, start: int, stride: int, first: int, count: int) -> int:
-    """Returns how many of `count` records are known to begin with the same two bytes as the record at `start`.
+def _same_pairs(data: memoryview, start: int, stride: int, count: int) -> int:
+    """Returns how many of the `count` records after the one at `start` begin with the same two bytes as that one.
 
-    Looks at every second record from the one numbered `first` on: pairs of bytes can be compared where they are an even
-    number of bytes apart.
+    Pairs of bytes can be compared where they are an even number of bytes apart, so every second record is looked at
+    first, and the others then.
     """
-    pairs = (count - first) // 2 + 1
-    if pairs <= 0:
-        return count
-    begin = start + stride * first
-    column = data[begin : begin + 2 * stride * (pairs - 1) + 2].cast("H")[::stride]
-    expected = bytes(data[start : start + 2]) * pairs
-    if column == memoryview(expected).cast("H"):
-        return count
-    return first + 2 * (agreeing(column.tobytes(), expected) // 2) - 1
+    expected = memoryview(bytes(data[start : start + 2]) * ((count + 1) // 2)).cast("H")
+    for first in (1, 2):
+        begin = start + stride * first
+        pairs = (count - first) // 2 + 1
+        if pairs:
+            column = data[begin : begin + 2 * stride * (pairs - 1) + 2].cast("H")[::stride]
+            if column != expected[:pairs]:
+                count = first - 1 + 2 * (agreeing(column.tobytes(), expected[:pairs].tobytes()) // 2)
+    return count
 
 
 def _looks_compressed(batch: memoryview, header: BatchHeader) -> bool:
