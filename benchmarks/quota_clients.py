@@ -22,6 +22,8 @@ from benchmarks import protocol
 _VALUE = bytes(1000)
 # The seconds at the beginning that are not measured: what a client that was idle may use at once has to be over.
 _WARM_UP_S = 5.0
+# A node that does not close connections in time must not use up the client's descriptors.
+_OPEN_MAX = 8_192
 _SENDER, _OTHER = "127.0.0.1", "127.0.0.2"
 
 
@@ -135,12 +137,12 @@ def ignore(bootstrap: str, client_id: str, seconds: float, topic: str, rate: flo
 
 
 def connect(bootstrap: str, client_id: str, seconds: float, topic: str, rate: float) -> dict[str, float]:
-    """Open `rate` connections per second, and keep each until the node closes it."""
+    """Open `rate` connections per second, and keep each until the node closes it; at most `_OPEN_MAX` at once."""
     began = time.perf_counter()
     opened = closed = refused = 0
     with selectors.DefaultSelector() as selector:
         while (now := time.perf_counter()) < began + seconds:
-            while opened < rate * (now - began):
+            while opened < rate * (now - began) and len(selector.get_map()) < _OPEN_MAX:
                 opened += 1
                 sock = socket.socket()
                 sock.setblocking(False)
