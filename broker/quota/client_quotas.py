@@ -99,6 +99,8 @@ class _Meters:
         usage = self.of(user, client_id, now_ms)
         if usage is None:
             return 0
+        if usage.granted and usage.allowance.take(int(amount)):
+            return 0
         usage.settle(now_ms)
         usage.rate.record(amount, now_ms)
         if self.grants and (unused := usage.rate.unused(usage.limit)) > amount:
