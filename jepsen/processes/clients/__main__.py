@@ -10,7 +10,16 @@ from jepsen.processes.clients.consuming import consume, read_to_the_end
 from jepsen.processes.clients.contending import contend, see_topics
 from jepsen.processes.clients.joining import join
 from jepsen.processes.clients.producing import produce
-from jepsen.processes.clients.transacting import consume_committed, read_transactions, transact, transform_records
+from jepsen.processes.clients.transacting import (
+    audit,
+    consume_committed,
+    mix_assigned,
+    mix_subscribed,
+    move,
+    read_transactions,
+    transact,
+    transform_records,
+)
 
 ROLES: Final[dict[str, Callable[[Client], None]]] = {
     "produce": produce,
@@ -22,6 +31,10 @@ ROLES: Final[dict[str, Callable[[Client], None]]] = {
     "see-topics": see_topics,
     "transact": transact,
     "transform": transform_records,
+    "move-amounts": move,
+    "audit": audit,
+    "mix-assigned": mix_assigned,
+    "mix-subscribed": mix_subscribed,
     "consume-committed": consume_committed,
     "read-transactions": read_transactions,
 }

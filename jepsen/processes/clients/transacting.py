@@ -1,7 +1,7 @@
 """Transactional clients of the client library, and the final reads of what they have committed.
 
-The names of producers and transformers end with a letter. Without it, they are transactional ids: clients whose names
-differ only in the letter fence each other.
+The names of clients with a transactional id end with a letter. Without it, they are the transactional ids: clients
+whose names differ only in the letter fence each other.
 """
 
 import time
@@ -13,16 +13,22 @@ import trio
 
 from jepsen.processes.clients.client import Client
 from jepsen.workloads import client as workload
+from jepsen.workloads.bank import audit_accounts, move_amounts
 from jepsen.workloads.committed_reader import ends_of, read_all_committed, read_committed
+from jepsen.workloads.mixed_transactions import Subscription, mix_polls_and_sends
 from jepsen.workloads.transactional_producer import write_transactions
 from jepsen.workloads.transformer import transform, wait_transformed
 
 # The topic that transformers write to.
 OUTPUT: Final = "output"
+# The topic with the accounts of the bank.
+BANK: Final = "bank"
 # The roles of clients with a transactional id.
-TRANSACTIONAL_ROLES: Final = ("transact", "transform")
+TRANSACTIONAL_ROLES: Final = ("transact", "transform", "move-amounts", "mix-assigned", "mix-subscribed")
 _GROUP: Final = "transformers"
 _PROTOCOL: Final = "consumer"
+# The group of the clients that mix polls and sends.
+_MIXING: Final = Subscription("mixers", _PROTOCOL)
 _LOOK_SECONDS: Final = 0.1
 
 
@@ -45,6 +51,32 @@ def transact(client: Client) -> None:
 def transform_records(client: Client) -> None:
     """Consume, transform and produce until the client has to stop."""
     _run(client, _transform, client, transactional_id_of(client.plan.name))
+
+
+def move(client: Client) -> None:
+    """Move amounts between accounts until the client has to stop."""
+    name, rate = client.plan.name, client.plan.rate
+    _run(client, move_amounts, transactional_id_of(name), _partitions(client, BANK), rate)
+
+
+def audit(client: Client) -> None:
+    """Read all accounts until the client has to stop."""
+    _run(client, audit_accounts, _partitions(client, BANK))
+
+
+def mix_assigned(client: Client) -> None:
+    """Mix polls and sends, with all partitions assigned, until the client has to stop."""
+    _mix(client, None)
+
+
+def mix_subscribed(client: Client) -> None:
+    """Mix polls and sends, as a member of a group, until the client has to stop."""
+    _mix(client, _MIXING)
+
+
+def _mix(client: Client, subscription: Subscription | None) -> None:
+    transactional_id, partitions = transactional_id_of(client.plan.name), _partitions(client, client.plan.topic)
+    _run(client, mix_polls_and_sends, transactional_id, partitions, client.plan.rate, subscription)
 
 
 def consume_committed(client: Client) -> None:
@@ -73,7 +105,7 @@ async def _read_transactions(client: Client) -> None:
         nursery.start_soon(_transform, _workload_client(client, f"{client.plan.name}.x"), client, "last")
         await wait_transformed(reader, _GROUP, ends_of(reads))
         nursery.cancel_scope.cancel()
-    for partition in _partitions(client, OUTPUT):
+    for partition in (*_partitions(client, OUTPUT), *_partitions(client, BANK)):
         await read_all_committed(reader, *partition)
 
 

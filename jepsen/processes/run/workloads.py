@@ -22,7 +22,7 @@ from jepsen.checkers.recovery import RecoveryIsBounded
 from jepsen.checkers.replicas import ReplicasAreIdentical
 from jepsen.history import History
 from jepsen.processes.clients.client import EITHER, MemberPlan
-from jepsen.processes.clients.transacting import OUTPUT, TRANSACTIONAL_ROLES, transactional_id_of
+from jepsen.processes.clients.transacting import BANK, OUTPUT, TRANSACTIONAL_ROLES, transactional_id_of
 from jepsen.processes.run.member_processes import Group
 
 
@@ -100,14 +100,18 @@ WORKLOADS: Final[Mapping[str, Workload]] = MappingProxyType(
                 {
                     **dict.fromkeys(("t1a", "t1b", "t2a"), "transact"),
                     **dict.fromkeys(("x1a", "x1b", "x2a"), "transform"),
+                    **dict.fromkeys(("b1a", "b1b"), "move-amounts"),
+                    "m1a": "mix-assigned",
+                    **dict.fromkeys(("m2a", "m3a"), "mix-subscribed"),
                     "c1": "consume-committed",
+                    "c2": "audit",
                 }
             ),
             (*TRANSACTION_CHECKERS, ReplicasAreIdentical(), RecoveryIsBounded(), NodesRunUntilStopped()),
             rate=10,
             last=("read-transactions",),
             notes=_transactions,
-            more_topics=(OUTPUT,),
+            more_topics=(OUTPUT, BANK),
         ),
         "groups": Workload(
             _PRODUCERS,
