@@ -171,12 +171,15 @@ class Series:
             self._values.setdefault(key, {}).setdefault(node, []).append(figure.value)
 
     def rows(self) -> list[list[str]]:
-        """Name, unit, and the median of each node; with two nodes also the ratio and its goal."""
+        """Name, unit, and the median of each node that has the figure; with two nodes also the ratio and its goal."""
         rows = []
         for key, figure in self._figures.items():
-            medians = [median(self._values[key][node]) for node in self.nodes]
-            row = [figure.name, figure.unit, *map(number, medians)]
-            rows.append(row + (_compared(figure, *medians) if len(medians) == 2 else []))
+            medians = {node: median(values) for node, values in self._values[key].items()}
+            row = [figure.name, figure.unit, *(number(medians[each]) if each in medians else "" for each in self.nodes)]
+            if len(self.nodes) == 2:
+                ours, theirs = map(medians.get, self.nodes)
+                row += ["", "", ""] if ours is None or theirs is None else _compared(figure, ours, theirs)
+            rows.append(row)
         return rows
 
     def as_json(self) -> list[dict[str, object]]:

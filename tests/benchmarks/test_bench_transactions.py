@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from benchmarks import protocol, transaction_loads, transactional_ids
+from benchmarks.figures import Figure, Series
 from benchmarks.transactional_ids import OpenTransaction
 from benchmarks.watched_node import Hold, holds
 from broker.wire.api.produce import ProduceRequest
@@ -71,6 +72,16 @@ def test_open_transactions_are_aborted_by_their_owner(bootstrap: str) -> None:
 
 def test_open_transaction_knows_its_partition() -> None:
     assert OpenTransaction("a", 1, 0).partition == ord("a") % transactional_ids.PARTITIONS
+
+
+def test_figure_of_one_node_is_compared_with_nothing() -> None:
+    series = Series(["kraft", "kafka"])
+    series.add("kraft", [Figure("time", "s", 1.0, False, 1.0), Figure("hold", "ms", 3.0, False)])
+    series.add("kafka", [Figure("time", "s", 2.0, False, 1.0)])
+    assert series.rows() == [
+        ["time", "s", "1.00", "2.00", "2.00", "1.00", "met"],
+        ["hold", "ms", "3.00", "", "", "", ""],
+    ]
 
 
 @pytest.fixture(scope="module")
