@@ -1,18 +1,15 @@
 """The driver of connections over any Trio stream: TLS in production, every connection in simulation."""
 
-from collections.abc import Iterable, Iterator
 from typing import Final
 
 import trio
 
 from broker.net.connection import Connection
 from broker.net.connection_scheduler import ConnectionScheduler
-from broker.net.reply import Buffer, FileRange, Part
+from broker.net.reply import FileRange, Part
 
 # File ranges are read and sent in pieces of this size, so that a slow reader holds one piece in memory.
 PIECE_SIZE: Final = 256 * 1024
-# Parts are joined up to this size. Copying more would cost as much as the write that it saves.
-JOINED_MAX: Final = 64 * 1024
 
 
 async def serve_stream(stream: trio.abc.Stream, connection: Connection, scheduler: ConnectionScheduler) -> None:
@@ -72,8 +69,8 @@ class StreamTransport:
             while connection.outgoing:
                 parts = connection.outgoing[:]
                 try:
-                    for piece in joined_pieces(parts):
-                        await stream.send_all(piece)
+                    for part in parts:
+                        await _send_part(stream, part)
                 except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
                     connection.close(f"connection failed: {error}")
                     return
@@ -87,37 +84,14 @@ class StreamTransport:
         self._changed.unpark_all()
 
 
-def joined_pieces(parts: Iterable[Part]) -> Iterator[Buffer]:
-    """The bytes of the parts, in pieces that are sent one by one. Files are read as late as possible.
-
-    Small parts are joined, because each write costs a system call and a TLS record: a Fetch response consists of a
-    buffer and a range of a file for each partition. Raises OSError.
-    """
-    small: list[Buffer] = []
-    size = 0
-    for part in parts:
-        for piece in _read(part) if isinstance(part, FileRange) else (part,):
-            if size + len(piece) > JOINED_MAX and small:
-                yield _join(small)
-                small, size = [], 0
-            if len(piece) > JOINED_MAX:
-                yield piece
-            else:
-                small.append(piece)
-                size += len(piece)
-    if small:
-        yield _join(small)
-
-
-def _join(buffers: list[Buffer]) -> Buffer:
-    return b"".join(buffers) if len(buffers) > 1 else buffers[0]
-
-
-def _read(part: FileRange) -> Iterator[bytes]:
+async def _send_part(stream: trio.abc.Stream, part: Part) -> None:
+    if not isinstance(part, FileRange):
+        await stream.send_all(memoryview(part))
+        return
     position, end = part.position, part.position + part.size
     while position < end:
         piece = part.file.read(position, min(PIECE_SIZE, end - position))
         if not piece:
             raise OSError("a file was truncated while it was being sent")
-        yield piece
+        await stream.send_all(piece)
         position += len(piece)
