@@ -3,9 +3,9 @@
 A quota limits a client per broker, as in Kafka. A client that no quota applies to costs a look at a dictionary.
 
 To record one request takes a quarter of the time in which a small one is served. Clients that are far below their
-quota are therefore granted an allowance of bytes, which no later request can exceed the quota with. What they have
-used of it is recorded `_GRANT_SECONDS` later, or when they are charged again. Rates are as exact as in Kafka while
-clients are near their quota, and this time late otherwise.
+quota are therefore granted an allowance: bytes that cannot exceed the quota, whenever they are used. The used part is
+recorded `_GRANT_SECONDS` later, or when the clients are charged again. Rates are as exact as in Kafka while clients are
+near their quota, and this time late otherwise.
 """
 
 from collections.abc import Callable, Iterator, Mapping

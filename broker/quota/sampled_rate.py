@@ -16,7 +16,7 @@ class SampledRate(WindowedRate):
         return self._size / limit * 1000 - self._elapsed_ms(now_ms)
 
     def unused(self, limit: float) -> float:
-        """What may be recorded from now on, at any time, without exceeding `limit`; negative if nothing may.
+        """The amount that may be recorded from now on, at any time, without exceeding `limit`; negative if none may.
 
         The time of all windows but the last counts as elapsed always, and samples that are dropped only add to it.
         """

@@ -65,8 +65,7 @@ class FetchShortcut:
 
     def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> Reply:
         """The reply, or False if the handler has to serve the request."""
-        view = connection.buffer.view
-        prefix_length: int = connection.session.prefix_length
+        view, prefix_length = connection.buffer.view, connection.session.prefix_length
         position = start + prefix_length
         if position + 8 > end:
             return False
@@ -92,8 +91,8 @@ class FetchShortcut:
             data = records.file.read(records.position, size) if size <= _READ_NOW_MAX else None
             if data is not None and len(data) != size:
                 return False
-            allowance = entry.allowance
-            if allowance is not None and not allowance.take(entry.overhead_bytes + size):
+            granted = entry.allowance
+            if granted is not None and not granted.take(entry.overhead_bytes + size):
                 reply = self._charge(connection.session, entry, correlation_id, end - start, size)
                 if reply is not None:
                     return reply

@@ -75,8 +75,7 @@ class ProduceShortcut:
 
     def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> Reply:
         """The reply; None with acks=0; False if the handler has to serve the request."""
-        session: Session = connection.session
-        buffer = connection.buffer
+        session, buffer = connection.session, connection.buffer
         position = start + session.prefix_length
         entry = self._entries.get(bytes(buffer.view[start + _PREFIX_START : position]))
         if entry is None or position >= end or session.refused_batches is not None:
@@ -113,9 +112,8 @@ class ProduceShortcut:
             return False  # nothing was appended; the handler finds the same error and reports it
         if not info.duplicate:
             self._stage(partition)
-        allowance, throttle_time_ms = entry.allowance, 0
-        if allowance is not None and not allowance.take(end - start):
-            throttle_time_ms = self._charge(session, entry, end - start)
+        granted, size = entry.allowance, end - start
+        throttle_time_ms = 0 if granted is None or granted.take(size) else self._charge(session, entry, size)
         if partition.answers_at_once and entry.acks and not throttle_time_ms:
             return entry.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
         return entry.reply_when_safe(self._deadlines, connection, correlation_id, info, partition, throttle_time_ms)

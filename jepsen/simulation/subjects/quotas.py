@@ -27,7 +27,7 @@ _PARTITIONS: Final = 2
 _INDEXES: Final = (0, 1, 1, 0, 0, 1)
 # The time over which the clients are judged, after all faults are healed.
 _JUDGED_SECONDS: Final = 30.0
-# The time before that in which no client uses its quota, longer than all windows: nobody has to pay for earlier use.
+# The time before that in which no client uses its quota, longer than all windows: no client has to pay for earlier use.
 _REST_SECONDS: Final = 4.0
 # Some clients are idle for this time, which is longer than all windows.
 _IDLE: Final = (8.0, 18.0)

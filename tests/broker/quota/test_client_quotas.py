@@ -201,7 +201,7 @@ def test_use_of_quotas_is_told_while_clients_are_active() -> None:
     assert list(quotas.broker.uses()) == []
 
 
-def test_client_far_below_its_quota_is_granted_what_cannot_exceed_it() -> None:
+def test_client_far_below_its_quota_is_granted_an_allowance_that_cannot_exceed_it() -> None:
     quotas = Quotas()
     session = session_of("alice")
     assert quotas.broker.allowance(session, "app", PRODUCE) is None
