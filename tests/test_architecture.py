@@ -219,6 +219,7 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     "jepsen.simulation.disk.volume": {"os"},
     "jepsen.simulation.network.handshake": {"os"},
     "jepsen.simulation.network.sockets": {"os", "socket"},
+    "jepsen.simulation.scheduling": {"random"},
     "jepsen.simulation.simulation": {"random"},
     # Measures the CPU time of seeds, and distributes the seeds over processes.
     "jepsen.simulation.command": {"concurrent", "multiprocessing", "time"},

@@ -67,8 +67,7 @@ class ReplicaManager:
         self.topics: dict[str | bytes, LocalTopic] = {}
         self._staged: dict[Partition, None] = {}
         self._to_stage: list[Callable[[], None]] = []
-        self._lost = False
-        self.turn_ms = 0
+        self._lost, self.turn_ms = False, 0
         self._image: MetadataImage | None = None
         self._high_watermarks: Mapping[tuple[str, int], int] = {}
         self._followed_listeners: list[FollowedListener] = []

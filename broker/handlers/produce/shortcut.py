@@ -93,19 +93,16 @@ class ProduceShortcut:
             if batch_end + len(_FLEXIBLE_TAIL) != end or data[batch_end:end] != _FLEXIBLE_TAIL:
                 return False
         else:
-            batch_end = end
             if position + 4 > end or _LENGTH.unpack_from(data, position)[0] != end - position - 4:
                 return False
-            position += 4
+            position, batch_end = position + 4, end
         if batch_end - position < HEADER_SIZE or data[position + _FLAGS_POSITION] in self._unusual_flags:
             return False
         topic = self._topics.get(entry.topic)
         partition = None if topic is None else topic.partitions.get(entry.index)
         if partition is None:
             return False
-        now_ms = self._partitions.turn_ms
-        if not now_ms:
-            now_ms = self._partitions.turn_ms = self._now_ms()
+        now_ms = self._partitions.turn_ms or self._begin_turn()
         try:
             info = partition.append(buffer.view[position:batch_end], entry.acks, now_ms)
         except KafkaError:
@@ -117,6 +114,11 @@ class ProduceShortcut:
         if partition.answers_at_once and entry.acks and not throttle_time_ms:
             return entry.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
         return entry.reply_when_safe(self._deadlines, connection, correlation_id, info, partition, throttle_time_ms)
+
+    def _begin_turn(self) -> int:
+        """Read the clock for all appends of this turn."""
+        self._partitions.turn_ms = self._now_ms()
+        return self._partitions.turn_ms
 
     def _charge(self, session: Session, entry: "_Entry", request_bytes: int) -> int:
         charging, codec = self._charging, self._codec
