@@ -10,9 +10,12 @@ from pyspark.sql import SparkSession
 
 from tests.support.source_code import ROOT
 
+# Options of a JVM that runs for some minutes at most: only the fast compiler, which halves its processor time.
+BRIEF_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": BRIEF_JVM,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from broker.spark import register
 from tests.support.source_code import ROOT
+from tests.support.spark_session import BRIEF_JVM
 from tests.support.stopped_sinks import StoppedSink
 
 # A task is repeated beside its first attempt as soon as it takes longer than others.
@@ -72,6 +73,7 @@ class StreamingJob:
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.memory": "1g",
+            "spark.driver.extraJavaOptions": BRIEF_JVM,
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.executorEnv.PYTHONPATH": str(ROOT),
