@@ -40,7 +40,13 @@ OF_THE_TEST = {"KraftGroupStuck"}
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[ClusterProcess]:
+def cluster(tmp_path: Path, pytestconfig: pytest.Config) -> Iterator[ClusterProcess]:
+    if not pytestconfig.getoption("--prometheus"):
+        pytest.skip("`make test-prometheus` runs this with Prometheus itself")
+    try:
+        find("prometheus")
+    except Unavailable as why:
+        pytest.skip(str(why))
     with new_cluster(tmp_path, overrides=OVERRIDES) as cluster:
         for node, port in zip(cluster.nodes.values(), free_ports(3), strict=True):
             node.overrides["http.listener"] = f"127.0.0.1:{port}"
@@ -78,12 +84,6 @@ class Load:
 def test_alerts_fire_and_resolve_through_kills_and_restarts(
     cluster: ClusterProcess, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    if not request.config.getoption("--prometheus"):
-        pytest.skip("`make test-prometheus` runs this with Prometheus itself")
-    try:
-        find("prometheus")
-    except Unavailable as why:
-        pytest.skip(str(why))
     targets = [node.overrides["http.listener"] for node in cluster.nodes.values()]
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=3)])[TOPIC].result()

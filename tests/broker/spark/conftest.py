@@ -31,6 +31,15 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
+def kills(pytestconfig: pytest.Config, full: bool) -> int:
+    """The number of kills. Requested before `cluster`, so that a skipped test starts none."""
+    kills: int = pytestconfig.getoption("--kills") or (20 if full else 0)
+    if not kills:
+        pytest.skip("run with --full or --kills, or by `make spark-kills`")
+    return kills
+
+
+@pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ClusterProcess]:
     """Three nodes that tests kill, with the topics `input` and `output` of three partitions."""
     with new_cluster(tmp_path, overrides={"broker.session.timeout.ms": "3000"}) as cluster:

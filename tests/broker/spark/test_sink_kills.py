@@ -20,14 +20,6 @@ from tests.support.streaming_job import StreamingJob
 RATE = 500
 
 
-@pytest.fixture
-def kills(pytestconfig: pytest.Config, full: bool) -> int:
-    kills: int = pytestconfig.getoption("--kills") or (20 if full else 0)
-    if not kills:
-        pytest.skip("run with --full or --kills, or by `make spark-kills`")
-    return kills
-
-
 def new_job(cluster: ClusterProcess, directory: Path, *, stops_at: str = "") -> StreamingJob:
     directory.mkdir()
     return StreamingJob(
@@ -54,7 +46,7 @@ def check_output(cluster: ClusterProcess, job: StreamingJob, output: Path) -> in
 
 
 def test_batches_are_written_once_if_drivers_die_between_decisions_and_the_ends_of_transactions(
-    cluster: ClusterProcess, tmp_path: Path, kills: int, figure: Callable[[str], None]
+    kills: int, cluster: ClusterProcess, tmp_path: Path, figure: Callable[[str], None]
 ) -> None:
     job = new_job(cluster, tmp_path / "job", stops_at=COMMITS)
     process = JobProcess(job, tmp_path / "job.out")
@@ -73,7 +65,7 @@ def test_batches_are_written_once_if_drivers_die_between_decisions_and_the_ends_
 
 @pytest.mark.parametrize("stops_at", ["", COMMITS], ids=["at_any_time", "after_its_decision"])
 def test_batches_are_written_once_if_a_suspended_driver_goes_on_beside_its_successor(
-    stops_at: str, cluster: ClusterProcess, tmp_path: Path, kills: int, figure: Callable[[str], None]
+    kills: int, stops_at: str, cluster: ClusterProcess, tmp_path: Path, figure: Callable[[str], None]
 ) -> None:
     rng = Random(1)
     job = new_job(cluster, tmp_path / "job", stops_at=stops_at)
@@ -106,7 +98,7 @@ def test_batches_are_written_once_if_a_suspended_driver_goes_on_beside_its_succe
 
 
 def test_batches_are_written_once_with_speculative_tasks(
-    cluster: ClusterProcess, tmp_path: Path, kills: int, figure: Callable[[str], None]
+    kills: int, cluster: ClusterProcess, tmp_path: Path, figure: Callable[[str], None]
 ) -> None:
     with SyncProducer(cluster.bootstrap) as producer:
         for number in range(3_000):

@@ -148,17 +148,13 @@ def test_exactly_once_holds_through_kills_of_a_worker_and_the_driver(
 @pytest.mark.parametrize("exactly_once", [False, True], ids=["at_least_once", "exactly_once"])
 @pytest.mark.parametrize("kill", [kill_driver, kill_worker, kill_broker, kill_coordinator])
 def test_many_kills_lose_nothing_and_leave_exact_outputs_exact(
+    kills: int,
     kill: Callable[[JobProcess, ClusterProcess, Random], None],
     exactly_once: bool,
     cluster: ClusterProcess,
     tmp_path: Path,
-    pytestconfig: pytest.Config,
-    full: bool,
     figure: Callable[[str], None],
 ) -> None:
-    kills = pytestconfig.getoption("--kills") or (20 if full else 0)
-    if not kills:
-        pytest.skip("run with --full or --kills, or by `make spark-kills`")
     written, summary = run_under_kills(
         cluster,
         tmp_path / "job",
