@@ -143,6 +143,12 @@ class Transformers:
 
     def kill_coordinator(self, turn: int) -> None:
         """Kill the coordinator of a transactional id; in every third turn, kill that of the group."""
+        # A coordinator does not know an id before its job has started, which takes seconds on a loaded machine.
+        self.await_that(
+            lambda: all(process.transactions()["committed"] for process in self.processes),
+            PROGRESS_S,
+            "both jobs start",
+        )
         with SyncAdmin(self.cluster.bootstrap) as admin:
             if turn % 3 == 2:
                 node_id = admin.describe_groups([self.group]).value(self.group).coordinator.id
