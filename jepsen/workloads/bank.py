@@ -25,6 +25,8 @@ _BETWEEN_SECONDS: Final = 3.0
 _POLL_RECORDS_MAX: Final = 50
 _POLL_SECONDS: Final = 1.0
 _REQUEST_TIMEOUT_MS: Final = 3_000
+# Long, because an idle consumer asks all brokers again after this time.
+_FETCH_WAIT_MS: Final = 2_000
 
 
 async def move_amounts(
@@ -107,6 +109,7 @@ async def audit_accounts(client: Client, partitions: Sequence[tuple[str, int]]) 
                 isolation_level="read_committed",
                 auto_offset_reset="earliest",
                 request_timeout_ms=_REQUEST_TIMEOUT_MS,
+                fetch_max_wait_ms=_FETCH_WAIT_MS,
                 metadata_max_age_ms=10_000,
             ) as consumer:
                 consumer.assign(TopicPartition(*partition) for partition in partitions)

@@ -26,6 +26,7 @@ _POLL_RECORDS_MAX: Final = (2, 50)
 _FLUSHES: Final = 0.5
 _HEARTBEAT_MS: Final = 1_500
 _REQUEST_TIMEOUT_MS: Final = 3_000
+_FETCH_WAIT_MS: Final = 1_000
 _API_TIMEOUT_MS: Final = 10_000
 # The chance per transaction that a client makes room for another one.
 _ENDS: Final = 0.03
@@ -82,6 +83,7 @@ def _consumer(client: Client, subscription: Subscription | None) -> Consumer:
         heartbeat_interval_ms=_HEARTBEAT_MS,
         max_poll_interval_ms=REBALANCE_MS,
         request_timeout_ms=_REQUEST_TIMEOUT_MS,
+        fetch_max_wait_ms=_FETCH_WAIT_MS,
         default_api_timeout_ms=_API_TIMEOUT_MS,
         metadata_max_age_ms=10_000,
         auto_offset_reset="earliest",
