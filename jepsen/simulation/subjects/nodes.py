@@ -218,7 +218,7 @@ class NodesSubject:
                 self._start(members, self._client(f"{name}.last", place.group.name), stay, place)
             ends = await self._verify_topics()
             if self._special is not None:
-                await self._special.verify(self._start, self._as)
+                await self._special.verify(self._start, self._as, self.committed)
             await self._groups.wait_reached(ends)
             members.cancel_scope.cancel()
         await self._wait_all_caught_up()

@@ -102,7 +102,7 @@ class QuotaClients:
             idle = _IDLE if history is self.history and user.limit is not None and not user.waits else _NOT_IDLE
             start(nursery, client, use, user, TOPIC, index, idle)
 
-    async def verify(self, start: Start, run: Run) -> None:
+    async def verify(self, start: Start, run: Run, committed: Committed) -> None:
         """Have all clients use up their quotas for some time, in a cluster that works."""
         client = self._client_for("quotas-final")
         await run(client, set_quotas, client, self._users)

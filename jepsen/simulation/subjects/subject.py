@@ -34,7 +34,7 @@ class SpecialClients(Protocol):
         """Start the clients, which run while faults occur."""
         ...
 
-    async def verify(self, start: Start, run: Run) -> None:
+    async def verify(self, start: Start, run: Run, committed: Committed) -> None:
         """Check in the healed cluster that everything works again."""
         ...
 
