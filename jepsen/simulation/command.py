@@ -18,7 +18,7 @@ SECONDS = 60.0
 ALL_FAULTS = "all"
 NO_FAULTS = "none"
 ANY_SHAPE = "any"
-# The number of runs after which a process is replaced, because its memory grows with each run.
+# About the number of runs after which a process is replaced, because its memory grows with each run.
 RUNS_PER_PROCESS = 100
 
 
@@ -79,15 +79,19 @@ def collect_between_runs() -> None:
 
 
 def _run_all(plan: Plan, seeds: Sequence[int], jobs: int) -> Iterator[tuple[Verdict, float]]:
-    """Results in the order of the seeds. Each job is a process, which is replaced from time to time."""
+    """Results in the order of the seeds. Each job is a process, which is replaced from time to time.
+
+    A new pool replaces them all. `max_tasks_per_child` would replace them one by one, but a pool with it may end up
+    waiting without a process, in Python 3.11 to 3.15 (https://github.com/python/cpython/issues/115634).
+    """
     if jobs == 1:
         collect_between_runs()
         yield from map(plan.run, seeds)
         return
-    with ProcessPoolExecutor(
-        jobs, get_context("spawn"), collect_between_runs, max_tasks_per_child=RUNS_PER_PROCESS
-    ) as pool:
-        yield from pool.map(plan.run, seeds)
+    at_once = jobs * RUNS_PER_PROCESS
+    for first in range(0, len(seeds), at_once):
+        with ProcessPoolExecutor(jobs, get_context("spawn"), collect_between_runs) as pool:
+            yield from pool.map(plan.run, seeds[first : first + at_once])
 
 
 def parse_faults(text: str) -> Sequence[str]:
