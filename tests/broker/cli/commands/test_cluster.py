@@ -122,9 +122,7 @@ def test_consumer_groups_work_in_clusters_of_one_and_two_nodes(
     assert message is not None
     assert message.value() == b"value"
     consumer.close()
-    warnings = [line for line in cluster.output().splitlines() if "warning" in line]
-    # Holds of the event loop depend on the load of the machine.
-    assert [line for line in warnings if "loop_held" not in line] == []
+    assert warnings_in(cluster.output()) == []
 
 
 @pytest.mark.parametrize(
@@ -145,10 +143,15 @@ def test_the_operator_is_told_once_of_a_coordinators_topic_that_cannot_be_create
         assert found == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
     finally:
         node.discard()
-    warnings = [line for line in node.output().splitlines() if "warning" in line]
+    warnings = warnings_in(node.output())
     assert len(warnings) == 2, warnings
     assert what in warnings[0]
     assert f"{key} is 3, and 1 brokers are there" in warnings[1]
+
+
+def warnings_in(output: str) -> list[str]:
+    """The warnings, without those of a held event loop, which depend on the load of the machine."""
+    return [line for line in output.splitlines() if "warning" in line and "loop_held" not in line]
 
 
 async def ask_for_coordinator(port: int, key_type: int, times: int) -> set[int]:
