@@ -27,7 +27,13 @@ runs = st.lists(st.tuples(records, st.integers(1, 150)), min_size=1, max_size=5)
 
 
 def passes(batch: bytes | bytearray, check: PartialCheck | None = None) -> bool:
-    return (check or PartialCheck()).accepts(memoryview(batch), read_header(batch))
+    """The result of the partial check, which is the same for the batch alone and in a buffer between other batches."""
+    header = read_header(batch)
+    check = check or PartialCheck()
+    alone = check.accepts(memoryview(bytes(batch)), header)
+    buffer = bytearray(batch) * 3
+    assert check.accepts(memoryview(buffer)[len(batch) : 2 * len(batch)], header) == alone
+    return alone
 
 
 def is_sound(batch: bytes | bytearray) -> bool:
