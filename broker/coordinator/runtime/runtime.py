@@ -195,6 +195,8 @@ class CoordinatorRuntime(Generic[S]):
                 shard = self._to_load.popleft()
                 if shard.phase is Phase.LOADING:
                     await self._load(shard)
+                    # Short logs are read without waiting, and there may be many of them.
+                    await trio.lowlevel.checkpoint()
             self._wanted = trio.Event()
             await self._wanted.wait()
 

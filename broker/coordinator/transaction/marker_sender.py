@@ -34,8 +34,9 @@ from metadata.image import MetadataImage
 _VERSION: Final = 2
 # Kafka's pause before it sends markers again.
 RETRY_BACKOFF_MS: Final = 100
-# Markers in one request; a response to so many takes some 5 ms to read.
-_MARKERS_MAX: Final = 500
+# Markers in one request: one for each partition of each transaction. To read the response to so many, and to build the
+# next request, takes some 8 ms.
+_MARKERS_MAX: Final = 200
 _NO_LEADER: Final = -1
 # Actions, or markers of one transaction, in one turn: some 5 ms. 20,000 transactions can time out at once, and a
 # coordinator that is loaded may find as many prepared ones.
@@ -83,7 +84,7 @@ class MarkerSender:
         self._trace = trace
         self._actions: deque[Callable[[], None]] = deque()
         self._wanted = trio.Event()
-        self._queues: dict[int, list[tuple[UnfinishedTransaction, list[TopicPartition]]]] = {}
+        self._queues: dict[int, deque[tuple[UnfinishedTransaction, list[TopicPartition]]]] = {}
         self._failed: list[tuple[UnfinishedTransaction, list[TopicPartition]]] = []
         self._nursery: trio.Nursery | None = None
 
@@ -196,7 +197,7 @@ class MarkerSender:
         assert self._nursery is not None, "it runs"
         queue = self._queues.get(leader)
         if queue is None:
-            self._queues[leader] = [(transaction, places)]
+            self._queues[leader] = deque([(transaction, places)])
             self._nursery.start_soon(self._send_to, leader)
         else:
             queue.append((transaction, places))
@@ -204,8 +205,7 @@ class MarkerSender:
     async def _send_to(self, leader: int) -> None:
         """Send what is queued for a broker, until nothing is."""
         while queue := self._queues[leader]:
-            self._queues[leader] = queue[_MARKERS_MAX:]
-            sent = queue[:_MARKERS_MAX]
+            sent = _take(queue, _MARKERS_MAX)
             request = WriteTxnMarkersRequest(markers=[_wire_marker(each.marker, places) for each, places in sent])
             try:
                 response = await self._connections.call(leader, request, _VERSION)
@@ -227,6 +227,21 @@ class MarkerSender:
         for place in places:
             code = codes.get((transaction.marker.producer_id, place), ErrorCode.UNKNOWN_SERVER_ERROR)
             self._settled(transaction, place, _known(code))
+
+
+def _take(
+    queue: deque[tuple[UnfinishedTransaction, list[TopicPartition]]], markers_max: int
+) -> list[tuple[UnfinishedTransaction, list[TopicPartition]]]:
+    """Remove the first markers from a queue, at most `markers_max`."""
+    taken = []
+    while queue and markers_max:
+        transaction, places = queue.popleft()
+        if len(places) > markers_max:
+            queue.appendleft((transaction, places[markers_max:]))
+            places = places[:markers_max]
+        taken.append((transaction, places))
+        markers_max -= len(places)
+    return taken
 
 
 def _codes_of(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition], int]:
