@@ -103,8 +103,6 @@ def consume(bootstrap: str, client_id: str, seconds: float, topic: str, rate: fl
             "bootstrap.servers": bootstrap,
             "client.id": client_id,
             "group.id": client_id,
-            "fetch.message.max.bytes": 256 * 1024,
-            "queued.max.messages.kbytes": 1024,
             "throttle_cb": lambda event: meter.throttled(event.throttle_time * 1000),
         }
     )

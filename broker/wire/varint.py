@@ -13,6 +13,12 @@ def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
 
     Raises IndexError where the buffer ends, WireError past five bytes.
     """
+    value = buffer[position]
+    if value < 0x80:
+        return value, position + 1
+    byte = buffer[position + 1]
+    if byte < 0x80:  # most lengths that exceed one byte
+        return value & 0x7F | byte << 7, position + 2
     value = shift = 0
     while True:
         byte = buffer[position]
