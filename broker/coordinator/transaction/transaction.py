@@ -99,10 +99,12 @@ class Transaction:
     def has_timed_out(self, now_ms: int) -> bool:
         """True if the transaction is open for longer than its producer wanted.
 
-        One that takes part in a two-phase commit never times out: only its producer knows the outcome (KIP-939).
+        Also true if it seems to begin later than its timeout from now: the clock has been set back, and the transaction
+        would stay open until the clock has caught up. One that takes part in a two-phase commit never times out: only
+        its producer knows the outcome (KIP-939).
         """
         is_open = self.state is TransactionState.ONGOING and self.timeout_ms != TWO_PHASE_TIMEOUT_MS
-        return is_open and self.start_ms + self.timeout_ms < now_ms
+        return is_open and abs(now_ms - self.start_ms) > self.timeout_ms
 
     def has_expired(self, now_ms: int, expiration_ms: int) -> bool:
         """True if the transactional id was not used for longer than `expiration_ms`."""

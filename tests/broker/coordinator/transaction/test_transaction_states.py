@@ -295,6 +295,13 @@ def test_completion_keeps_the_epoch_and_drops_the_partitions(commit: bool) -> No
     assert (done.state, done.partitions, done.producer_epoch, done.last_update_ms) == (expected, (), 3, NOW + 1)
 
 
+def test_transaction_times_out_after_the_clock_was_set_back() -> None:
+    """Found by the simulator: a transaction that began while the clock was wrong stayed open for the difference."""
+    current = transaction(TransactionState.ONGOING)
+    assert not current.has_timed_out(NOW - 60_000)
+    assert current.has_timed_out(NOW - 60_001)
+
+
 def test_only_open_transactions_time_out_and_only_others_expire() -> None:
     for state in TransactionState:
         current = transaction(state) if state < TransactionState.DEAD else None
