@@ -6,8 +6,8 @@
 - rates: a producer and a consumer of confluent-kafka limited to 5 MB/s each, and one that ignores throttle times,
   beside a producer without a quota that sends 20 MB/s; that one also alone.
 - connections: 2,000 connections per second from one address that may make 20, while another sends small requests.
-- cost: CPU time per request with quotas set and not reached, with metrics (`http.listener`), and without both, in
-  alternating rounds. Only on this node.
+- cost: CPU time per request with quotas set and not reached (of bytes; of bytes and request time), with metrics
+  (`http.listener`), and without all of these, in alternating rounds. Only on this node.
 
 A client that was idle may use at once what its quota allows in all windows but one. It may do that again when these
 are forgotten: with the default of 11 windows of a second, a client that sends as fast as it can gets some 50 MB every
@@ -124,12 +124,18 @@ def cost(seconds: float) -> dict[str, Figures]:
     """The medians of the ratios of rounds: CPU time per request without quotas and metrics, divided by that with."""
     found: dict[str, Figures] = {}
     metrics = ConfiguredKraft({"http.listener": "127.0.0.1:0"})
-    with ConfiguredKraft({}) as without, ConfiguredKraft({}) as with_quotas, metrics as with_metrics:
+    with (
+        ConfiguredKraft({}) as without,
+        ConfiguredKraft({}) as with_quotas,
+        ConfiguredKraft({}) as with_times,
+        metrics as with_metrics,
+    ):
         everything = {"producer_byte_rate": UNREACHED, "consumer_byte_rate": UNREACHED}
-        set_quotas(with_quotas, {"user": None}, **everything, controller_mutation_rate=UNREACHED)
+        for node, more in ((with_quotas, {}), (with_times, {"request_percentage": UNREACHED})):
+            set_quotas(node, {"user": None}, **everything, **more, controller_mutation_rate=UNREACHED)
+        nodes = {"": without, "quotas": with_quotas, "request_quotas": with_times, "metrics": with_metrics}
         for load in raw_loads.ALL:
             with ExitStack() as stack:
-                nodes = {"": without, "quotas": with_quotas, "metrics": with_metrics}
                 ready = [(name, stack.enter_context(raw_loads.ready(load, node))) for name, node in nodes.items()]
                 cpu_us: dict[str, list[float]] = {name: [] for name in nodes}
                 for number in range(ROUNDS):
@@ -137,7 +143,7 @@ def cost(seconds: float) -> dict[str, Figures]:
                     for name, prepared in ready[first:] + ready[:first]:
                         cpu_us[name].append(prepared.run(seconds, 0.03).server_cpu_us)
             figures = {"us": statistics.median(cpu_us[""])}
-            for name in ("quotas", "metrics"):
+            for name in list(nodes)[1:]:
                 figures[f"us_with_{name}"] = statistics.median(cpu_us[name])
                 ratios = (before / after for before, after in zip(cpu_us[""], cpu_us[name], strict=True))
                 figures[f"ratio_with_{name}"] = statistics.median(ratios)
