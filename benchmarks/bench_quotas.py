@@ -14,8 +14,8 @@ are forgotten: with the default of 11 windows of a second, a client that sends a
 11 s, here and in Apache Kafka. 66 s have six of these bursts. Any 60 s have five or six, and differ by 10 % from the
 quota for that reason alone; `--windows 3` makes bursts short.
 
-The consumer has confluent-kafka's defaults. With a smaller `fetch.message.max.bytes` it gets up to a third less than its
-quota: a throttled Fetch returns nothing and is not counted, so that the time until the next one stays unused.
+The consumer has confluent-kafka's defaults. With a smaller `fetch.message.max.bytes` it gets up to a third less than
+its quota: a throttled Fetch returns nothing and is not counted, so that the time until the next one stays unused.
 
 Apache Kafka comes from Maven Central; without java or mvn only this node is measured, and that is said.
 """

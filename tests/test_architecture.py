@@ -160,7 +160,8 @@ PURE: dict[str, frozenset[str]] = {
     "metadata.controller": frozenset({"metadata.controller.controller", "metadata.controller.request_queue"}),
     "metadata.regex": frozenset(),
     "metadata.request_context": frozenset(),
-    "broker.wire": frozenset(),
+    # Compares addresses of memory, to find where a view begins in its buffer.
+    "broker.wire": frozenset({"broker.wire.records.partial_check"}),
     "broker.coordinator.group": frozenset(),
     # They write markers, send requests to other brokers, and wait for timeouts.
     "broker.coordinator.transaction": frozenset(
@@ -210,6 +211,8 @@ PURE: dict[str, frozenset[str]] = {
 
 # The modules that use the operating system other than through Env and Trio, and the reasons.
 DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
+    # Addresses of memory.
+    "broker.wire.records.partial_check": {"ctypes"},
     # The real Env and Disk.
     "kraft.env": {"ctypes", "fcntl", "os", "random", "shutil", "socket", "time", "trio.to_thread.run_sync"},
     # The driver of kernel sockets, which carries plain TCP faster than Trio does. The simulation replaces it.

@@ -44,7 +44,9 @@ class Markers:
 
     async def call(self, broker_id: int, request: WriteTxnMarkersRequest, _version: int) -> WriteTxnMarkersResponse:
         assert broker_id == OTHER_ID
-        places = [(each.name, index) for mark in request.markers for each in mark.topics for index in each.partition_indexes]
+        places = [
+            (each.name, index) for mark in request.markers for each in mark.topics for index in each.partition_indexes
+        ]
         self.written += places
         self.requests.append(len(places))
         await trio.lowlevel.checkpoint()
