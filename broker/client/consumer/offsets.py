@@ -60,9 +60,15 @@ class OffsetLookups:
         Raises TimedOut, KafkaError.
         """
         found: dict[TopicPartition, ListedOffset] = {}
+        is_repeated = False
 
         async def attempt() -> None:
+            nonlocal is_repeated
             missing = {key: timestamp for key, timestamp in timestamps.items() if key not in found}
+            if is_repeated:
+                # The cluster only refreshes the topics that it follows. These may not be assigned.
+                await self._cluster.refresh({key.topic for key in missing})
+            is_repeated = True
             by_leader = await self._by_leader(missing)
             failures: list[Exception] = []
             async with trio.open_nursery() as nursery:

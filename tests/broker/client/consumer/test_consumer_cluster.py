@@ -76,6 +76,20 @@ async def test_every_acknowledged_record_is_read_in_order_while_leaders_are_kill
         assert found == list(range(60))
 
 
+async def test_offsets_of_a_topic_that_is_not_assigned_are_found_at_its_new_leader(tmp_path: Path) -> None:
+    """Only the metadata of followed topics was refreshed, so that the lookup failed after `default.api.timeout.ms`."""
+    async with running_cluster(tmp_path) as cluster:
+        await create_replicated(cluster)
+        await until_described(cluster, 1, isr=(1, 2, 3))
+        await send_numbers(cluster, 0, 3)
+        servers = [f"127.0.0.1:{cluster.nodes[node_id].port}" for node_id in (2, 3)]
+        async with Consumer(servers, **FAST) as consumer:
+            assert await consumer.end_offsets([ZERO]) == {ZERO: 3}
+            await cluster.nodes[1].crash()
+            await until_led_by_another(cluster, 2, 1)
+            assert await consumer.end_offsets([ZERO]) == {ZERO: 3}
+
+
 async def test_a_consumer_reads_from_the_replica_in_its_rack_and_from_the_leader_without_it_kip_392(
     tmp_path: Path,
 ) -> None:
