@@ -103,6 +103,14 @@ class Durability:
             self.unflushed_since_ms = -1
             await self._flush(self._segments.since(self.recovery_point), end_offset)
 
+    def include_rebuilt_indexes(self) -> None:
+        """Move the recovery point back to the first segment whose transaction index was rebuilt and is not durable.
+
+        Otherwise no flush would sync that index, and the next start, with a later snapshot, would not rebuild it.
+        """
+        rebuilt = (each.base_offset for each in self._segments if not each.transaction_index.is_synced)
+        self.recovery_point = min(self.recovery_point, next(rebuilt, self.recovery_point))
+
     async def flush_rolled(self) -> None:
         """Make the rolled segments durable and move the recovery point to the start of the active segment.
 

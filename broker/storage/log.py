@@ -418,6 +418,7 @@ class Log:
         load_producers(
             self.producers, self.segments, self.log_start_offset, self.log_end_offset, self._now_ms, self._trace
         )
+        self.durability.include_rebuilt_indexes()
 
     # Closing
 

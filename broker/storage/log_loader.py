@@ -58,6 +58,7 @@ def load_log(
     durability = Durability(disk, directory, segments, epochs, snapshots, trace)
     durability.is_unsettled = durability.blocks_appends = recovery.has_cut
     durability.recovery_point = end_offset if clean else max(0, min(recovery_point, end_offset))
+    durability.include_rebuilt_indexes()
     if durability.recovery_point < end_offset:
         durability.unflushed_since_ms = now_ms
     segments.release()

@@ -228,6 +228,38 @@ async def test_damaged_transaction_index_is_rebuilt(log: Log, tmp_path: Path, is
     assert path.read_bytes() == content
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+async def test_rebuilt_transaction_index_becomes_durable(log: Log, tmp_path: Path, is_clean: bool) -> None:
+    """Found by the simulator: an index before the recovery point was rebuilt, not synced, and lost in a power cut."""
+    for value in (b"a", b"b"):
+        write(log, value)
+        abort(log)
+        log.roll()
+    end_offset, before = log.log_end_offset, listed(log)
+    await close_log(log)
+    for snapshot in (tmp_path / "t-0").glob(f"*{SNAPSHOT_SUFFIX}"):
+        snapshot.unlink()
+    log = open_log(tmp_path / "t-0", CONFIG, clean=is_clean, recovery_point=end_offset)
+    assert listed(log) == before
+    assert [each.transaction_index.is_synced for each in log.segments] == [False, False, True]
+    assert log.durability.recovery_point == 0
+    await log.flush()
+    assert all(each.transaction_index.is_synced for each in log.segments)
+    assert log.durability.recovery_point == end_offset
+
+
+async def test_truncation_moves_the_recovery_point_back_to_the_indexes_that_it_rebuilds(log: Log) -> None:
+    for value in (b"a", b"b"):
+        write(log, value)
+        abort(log)
+        log.roll()
+    write(log, b"c")
+    await log.flush()
+    log.producers.snapshots.delete_all()
+    log.truncate_to(4)
+    assert log.durability.recovery_point == 0
+
+
 async def test_new_transaction_index_is_durable_with_its_directory(log: Log) -> None:
     write(log, b"a")
     await log.flush()
