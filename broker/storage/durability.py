@@ -103,6 +103,13 @@ class Durability:
             self.unflushed_since_ms = -1
             await self._flush(self._segments.since(self.recovery_point), end_offset)
 
+    def begin_at(self, recovery_point: int, end_offset: int, now_ms: int) -> None:
+        """Begin with a log that was loaded: it is durable up to `recovery_point`, but for indexes that were rebuilt."""
+        self.recovery_point = recovery_point
+        self.include_rebuilt_indexes()
+        if self.recovery_point < end_offset:
+            self.unflushed_since_ms = now_ms
+
     def include_rebuilt_indexes(self) -> None:
         """Move the recovery point back to the first segment whose transaction index was rebuilt and is not durable.
 

@@ -57,10 +57,7 @@ def load_log(
     load_producers(producers, segments, start_offset, end_offset, now_ms, trace)
     durability = Durability(disk, directory, segments, epochs, snapshots, trace)
     durability.is_unsettled = durability.blocks_appends = recovery.has_cut
-    durability.recovery_point = end_offset if clean else max(0, min(recovery_point, end_offset))
-    durability.include_rebuilt_indexes()
-    if durability.recovery_point < end_offset:
-        durability.unflushed_since_ms = now_ms
+    durability.begin_at(end_offset if clean else max(0, min(recovery_point, end_offset)), end_offset, now_ms)
     segments.release()
     log = Log(directory, config, segments, durability, epochs, producers, trace, now_ms=now_ms)
     log.log_start_offset = start_offset

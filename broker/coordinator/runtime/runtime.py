@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Hashable, Sequence
 from enum import IntEnum
 from traceback import format_exception
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import attrs
 import trio
@@ -28,6 +28,9 @@ from broker.replication.replica_manager import ReplicaManager
 from broker.wire.records import Compression
 from kraft.env import FsyncFailed, Tracer
 from metadata.image import MetadataDelta, MetadataImage
+
+# How long shards are loaded before other tasks run, as long as nothing is waited for.
+_LOADING_S: Final = 0.005
 
 S = TypeVar("S", bound=CoordinatorShard)
 T = TypeVar("T")
@@ -191,12 +194,15 @@ class CoordinatorRuntime(Generic[S]):
     async def run(self) -> None:
         """Loads shards one after the other, until cancelled."""
         while True:
+            until = trio.current_time() + _LOADING_S
             while self._to_load:
                 shard = self._to_load.popleft()
                 if shard.phase is Phase.LOADING:
                     await self._load(shard)
                     # Short logs are read without waiting, and there may be many of them.
-                    await trio.lowlevel.checkpoint()
+                    if trio.current_time() > until:
+                        await trio.lowlevel.checkpoint()
+                        until = trio.current_time() + _LOADING_S
             self._wanted = trio.Event()
             await self._wanted.wait()
 
