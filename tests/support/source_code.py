@@ -1,7 +1,8 @@
 """The project's source code as syntax trees: modules by name, their imports and their sizes."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import attrs
@@ -57,9 +58,10 @@ def read_modules() -> dict[str, Module]:
     return modules
 
 
-def imports(module: Module) -> list[Import]:
+@cache
+def imports(module: Module) -> Sequence[Import]:
     """All imports of a module, at any level of nesting."""
-    return list(_imports(module.tree, type_checking=False, module_level=True))
+    return tuple(_imports(module.tree, type_checking=False, module_level=True))
 
 
 def _imports(node: ast.AST, *, type_checking: bool, module_level: bool) -> Iterator[Import]:
