@@ -35,7 +35,7 @@ _VERSION: Final = 2
 # Kafka's pause before it sends markers again.
 RETRY_BACKOFF_MS: Final = 100
 # Markers in one request: one for each partition of each transaction. To read the response to so many, and to build the
-# next request, takes some 8 ms.
+# next request, takes some 2 ms.
 _MARKERS_MAX: Final = 200
 _NO_LEADER: Final = -1
 # Actions, or markers of one transaction, in one turn: some 5 ms. 20,000 transactions can time out at once, and a

@@ -76,9 +76,15 @@ class Markers:
         partition = SimpleNamespace(leader=self.leader)
         topic = SimpleNamespace(partitions=dict.fromkeys(range(COUNT), partition))
         image: Any = SimpleNamespace(topics=SimpleNamespace(by_name={"topic": topic}))
-        other: Any = self
+        partitions_and_brokers: Any = self
         return MarkerSender(
-            LOCAL_ID, lambda: image, other, other, Deadlines(), self.commit, lambda kind, /, **fields: None
+            LOCAL_ID,
+            lambda: image,
+            partitions_and_brokers,
+            partitions_and_brokers,
+            Deadlines(),
+            self.commit,
+            lambda kind, /, **fields: None,
         )
 
 
