@@ -22,11 +22,14 @@ Apache Kafka comes from Maven Central; without java or mvn only this node is mea
 
 import argparse
 import json
+import random
 import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+
+import attrs
 
 from benchmarks import apache_kafka, raw_loads, report, topics
 from benchmarks.apache_kafka import ApacheKafka
@@ -39,7 +42,9 @@ CONNECTIONS_PER_S, CONNECTIONS_ALLOWED = 2_000, 20
 ASKED_PER_S = 200
 # Quotas that no load reaches.
 UNREACHED = 1e12
-ROUNDS = 30
+# Rounds of the cost after each start of the nodes, and the time in which they learn a load's requests again.
+STARTS, ROUNDS = 5, 8
+WARM_UP_S = 0.1
 
 WINDOWS = 11
 
@@ -120,35 +125,62 @@ def connections(peer: Peer, seconds: float) -> dict[str, Figures]:
     return {"asked alone": alone[0], "asked beside 2,000 connections/s": beside[0], "connecting": flood[0]}
 
 
+@attrs.frozen
+class Variant:
+    """A node with these quotas of a user set on it."""
+
+    node: ConfiguredKraft
+    quotas: Mapping[str, float | None]
+
+
+BYTE_QUOTAS: Mapping[str, float | None] = {"producer_byte_rate": UNREACHED, "consumer_byte_rate": UNREACHED}
+NO_QUOTAS: Mapping[str, float | None] = {
+    "producer_byte_rate": None,
+    "consumer_byte_rate": None,
+    "request_percentage": None,
+}
+
+
 def cost(seconds: float) -> dict[str, Figures]:
-    """The medians of the ratios of rounds: CPU time per request without quotas and metrics, divided by that with."""
+    """The medians of the ratios of rounds: CPU time per request without quotas and metrics, divided by that with.
+
+    Processes that run the same code differ by some percent, for as long as they run. So quotas are set and removed on
+    one node, and the nodes are started again several times.
+    """
+    cpu_us: dict[str, dict[str, list[float]]] = {}
+    for _ in range(STARTS):
+        with ConfiguredKraft({}) as plain, ConfiguredKraft({"http.listener": "127.0.0.1:0"}) as with_metrics:
+            variants = {
+                "": Variant(plain, NO_QUOTAS),
+                "quotas": Variant(plain, {**NO_QUOTAS, **BYTE_QUOTAS}),
+                "request_quotas": Variant(plain, {**BYTE_QUOTAS, "request_percentage": UNREACHED}),
+                "metrics": Variant(with_metrics, NO_QUOTAS),
+            }
+            for load in raw_loads.ALL:
+                measure(load, variants, seconds, cpu_us.setdefault(load.name, {name: [] for name in variants}))
     found: dict[str, Figures] = {}
-    metrics = ConfiguredKraft({"http.listener": "127.0.0.1:0"})
-    with (
-        ConfiguredKraft({}) as without,
-        ConfiguredKraft({}) as with_quotas,
-        ConfiguredKraft({}) as with_times,
-        metrics as with_metrics,
-    ):
-        everything = {"producer_byte_rate": UNREACHED, "consumer_byte_rate": UNREACHED}
-        for node, more in ((with_quotas, {}), (with_times, {"request_percentage": UNREACHED})):
-            set_quotas(node, {"user": None}, **everything, **more, controller_mutation_rate=UNREACHED)
-        nodes = {"": without, "quotas": with_quotas, "request_quotas": with_times, "metrics": with_metrics}
-        for load in raw_loads.ALL:
-            with ExitStack() as stack:
-                ready = [(name, stack.enter_context(raw_loads.ready(load, node))) for name, node in nodes.items()]
-                cpu_us: dict[str, list[float]] = {name: [] for name in nodes}
-                for number in range(ROUNDS):
-                    first = number % len(ready)
-                    for name, prepared in ready[first:] + ready[:first]:
-                        cpu_us[name].append(prepared.run(seconds, 0.03).server_cpu_us)
-            figures = {"us": statistics.median(cpu_us[""])}
-            for name in list(nodes)[1:]:
-                figures[f"us_with_{name}"] = statistics.median(cpu_us[name])
-                ratios = (before / after for before, after in zip(cpu_us[""], cpu_us[name], strict=True))
-                figures[f"ratio_with_{name}"] = statistics.median(ratios)
-            found[load.name] = figures
+    for load_name, times in cpu_us.items():
+        figures = found[load_name] = {"us": statistics.median(times[""])}
+        for name in list(times)[1:]:
+            figures[f"us_with_{name}"] = statistics.median(times[name])
+            ratios = [before / after for before, after in zip(times[""], times[name], strict=True)]
+            figures[f"ratio_with_{name}"] = statistics.median(ratios)
     return found
+
+
+def measure(
+    load: raw_loads.RawLoad, variants: Mapping[str, Variant], seconds: float, cpu_us: dict[str, list[float]]
+) -> None:
+    """Add the server's CPU time per request in rounds, each in an order of its own."""
+    nodes = list(dict.fromkeys(variant.node for variant in variants.values()))
+    with ExitStack() as stack:
+        ready = {node: stack.enter_context(raw_loads.ready(load, node)) for node in nodes}
+        order = list(variants.items())
+        for _ in range(ROUNDS):
+            random.shuffle(order)
+            for name, variant in order:
+                set_quotas(variant.node, {"user": None}, **variant.quotas)
+                cpu_us[name].append(ready[variant.node].run(seconds, WARM_UP_S).server_cpu_us)
 
 
 def show(title: str, figures: Mapping[str, Figures]) -> None:

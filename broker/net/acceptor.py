@@ -20,7 +20,7 @@ import trio
 
 from broker.net.admission import Admission, ConnectionLimits, ConnectionRates, ListenerKind, UnlimitedRates
 from broker.net.connection import Connection, Service
-from broker.net.connection_scheduler import ConnectionScheduler
+from broker.net.connection_scheduler import ConnectionScheduler, LoopMeter
 from broker.net.deadlines import Deadlines
 from broker.net.epoll_reactor import EpollReactor
 from broker.net.peeked_stream import peek
@@ -84,6 +84,10 @@ class Acceptor:
     def measure(self, timer: TurnTimer | None) -> None:
         """Have `timer` measure requests from now on; None measures none."""
         self._scheduler.timer = timer
+
+    def meter_connections(self, meter: LoopMeter | None) -> None:
+        """Have `meter` measure for how long connections hold the event loop from now on; None measures none."""
+        self._scheduler.meter = meter
 
     def limit(self, limits: ConnectionLimits) -> None:
         """Apply other limits to new connections; open ones stay."""

@@ -1,9 +1,31 @@
 """A turn: run the requests that have arrived, commit what they staged, send the replies."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 from broker.net.connection import Connection
 from broker.net.turn_timer import TurnTimer
+
+
+class LoopMeter(Protocol):
+    """Measures for how long each connection holds the event loop in a turn.
+
+    `turns_to_skip` turns are not measured before the next one that is.
+    """
+
+    turns_to_skip: int
+
+    def begin_turn(self) -> None:
+        """A turn begins that is measured."""
+        ...
+
+    def pumped(self, connection: Connection) -> None:
+        """The requests of a connection were served, and those of the next one are from now on."""
+        ...
+
+    def end_turn(self) -> None:
+        """All requests of the turn were served."""
+        ...
 
 
 class ConnectionScheduler:
@@ -18,12 +40,13 @@ class ConnectionScheduler:
     Completing another connection's reply during a turn (an append that feeds a parked Fetch) queues that connection
     for the next; turns never nest, so the depth of the stack does not depend on who waits for whom.
 
-    `timer` measures some of the turns; None measures nothing.
+    `timer` measures the requests of some turns, and `meter` the connections; None measures nothing.
     """
 
     def __init__(self, commit: Callable[[], bool], timer: TurnTimer | None = None) -> None:
         self._commit = commit
         self.timer = timer
+        self.meter: LoopMeter | None = None
         self._queue: list[Connection] = []
         self._running = False
 
@@ -64,10 +87,15 @@ class ConnectionScheduler:
     def _turn(self, connections: list[Connection], timer: TurnTimer | None = None) -> None:
         unfinished = []
         timed = None if timer is None else timer.timed
+        meter = None if self.meter is None else _begun(self.meter)
         for connection in connections:
             connection.queued = False
             if connection.pump(timed):
                 unfinished.append(connection)
+            if meter is not None:
+                meter.pumped(connection)
+        if meter is not None:
+            meter.end_turn()
         if timer is not None:
             timer.pumped()
         committed = self._commit()
@@ -82,3 +110,12 @@ class ConnectionScheduler:
                 continue  # the transport runs it again after it has sent the rest
             if connection in unfinished:
                 self.add(connection)
+
+
+def _begun(meter: LoopMeter) -> LoopMeter | None:
+    """The meter, if this turn is measured."""
+    if meter.turns_to_skip:
+        meter.turns_to_skip -= 1
+        return None
+    meter.begin_turn()
+    return meter

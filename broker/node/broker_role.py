@@ -177,6 +177,8 @@ class BrokerRole:
         if dispatcher is not None:
             charging = Charging(self._quotas, self._deadlines) if self._quotas.any_set else None
             dispatcher.install(dispatcher.authorizer, charging)
+            is_timed = charging is not None and charging.is_timed
+            self._shared.acceptor.meter_connections(charging if is_timed else None)
 
     async def stop(self) -> None:
         """Hand over the partitions that this broker leads, and close the connections of clients.

@@ -6,19 +6,22 @@ To record one request takes a quarter of the time in which a small one is served
 quota are therefore granted an allowance: bytes that cannot exceed the quota, whenever they are used. The used part is
 recorded `_GRANT_SECONDS` later, or when the clients are charged again. Rates are as exact as in Kafka while clients are
 near their quota, and this time late otherwise.
+
+The allowance of a request quota is time, as clients cannot hold the event loop for longer than time passes. Meanwhile
+the time for which they hold it is added up by turn, and recorded with the rest.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from math import inf
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import attrs
 
 from broker.quota.precedence import QuotaShare, QuotaTable, change_tables
 from broker.quota.sampled_rate import SampledRate
 from broker.quota.windows import QuotaWindows, throttle_time_ms
-from broker.server.quotas import Allowance, Usage
-from broker.server.session import Session
+from broker.server.quotas import Allowance, AnyAllowance, TimedAllowance, Usage
+from broker.server.session import HeldTime, Session
 from metadata.controller import QuotaKey
 from metadata.image import MetadataDelta, MetadataImage
 
@@ -29,11 +32,13 @@ _EXEMPT: Final = frozenset({27})
 _KEPT_MIN: Final = 1024
 # The time after which the used part of allowances is recorded: a small part of a window, which is a second or more.
 _GRANT_SECONDS: Final = 0.05
+# No allowance of time is granted to clients that could exceed their quota by using the event loop for so long.
+_GRANT_SECONDS_MAX: Final = 2 * _GRANT_SECONDS
 
 
 @attrs.define(eq=False)
 class _Usage:
-    """The use of a quota by the clients that share it, and their throttling, since they were last idle.
+    """The use of a quota of bytes by the clients that share it, and their throttling, since they were last idle.
 
     `granted` is the size of the allowance when it was granted; 0 if nothing is granted.
     """
@@ -43,7 +48,18 @@ class _Usage:
     throttled: int = 0
     throttled_ms: int = 0
     allowance: Allowance = attrs.field(factory=Allowance)
-    granted: int = 0
+    granted: float = 0
+
+    def use_allowance(self, amount: float) -> bool:
+        """Use this amount of what is granted. False, with no effect, if not so much is left."""
+        return self.granted > 0 and self.allowance.take(int(amount))
+
+    def grant(self, amount: float) -> bool:
+        """Grant what may be used without exceeding the quota, if that is more than the last amount."""
+        unused = int(self.rate.unused(self.limit))
+        if unused > amount:
+            self.granted = self.allowance.left = unused
+        return self.granted > 0
 
     def settle(self, now_ms: float) -> None:
         """Record what was used of the allowance, and end it."""
@@ -52,6 +68,39 @@ class _Usage:
             self.granted = self.allowance.left = 0
             if used:
                 self.rate.record(used, now_ms)
+
+
+@attrs.define(eq=False)
+class _TimeUsage(_Usage):
+    """As usage of bytes, of the event loop's time in percent of a second.
+
+    The used part of the allowance is added to `held_time`, by the server too, see `Quotas.held_time`. The allowance
+    itself only says that there is one: while it lasts, less time passes than was granted.
+    """
+
+    held_time: HeldTime = attrs.field(factory=HeldTime)
+
+    def use_allowance(self, amount: float) -> bool:
+        used_s = self.held_time.seconds + amount / 100
+        if not self.granted or used_s * 100 > self.granted:
+            return False
+        self.held_time.seconds = used_s
+        return True
+
+    def grant(self, amount: float) -> bool:
+        unused = self.rate.unused(self.limit)
+        if unused > _GRANT_SECONDS_MAX * 100:
+            self.granted, self.allowance.left = unused, inf
+        return self.granted > 0
+
+    def settle(self, now_ms: float) -> None:
+        self.granted = self.allowance.left = 0
+        held_s, self.held_time.seconds = self.held_time.seconds, 0.0
+        if held_s:
+            self.rate.record(held_s * 100, now_ms)
+
+
+U = TypeVar("U", bound=_Usage)
 
 
 @attrs.frozen
@@ -71,23 +120,28 @@ class QuotaUse:
     throttled_ms: int
 
 
-class _Meters:
+class _Meters(Generic[U]):
     """The meters of one key. Those of idle clients are dropped when there are many.
 
-    `granted` is called after an allowance was granted, unless `grants` is false.
+    `new_usage` makes the usage of a rate and a limit. `granted` is called after an allowance was granted.
     """
 
     def __init__(
-        self, key: QuotaKey, windows: QuotaWindows, pause_ms_max: float, granted: Callable[[_Usage], None]
+        self,
+        key: QuotaKey,
+        new_usage: Callable[[SampledRate, float], U],
+        windows: QuotaWindows,
+        granted: Callable[[_Usage], None],
+        pause_ms_max: float = inf,
     ) -> None:
         self.key = key
         self.table = QuotaTable()
-        self.grants = False
+        self._new_usage = new_usage
         self._windows = windows
         self._pause_ms_max = pause_ms_max
         self._granted = granted
-        self._usages: dict[QuotaShare, _Usage] = {}
-        self._by_client: dict[tuple[str, str], _Usage | None] = {}
+        self._usages: dict[QuotaShare, U] = {}
+        self._by_client: dict[tuple[str, str], U | None] = {}
         self._kept_max = _KEPT_MIN
 
     def clear_cached_limits(self) -> None:
@@ -97,14 +151,11 @@ class _Meters:
     def charge(self, user: str, client_id: str, amount: float, now_ms: float) -> int:
         """Record usage, and return the pause in ms that brings the rate within the limit; 0 if it is."""
         usage = self.of(user, client_id, now_ms)
-        if usage is None:
-            return 0
-        if usage.granted and usage.allowance.take(int(amount)):
+        if usage is None or usage.use_allowance(amount):
             return 0
         usage.settle(now_ms)
         usage.rate.record(amount, now_ms)
-        if self.grants and (unused := usage.rate.unused(usage.limit)) > amount:
-            usage.granted = usage.allowance.left = int(unused)
+        if usage.grant(amount):
             self._granted(usage)
             return 0
         pause_ms = throttle_time_ms(min(usage.rate.delay_ms(usage.limit, now_ms), self._pause_ms_max))
@@ -119,7 +170,7 @@ class _Meters:
         if usage is not None:
             usage.rate.record(-amount, now_ms)
 
-    def of(self, user: str, client_id: str, now_ms: float) -> _Usage | None:
+    def of(self, user: str, client_id: str, now_ms: float) -> U | None:
         """The usage of a client; None if it has no quota."""
         client = (user, client_id)
         try:
@@ -140,19 +191,21 @@ class _Meters:
                     self.key, share.user, share.client_id, usage.limit, rate, usage.throttled, usage.throttled_ms
                 )
 
-    def _usage(self, user: str, client_id: str) -> _Usage | None:
+    def _usage(self, user: str, client_id: str) -> U | None:
         applied = self.table.applied(user, client_id)
         if applied is None:
             return None
         usage = self._usages.get(applied.share)
         if usage is None:
             rate = SampledRate(self._windows.num, self._windows.window_ms)
-            usage = self._usages[applied.share] = _Usage(rate, applied.limit)
+            usage = self._usages[applied.share] = self._new_usage(rate, applied.limit)
         usage.limit = applied.limit
         return usage
 
     def _drop_idle(self, now_ms: float) -> None:
         self._by_client.clear()
+        for usage in self._usages.values():
+            usage.settle(now_ms)
         self._usages = {share: usage for share, usage in self._usages.items() if not usage.rate.is_idle(now_ms)}
         self._kept_max = max(_KEPT_MIN, 2 * len(self._usages))
 
@@ -176,11 +229,13 @@ class BrokerQuotas:
         self._changed = changed
         self._call_later = call_later
         self._granted: dict[_Usage, None] = {}
-        self._produce = _Meters(QuotaKey.PRODUCER_BYTE_RATE, windows, inf, self._settle_later)
-        self._fetch = _Meters(QuotaKey.CONSUMER_BYTE_RATE, windows, inf, self._settle_later)
-        self._request = _Meters(QuotaKey.REQUEST_PERCENTAGE, windows, windows.window_ms, self._settle_later)
+        self._produce = _Meters(QuotaKey.PRODUCER_BYTE_RATE, _Usage, windows, self._settle_later)
+        self._fetch = _Meters(QuotaKey.CONSUMER_BYTE_RATE, _Usage, windows, self._settle_later)
+        self._request = _Meters(
+            QuotaKey.REQUEST_PERCENTAGE, _TimeUsage, windows, self._settle_later, pause_ms_max=windows.window_ms
+        )
         self._all = (self._produce, self._fetch, self._request)
-        self._by_api: Mapping[int, _Meters] = {}
+        self._by_api: Mapping[int, _Meters[_Usage]] = {}
         self._tables: Mapping[str, QuotaTable] = {
             **{meters.key: meters.table for meters in self._all},
             # The controller enforces it; the broker mutes the client for the time in the controller's response.
@@ -203,8 +258,6 @@ class BrokerQuotas:
         self._by_api = {
             api_key: meters for api_key, meters in ((_PRODUCE, self._produce), (_FETCH, self._fetch)) if meters.table
         }
-        # While times are needed, each request is charged.
-        self._produce.grants = self._fetch.grants = not self.needs_times
         self._changed()
 
     @property
@@ -227,13 +280,20 @@ class BrokerQuotas:
                 meters.unrecord(user, client_id, size, now_ms)
         return pause_ms
 
-    def allowance(self, session: Session, client_id: str | None, api_key: int) -> Allowance | None:
+    def allowance(self, session: Session, client_id: str | None, api_key: int) -> AnyAllowance | None:
         """See `broker.server.quotas.Quotas`."""
-        meters = self._by_api.get(api_key)
-        usage = None if meters is None else meters.of(session.user, client_id or "", self._now_ms())
-        if usage is not None:
-            return usage.allowance
-        return Allowance() if self.needs_times else None
+        meters, now_ms = self._by_api.get(api_key), self._now_ms()
+        size = None if meters is None else meters.of(session.user, client_id or "", now_ms)
+        time = self._request.of(session.user, client_id or "", now_ms) if self.needs_times else None
+        if size is None or time is None:
+            usage = size or time
+            return None if usage is None else usage.allowance
+        return TimedAllowance(size.allowance, time.allowance)
+
+    def held_time(self, session: Session, client_id: str | None) -> HeldTime | None:
+        """See `broker.server.quotas.Quotas`."""
+        usage = self._request.of(session.user, client_id or "", self._now_ms())
+        return None if usage is None else usage.held_time
 
     def _settle_later(self, usage: _Usage) -> None:
         if not self._granted:
@@ -249,9 +309,10 @@ class BrokerQuotas:
     def charge_time(self, session: Session, client_id: str | None, held_s: float) -> None:
         """See `broker.server.quotas.Quotas`."""
         if self._request.table:
-            usage = self._request.of(session.user, client_id or "", self._now_ms())
-            if usage is not None:
-                usage.rate.record(held_s * 100, self._now_ms())
+            now_ms = self._now_ms()
+            usage = self._request.of(session.user, client_id or "", now_ms)
+            if usage is not None and not usage.use_allowance(held_s * 100):
+                usage.rate.record(held_s * 100, now_ms)
 
     def fetched_bytes_max(self, session: Session, client_id: str | None) -> float:
         """See `broker.server.quotas.Quotas`."""

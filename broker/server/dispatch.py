@@ -19,7 +19,7 @@ from broker.server.context import Context, Message, S
 from broker.server.forwarding import Forward, OwnPart, forward_remaining
 from broker.server.handler import Handler, Sliced
 from broker.server.pending_replies import PendingReplies, encoded, encoded_in_steps
-from broker.server.quotas import Charging, MutationCharging, TimedShortcut
+from broker.server.quotas import Charging, MutationCharging
 from broker.server.request_log import RequestLog
 from broker.server.routes import API_VERSIONS_KEY, Routes, UnservedVersion
 from broker.server.services import ControllerServices, Services
@@ -270,8 +270,6 @@ class Dispatcher(Generic[S]):
                 assert handler.shortcut is not None, "only handlers with a shortcut learn"
                 assert isinstance(self.services, Services), "only brokers have shortcuts"
                 shortcut = handler.shortcut(self, context.codec)
-                if self.charging is not None and self.charging.is_timed:
-                    shortcut = TimedShortcut(shortcut, self.charging)
                 table[key] = shortcut
             if shortcut.learn(context, request, response, start, end):
                 self.shortcuts.count_entry()

@@ -6,18 +6,25 @@ client's connection is muted for that time: none of its requests are carried out
 
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
+from itertools import cycle
 from types import coroutine
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import trio
 
 from broker.net.connection import Connection
 from broker.net.deadlines import Deadlines
-from broker.server.session import Session
-from broker.server.shortcut_tables import Shortcut, ShortcutReply
+from broker.server.session import HeldTime, Session
 from broker.server.slices import Steps
 
 T = TypeVar("T")
+
+# The turns that are skipped after a measured one, in a cycle of 97 turns: turns may come in a rhythm of the clients'
+# number, and a prime number of turns meets all of them.
+_SKIPS: Final = (9, 17, 13, 11, 19, 7, 14)
+# The time by which a measured turn may count for each of those that were skipped before it: what takes longer than
+# usual requests is seldom, and counts once.
+_WEIGHTED_S_MAX: Final = 0.001
 
 
 class Usage(NamedTuple):
@@ -38,15 +45,16 @@ class Usage(NamedTuple):
 
 
 class Allowance:
-    """Bytes that clients may use without being charged one request at a time, because they are far below their quota.
+    """An amount that clients may use without being charged one request at a time: they are far below their quotas.
 
-    `left` is what is left of them. `Quotas.charge` grants them, and records soon how many were used.
+    `left` is what is left of it, in bytes; inf while only their time is limited. `Quotas.charge` grants it, and records
+    soon how much was used.
     """
 
     __slots__ = ("left",)
 
     def __init__(self) -> None:
-        self.left = 0
+        self.left: float = 0
 
     def take(self, size: int) -> bool:
         """Use bytes; False, with no effect, if there are not so many: the request has to be charged."""
@@ -55,6 +63,23 @@ class Allowance:
             return False
         self.left = left
         return True
+
+
+class TimedAllowance:
+    """As an allowance of bytes, for clients with a request quota: also ends with the allowance of time."""
+
+    __slots__ = ("_size", "_time")
+
+    def __init__(self, size: Allowance, time: Allowance) -> None:
+        self._size = size
+        self._time = time
+
+    def take(self, size: int) -> bool:
+        """See `Allowance.take`."""
+        return self._time.left > 0 and self._size.take(size)
+
+
+AnyAllowance: TypeAlias = Allowance | TimedAllowance
 
 
 class Quotas(Protocol):
@@ -76,10 +101,17 @@ class Quotas(Protocol):
         """
         ...
 
-    def allowance(self, session: Session, client_id: str | None, api_key: int) -> Allowance | None:
+    def allowance(self, session: Session, client_id: str | None, api_key: int) -> AnyAllowance | None:
         """The allowance for Produce or Fetch requests of a client, from which its shortcut takes before it charges.
 
         None if such requests need not be charged at all. Valid until the quotas of clients change.
+        """
+        ...
+
+    def held_time(self, session: Session, client_id: str | None) -> HeldTime | None:
+        """The time for which a client has held the event loop, to add more to it; None without a request quota.
+
+        It is recorded when the client is charged, or soon. Valid until the client is charged again.
         """
         ...
 
@@ -134,8 +166,10 @@ class Throttling:
 class Charging(Throttling):
     """Charges requests to their clients, and mutes the connections of those that exceed a quota.
 
-    If a client has a request quota, `is_timed`, the server says when it begins and ends to work on a request. Without
-    such quotas it measures nothing.
+    If a client has a request quota, `is_timed`, the server says when it begins and ends to work on a request outside of
+    its shortcut; for those, this is the `broker.net.connection_scheduler.LoopMeter`. To measure a turn takes a tenth of
+    the time of a small request, so a sample of the turns is measured while no client is near its quotas. Without
+    request quotas it measures nothing.
     """
 
     def __init__(self, quotas: Quotas, deadlines: Deadlines) -> None:
@@ -143,6 +177,35 @@ class Charging(Throttling):
         self._quotas = quotas
         self.is_timed = quotas.needs_times
         self._began_s: float | None = None
+        self.turns_to_skip = self._skipped = 0
+        self._has_charged = False
+        self._skips = cycle(_SKIPS)
+        # Trio's `current_time` looks for this clock at each call, which takes twice as long.
+        self._clock_s = trio.lowlevel.current_clock().current_time
+
+    def begin_turn(self) -> None:
+        """See `broker.net.connection_scheduler.LoopMeter`."""
+        self._began_s = self._clock_s()
+
+    def pumped(self, connection: Connection) -> None:
+        """See `broker.net.connection_scheduler.LoopMeter`."""
+        now_s, began_s, session = self._clock_s(), self._began_s, connection.session
+        self._began_s = now_s
+        if session is not None and session.held_time is not None and began_s is not None:
+            held_s = now_s - began_s
+            session.held_time.seconds += held_s + self._skipped * min(held_s, _WEIGHTED_S_MAX)
+
+    def end_turn(self) -> None:
+        """See `broker.net.connection_scheduler.LoopMeter`."""
+        self._began_s = None
+        self.turns_to_skip = self._skipped = 0 if self._has_charged else next(self._skips)
+        self._has_charged = False
+
+    def _measure_next_turn(self) -> None:
+        """Clients are charged one request at a time: measure all turns until one charges no client."""
+        self._skipped -= self.turns_to_skip
+        self.turns_to_skip = 0
+        self._has_charged = True
 
     def begin(self) -> float | None:
         """The server begins to work on a request. Returns what has to be passed to `end`.
@@ -150,7 +213,7 @@ class Charging(Throttling):
         It is the time of another request that is not charged yet: completing a reply may be part of the work on a
         request of another client.
         """
-        now_s = trio.current_time()
+        now_s = self._clock_s()
         outer_s = None if self._began_s is None else now_s - self._began_s
         self._began_s = now_s
         return outer_s
@@ -158,14 +221,14 @@ class Charging(Throttling):
     def end(self, session: Session, outer_s: float | None) -> None:
         """The server has worked on a request of this session, which may be answered later."""
         held_s = self._held_s()
-        self._began_s = None if outer_s is None else trio.current_time() - outer_s
+        self._began_s = None if outer_s is None else self._clock_s() - outer_s
         self._quotas.charge_time(session, session.client_id, held_s)
 
     def _held_s(self) -> float:
         """The time that is not charged yet, which is charged now."""
         if self._began_s is None:
             return 0.0
-        now_s = trio.current_time()
+        now_s = self._clock_s()
         held_s, self._began_s = now_s - self._began_s, now_s
         return held_s
 
@@ -208,12 +271,15 @@ class Charging(Throttling):
     def charge(self, usage: Usage) -> int:
         """Record a request, and return the `throttle_time_ms` of its response."""
         throttle_time_ms = self._quotas.charge(usage, self._held_s())
+        if self.is_timed:
+            self._measure_next_turn()
+            usage.session.held_time = self._quotas.held_time(usage.session, usage.client_id)
         if throttle_time_ms <= 0 or usage.is_exempt:
             return 0
         self.throttle(usage.session, throttle_time_ms)
         return throttle_time_ms
 
-    def allowance(self, session: Session, client_id: str | None, api_key: int) -> Allowance | None:
+    def allowance(self, session: Session, client_id: str | None, api_key: int) -> AnyAllowance | None:
         """See `Quotas.allowance`."""
         return self._quotas.allowance(session, client_id, api_key)
 
@@ -236,24 +302,3 @@ class MutationCharging(Throttling):
         is_allowed, throttle_time_ms = self._quotas.charge(session, client_id, api_key, api_version, count)
         self.throttle(session, throttle_time_ms)
         return is_allowed, throttle_time_ms
-
-
-class TimedShortcut:
-    """A shortcut whose requests are timed, see `Charging.begin`."""
-
-    def __init__(self, shortcut: Shortcut, charging: Charging) -> None:
-        self._shortcut = shortcut
-        self._charging = charging
-
-    def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> ShortcutReply:
-        """See `broker.server.shortcut_tables.Shortcut`."""
-        session = connection.session
-        outer_s = self._charging.begin()
-        try:
-            return self._shortcut.serve(connection, start, end, correlation_id)
-        finally:
-            self._charging.end(session, outer_s)
-
-    def learn(self, context: Any, request: Any, response: Any, start: int, end: int) -> bool:
-        """See `broker.server.shortcut_tables.Shortcut`."""
-        return self._shortcut.learn(context, request, response, start, end)

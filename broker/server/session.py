@@ -11,6 +11,15 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
 
 
+class HeldTime:
+    """For how many seconds a client has held the event loop, as far as it is not charged for them yet."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+
 class Session:
     """One client's session, with the state that handlers keep of a client.
 
@@ -19,7 +28,7 @@ class Session:
     name and the version from ApiVersions (KIP-511). `refused_batches` are those that the client's producers have to
     send again before later ones are accepted. `prefix_length` is the number of bytes that the next request may have in
     common with the last one; `shortcuts` looks requests up by these bytes. The connection is muted until
-    `throttled_until`, of Trio's clock.
+    `throttled_until`, of Trio's clock. `held_time` is that of the client while it has a request quota.
     """
 
     __slots__ = (
@@ -28,6 +37,7 @@ class Session:
         "client_id",
         "client_software",
         "connection",
+        "held_time",
         "listener",
         "prefix_length",
         "principal",
@@ -53,6 +63,7 @@ class Session:
         self.refused_batches: RefusedBatches | None = None
         self.prefix_length = 0
         self.throttled_until = 0.0
+        self.held_time: HeldTime | None = None
         self.shortcuts = ShortcutTable()
         self._tables = tables
         if connection is not None:

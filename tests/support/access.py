@@ -7,7 +7,7 @@ import attrs
 from broker.server import Dispatcher, Services
 from broker.server.authorizer import AclOperation, AclResourceType
 from broker.server.quotas import Allowance, Charging, Usage
-from broker.server.session import Session
+from broker.server.session import HeldTime, Session
 from tests.support.running_node import RunningNode
 
 
@@ -52,6 +52,9 @@ class TestQuotas:
 
     def allowance(self, session: Session, client_id: str | None, api_key: int) -> Allowance:
         return Allowance()
+
+    def held_time(self, session: Session, client_id: str | None) -> HeldTime | None:
+        return None
 
     def fetched_bytes_max(self, session: Session, client_id: str | None) -> float:
         return self.fetched_max

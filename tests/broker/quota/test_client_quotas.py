@@ -236,7 +236,7 @@ def test_used_part_of_an_allowance_is_recorded_soon() -> None:
     assert not quotas.later
 
 
-def test_allowance_ends_when_quotas_change_or_requests_are_timed() -> None:
+def test_allowance_ends_when_quotas_change() -> None:
     quotas = Quotas()
     quotas.set(ALICE, "producer_byte_rate", 100)
     quotas.charge(PRODUCE, 300)
@@ -246,11 +246,58 @@ def test_allowance_ends_when_quotas_change_or_requests_are_timed() -> None:
     quotas.set(ALICE, "request_percentage", 10)
     assert not allowance.take(1)
     assert [use.rate for use in quotas.broker.uses()] == [60]
-    assert quotas.charge(PRODUCE, 300) == 0
-    assert not allowance.take(1), "each request is charged for its time"
-    unlimited = quotas.broker.allowance(session_of("bob"), "app", PRODUCE)
-    assert unlimited is not None
-    assert not unlimited.take(1)
+
+
+def test_client_far_below_its_request_quota_is_granted_any_time_until_it_is_recorded() -> None:
+    quotas, session = Quotas(), session_of("alice")
+    quotas.set(ALICE, "request_percentage", 10)
+    assert quotas.broker.allowance(session_of("bob"), "app", PRODUCE) is None
+    assert quotas.broker.held_time(session_of("bob"), "app") is None
+    allowance = quotas.broker.allowance(session, "app", PRODUCE)
+    held_time = quotas.broker.held_time(session, "app")
+    assert allowance is not None
+    assert held_time is not None
+    assert not allowance.take(1), "nothing is granted before the first request"
+
+    assert quotas.charge(PRODUCE, 100, held_s=0.3) == 0
+    assert allowance.take(1 << 40)
+    held_time.seconds += 0.5  # the server adds the time of requests that take from the allowance
+    assert quotas.charge(METADATA, 100, held_s=0.1) == 0
+    quotas.settle()
+    assert not allowance.take(1)
+    assert [use.rate for use in quotas.broker.uses()] == [pytest.approx(9)]
+
+    assert quotas.charge(METADATA, 100, held_s=0.1) == 0
+    assert not allowance.take(1), "the next 50 ms could exceed the quota"
+    held_time.seconds += 0.01
+    assert quotas.charge(METADATA, 100, held_s=0.01) == 200
+
+
+def test_one_long_request_ends_the_allowance_of_time() -> None:
+    quotas = Quotas()
+    quotas.set(ALICE, "request_percentage", 10)
+    assert quotas.charge(METADATA, 100, held_s=0.1) == 0
+    assert quotas.charge(METADATA, 100, held_s=1.0) == 1000
+
+
+def test_allowance_of_bytes_ends_with_that_of_time_even_if_other_clients_share_it() -> None:
+    """The quota of bytes is the user's, that of time is one of its client's: others have all the time they want."""
+    quotas, session = Quotas(), session_of("alice")
+    quotas.set(ALICE, "producer_byte_rate", 10_000)
+    quotas.set((("client-id", "app"), ("user", "alice")), "request_percentage", 10)
+    limited = quotas.broker.allowance(session, "app", PRODUCE)
+    other = quotas.broker.allowance(session, "other", PRODUCE)
+    assert limited is not None
+    assert other is not None
+    assert quotas.charge(PRODUCE, 100, client_id="other") == 0
+    assert other.take(1)
+    assert not limited.take(1)
+    assert quotas.charge(PRODUCE, 100, held_s=0.1) == 0
+    assert limited.take(1)
+    quotas.settle()
+    assert quotas.charge(PRODUCE, 100, client_id="other") == 0
+    assert other.take(1)
+    assert not limited.take(1)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -171,6 +171,23 @@ async def test_request_quota_slows_down_a_client_and_no_other(limiting_node: Run
     assert await throttled("limited") == 0
 
 
+async def test_time_of_requests_by_shortcut_is_measured_while_the_client_is_far_below_its_quota(
+    limiting_node: RunningNode,
+) -> None:
+    requests, request_s_min = 1000, 5e-6
+    async with connected(limiting_node.port, "limited") as client:
+        await create_topic(client)
+        await set_quota(limiting_node, {"client-id": "limited"}, request_percentage=100)
+        for _ in range(requests):
+            await client.send(produce_request(batch(b"x")), PRODUCE_VERSION)
+        for _ in range(requests):
+            await client.receive()
+    broker = limiting_node.node.broker
+    assert broker is not None
+    (use,) = broker._quotas.uses()
+    assert requests * request_s_min < use.rate / 100 < 1
+
+
 @pytest.mark.parametrize("way", ["shortcut", "general"])
 async def test_request_quota_mutes_a_producer_that_gets_no_answers(limiting_node: RunningNode, way: str) -> None:
     """Kafka exempts acks=0 from request quotas, so that such a client could use all of the broker's time."""
