@@ -101,6 +101,7 @@ class Connection:
     __slots__ = (
         "_exclusive",
         "_is_finishing",
+        "_is_held",
         "_on_close",
         "_pending",
         "_request_size_max",
@@ -147,6 +148,7 @@ class Connection:
         self.listener = listener
         self.activity = 0
         self.queued = self.muted = self.closed = self.throttled = self._is_finishing = False
+        self._is_held = False
         self.close_reason: str | None = None
         self.session: Any = service.open_session(self)
 
@@ -155,7 +157,7 @@ class Connection:
         buffer = self.buffer
         held = buffer.end - buffer.start
         if not held:
-            return buffer.writable(0)
+            return buffer.clear()
         frame_size = 0
         if held >= 4:
             frame_size = 4 + _SIZE.unpack_from(buffer.data, buffer.start)[0]
@@ -175,9 +177,9 @@ class Connection:
         buffer = self.buffer
         serve = self._service.serve if timed is None else timed(self._service.serve)
         try:
-            if self._resumed is not None:
+            if self._is_held and self._resumed is not None:
                 self._resume(self._resumed)
-            while not self.closed and self._exclusive is None and not self.throttled:
+            while not self._is_held:
                 start = buffer.start
                 held = buffer.end - start
                 if held < 4:
@@ -223,12 +225,13 @@ class Connection:
 
     def throttle(self) -> None:
         """Run no further request, and read nothing, until `end_throttle`. Replies are still sent (KIP-219)."""
-        self.throttled = True
+        self.throttled = self._is_held = True
 
     def end_throttle(self) -> None:
         """Serve the requests that have arrived meanwhile."""
         if self.throttled and not self.closed:
             self.throttled = False
+            self._update_held()
             self._run(self)
 
     def finish(self, reason: str | None) -> None:
@@ -243,13 +246,14 @@ class Connection:
             self._resumed = None
             self._pending.pop().abandon()  # no request is run after an exclusive one, so it is the last
         self._exclusive = PendingReply(self, is_exclusive=True)  # never completed, so that no request is run
+        self._is_held = True
         self._close_if_answered()
 
     def close(self, reason: str | None) -> None:
         """Close now, dropping every reply; the reason is for the log (None: the peer simply left)."""
         if self.closed:
             return
-        self.closed = True
+        self.closed = self._is_held = True
         self.close_reason = reason
         self.outgoing.clear()
         self.outgoing_size = 0
@@ -261,6 +265,10 @@ class Connection:
         transport.shut()
         self._on_close(self)
         self.session = None  # it refers to the connection, see ClosedTransport
+
+    def _update_held(self) -> None:
+        """Decide again if the next request has to wait; one look at a flag is cheaper than three for each request."""
+        self._is_held = self.closed or self.throttled or self._exclusive is not None
 
     def _close_if_answered(self) -> bool:
         """Close the connection if no reply is pending or unsent. True if bytes have yet to be sent."""
@@ -290,6 +298,7 @@ class Connection:
         if not self.closed:
             replaced = self._pending.pop()  # no request is run after an exclusive one, so it is the last
             self._exclusive = None
+            self._update_held()
             reply = answer()
             replaced.replace_by(reply)
             self._reply(reply)
@@ -300,7 +309,7 @@ class Connection:
         if isinstance(reply, PendingReply):
             self._pending.append(reply)
             if reply.is_exclusive:
-                self._exclusive = reply
+                self._exclusive, self._is_held = reply, True
             if reply.done:
                 self._collect()
         elif self._pending:
@@ -316,6 +325,7 @@ class Connection:
             reply = pending.popleft()
             if reply is self._exclusive:
                 self._exclusive = None
+                self._update_held()
             if reply.outcome is not None:
                 self._emit(reply.outcome)
 

@@ -17,29 +17,31 @@ class ReceiveBuffer:
     """A growing window `data[start:end]` of bytes that were received and not yet consumed.
 
     It grows with the bytes that arrive, not with the length that a frame claims, so a peer that claims a large frame
-    has to send it before memory is taken. Views handed out before stay valid until the next `writable`.
+    has to send it before memory is taken. Views handed out before stay valid until the next `clear` or `writable`.
     """
 
-    __slots__ = ("data", "end", "start", "view")
+    __slots__ = ("_is_kept", "data", "end", "start", "view")
 
     def __init__(self) -> None:
         self.data = bytearray(INITIAL_SIZE)
         self.view = memoryview(self.data)
         self.start = 0
         self.end = 0
+        self._is_kept = True
+
+    def clear(self) -> memoryview:
+        """All bytes were consumed: returns the whole buffer, to receive into."""
+        self.start = self.end = 0
+        if not self._is_kept:
+            self._replace(STEADY_SIZE)
+        return self.view
 
     def writable(self, frame_size: int) -> memoryview:
-        """Free space to receive into; empty when the buffer holds all it may.
+        """Free space after the bytes that are held, to receive into; empty when the buffer holds all it may.
 
         `frame_size` is the size of the incomplete frame at `start`, length prefix included; 0 when the frames at
         hand are complete and only wait to be run, and nothing more than the steady size is kept for them.
         """
-        if self.start == self.end:
-            self.start = self.end = 0
-            if len(self.data) > KEPT_SIZE:
-                self._replace(STEADY_SIZE)
-            if frame_size <= len(self.data):
-                return self.view
         held = self.end - self.start
         capacity = len(self.data)
         if self.start + frame_size > capacity or capacity - self.end < SMALLEST_READ:
@@ -61,6 +63,7 @@ class ReceiveBuffer:
         data = bytearray(capacity)
         held = self.end - self.start
         data[:held] = self.view[self.start : self.end]
+        self._is_kept = capacity <= KEPT_SIZE
         self.data = data
         self.view = memoryview(data)
         self.start = 0

@@ -75,18 +75,19 @@ class ProduceShortcut:
 
     def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> Reply:
         """The reply; None with acks=0; False if the handler has to serve the request."""
-        session, buffer = connection.session, connection.buffer
+        session, buffer, data = connection.session, connection.buffer, connection.buffer.data
         position = start + session.prefix_length
         entry = self._entries.get(bytes(buffer.view[start + _PREFIX_START : position]))
         if entry is None or position >= end or session.refused_batches is not None:
             return False
-        data = buffer.data
         if self._flexible:
-            size = data[position]
-            position += 1
+            size, position = data[position], position + 1
             if size > 0x7F:
                 try:
-                    size, position = read_varint(data, position - 1)
+                    if (following := data[position]) <= 0x7F:  # by far the most frequent case
+                        size, position = size & 0x7F | following << 7, position + 1
+                    else:
+                        size, position = read_varint(data, position - 1)
                 except (IndexError, WireError):
                     return False
             batch_end = position + size - 1
@@ -99,12 +100,11 @@ class ProduceShortcut:
         if batch_end - position < HEADER_SIZE or data[position + _FLAGS_POSITION] in self._unusual_flags:
             return False
         topic = self._topics.get(entry.topic)
-        partition = None if topic is None else topic.partitions.get(entry.index)
-        if partition is None:
+        if topic is None or (partition := topic.partitions.get(entry.index)) is None:
             return False
-        now_ms = self._partitions.turn_ms or self._begin_turn()
         try:
-            info = partition.append(buffer.view[position:batch_end], entry.acks, now_ms)
+            batch = buffer.view[position:batch_end]
+            info = partition.append(batch, entry.acks, self._partitions.turn_ms or self._begin_turn())
         except KafkaError:
             return False  # nothing was appended; the handler finds the same error and reports it
         if not info.duplicate:
