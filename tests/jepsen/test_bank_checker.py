@@ -99,6 +99,19 @@ def test_reader_starts_again_from_offset_zero() -> None:
     assert bank.ends() == []
 
 
+def test_reader_starts_again_before_it_has_read_all_partitions() -> None:
+    bank = SampleBank()
+    bank.transfers("a", (100, 90), (100, 110))
+    for index in (0, 0, 1, 0):
+        bank.polls(index, 0, *bank.logs[index])
+    values = [Posting(1, 110, 105).value("b"), Posting(3, 100, 105).value("b")]
+    bank.writes("b", *((1, value) for value in values), transactional_id="teller")
+    bank.commits("b")
+    bank.logs[1].extend(enumerate(values, 2))
+    bank.polls(1, 1, *bank.logs[1][1:])
+    assert bank.ends() == []
+
+
 def test_partitions_disagree_about_the_order_of_two_transactions() -> None:
     bank = SampleBank()
     bank.transfers("a", (100, 90), (100, 110))
