@@ -73,10 +73,11 @@ class MemberContext:
         except (ConnectionLost, KafkaError, UnsupportedByBroker):
             self.cluster.request_refresh()
 
-    async def lose_partitions(self) -> None:
-        """Makes the next poll give up all partitions, without a commit."""
-        if self.state.assigned_partitions():
-            await self.changes.request(AssignmentChange(is_lost=True))
+    async def lose_partitions(self) -> bool:
+        """Makes the next poll give up all partitions, without a commit; False if that was withdrawn before a poll."""
+        if not self.state.assigned_partitions():
+            return True
+        return await self.changes.request(AssignmentChange(is_lost=True))
 
     async def leave_without_polls(self, leave: Callable[[str], Awaitable[None]]) -> None:
         """Calls `leave` with the reason whenever `max.poll.interval.ms` passes without a poll; runs until cancelled."""

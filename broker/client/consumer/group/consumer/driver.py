@@ -124,9 +124,10 @@ class ConsumerDriver:
         while True:
             if member.state is State.UNJOINED:
                 await context.polls.wait_polled()
-                await context.lose_partitions()
-                member.join()
-                self._notify()
+                # Whoever joins owns nothing: a position of before may lie behind what other members have committed.
+                if await context.lose_partitions():
+                    member.join()
+                    self._notify()
             elif member.state is State.RECONCILING:
                 if not await self._follow_target():
                     await trio.sleep(context.cluster.backoff.pause_s(1))

@@ -177,6 +177,30 @@ async def test_a_member_that_does_not_poll_leaves_until_its_next_poll(tmp_path: 
 
 
 @pytest.mark.parametrize("settings", BOTH, ids=name_of)
+async def test_a_removed_member_that_does_not_poll_stays_away_and_then_loses_its_partitions(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    """It must not join while it has its old positions: other members may have committed beyond them."""
+    async with (
+        node_with_topic(tmp_path) as node,
+        client_member(node.port, "g", **settings, max_poll_interval_ms=1_000) as slow,
+    ):
+        await until_owned([slow], FOUR)
+        slow.is_polling = False
+        await remove(node, "g", slow.member.group_metadata().member_id)
+        await until(lambda: not slow.member._membership.is_member)  # type: ignore[union-attr]
+        await until(lambda: slow.member._polls.is_expired)
+        with trio.move_on_after(0.5):
+            await until(lambda: slow.member._membership.is_member)  # type: ignore[union-attr]
+        assert not slow.member._membership.is_member  # type: ignore[union-attr]
+        slow.is_polling = True
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(slow.poll)
+            await until(lambda: slow.kinds() == ["assigned", "lost", "assigned"])
+            slow.is_polling = False
+
+
+@pytest.mark.parametrize("settings", BOTH, ids=name_of)
 async def test_a_static_member_comes_back_to_its_partitions_kip_345(tmp_path: Path, settings: dict[str, Any]) -> None:
     async with node_with_topic(tmp_path) as node, client_member(node.port, "g", **settings) as other:
         static = {**settings, "group_instance_id": "one"}
