@@ -42,7 +42,7 @@ CONNECTIONS_PER_S, CONNECTIONS_ALLOWED = 2_000, 20
 ASKED_PER_S = 200
 # Quotas that no load reaches.
 UNREACHED = 1e12
-# Rounds of the cost after each start of the nodes, and the time in which they learn a load's requests again.
+# The cost is measured in rounds after each start of the nodes, which learn a load's requests again in each round.
 STARTS, ROUNDS = 5, 8
 WARM_UP_S = 0.1
 
@@ -141,23 +141,25 @@ NO_QUOTAS: Mapping[str, float | None] = {
 }
 
 
-def cost(seconds: float) -> dict[str, Figures]:
+def cost(seconds: float, rounds: int) -> dict[str, Figures]:
     """The medians of the ratios of rounds: CPU time per request without quotas and metrics, divided by that with.
 
     Processes that run the same code differ by some percent, for as long as they run. So quotas are set and removed on
-    one node, and the nodes are started again several times.
+    one node, and the nodes are started again several times. The ratio with nothing, of rounds that do not differ, shows
+    how much of the others is chance.
     """
     cpu_us: dict[str, dict[str, list[float]]] = {}
     for _ in range(STARTS):
         with ConfiguredKraft({}) as plain, ConfiguredKraft({"http.listener": "127.0.0.1:0"}) as with_metrics:
             variants = {
                 "": Variant(plain, NO_QUOTAS),
+                "nothing": Variant(plain, NO_QUOTAS),
                 "quotas": Variant(plain, {**NO_QUOTAS, **BYTE_QUOTAS}),
                 "request_quotas": Variant(plain, {**BYTE_QUOTAS, "request_percentage": UNREACHED}),
                 "metrics": Variant(with_metrics, NO_QUOTAS),
             }
             for load in raw_loads.ALL:
-                measure(load, variants, seconds, cpu_us.setdefault(load.name, {name: [] for name in variants}))
+                measure(load, variants, seconds, rounds, cpu_us.setdefault(load.name, {name: [] for name in variants}))
     found: dict[str, Figures] = {}
     for load_name, times in cpu_us.items():
         figures = found[load_name] = {"us": statistics.median(times[""])}
@@ -169,14 +171,18 @@ def cost(seconds: float) -> dict[str, Figures]:
 
 
 def measure(
-    load: raw_loads.RawLoad, variants: Mapping[str, Variant], seconds: float, cpu_us: dict[str, list[float]]
+    load: raw_loads.RawLoad,
+    variants: Mapping[str, Variant],
+    seconds: float,
+    rounds: int,
+    cpu_us: dict[str, list[float]],
 ) -> None:
     """Add the server's CPU time per request in rounds, each in an order of its own."""
     nodes = list(dict.fromkeys(variant.node for variant in variants.values()))
     with ExitStack() as stack:
         ready = {node: stack.enter_context(raw_loads.ready(load, node)) for node in nodes}
         order = list(variants.items())
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             random.shuffle(order)
             for name, variant in order:
                 set_quotas(variant.node, {"user": None}, **variant.quotas)
@@ -211,6 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=66, help="length of the loads; the cost has short rounds")
     parser.add_argument("--windows", type=int, default=WINDOWS, help="quota.window.num of the nodes")
     parser.add_argument("--only", choices=("rates", "connections", "cost"))
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of the cost after each of {STARTS} starts")
     parser.add_argument("--cluster", choices=("kraft", "kafka", "both"), default="both")
     options = parser.parse_args(arguments)
     all_figures: dict[str, object] = {}
@@ -221,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             all_figures[f"{part} {peer.name}"] = figures
             show(f"{part}: {peer.name}", figures)
     if options.only in (None, "cost"):
-        figures = cost(0.3)
+        figures = cost(0.3, options.rounds)
         all_figures["cost"] = figures
         show("cost: quotas set and not reached, and metrics", figures)
     print(f"\n{report.save('quotas', all_figures)}")

@@ -20,7 +20,7 @@ import attrs
 from broker.quota.precedence import QuotaShare, QuotaTable, change_tables
 from broker.quota.sampled_rate import SampledRate
 from broker.quota.windows import QuotaWindows, throttle_time_ms
-from broker.server.quotas import Allowance, AnyAllowance, TimedAllowance, Usage
+from broker.server.quotas import Allowance, Allowances, Usage
 from broker.server.session import HeldTime, Session
 from metadata.controller import QuotaKey
 from metadata.image import MetadataDelta, MetadataImage
@@ -52,7 +52,11 @@ class _Usage:
 
     def use_allowance(self, amount: float) -> bool:
         """Use this amount of what is granted. False, with no effect, if not so much is left."""
-        return self.granted > 0 and self.allowance.take(int(amount))
+        left = self.allowance.left - int(amount)
+        if not self.granted or left < 0:
+            return False
+        self.allowance.left = left
+        return True
 
     def grant(self, amount: float) -> bool:
         """Grant what may be used without exceeding the quota, if that is more than the last amount."""
@@ -280,15 +284,14 @@ class BrokerQuotas:
                 meters.unrecord(user, client_id, size, now_ms)
         return pause_ms
 
-    def allowance(self, session: Session, client_id: str | None, api_key: int) -> AnyAllowance | None:
+    def allowances(self, session: Session, client_id: str | None, api_key: int) -> Allowances | None:
         """See `broker.server.quotas.Quotas`."""
         meters, now_ms = self._by_api.get(api_key), self._now_ms()
         size = None if meters is None else meters.of(session.user, client_id or "", now_ms)
         time = self._request.of(session.user, client_id or "", now_ms) if self.needs_times else None
-        if size is None or time is None:
-            usage = size or time
-            return None if usage is None else usage.allowance
-        return TimedAllowance(size.allowance, time.allowance)
+        if size is None:
+            return None if time is None else Allowances(time=time.allowance)
+        return Allowances(size.allowance) if time is None else Allowances(size.allowance, time.allowance)
 
     def held_time(self, session: Session, client_id: str | None) -> HeldTime | None:
         """See `broker.server.quotas.Quotas`."""

@@ -7,9 +7,11 @@ client's connection is muted for that time: none of its requests are carried out
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from itertools import cycle
+from math import inf
 from types import coroutine
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+import attrs
 import trio
 
 from broker.net.connection import Connection
@@ -45,41 +47,34 @@ class Usage(NamedTuple):
 
 
 class Allowance:
-    """An amount that clients may use without being charged one request at a time: they are far below their quotas.
+    """An amount that clients may use without being charged one request at a time: they are far below a quota.
 
-    `left` is what is left of it, in bytes; inf while only their time is limited. `Quotas.charge` grants it, and records
-    soon how much was used.
+    `left` is what is left of it. `Quotas.charge` grants it, and records soon how much was used.
     """
 
     __slots__ = ("left",)
 
-    def __init__(self) -> None:
-        self.left: float = 0
-
-    def take(self, size: int) -> bool:
-        """Use bytes; False, with no effect, if there are not so many: the request has to be charged."""
-        left = self.left - size
-        if left < 0:
-            return False
+    def __init__(self, left: float = 0) -> None:
         self.left = left
-        return True
 
 
-class TimedAllowance:
-    """As an allowance of bytes, for clients with a request quota: also ends with the allowance of time."""
+_UNLIMITED: Final = Allowance(inf)
 
-    __slots__ = ("_size", "_time")
 
-    def __init__(self, size: Allowance, time: Allowance) -> None:
-        self._size = size
-        self._time = time
+@attrs.frozen
+class Allowances:
+    """The allowances of a client for one kind of requests: of bytes, and of time, of which only the end matters."""
+
+    size: Allowance = _UNLIMITED
+    time: Allowance = _UNLIMITED
 
     def take(self, size: int) -> bool:
-        """See `Allowance.take`."""
-        return self._time.left > 0 and self._size.take(size)
-
-
-AnyAllowance: TypeAlias = Allowance | TimedAllowance
+        """Use bytes; False, with no effect, if there are not so many, or no time: the request has to be charged."""
+        left = self.size.left - size
+        if left < 0 or not self.time.left:
+            return False
+        self.size.left = left
+        return True
 
 
 class Quotas(Protocol):
@@ -101,8 +96,8 @@ class Quotas(Protocol):
         """
         ...
 
-    def allowance(self, session: Session, client_id: str | None, api_key: int) -> AnyAllowance | None:
-        """The allowance for Produce or Fetch requests of a client, from which its shortcut takes before it charges.
+    def allowances(self, session: Session, client_id: str | None, api_key: int) -> Allowances | None:
+        """The allowances for Produce or Fetch requests of a client, from which its shortcut takes before it charges.
 
         None if such requests need not be charged at all. Valid until the quotas of clients change.
         """
@@ -279,9 +274,9 @@ class Charging(Throttling):
         self.throttle(usage.session, throttle_time_ms)
         return throttle_time_ms
 
-    def allowance(self, session: Session, client_id: str | None, api_key: int) -> AnyAllowance | None:
-        """See `Quotas.allowance`."""
-        return self._quotas.allowance(session, client_id, api_key)
+    def allowances(self, session: Session, client_id: str | None, api_key: int) -> Allowances | None:
+        """See `Quotas.allowances`."""
+        return self._quotas.allowances(session, client_id, api_key)
 
     def fetched_bytes_max(self, session: Session, client_id: str | None) -> float:
         """See `Quotas.fetched_bytes_max`."""

@@ -91,7 +91,7 @@ class FetchShortcut:
             data = records.file.read(records.position, size) if size <= _READ_NOW_MAX else None
             if data is not None and len(data) != size:
                 return False
-            granted = entry.allowance
+            granted = entry.allowances
             if granted is not None and not granted.take(entry.overhead_bytes + size):
                 reply = self._charge(connection.session, entry, correlation_id, end - start, size)
                 if reply is not None:
@@ -114,7 +114,7 @@ class FetchShortcut:
         fetched_bytes = entry.overhead_bytes + records_bytes
         usage = Usage(session, entry.client_id, codec.api_key, codec.version, request_bytes, fetched_bytes)
         throttle_time_ms = charging.charge(usage)
-        entry.allowance = charging.allowance(session, entry.client_id, codec.api_key)
+        entry.allowances = charging.allowances(session, entry.client_id, codec.api_key)
         if not throttle_time_ms:
             return None
         context = RequestContext.charged(self._server, session, codec, correlation_id, throttle_time_ms)
@@ -164,11 +164,11 @@ def _succeeded(response: FetchResponse | PendingReply) -> bool:
 class _Entry:
     """The fields of a request apart from its offset, and the template of its replies.
 
-    `allowance` is that of the client, see `Quotas.allowance`.
+    `allowances` are those of the client, see `Quotas.allowances`.
     """
 
     __slots__ = (
-        "allowance",
+        "allowances",
         "client_id",
         "current_leader_epoch",
         "frame",
@@ -185,7 +185,7 @@ class _Entry:
         topic = request.topics[0]
         partition = topic.partitions[0]
         self.client_id = context.client_id
-        self.allowance = context.allowance()
+        self.allowances = context.allowances()
         self.prefix_length = context.session.prefix_length
         self.topic: str | bytes = topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.topic
         self.index = partition.partition

@@ -109,7 +109,7 @@ class ProduceShortcut:
             return False  # nothing was appended; the handler finds the same error and reports it
         if not info.duplicate:
             self._stage(partition)
-        granted, size = entry.allowance, end - start
+        granted, size = entry.allowances, end - start
         throttle_time_ms = 0 if granted is None or granted.take(size) else self._charge(session, entry, size)
         if partition.answers_at_once and entry.acks and not throttle_time_ms:
             return entry.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
@@ -125,7 +125,7 @@ class ProduceShortcut:
         assert charging is not None, "there are allowances only while quotas are charged"
         usage = Usage(session, entry.client_id, codec.api_key, codec.version, request_bytes)
         throttle_time_ms = charging.charge(usage)
-        entry.allowance = charging.allowance(session, entry.client_id, codec.api_key)
+        entry.allowances = charging.allowances(session, entry.client_id, codec.api_key)
         return throttle_time_ms
 
     def learn(
@@ -172,16 +172,16 @@ def _appended(response: ProduceResponse | PendingReply | None) -> bool:
 class _Entry:
     """The fields of the requests with one prefix, and the template of their replies.
 
-    `allowance` is that of the client, see `Quotas.allowance`.
+    `allowances` are those of the client, see `Quotas.allowances`.
     """
 
-    __slots__ = ("_charging", "_pack", "_timeout_ms", "acks", "allowance", "client_id", "index", "reply", "topic")
+    __slots__ = ("_charging", "_pack", "_timeout_ms", "acks", "allowances", "client_id", "index", "reply", "topic")
 
     def __init__(self, context: RequestContext, request: ProduceRequest, topic: TopicProduceData, index: int) -> None:
         self._charging = context.server.charging
         self._pack = _packing(context, topic, index)
         self.client_id = context.client_id
-        self.allowance = context.allowance()
+        self.allowances = context.allowances()
         self._timeout_ms = request.timeout_ms
         self.acks = request.acks
         self.topic: str | bytes = topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.name

@@ -204,34 +204,34 @@ def test_use_of_quotas_is_told_while_clients_are_active() -> None:
 def test_client_far_below_its_quota_is_granted_an_allowance_that_cannot_exceed_it() -> None:
     quotas = Quotas()
     session = session_of("alice")
-    assert quotas.broker.allowance(session, "app", PRODUCE) is None
+    assert quotas.broker.allowances(session, "app", PRODUCE) is None
     quotas.set(ALICE, "producer_byte_rate", 100)
-    assert quotas.broker.allowance(session, "app", FETCH) is None
-    allowance = quotas.broker.allowance(session, "app", PRODUCE)
-    assert allowance is not None
-    assert not allowance.take(1), "nothing is granted before the first request"
+    assert quotas.broker.allowances(session, "app", FETCH) is None
+    allowances = quotas.broker.allowances(session, "app", PRODUCE)
+    assert allowances is not None
+    assert not allowances.take(1), "nothing is granted before the first request"
 
     assert quotas.charge(PRODUCE, 300) == 0
-    assert allowance.take(600)
-    assert not allowance.take(101), "10 windows allow 1000 bytes"
-    assert allowance.take(100)
+    assert allowances.take(600)
+    assert not allowances.take(101), "10 windows allow 1000 bytes"
+    assert allowances.take(100)
     assert quotas.charge(PRODUCE, 50) == 500
-    assert not allowance.take(1)
+    assert not allowances.take(1)
 
 
 def test_used_part_of_an_allowance_is_recorded_soon() -> None:
     quotas = Quotas()
     quotas.set(ALICE, "producer_byte_rate", 100)
     quotas.charge(PRODUCE, 300)
-    allowance = quotas.broker.allowance(session_of("alice"), "app", PRODUCE)
-    assert allowance is not None
-    allowance.take(200)
+    allowances = quotas.broker.allowances(session_of("alice"), "app", PRODUCE)
+    assert allowances is not None
+    allowances.take(200)
     assert [use.rate for use in quotas.broker.uses()] == [50]
     quotas.charge(PRODUCE, 10)
-    allowance.take(90)
+    allowances.take(90)
     quotas.now_ms += 50
     quotas.settle()
-    assert not allowance.take(1)
+    assert not allowances.take(1)
     assert [use.rate for use in quotas.broker.uses()] == [pytest.approx(600 / 10.05)]
     assert not quotas.later
 
@@ -240,35 +240,35 @@ def test_allowance_ends_when_quotas_change() -> None:
     quotas = Quotas()
     quotas.set(ALICE, "producer_byte_rate", 100)
     quotas.charge(PRODUCE, 300)
-    allowance = quotas.broker.allowance(session_of("alice"), "app", PRODUCE)
-    assert allowance is not None
-    allowance.take(300)
+    allowances = quotas.broker.allowances(session_of("alice"), "app", PRODUCE)
+    assert allowances is not None
+    allowances.take(300)
     quotas.set(ALICE, "request_percentage", 10)
-    assert not allowance.take(1)
+    assert not allowances.take(1)
     assert [use.rate for use in quotas.broker.uses()] == [60]
 
 
 def test_client_far_below_its_request_quota_is_granted_any_time_until_it_is_recorded() -> None:
     quotas, session = Quotas(), session_of("alice")
     quotas.set(ALICE, "request_percentage", 10)
-    assert quotas.broker.allowance(session_of("bob"), "app", PRODUCE) is None
+    assert quotas.broker.allowances(session_of("bob"), "app", PRODUCE) is None
     assert quotas.broker.held_time(session_of("bob"), "app") is None
-    allowance = quotas.broker.allowance(session, "app", PRODUCE)
+    allowances = quotas.broker.allowances(session, "app", PRODUCE)
     held_time = quotas.broker.held_time(session, "app")
-    assert allowance is not None
+    assert allowances is not None
     assert held_time is not None
-    assert not allowance.take(1), "nothing is granted before the first request"
+    assert not allowances.take(1), "nothing is granted before the first request"
 
     assert quotas.charge(PRODUCE, 100, held_s=0.3) == 0
-    assert allowance.take(1 << 40)
+    assert allowances.take(1 << 40)
     held_time.seconds += 0.5  # the server adds the time of requests that take from the allowance
     assert quotas.charge(METADATA, 100, held_s=0.1) == 0
     quotas.settle()
-    assert not allowance.take(1)
+    assert not allowances.take(1)
     assert [use.rate for use in quotas.broker.uses()] == [pytest.approx(9)]
 
     assert quotas.charge(METADATA, 100, held_s=0.1) == 0
-    assert not allowance.take(1), "the next 50 ms could exceed the quota"
+    assert not allowances.take(1), "the next 50 ms could exceed the quota"
     held_time.seconds += 0.01
     assert quotas.charge(METADATA, 100, held_s=0.01) == 200
 
@@ -285,8 +285,8 @@ def test_allowance_of_bytes_ends_with_that_of_time_even_if_other_clients_share_i
     quotas, session = Quotas(), session_of("alice")
     quotas.set(ALICE, "producer_byte_rate", 10_000)
     quotas.set((("client-id", "app"), ("user", "alice")), "request_percentage", 10)
-    limited = quotas.broker.allowance(session, "app", PRODUCE)
-    other = quotas.broker.allowance(session, "other", PRODUCE)
+    limited = quotas.broker.allowances(session, "app", PRODUCE)
+    other = quotas.broker.allowances(session, "other", PRODUCE)
     assert limited is not None
     assert other is not None
     assert quotas.charge(PRODUCE, 100, client_id="other") == 0
@@ -310,9 +310,9 @@ def test_allowances_let_no_client_use_more_than_charging_each_request(seed: int)
     for _ in range(2000):
         for _ in range(rng.randrange(4)):
             size = rng.randrange(1, 600)
-            allowance = quotas.broker.allowance(session, "app", PRODUCE)
-            assert allowance is not None
-            pause_ms = 0 if allowance.take(size) else quotas.charge(PRODUCE, size)
+            allowances = quotas.broker.allowances(session, "app", PRODUCE)
+            assert allowances is not None
+            pause_ms = 0 if allowances.take(size) else quotas.charge(PRODUCE, size)
             exact.record(size, quotas.now_ms)
             assert pause_ms == throttle_time_ms(exact.delay_ms(1000, quotas.now_ms))
         quotas.settle()

@@ -124,7 +124,7 @@ class ConsumerDriver:
         while True:
             if member.state is State.UNJOINED:
                 await context.polls.wait_polled()
-                # Whoever joins owns nothing: a position of before may lie behind what other members have committed.
+                # It must own nothing when it joins: other members may have committed offsets after its positions.
                 if await context.lose_partitions():
                     member.join()
                     self._notify()
