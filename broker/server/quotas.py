@@ -63,18 +63,14 @@ _UNLIMITED: Final = Allowance(inf)
 
 @attrs.frozen
 class Allowances:
-    """The allowances of a client for one kind of requests: of bytes, and of time, of which only the end matters."""
+    """The allowances of a client for one kind of requests: of bytes, and of time, of which only the end matters.
+
+    A request need not be charged if `size` has so many bytes left, which are then taken from it, and `time` has any. A
+    shortcut does that itself, because a call takes longer.
+    """
 
     size: Allowance = _UNLIMITED
     time: Allowance = _UNLIMITED
-
-    def take(self, size: int) -> bool:
-        """Use bytes; False, with no effect, if there are not so many, or no time: the request has to be charged."""
-        left = self.size.left - size
-        if left < 0 or not self.time.left:
-            return False
-        self.size.left = left
-        return True
 
 
 class Quotas(Protocol):

@@ -91,10 +91,10 @@ class FetchShortcut:
             data = records.file.read(records.position, size) if size <= _READ_NOW_MAX else None
             if data is not None and len(data) != size:
                 return False
-            granted = entry.allowances
-            if granted is not None and not granted.take(entry.overhead_bytes + size):
-                reply = self._charge(connection.session, entry, correlation_id, end - start, size)
-                if reply is not None:
+            if (granted := entry.allowances) is not None:
+                if (left := granted.size.left - entry.overhead_bytes - size) >= 0 and granted.time.left:
+                    granted.size.left = left
+                elif (reply := self._charge(connection.session, entry, correlation_id, end - start, size)) is not None:
                     return reply
             partition.bytes_out += size
             watermarks = (committed.high_watermark, committed.last_stable_offset(log), log.log_start_offset)

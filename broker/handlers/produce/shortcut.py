@@ -40,6 +40,7 @@ from broker.wire.varint import encode_varint, read_varint
 _PREFIX_START: Final = 8
 # No tagged fields of the partition, the topic and the request.
 _FLEXIBLE_TAIL: Final = b"\0\0\0"
+_TAIL_SIZE: Final = len(_FLEXIBLE_TAIL)
 _LENGTH: Final = Struct(">i")
 # The byte of a batch's attributes that has flags in it.
 _FLAGS_POSITION: Final = ATTRIBUTES_POSITION + 1
@@ -78,20 +79,16 @@ class ProduceShortcut:
         session, buffer, data = connection.session, connection.buffer, connection.buffer.data
         position = start + session.prefix_length
         entry = self._entries.get(bytes(buffer.view[start + _PREFIX_START : position]))
-        if entry is None or position >= end or session.refused_batches is not None:
+        if entry is None or position + 1 >= end or session.refused_batches is not None:
             return False
         if self._flexible:
             size, position = data[position], position + 1
             if size > 0x7F:
-                try:
-                    if (following := data[position]) <= 0x7F:  # by far the most frequent case
-                        size, position = size & 0x7F | following << 7, position + 1
-                    else:
-                        size, position = read_varint(data, position - 1)
-                except (IndexError, WireError):
-                    return False
+                size, position = size & 0x7F | data[position] << 7, position + 1
+                if size > 0x3FFF:
+                    size, position = _read_long_varint(data, position - 2)
             batch_end = position + size - 1
-            if batch_end + len(_FLEXIBLE_TAIL) != end or data[batch_end:end] != _FLEXIBLE_TAIL:
+            if batch_end + _TAIL_SIZE != end or data[batch_end:end] != _FLEXIBLE_TAIL:
                 return False
         else:
             if position + 4 > end or _LENGTH.unpack_from(data, position)[0] != end - position - 4:
@@ -103,14 +100,18 @@ class ProduceShortcut:
         if topic is None or (partition := topic.partitions.get(entry.index)) is None:
             return False
         try:
-            batch = buffer.view[position:batch_end]
-            info = partition.append(batch, entry.acks, self._partitions.turn_ms or self._begin_turn())
+            turn_ms = self._partitions.turn_ms or self._begin_turn()
+            info = partition.append(buffer.view[position:batch_end], entry.acks, turn_ms)
         except KafkaError:
             return False  # nothing was appended; the handler finds the same error and reports it
         if not info.duplicate:
             self._stage(partition)
-        granted, size = entry.allowances, end - start
-        throttle_time_ms = 0 if granted is None or granted.take(size) else self._charge(session, entry, size)
+        throttle_time_ms = 0
+        if (granted := entry.allowances) is not None:
+            if (left := granted.size.left - end + start) >= 0 and granted.time.left:
+                granted.size.left = left
+            else:
+                throttle_time_ms = self._charge(session, entry, end - start)
         if partition.answers_at_once and entry.acks and not throttle_time_ms:
             return entry.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
         return entry.reply_when_safe(self._deadlines, connection, correlation_id, info, partition, throttle_time_ms)
@@ -167,6 +168,14 @@ def _appended(response: ProduceResponse | PendingReply | None) -> bool:
     if isinstance(response, ProduceResponse):
         return response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
     return response is None or isinstance(response, PendingReply)
+
+
+def _read_long_varint(data: bytearray, position: int) -> tuple[int, int]:
+    """Returns an unsigned varint of three bytes or more and the position after it; 0 for a malformed one."""
+    try:
+        return read_varint(data, position)
+    except (IndexError, WireError):
+        return 0, position
 
 
 class _Entry:
