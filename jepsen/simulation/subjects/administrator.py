@@ -46,21 +46,33 @@ class NodeAccess(Protocol):
 class VoterAdministrator:
     """`founders` are the names of the first voters, `nodes` the names of all that may vote, by node id.
 
+    `configured` are the names of the voters in which a node with an empty disk believes, until it learns of others: the
+    founders if nodes are configured with `controller.quorum.voters`, else none.
+
     In every voter set that any replica believes in, voters that have lost their disks stay a minority: losing more
     would be an operator's error, which no quorum can survive.
 
     A damaged disk counts as lost until its node serves again. If the node refuses to start, it gets an empty disk.
+
+    With it, it stays one of a minority of the configured voters until it serves, even if these do not vote any more.
     """
 
     def __init__(
-        self, replicas: Replicas, nodes: Mapping[int, str], founders: Sequence[str], node_access: NodeAccess
+        self,
+        replicas: Replicas,
+        nodes: Mapping[int, str],
+        founders: Sequence[str],
+        configured: Sequence[str],
+        node_access: NodeAccess,
     ) -> None:
         self._replicas = replicas
         self._nodes = nodes
         self._founders = founders
+        self._configured = configured
         self._node_access = node_access
         self._lost: list[ReplicaKey] = []
         self._damaged: dict[str, ReplicaKey] = {}
+        self._empty: list[str] = []
         self._busy = trio.Lock()
 
     async def change_voters(self, rng: Random) -> None:
@@ -88,6 +100,7 @@ class VoterAdministrator:
             if choices:
                 name, key = rng.choice(choices)
                 self._lost.append(key)
+                self._empty.append(name)
                 self._node_access.lose_disk(name)
 
     async def damage_disk(self, rng: Random) -> None:
@@ -106,6 +119,7 @@ class VoterAdministrator:
         if not refuses or CorruptLog.__name__ not in str(event.fields["errors"]):
             return None
         del self._damaged[event.host]
+        self._empty.append(event.host)
         return event.host
 
     async def repair(self) -> None:
@@ -120,18 +134,26 @@ class VoterAdministrator:
             if self._node_access.is_serving(name):
                 del self._damaged[name]
                 self._lost.remove(key)
+        self._empty = [name for name in self._empty if not self._node_access.is_serving(name)]
 
     def _dispensable(self) -> list[tuple[str, ReplicaKey]]:
         """The nodes whose disks may be lost, with their replicas."""
         found = []
         for name in self._nodes.values():
             key = self._node_access.key_of(name)
+            if name in self._damaged or (name in self._configured and not self._leaves_configured(name)):
+                continue
             # A voter set without directory ids would take the new disk for the old one (KIP-853).
             if key is not None and all(
                 ReplicaKey(key.node_id) not in view and _is_minority([*self._lost, key], view) for view in self._views()
             ):
                 found.append((name, key))
         return found
+
+    def _leaves_configured(self, name: str) -> bool:
+        """True if a majority of the configured voters has its disk without this one."""
+        unusable = [each for each in self._configured if each == name or each in self._damaged or each in self._empty]
+        return 2 * len(unusable) < len(self._configured)
 
     def _is_elsewhere(self, name: str, key: ReplicaKey) -> bool:
         """True if all entries that this node shares with another one are durable at a majority without this node.

@@ -98,6 +98,11 @@ class NodePlan:
         return [each for each in self.nodes if each.is_controller]
 
     @property
+    def configured_voters(self) -> list[str]:
+        """The names of the nodes in `controller.quorum.voters`."""
+        return [each.name for each in self.controllers] if self.is_static else []
+
+    @property
     def brokers(self) -> list[Planned]:
         return [each for each in self.nodes if each.is_broker]
 

@@ -96,7 +96,7 @@ class NodesSubject:
         self.cluster = Cluster(simulation, {each.name: plan.factory(each, self._disks_lost) for each in plan.nodes})
         self.history = History(simulation.clock.current_time, simulation.trace.operation)
         names = {each.node_id: each.name for each in plan.controllers}
-        self.administrator = VoterAdministrator(self.replicas, names, list(names.values()), self)
+        self.administrator = VoterAdministrator(self.replicas, names, [*names.values()], plan.configured_voters, self)
         simulation.trace.listeners.append(self._replace_disk)
         self._host_names: dict[str, str] = {}
         self._load = SPECIAL_LOAD if special is not None else default_load(len(plan.nodes), len(plan.brokers))

@@ -89,7 +89,7 @@ class QuorumSubject:
         self.members = QuorumMembers(
             lambda: CLUSTER_ID, names, list(self._members), RAFT_PORT, self.replicas, self.key_of, True
         )
-        self.administrator = VoterAdministrator(self.replicas, names, list(self._members)[:voters], self)
+        self.administrator = VoterAdministrator(self.replicas, names, list(self._members)[:voters], [], self)
         self.topic_administrator = None
         simulation.trace.listeners.append(self._replace_disk)
 
