@@ -346,7 +346,9 @@ async def open_cluster(
     background = trio.CancelScope(shield=True)
     async with trio.open_nursery() as nursery:
         try:
-            carrying = await nursery.start(_carry_tasks, background)
+            # If the caller is cancelled already, `start` would leave the task in a nursery of its own, and wait for it.
+            with trio.CancelScope(shield=True):
+                carrying = await nursery.start(_carry_tasks, background)
             cluster = cluster_class(config, environment or Environment(), carrying)
             cluster.nursery.start_soon(cluster.run)
             try:

@@ -243,6 +243,19 @@ async def test_nothing_is_left_after_the_block_and_calls_say_so() -> None:
         await cluster.refresh()
 
 
+async def test_client_that_is_opened_in_a_cancelled_task_ends_at_once() -> None:
+    is_cancelled = False
+    with trio.fail_after(10), trio.CancelScope() as scope:
+        scope.cancel()
+        async with open_cluster(read_config(ClientConfig, "127.0.0.1:1", FAST)):
+            try:
+                await trio.lowlevel.checkpoint()
+            except trio.Cancelled:
+                is_cancelled = True
+                raise
+    assert is_cancelled
+
+
 async def test_a_cancelled_block_can_still_reach_the_brokers_within_a_shield() -> None:
     async with cluster_of(lambda node, _: metadata(node)) as (node, _):
         config = read_config(ClientConfig, node.address, {**FAST})
