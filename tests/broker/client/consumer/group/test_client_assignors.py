@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -297,10 +297,22 @@ def test_sticky_moves_only_the_partitions_of_a_leaving_member(topics: TopicRacks
 
 
 @given(st.lists(st.tuples(TOPICS, RACKED), min_size=2, max_size=4))
+@example(
+    [
+        ({"a": [frozenset()] * 5}, {"m": reads("a")}),
+        (
+            {"b": [frozenset()] * 8, "c": [frozenset()] * 2, "a": [frozenset()] * 3 + [frozenset({"r0"})] * 2},
+            {"mmm": reads("a"), "m": reads("a", "b", "c", rack="r0"), "mm": reads("a", "b", rack="r0")},
+        ),
+    ]
+)
 def test_cooperative_sticky_never_gives_a_partition_before_it_is_revoked_kip_429(
     cases: list[tuple[dict[str, list[frozenset[str]]], dict[str, MemberSubscription]]],
 ) -> None:
-    """After each change of the group, members join again as long as one of them has had to revoke partitions."""
+    """After each change of the group, members join again as long as one of them has had to revoke partitions.
+
+    Members with different racks and topics may have to do so five times, as the example does.
+    """
     assignor = CooperativeStickyAssignor()
     owned: dict[str, list[TopicPartition]] = {}
     generation = 0
@@ -310,7 +322,7 @@ def test_cooperative_sticky_never_gives_a_partition_before_it_is_revoked_kip_429
             for member, partitions in owned.items()
             if member in members
         }
-        for _ in range(4):
+        for _ in range(10):
             joining = again(assignor, members, owned, generation)
             assigned = assignor.assign(topics, joining)
             check_cooperative(joining, assigned)
