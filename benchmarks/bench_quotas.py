@@ -1,13 +1,13 @@
 """Quotas of clients and connections, on this node and on Apache Kafka under the same loads.
 
     python -m benchmarks.bench_quotas [--seconds 66] [--only rates|connections|cost] [--cluster kraft|kafka|both]
-                                      [--windows 11]
+                                      [--windows 11] [--rounds 8]
 
 - rates: a producer and a consumer of confluent-kafka limited to 5 MB/s each, and one that ignores throttle times,
   beside a producer without a quota that sends 20 MB/s; that one also alone.
 - connections: 2,000 connections per second from one address that may make 20, while another sends small requests.
 - cost: CPU time per request with quotas set and not reached (of bytes; of bytes and request time), with metrics
-  (`http.listener`), and without all of these, in alternating rounds. Only on this node.
+  (`http.listener`), and twice without all of these, in alternating rounds. Only on this node.
 
 A client that was idle may use at once what its quota allows in all windows but one. It may do that again when these
 are forgotten: with the default of 11 windows of a second, a client that sends as fast as it can gets some 50 MB every

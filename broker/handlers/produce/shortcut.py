@@ -85,7 +85,7 @@ class ProduceShortcut:
             size, position = data[position], position + 1
             if size > 0x7F:
                 size, position = size & 0x7F | data[position] << 7, position + 1
-                if size > 0x3FFF:
+                if size > 0x3FFF:  # the second byte says that a third one follows
                     size, position = _read_long_varint(data, position - 2)
             batch_end = position + size - 1
             if batch_end + _TAIL_SIZE != end or data[batch_end:end] != _FLEXIBLE_TAIL:

@@ -1,8 +1,12 @@
 """Sticky assignment where members read different topics.
 
-1. Members keep what they own, of topics that they still read (and where racks are heeded, only near them). 2. The other
-partitions go to the readers with the fewest, near readers first where racks are heeded. 3. Partitions move from members
-to others that have at least two less, until none can.
+1. Members keep what they own, of topics that they still read. 2. The other partitions go to the readers with the
+fewest, near readers first where racks are heeded. 3. Where racks are heeded, partitions move to near readers that have
+less than the owner. 4. Partitions move from members to others that have at least two less, until none can.
+
+No move makes loads less equal. If every partition with an owner that is not near were revoked before the balancing, the
+partitions that balancing moves away from near readers would be revoked in each round, and a cooperative group could
+rebalance for ever.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,6 +46,7 @@ class GeneralAssignment:
         self._assign(added)
         self._homes = dict(self._owners)
         movable = [each for each in self._partitions if len(self._readers[each.topic]) > 1]
+        is_revoking = self._bring_near(movable) or is_revoking
         if not is_revoking:
             # Moving what is new disturbs no member.
             self._balance([each for each in added if len(self._readers[each.topic]) > 1])
@@ -52,10 +57,10 @@ class GeneralAssignment:
         return assignments
 
     def _keep_owned(self) -> bool:
-        """Keeps owned partitions. True if some have to be revoked: their owner does not read them, or is not near."""
+        """Keeps owned partitions. True if some have to be revoked: their owner does not read them."""
         is_revoking = False
         for partition, member in self._ownership.owners.items():
-            if partition.topic not in self._subscribed[member] or self._racks.mismatches(member, partition):
+            if partition.topic not in self._subscribed[member]:
                 is_revoking = True
             else:
                 self._own(partition, member)
@@ -64,13 +69,29 @@ class GeneralAssignment:
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
         left = []
         for partition in partitions:
-            near = [each for each in self._readers[partition.topic] if not self._racks.mismatches(each, partition)]
+            near = self._near_readers(partition)
             if self._racks.is_used and near:
                 self._own(partition, self._least_loaded(near))
             else:
                 left.append(partition)
         for partition in left:
             self._own(partition, self._least_loaded(self._readers[partition.topic]))
+
+    def _bring_near(self, partitions: Sequence[TopicPartition]) -> bool:
+        """Moves partitions to near readers where that makes no load less equal. True if any has moved."""
+        has_moved = False
+        for partition in partitions:
+            owner = self._owners[partition]
+            if self._racks.mismatches(owner, partition) and (near := self._near_readers(partition)):
+                best = self._least_loaded(near)
+                if self._counts[best] < self._counts[owner]:
+                    self._move(partition, best)
+                    has_moved = True
+        return has_moved
+
+    def _near_readers(self, partition: TopicPartition) -> list[str]:
+        """The readers that are near the partition, or whose rack is not known; all where racks are not heeded."""
+        return [each for each in self._readers[partition.topic] if not self._racks.mismatches(each, partition)]
 
     def _own(self, partition: TopicPartition, member: str) -> None:
         self._owners[partition] = member

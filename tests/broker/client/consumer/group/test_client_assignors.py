@@ -38,6 +38,11 @@ def reads(*names: str, rack: str | None = None, instance_id: str | None = None) 
     return MemberSubscription(topics=names, rack=rack, instance_id=instance_id)
 
 
+def replicas(*racks: str) -> list[frozenset[str]]:
+    """The racks of each partition's replicas: "01" are r0 and r1."""
+    return [frozenset(f"r{digit}" for digit in each) for each in racks]
+
+
 def short(assigned: Assigned) -> dict[str, str]:
     """Each member's partitions as text, sorted: "a0 a1 b0"."""
     return {member: " ".join(f"{topic}{index}" for topic, index in sorted(each)) for member, each in assigned.items()}
@@ -299,10 +304,22 @@ def test_sticky_moves_only_the_partitions_of_a_leaving_member(topics: TopicRacks
 @given(st.lists(st.tuples(TOPICS, RACKED), min_size=2, max_size=4))
 @example(
     [
-        ({"a": [frozenset()] * 5}, {"m": reads("a")}),
         (
-            {"b": [frozenset()] * 8, "c": [frozenset()] * 2, "a": [frozenset()] * 3 + [frozenset({"r0"})] * 2},
-            {"mmm": reads("a"), "m": reads("a", "b", "c", rack="r0"), "mm": reads("a", "b", rack="r0")},
+            {"a": replicas("", "", "0", "01", "1"), "b": replicas("0"), "c": replicas("1", "01", "1", "1")},
+            {"mmm": reads("a", "b", "c", rack="r2")},
+        ),
+        (
+            {
+                "a": replicas("1", "2", "", "1", "12", "12", "0"),
+                "b": replicas("02", "01", "0", "1", ""),
+                "c": replicas("12", "2", "", "2"),
+            },
+            {
+                "m": reads("a", rack="r2"),
+                "mmm": reads("a", "c", rack="r2"),
+                "n": reads("c", rack="r0"),
+                "nn": reads("b", "c", rack="r2"),
+            },
         ),
     ]
 )
@@ -311,7 +328,7 @@ def test_cooperative_sticky_never_gives_a_partition_before_it_is_revoked_kip_429
 ) -> None:
     """After each change of the group, members join again as long as one of them has had to revoke partitions.
 
-    Members with different racks and topics may have to do so five times, as the example does.
+    Six rounds were the most in 120,000 random groups with racks. With the example, rounds once went on for ever.
     """
     assignor = CooperativeStickyAssignor()
     owned: dict[str, list[TopicPartition]] = {}
