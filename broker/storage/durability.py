@@ -6,6 +6,7 @@ power cut could bring the removed records back, below or after records that anot
 
 from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log_config import MAX_LONG, LogConfig
+from broker.storage.partition_metadata import partition_metadata_path, sync_topic_id
 from broker.storage.producer_snapshots import ProducerSnapshots
 from broker.storage.segment import Segment
 from broker.storage.segment_list import SegmentList
@@ -20,7 +21,8 @@ class Durability:
     `recovery_point` is the end of the durable records. `unflushed_since_ms` is the time of the first commit that no
     flush covers, -1 without one. `truncations` counts the truncations so far: a reader that finds it unchanged knows
     that the records it read are still in the log. `failure` is the first error of the disk; a log that has failed takes
-    no appends any more. `blocks_appends` is true if the log has failed or is unsettled.
+    no appends any more. `blocks_appends` is true if the log has failed or is unsettled. `is_new_directory` is true if
+    the log's directory or its topic id was created and may not be durable yet.
     """
 
     __slots__ = (
@@ -32,6 +34,7 @@ class Durability:
         "_trace",
         "blocks_appends",
         "failure",
+        "is_new_directory",
         "is_unsettled",
         "recovery_point",
         "truncations",
@@ -55,7 +58,7 @@ class Durability:
         self._trace = trace
         self.unflushed_since_ms = -1
         self.failure: OSError | None = None
-        self.is_unsettled = self.blocks_appends = False
+        self.is_unsettled = self.blocks_appends = self.is_new_directory = False
         self.recovery_point = 0
         self.truncations = 0
 
@@ -198,6 +201,10 @@ class Durability:
             await self._disk.sync_dir(self._directory)
             for segment in new:
                 segment.is_new = segment.transaction_index.is_new = False
+        if self.is_new_directory:  # housekeeping may come too late: a power cut would remove all that was flushed
+            await sync_topic_id(self._disk, self._directory)
+            await self._disk.sync_dir(self._directory.rpartition("/")[0])
+            self.is_new_directory = False
 
     # A clean shutdown (see `clean_shutdown`)
 
@@ -208,6 +215,8 @@ class Durability:
         for segment in self._segments.since(self.recovery_point):
             if segment.size_bytes or not is_flushed:
                 paths += segment.unsynced_paths()
+        if self.is_new_directory:
+            paths.append(partition_metadata_path(self._directory))
         return paths + self._snapshots.unsynced_paths() + self._epochs.write_beside()
 
     def replace_checkpoint(self) -> bool:
@@ -216,7 +225,11 @@ class Durability:
         Returns whether the log's directory has entries that are not durable.
         """
         has_replaced = self._epochs.replace()
-        return has_replaced or (not self._segments.is_empty and any(map(_has_new_files, self._segments)))
+        return (
+            has_replaced
+            or self.is_new_directory
+            or (not self._segments.is_empty and any(map(_has_new_files, self._segments)))
+        )
 
 
 def _has_new_files(segment: Segment) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from broker.storage.log import Log
 from broker.storage.log_dir import LogDir, LoopPacer
 from broker.storage.log_manager import LogManager, NoLogDirOnline
 from broker.storage.partition_metadata import sync_topic_id
@@ -143,20 +144,22 @@ class Housekeeping:
 
     async def _sync_created(self) -> None:
         created = self._log_manager.created
-        parents: dict[str, LogDir] = {}
+        synced: dict[LogDir, list[Log]] = {}
         while created:
-            directory, path = created.pop()
-            if not directory.is_online:
-                continue
+            directory, log = created.pop()
+            if not directory.is_online or not log.durability.is_new_directory:
+                continue  # a flush has synced it
             with self._log_manager.offline_on_error(directory):
-                parents[directory.path] = directory
                 try:
-                    await sync_topic_id(self._env.disk, path)
+                    await sync_topic_id(self._env.disk, log.directory)
                 except FileNotFoundError:
                     continue  # deleted in the meantime
-        for directory in parents.values():
+                synced.setdefault(directory, []).append(log)
+        for directory, logs in synced.items():
             with self._log_manager.offline_on_error(directory):
                 await self._env.disk.sync_dir(directory.path)
+                for log in logs:
+                    log.durability.is_new_directory = False
 
     async def _checkpoint_shrunk(self) -> None:
         # A partition that is created again must not count as flushed up to the end of the deleted one.

@@ -64,7 +64,7 @@ class LogManager:
         self.topic_ids: dict[PartitionKey, bytes | None] = {}
         self.on_offline: Callable[[str, Sequence[PartitionKey], OSError], None] | None = None
         self.pending_removals: list[PendingRemoval] = []
-        self.created: list[tuple[LogDir, str]] = []  # new partition directories that are not durable yet
+        self.created: list[tuple[LogDir, Log]] = []  # logs whose new directories may not be durable yet
         self.shrunk: set[str] = set()  # directories whose checkpoints still name deleted partitions
         self.work = trio.Event()
         self.rolled = RolledLogs()
@@ -141,7 +141,8 @@ class LogManager:
         """The partition's log; without one, a new log in the directory with the fewest partitions.
 
         `is_new` says that the partition was just assigned to this broker. Otherwise its log may be in an offline
-        directory, and must not be created again. A new directory is durable soon after this returns.
+        directory, and must not be created again. A new directory is durable soon after this returns, and at the latest
+        when the log is flushed.
 
         Raises KafkaError INCONSISTENT_TOPIC_ID or KAFKA_STORAGE_ERROR.
         """
@@ -383,8 +384,7 @@ class LogManager:
         write_topic_id(self._disk, path, topic_id)
         log = directory.open_log(path, config, recovery_point=0, log_start_offset=0, clean=True)
         self._remember(directory, (topic, partition), log, topic_id)
-        self.created.append((directory, path))
-        self.work.set()
+        self._sync_later(directory, log)
         return log
 
     def _adopt(self, log: Log, topic: str, topic_id: bytes, partition: int) -> None:
@@ -404,10 +404,14 @@ class LogManager:
         with self.offline_on_error(directory):
             write_topic_id(self._disk, path, topic_id)
             self._remember(directory, key, log, topic_id)
-            self.created.append((directory, path))
-            self.work.set()
+            self._sync_later(directory, log)
             return
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Error while writing partition metadata file in {path}")
+
+    def _sync_later(self, directory: LogDir, log: Log) -> None:
+        log.durability.is_new_directory = True
+        self.created.append((directory, log))
+        self.work.set()
 
     def _remember(self, directory: LogDir, key: PartitionKey, log: Log, topic_id: bytes | None) -> None:
         self.logs[key] = directory.logs[key] = log

@@ -16,12 +16,17 @@ class CorruptPartitionMetadata(ValueError):
     """A `partition.metadata` without a valid topic id; the message names the file and the reason."""
 
 
+def partition_metadata_path(directory: str) -> str:
+    """The path of the file in a partition's directory."""
+    return f"{directory}/{PARTITION_METADATA}"
+
+
 def read_topic_id(disk: Disk, directory: str) -> bytes | None:
     """The topic id of a partition's directory, or None without the file.
 
     Raises CorruptPartitionMetadata (a power cut soon after the directory was made can empty the file), OSError.
     """
-    path = f"{directory}/{PARTITION_METADATA}"
+    path = partition_metadata_path(directory)
     try:
         content = read_whole(disk, path)
     except FileNotFoundError:
@@ -35,12 +40,12 @@ def read_topic_id(disk: Disk, directory: str) -> bytes | None:
 def write_topic_id(disk: Disk, directory: str, topic_id: bytes) -> None:
     """Write the topic id of a partition's directory to the page cache. Raises OSError."""
     content = f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {encode_uuid(topic_id)}"
-    replace_whole(disk, f"{directory}/{PARTITION_METADATA}", content.encode())
+    replace_whole(disk, partition_metadata_path(directory), content.encode())
 
 
 async def sync_topic_id(disk: Disk, directory: str) -> None:
     """Make the file durable. Raises OSError, FsyncFailed."""
-    await sync_file(disk, f"{directory}/{PARTITION_METADATA}")
+    await sync_file(disk, partition_metadata_path(directory))
     await disk.sync_dir(directory)
 
 

@@ -24,6 +24,7 @@ from tests.support.logs import NOW_MS, batch
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
 SEEDS = 60
+TOPIC_ID = bytes([1] * 16)
 # Batches as (offset, epoch), with one record each, so that offsets count batches.
 History = list[tuple[int, int]]
 
@@ -42,11 +43,16 @@ def history_of(log: Log) -> History:
     return [(header.base_offset, header.partition_leader_epoch) for _, header in iter_headers(content)]
 
 
-async def open_log(env: Env) -> tuple[LogManager, Log]:
+async def load_logs(env: Env) -> LogManager:
     config = LogManagerConfig(directories=("/data",), node_id=1)
     log_manager = await LogManager.open(env, config, cluster_id="MkU3OEVBNTcwNTJENDM2Qg")
     await log_manager.load(lambda topic: CONFIG)
-    return log_manager, log_manager.create("t", bytes(16), 0, CONFIG)
+    return log_manager
+
+
+async def open_log(env: Env) -> tuple[LogManager, Log]:
+    log_manager = await load_logs(env)
+    return log_manager, log_manager.create("t", TOPIC_ID, 0, CONFIG)
 
 
 async def restart(host: Host, rng: Random) -> tuple[LogManager, Log]:
@@ -65,7 +71,6 @@ async def restart(host: Host, rng: Random) -> tuple[LogManager, Log]:
 async def run_once(host: Host, rng: Random) -> tuple[History, History]:
     """The records that are certainly durable at the power cut, and the log whose prefix they must be."""
     log_manager, log = await open_log(host.env(host.incarnation))
-    await host.env(host.incarnation).disk.sync_dir("/data")
     history: History = []
     durable = 0
     for epoch in range(1, rng.randint(2, 4)):
@@ -171,6 +176,23 @@ def test_a_segment_that_the_process_before_has_made_is_durable_once_it_is_flushe
     assert ends == [2]
 
 
+def test_log_in_a_new_directory_is_durable_once_it_is_flushed() -> None:
+    """Its directory's name must be durable, too, and the topic id: housekeeping may sync them later."""
+    found: list[tuple[int, bytes | None]] = []
+
+    async def main(host: Host) -> None:
+        _, log = await open_log(host.env(host.incarnation))
+        log.append_as_follower(records([(0, 1)]), 1, NOW_MS)
+        await log.flush()
+        host.power_cut("none")
+        log_manager = await load_logs(host.env(host.incarnation))
+        found.extend((log.log_end_offset, log_manager.topic_ids[key]) for key, log in log_manager.logs.items())
+
+    simulation = Simulation("1")
+    simulation.run(partial(main, simulation.add_host("one")))
+    assert found == [(1, TOPIC_ID)]
+
+
 def test_log_that_ends_below_the_recovery_point_is_flushed_first() -> None:
     """The disk lost synced data, so later writes must not count as durable."""
     durable_ends: list[int] = []
@@ -180,7 +202,6 @@ def test_log_that_ends_below_the_recovery_point_is_flushed_first() -> None:
         log.append_as_follower(records([(0, 1), (1, 1)]), 1, NOW_MS)
         log.durability.recovery_point = 2
         await log_manager.directories["/data"].write_recovery_points()
-        await host.env(host.incarnation).disk.sync_dir("/data")
         host.power_cut("none")
         log_manager, log = await open_log(host.env(host.incarnation))
         assert log.log_end_offset == 0
