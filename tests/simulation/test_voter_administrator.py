@@ -19,6 +19,7 @@ class Disks:
         self.serving = set(NAMES.values())
         self.damaged: list[str] = []
         self.lost: list[str] = []
+        self.changes: list[tuple[str, str]] = []
 
     def key_of(self, name: str) -> ReplicaKey:
         return ReplicaKey(int(name[1]), f"disk-{name}")
@@ -35,10 +36,10 @@ class Disks:
         return name in self.serving
 
     async def change(self, function: str, name: str, key: ReplicaKey, give_up: float) -> None:
-        raise AssertionError("voters stay the same here")
+        self.changes.append((function, name))
 
     async def wait_settled(self) -> None:
-        raise AssertionError("voters stay the same here")
+        raise AssertionError("all changes succeed here")
 
 
 def administrator(disks: Disks, configured: list[str]) -> VoterAdministrator:
@@ -85,3 +86,14 @@ async def test_all_disks_but_those_of_voters_may_be_lost_where_empty_nodes_know_
         await admin.damage_disk(Random(seed))
         await admin.lose_disk(Random(seed))
     assert {*disks.damaged, *disks.lost} == {"n2", "n3"}
+
+
+async def test_damaged_replica_is_not_added_to_a_single_voter() -> None:
+    """If it lost its disk for good, no majority could commit its addition, or ever be elected."""
+    disks = Disks()
+    admin = administrator(disks, [])
+    await admin.damage_disk(Random(1))
+    for seed in range(5):
+        await admin.change_voters(Random(seed))
+    (intact,) = {"n2", "n3"} - set(disks.damaged)
+    assert set(disks.changes) == {("add-voter", intact)}

@@ -83,7 +83,9 @@ class VoterAdministrator:
             changes = []
             for node_id, name in self._nodes.items():
                 key = self._node_access.key_of(name)
-                if key is not None and node_id not in [each.node_id for each in voters]:
+                is_voter = node_id in [each.node_id for each in voters]
+                # The log with the new voter is committed by a majority of which a damaged replica may be one.
+                if key is not None and not is_voter and _is_minority(self._lost, [*voters, key]):
                     changes.append(("add-voter", key))
             for key in voters:
                 rest = [each for each in voters if each != key]
