@@ -21,9 +21,9 @@ from broker.server.slices import Steps
 
 T = TypeVar("T")
 
-# The turns that are skipped after a measured one, in a cycle of 97 turns: turns may come in a rhythm of the clients'
+# The turns that are skipped after a measured one, in a cycle of 199 turns: turns may come in a rhythm of the clients'
 # number, and a prime number of turns meets all of them.
-_SKIPS: Final = (9, 17, 13, 11, 19, 7, 14)
+_SKIPS: Final = (17, 37, 23, 31, 19, 41, 24)
 # The time by which a measured turn may count for each of those that were skipped before it: what takes longer than
 # usual requests is seldom, and counts once.
 _WEIGHTED_S_MAX: Final = 0.001
@@ -159,7 +159,7 @@ class Charging(Throttling):
 
     If a client has a request quota, `is_timed`, the server says when it begins and ends to work on a request outside of
     its shortcut; for those, this is the `broker.net.connection_scheduler.LoopMeter`. To measure a turn takes a tenth of
-    the time of a small request, so a sample of the turns is measured while no client is near its quotas. Without
+    the time of a small request, so one turn of 28 is measured while no client is near its quotas. Without
     request quotas it measures nothing.
     """
 

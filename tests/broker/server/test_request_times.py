@@ -149,9 +149,9 @@ async def test_sample_of_turns_stands_for_all_if_clients_alternate(mock_clock: M
 
 async def test_long_request_in_a_measured_turn_counts_once(mock_clock: MockClock) -> None:
     turns = Turns(mock_clock)
-    for _ in range(11):
+    for _ in range(19):
         turns.run((100 if turns.charging.turns_to_skip == 0 else 1,))
-    long_ms, weight, weighted_ms_max = 10, 9, 1
+    long_ms, weight, weighted_ms_max = 10, 17, 1
     assert turns.held_ms == [2 * long_ms + weight * weighted_ms_max, 0, None]
 
 
