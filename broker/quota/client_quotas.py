@@ -32,6 +32,8 @@ _EXEMPT: Final = frozenset({27})
 _KEPT_MIN: Final = 1024
 # The time after which the used part of allowances is recorded: a small part of a window, which is a second or more.
 _GRANT_SECONDS: Final = 0.05
+# The largest allowance: shortcuts compute with it, and CPython has a faster way for integers of less than 30 bits.
+_GRANT_BYTES_MAX: Final = 2**30 - 1
 # No allowance of time is granted to clients that could exceed their quota by using the event loop for so long.
 _GRANT_SECONDS_MAX: Final = 2 * _GRANT_SECONDS
 
@@ -60,9 +62,9 @@ class _Usage:
 
     def grant(self, amount: float) -> bool:
         """Grant what may be used without exceeding the quota, if that is more than the last amount."""
-        unused = int(self.rate.unused(self.limit))
+        unused = self.rate.unused(self.limit)
         if unused > amount:
-            self.granted = self.allowance.left = unused
+            self.granted = self.allowance.left = int(min(unused, _GRANT_BYTES_MAX))
         return self.granted > 0
 
     def settle(self, now_ms: float) -> None:
