@@ -78,22 +78,29 @@ class ReplicaObserver:
             if seen is None or seen.node is not node:
                 seen = self._seen[host] = _ObservedNode(node)
             acting.append((host, seen))
-            image = node.loader.image
-            if image.offset > self._committed.image.offset:
-                self._committed.image = image
-                self._trace.event(host.name, "metadata_seen", {"offset": image.offset})
+            self._observe_image(host, node.loader.image)
         for host, seen in acting:
             self._observe_node(host, seen)
 
     def observe_last(self, host: Host) -> None:
-        """Trace only records that the node has committed as a leader. Other state may be in the middle of a change."""
+        """Trace only records that the node has committed as a leader. Other state may be in the middle of a change.
+
+        It may have committed them because of its latest metadata: a smaller ISR. So the image is observed before.
+        """
         seen = self._seen.get(host)
         if seen is not None and seen.node is self._node_of(host):
+            if seen.node.loader is not None:
+                self._observe_image(host, seen.node.loader.image)
             for replica in seen.replicas.values():
                 log = replica.partition.log
                 if log is not None and log is replica.log and replica.leads:
                     self._observe_log(host, replica, log)
                     self._observe_high_watermark(host, replica)
+
+    def _observe_image(self, host: Host, image: MetadataImage) -> None:
+        if image.offset > self._committed.image.offset:
+            self._committed.image = image
+            self._trace.event(host.name, "metadata_seen", {"offset": image.offset})
 
     def _on_event(self, event: Event) -> None:
         """Note truncations: between two observations a log may be truncated and grow again."""

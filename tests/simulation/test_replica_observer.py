@@ -1,13 +1,22 @@
 """The replica observer traces all committed records of simulated nodes, whatever happens to the nodes."""
 
 from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
 
+import attrs
 import pytest
 import trio
 
 from broker.wire.errors import ErrorCode
+from jepsen.simulation import Simulation
+from jepsen.simulation.invariants.committed import Committed
+from jepsen.simulation.replica_observer import ReplicaObserver
 from jepsen.simulation.subjects.node_plan import LOG_DIRECTORIES
+from jepsen.simulation.trace import Event
 from jepsen.workloads.connection import Connection, ConnectionLost
+from metadata.image import MetadataImage
+from metadata.image.metadata_loader import MetadataLoader
 from tests.simulation.scripted_clients import PRODUCE_VERSION
 from tests.simulation.scripted_replicas import DIRECTORY, ScriptedReplicas, play
 
@@ -49,3 +58,20 @@ def test_records_committed_just_before_the_log_directory_fails_count() -> None:
         if committed_by_leader[-1]:
             return
     pytest.fail("it always writes first")
+
+
+def test_metadata_that_a_node_has_applied_is_seen_when_its_process_ends() -> None:
+    """The node may have committed records because the ISR became smaller: without its image they seem to be lacking."""
+    simulation = Simulation("1")
+    host = simulation.add_host("n1")
+    loader = MetadataLoader()
+    node: Any = SimpleNamespace(loader=loader, broker=None)
+    committed = Committed({"n1": 1})
+    observer = ReplicaObserver(simulation.trace, lambda _: node, committed, ())
+    seen: list[Event] = []
+    simulation.trace.listeners.append(seen.append)
+    observer.observe([host])
+    loader.image = attrs.evolve(MetadataImage(), offset=5)
+    observer.observe_last(host)
+    assert committed.image.offset == 5
+    assert [(event.kind, event.fields) for event in seen] == [("metadata_seen", {"offset": 5})]
