@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 from broker.replication.commit_state import CommitState
 from broker.storage.log import Log
 from broker.wire.errors import KafkaError
+from broker.wire.records import iter_headers
 from tests.support.compacted_logs import UnsyncedDisk, clean, compacted_log, log_to_clean, put
 from tests.support.logs import DAY_MS, NOW_MS, close_log
 from tests.support.transaction_bugs import TRANSACTION_BUGS
@@ -44,6 +45,15 @@ class Written:
     @property
     def is_stable(self) -> bool:
         return self.producer_id < 0 or self.marker is not None
+
+
+def batch_ends(log: Log) -> list[int]:
+    """The offsets at which the batches of a log end."""
+    return [
+        header.last_offset + 1
+        for segment in log.segments
+        for _, header in iter_headers(segment.file.read(0, segment.written))
+    ]
 
 
 class TransactionalLogMachine(RuleBasedStateMachine):
@@ -122,7 +132,10 @@ class TransactionalLogMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def replicate(self, data: st.DataObject) -> None:
-        self.advance(data.draw(st.integers(self.commit_state.high_watermark, self.log.log_end_offset)))
+        """Followers have whole batches, and so has a read up to the high watermark."""
+        high_watermark = self.commit_state.high_watermark
+        ends = [end for end in batch_ends(self.log) if end > high_watermark]
+        self.advance(data.draw(st.sampled_from([high_watermark, *ends])))
 
     @rule()
     def replicate_all(self) -> None:
@@ -243,7 +256,7 @@ test_transactional_log_against_a_list = TransactionalLogMachine.TestCase
 @pytest.mark.parametrize("bug", TRANSACTION_BUGS)
 def test_planted_bug_is_found(bug: str) -> None:
     hunt = settings(
-        max_examples=100,
+        max_examples=300,
         stateful_step_count=40,
         deadline=None,
         derandomize=True,
