@@ -176,14 +176,18 @@ def test_a_segment_that_the_process_before_has_made_is_durable_once_it_is_flushe
     assert ends == [2]
 
 
-def test_log_in_a_new_directory_is_durable_once_it_is_flushed() -> None:
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_log_in_a_new_directory_is_durable_once_it_is_flushed_or_closed(is_closed: bool) -> None:
     """Its directory's name must be durable, too, and the topic id: housekeeping may sync them later."""
     found: list[tuple[int, bytes | None]] = []
 
     async def main(host: Host) -> None:
-        _, log = await open_log(host.env(host.incarnation))
+        log_manager, log = await open_log(host.env(host.incarnation))
         log.append_as_follower(records([(0, 1)]), 1, NOW_MS)
-        await log.flush()
+        if is_closed:
+            await log_manager.directories["/data"].close_cleanly(1)
+        else:
+            await log.flush()
         host.power_cut("none")
         log_manager = await load_logs(host.env(host.incarnation))
         found.extend((log.log_end_offset, log_manager.topic_ids[key]) for key, log in log_manager.logs.items())
