@@ -189,18 +189,20 @@ class Durability:
                     raise
         try:
             if self.failure is None:
-                await self._sync_checkpoints([segment for segment in segments if _has_new_files(segment)])
+                await self._sync_checkpoints(segments)
         except FileNotFoundError:
             if self.failure is None:
                 raise
 
-    async def _sync_checkpoints(self, new: list[Segment]) -> None:
+    async def _sync_checkpoints(self, segments: list[Segment]) -> None:
         await self._epochs.flush()
         await self._snapshots.sync()
+        # the files are listed before the sync, which may miss those that are created meanwhile
+        new = [file for segment in segments for file in (segment, segment.transaction_index) if file.is_new]
         if new:
             await self._disk.sync_dir(self._directory)
-            for segment in new:
-                segment.is_new = segment.transaction_index.is_new = False
+            for file in new:
+                file.is_new = False
         if self.is_new_directory:  # housekeeping may come too late: a power cut would remove all that was flushed
             await sync_topic_id(self._disk, self._directory)
             await self._disk.sync_dir(self._directory.rpartition("/")[0])

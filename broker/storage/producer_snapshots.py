@@ -17,7 +17,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from broker.storage.log_config import MAX_LONG
-from broker.storage.whole_file import read_whole, write_whole
+from broker.storage.whole_file import read_whole, sync_file, write_whole
 from kraft.env import Disk, Tracer
 
 SNAPSHOT_SUFFIX = ".snapshot"
@@ -93,7 +93,7 @@ class ProducerSnapshots:
     at once and passed to `discard`, which removes it off the event loop.
     """
 
-    __slots__ = ("_discard", "_disk", "_offsets", "_trace", "_unsynced", "directory", "latest_offset")
+    __slots__ = ("_discard", "_disk", "_offsets", "_trace", "_unsynced", "_writes", "directory", "latest_offset")
 
     def __init__(
         self, disk: Disk, directory: str, names: Iterable[str], *, discard: Callable[[str], None], trace: Tracer
@@ -103,7 +103,8 @@ class ProducerSnapshots:
         self._discard = discard
         self._trace = trace
         self._offsets = sorted(offset for name in names if (offset := snapshot_offset(name)) is not None)
-        self._unsynced: list[int] = []
+        self._writes = 0
+        self._unsynced: dict[int, int] = {}  # the number of the last write, by offset
         # A snapshot at or below this offset is not needed: that of the newest one, or the log's start.
         self.latest_offset = self._offsets[-1] if self._offsets else 0
 
@@ -115,19 +116,17 @@ class ProducerSnapshots:
         """Write the snapshot for `offset` to the page cache. Raises OSError."""
         write_whole(self._disk, self._path(offset), encode_snapshot(entries))
         self._offsets.append(offset)
-        self._unsynced.append(offset)
+        self._writes += 1
+        self._unsynced[offset] = self._writes
         self.latest_offset = offset
 
     async def sync(self) -> None:
         """Make the written snapshots durable. Raises FsyncFailed, or OSError if a file cannot be opened."""
-        unsynced, self._unsynced = self._unsynced, []
-        for offset in unsynced:
+        for offset, write in list(self._unsynced.items()):
             if offset in self._offsets:
-                file = self._disk.open(self._path(offset))
-                try:
-                    await file.sync()
-                finally:
-                    file.close()
+                await sync_file(self._disk, self._path(offset))
+            if self._unsynced.get(offset) == write:  # otherwise it was written again meanwhile
+                del self._unsynced[offset]
 
     def unsynced_paths(self) -> list[str]:
         """The files that `sync` would sync."""

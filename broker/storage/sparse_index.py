@@ -24,7 +24,7 @@ class SparseIndex:
     ENTRY: ClassVar[Struct]
     KEY_TYPE: ClassVar[str]
 
-    __slots__ = ("_disk", "_keys", "_saved", "_synced", "_values", "base_offset", "path")
+    __slots__ = ("_changes", "_disk", "_keys", "_saved", "_synced", "_values", "base_offset", "path")
 
     def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
         self._disk = disk
@@ -33,7 +33,7 @@ class SparseIndex:
         self._keys: array[int] | None = None
         self._values: array[int] = array("i")
         self._saved = 0  # entries in the file
-        self._synced = True
+        self._changes = self._synced = 0  # the changes of the file so far, and those that are durable
 
     @property
     def keys(self) -> "array[int]":
@@ -54,8 +54,8 @@ class SparseIndex:
 
     @property
     def is_synced(self) -> bool:
-        """Whether the saved entries are durable."""
-        return self._synced
+        """Whether the saved entries are durable. They are not while a sync is under way."""
+        return self._synced == self._changes
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -65,7 +65,7 @@ class SparseIndex:
         self._keys = array(self.KEY_TYPE)
         self._values = array("i")
         self._saved = -1
-        self._synced = False
+        self._changes += 1
 
     def release(self) -> None:
         """Free the memory, unless entries are not saved."""
@@ -90,18 +90,18 @@ class SparseIndex:
         finally:
             file.close()
         self._saved = len(keys)
-        self._synced = False
+        self._changes += 1
 
     async def sync(self) -> None:
         """Save, and make the file durable. Raises FsyncFailed, OSError."""
         self.save()
-        if not self._synced:
-            saved = self._saved
+        if not self.is_synced:
+            changes = self._changes
             try:
                 await sync_file(self._disk, self.path)
             except FileNotFoundError:
                 return  # its segment was deleted meanwhile
-            self._synced = self._saved == saved
+            self._synced = max(self._synced, changes)
 
     def _append(self, key: int, value: int) -> None:
         self.keys.append(key)
@@ -119,7 +119,7 @@ class SparseIndex:
             finally:
                 file.close()
             self._saved = count
-            self._synced = False
+            self._changes += 1
 
     def _last(self) -> tuple[int, int] | None:
         """The last entry; if the file is not loaded, only its first and last entries are read and compared."""

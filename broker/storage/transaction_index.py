@@ -42,15 +42,20 @@ class TransactionIndex:
     created, and its directory entry is not durable yet.
     """
 
-    __slots__ = ("_content", "_count", "_disk", "is_new", "is_synced", "path")
+    __slots__ = ("_content", "_count", "_disk", "_synced", "_writes", "is_new", "path")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path
-        self.is_synced = True
         self.is_new = False
+        self._writes = self._synced = 0  # the writes so far, and those that are durable
         self._content: bytearray | None = None
         self._count = _NOT_LOADED
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether the entries are durable. They are not while a sync is under way, which may fail or be cancelled."""
+        return self._synced == self._writes
 
     @property
     def is_empty(self) -> bool:
@@ -125,11 +130,12 @@ class TransactionIndex:
     async def sync(self) -> None:
         """Make the entries durable. Raises FsyncFailed, OSError."""
         if not self.is_synced:
-            self.is_synced = True
+            writes = self._writes
             try:
                 await sync_file(self._disk, self.path)
             except FileNotFoundError:
                 return  # its segment was deleted meanwhile
+            self._synced = max(self._synced, writes)
 
     def _loaded(self) -> bytearray:
         if self._content is None:
@@ -160,6 +166,7 @@ class TransactionIndex:
 
     def _write(self, position: int, content: bytes) -> None:
         """Write `content` at `position`, and end the file there."""
+        self._writes += 1
         file = self._disk.open(self.path, create=True)
         try:
             size = file.size()
@@ -170,7 +177,6 @@ class TransactionIndex:
                 file.write(position, (content,))
         finally:
             file.close()
-        self.is_synced = False
 
 
 def _packed(entries: Iterable[AbortedTransaction]) -> bytes:
