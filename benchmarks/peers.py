@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -146,15 +147,20 @@ class Peer:
 
 
 class Kraft(Peer):
-    """This project's node, from the environment that runs the benchmark."""
+    """This project's node, from the environment that runs the benchmark, with these configs."""
 
     name = "kraft"
+
+    def __init__(self, configs: Mapping[str, str] | None = None) -> None:
+        super().__init__()
+        self._configs = configs or {}
 
     def command(self) -> list[str]:
         overrides = {
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
             "log.dirs": str(self.data),
             **COMMON_OVERRIDES,
+            **self._configs,
         }
         flags = [word for key, value in overrides.items() for word in ("--override", f"{key}={value}")]
         return [str(Path(sys.executable).parent / "kraft"), "start", *flags]
