@@ -7,20 +7,24 @@ quota are therefore granted an allowance: bytes that cannot exceed the quota, wh
 recorded `_GRANT_SECONDS` later, or when the clients are charged again. Rates are as exact as in Kafka while clients are
 near their quota, and this time late otherwise.
 
-The allowance of a request quota is time, as clients cannot hold the event loop for longer than time passes. Meanwhile
-the time for which they hold it is added up by turn, and recorded with the rest.
+A request quota is granted as time, as clients cannot hold the event loop for longer than time passes. Meanwhile the
+time for which they hold it is added up by turn, and recorded with the rest.
+
+Clients may share one quota, and have others of their own. So what is granted of a quota of bytes is a reserve, and
+clients that share all their quotas draw allowances from it. Theirs end when any of these quotas has no grant any more.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import Final, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 import attrs
 
 from broker.quota.precedence import QuotaShare, QuotaTable, change_tables
 from broker.quota.sampled_rate import SampledRate
 from broker.quota.windows import QuotaWindows, throttle_time_ms
-from broker.server.quotas import Allowance, Allowances, Usage
+from broker.server.quotas import Allowance, Usage
 from broker.server.session import HeldTime, Session
 from metadata.controller import QuotaKey
 from metadata.image import MetadataDelta, MetadataImage
@@ -34,7 +38,7 @@ _KEPT_MIN: Final = 1024
 _GRANT_SECONDS: Final = 0.05
 # The largest allowance: shortcuts compute with it, and CPython has a faster way for integers of less than 30 bits.
 _GRANT_BYTES_MAX: Final = 2**30 - 1
-# No allowance of time is granted to clients that could exceed their quota by using the event loop for so long.
+# No time is granted to clients that could exceed their quota by using the event loop for so long.
 _GRANT_SECONDS_MAX: Final = 2 * _GRANT_SECONDS
 
 
@@ -42,51 +46,59 @@ _GRANT_SECONDS_MAX: Final = 2 * _GRANT_SECONDS
 class _Usage:
     """The use of a quota of bytes by the clients that share it, and their throttling, since they were last idle.
 
-    `granted` is the size of the allowance when it was granted; 0 if nothing is granted.
+    `granted` may be used without being recorded; 0 if nothing is granted. The part of it that is neither used nor drawn
+    is the `reserve`. `drawn` are the allowances that were drawn since, and that take part in this grant.
     """
 
     rate: SampledRate
     limit: float
     throttled: int = 0
     throttled_ms: int = 0
-    allowance: Allowance = attrs.field(factory=Allowance)
     granted: float = 0
+    reserve: int = 0
+    drawn: "dict[_DrawnAllowance, None]" = attrs.field(factory=dict)
 
-    def use_allowance(self, amount: float) -> bool:
+    def use_granted(self, amount: float) -> bool:
         """Use this amount of what is granted. False, with no effect, if not so much is left."""
-        left = self.allowance.left - int(amount)
+        left = self.reserve - int(amount)
         if not self.granted or left < 0:
             return False
-        self.allowance.left = left
+        self.reserve = left
         return True
 
     def grant(self, amount: float) -> bool:
         """Grant what may be used without exceeding the quota, if that is more than the last amount."""
         unused = self.rate.unused(self.limit)
         if unused > amount:
-            self.granted = self.allowance.left = int(min(unused, _GRANT_BYTES_MAX))
+            self.granted = self.reserve = int(min(unused, _GRANT_BYTES_MAX))
         return self.granted > 0
 
     def settle(self, now_ms: float) -> None:
-        """Record what was used of the allowance, and end it."""
+        """Record what was used of the grant, and end it."""
         if self.granted:
-            used = self.granted - self.allowance.left
-            self.granted = self.allowance.left = 0
+            self._end_allowances()
+            used = self.granted - self.reserve
+            self.granted = self.reserve = 0
             if used:
                 self.rate.record(used, now_ms)
+
+    def _end_allowances(self) -> None:
+        for allowance in self.drawn:
+            allowance.end()
+        self.drawn.clear()
 
 
 @attrs.define(eq=False)
 class _TimeUsage(_Usage):
     """As usage of bytes, of the event loop's time in percent of a second.
 
-    The used part of the allowance is added to `held_time`, by the server too, see `Quotas.held_time`. The allowance
-    itself only says that there is one: while it lasts, less time passes than was granted.
+    The used part of the grant is added to `held_time`, by the server too, see `Quotas.held_time`. There is no reserve:
+    while the grant lasts, less time passes than was granted.
     """
 
     held_time: HeldTime = attrs.field(factory=HeldTime)
 
-    def use_allowance(self, amount: float) -> bool:
+    def use_granted(self, amount: float) -> bool:
         used_s = self.held_time.seconds + amount / 100
         if not self.granted or used_s * 100 > self.granted:
             return False
@@ -96,14 +108,46 @@ class _TimeUsage(_Usage):
     def grant(self, amount: float) -> bool:
         unused = self.rate.unused(self.limit)
         if unused > _GRANT_SECONDS_MAX * 100:
-            self.granted, self.allowance.left = unused, inf
+            self.granted = unused
         return self.granted > 0
 
     def settle(self, now_ms: float) -> None:
-        self.granted = self.allowance.left = 0
+        self._end_allowances()
+        self.granted = 0
         held_s, self.held_time.seconds = self.held_time.seconds, 0.0
         if held_s:
             self.rate.record(held_s * 100, now_ms)
+
+
+class _DrawnAllowance(Allowance):
+    """The allowance of the clients that share a quota of bytes and a request quota, one of which may be missing."""
+
+    __slots__ = ("_size", "_time")
+
+    def __init__(self, size: _Usage | None, time: _TimeUsage | None) -> None:
+        super().__init__()
+        self._size = size
+        self._time = time
+
+    def draw(self) -> None:
+        """Draw half of the reserve, so that others can draw too, if both quotas have grants."""
+        size, time = self._size, self._time
+        if time is not None:
+            if not time.granted:
+                return
+            time.drawn[self] = None
+        if size is None:
+            self.left = _GRANT_BYTES_MAX
+        elif amount := size.reserve // 2:
+            size.reserve -= amount
+            self.left += amount
+            size.drawn[self] = None
+
+    def end(self) -> None:
+        """Return what is left to the reserve."""
+        if self._size is not None:
+            self._size.reserve += self.left
+        self.left = 0
 
 
 U = TypeVar("U", bound=_Usage)
@@ -129,7 +173,7 @@ class QuotaUse:
 class _Meters(Generic[U]):
     """The meters of one key. Those of idle clients are dropped when there are many.
 
-    `new_usage` makes the usage of a rate and a limit. `granted` is called after an allowance was granted.
+    `new_usage` makes the usage of a rate and a limit. `granted` is called after something was granted.
     """
 
     def __init__(
@@ -157,7 +201,7 @@ class _Meters(Generic[U]):
     def charge(self, user: str, client_id: str, amount: float, now_ms: float) -> int:
         """Record usage, and return the pause in ms that brings the rate within the limit; 0 if it is."""
         usage = self.of(user, client_id, now_ms)
-        if usage is None or usage.use_allowance(amount):
+        if usage is None or usage.use_granted(amount):
             return 0
         usage.settle(now_ms)
         usage.rate.record(amount, now_ms)
@@ -235,6 +279,10 @@ class BrokerQuotas:
         self._changed = changed
         self._call_later = call_later
         self._granted: dict[_Usage, None] = {}
+        # The server keeps those that it may take from. A quota of bytes may be shared by clients that come and go.
+        self._allowances: WeakValueDictionary[tuple[_Usage | None, _TimeUsage | None], _DrawnAllowance] = (
+            WeakValueDictionary()
+        )
         self._produce = _Meters(QuotaKey.PRODUCER_BYTE_RATE, _Usage, windows, self._settle_later)
         self._fetch = _Meters(QuotaKey.CONSUMER_BYTE_RATE, _Usage, windows, self._settle_later)
         self._request = _Meters(
@@ -286,14 +334,18 @@ class BrokerQuotas:
                 meters.unrecord(user, client_id, size, now_ms)
         return pause_ms
 
-    def allowances(self, session: Session, client_id: str | None, api_key: int) -> Allowances | None:
+    def allowance(self, session: Session, client_id: str | None, api_key: int) -> Allowance | None:
         """See `broker.server.quotas.Quotas`."""
         meters, now_ms = self._by_api.get(api_key), self._now_ms()
         size = None if meters is None else meters.of(session.user, client_id or "", now_ms)
         time = self._request.of(session.user, client_id or "", now_ms) if self.needs_times else None
-        if size is None:
-            return None if time is None else Allowances(time=time.allowance)
-        return Allowances(size.allowance) if time is None else Allowances(size.allowance, time.allowance)
+        if size is None and time is None:
+            return None
+        allowance = self._allowances.get((size, time))
+        if allowance is None:
+            allowance = self._allowances[size, time] = _DrawnAllowance(size, time)
+        allowance.draw()
+        return allowance
 
     def held_time(self, session: Session, client_id: str | None) -> HeldTime | None:
         """See `broker.server.quotas.Quotas`."""
@@ -306,7 +358,7 @@ class BrokerQuotas:
         self._granted[usage] = None
 
     def _settle(self) -> None:
-        """Record what was used of all allowances."""
+        """Record what was used of all grants."""
         now_ms, granted, self._granted = self._now_ms(), self._granted, {}
         for usage in granted:
             usage.settle(now_ms)
@@ -316,7 +368,7 @@ class BrokerQuotas:
         if self._request.table:
             now_ms = self._now_ms()
             usage = self._request.of(session.user, client_id or "", now_ms)
-            if usage is not None and not usage.use_allowance(held_s * 100):
+            if usage is not None and not usage.use_granted(held_s * 100):
                 usage.rate.record(held_s * 100, now_ms)
 
     def fetched_bytes_max(self, session: Session, client_id: str | None) -> float:

@@ -13,7 +13,7 @@ from broker.net.reply import Part, PendingReply, frame_response
 from broker.server.authorizer import AclOperation, AclResourceType, Authorizer
 from broker.server.message_codec import MessageCodec
 from broker.server.pending_replies import PendingReplies
-from broker.server.quotas import Allowances, Charging, MutationCharging, Usage
+from broker.server.quotas import Allowance, Charging, MutationCharging, Usage
 from broker.server.services import ControllerServices, NodeServices, Services
 from broker.server.session import Session
 from broker.server.slices import Slices, Steps
@@ -207,10 +207,10 @@ class Context(Generic[S]):
             self.throttle_time_ms = 0 if charging is None else charging.charge(self._usage(fetched_bytes, is_exempt))
         return self.throttle_time_ms
 
-    def allowances(self) -> Allowances | None:
-        """The allowances of the client for requests like this one; None if such requests are not charged."""
+    def allowance(self) -> Allowance | None:
+        """The allowance of the client for requests like this one; None if such requests are not charged."""
         charging = self.server.charging
-        return None if charging is None else charging.allowances(self.session, self.client_id, self.codec.api_key)
+        return None if charging is None else charging.allowance(self.session, self.client_id, self.codec.api_key)
 
     def charge_mutations(self, count: int) -> None:
         """See `metadata.request_context.RequestContext`."""

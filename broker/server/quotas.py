@@ -7,11 +7,9 @@ client's connection is muted for that time: none of its requests are carried out
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from itertools import cycle
-from math import inf
 from types import coroutine
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-import attrs
 import trio
 
 from broker.net.connection import Connection
@@ -47,30 +45,16 @@ class Usage(NamedTuple):
 
 
 class Allowance:
-    """An amount that clients may use without being charged one request at a time: they are far below a quota.
+    """Bytes that clients may use without being charged one request at a time: they are far below their quotas.
 
-    `left` is what is left of it. `Quotas.charge` grants it, and records soon how much was used.
+    A request need not be charged if so many bytes are `left`, which it then takes. A shortcut does that itself, because
+    a call takes longer. `Quotas` records soon how much was used.
     """
 
-    __slots__ = ("left",)
+    __slots__ = ("__weakref__", "left")
 
-    def __init__(self, left: float = 0) -> None:
-        self.left = left
-
-
-_UNLIMITED: Final = Allowance(inf)
-
-
-@attrs.frozen
-class Allowances:
-    """The allowances of a client for one kind of requests: of bytes, and of time, of which only the end matters.
-
-    A request need not be charged if `size` has so many bytes left, which are then taken from it, and `time` has any. A
-    shortcut does that itself, because a call takes longer.
-    """
-
-    size: Allowance = _UNLIMITED
-    time: Allowance = _UNLIMITED
+    def __init__(self) -> None:
+        self.left = 0
 
 
 class Quotas(Protocol):
@@ -92,10 +76,10 @@ class Quotas(Protocol):
         """
         ...
 
-    def allowances(self, session: Session, client_id: str | None, api_key: int) -> Allowances | None:
-        """The allowances for Produce or Fetch requests of a client, from which its shortcut takes before it charges.
+    def allowance(self, session: Session, client_id: str | None, api_key: int) -> Allowance | None:
+        """The allowance for Produce or Fetch requests of a client, from which its shortcut takes before it charges.
 
-        None if such requests need not be charged at all. Valid until the quotas of clients change.
+        None if such requests need not be charged at all. Valid until the client is charged, or quotas change.
         """
         ...
 
@@ -270,9 +254,9 @@ class Charging(Throttling):
         self.throttle(usage.session, throttle_time_ms)
         return throttle_time_ms
 
-    def allowances(self, session: Session, client_id: str | None, api_key: int) -> Allowances | None:
-        """See `Quotas.allowances`."""
-        return self._quotas.allowances(session, client_id, api_key)
+    def allowance(self, session: Session, client_id: str | None, api_key: int) -> Allowance | None:
+        """See `Quotas.allowance`."""
+        return self._quotas.allowance(session, client_id, api_key)
 
     def fetched_bytes_max(self, session: Session, client_id: str | None) -> float:
         """See `Quotas.fetched_bytes_max`."""

@@ -6,7 +6,7 @@ import attrs
 
 from broker.server import Dispatcher, Services
 from broker.server.authorizer import AclOperation, AclResourceType
-from broker.server.quotas import Allowance, Allowances, Charging, Usage
+from broker.server.quotas import Allowance, Charging, Usage
 from broker.server.session import HeldTime, Session
 from tests.support.running_node import RunningNode
 
@@ -50,8 +50,8 @@ class TestQuotas:
         self.usages.append(usage)
         return self.throttle_ms.get(usage.api_key, 0)
 
-    def allowances(self, session: Session, client_id: str | None, api_key: int) -> Allowances:
-        return Allowances(Allowance())
+    def allowance(self, session: Session, client_id: str | None, api_key: int) -> Allowance:
+        return Allowance()
 
     def held_time(self, session: Session, client_id: str | None) -> HeldTime | None:
         return None

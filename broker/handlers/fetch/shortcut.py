@@ -91,9 +91,9 @@ class FetchShortcut:
             data = records.file.read(records.position, size) if size <= _READ_NOW_MAX else None
             if data is not None and len(data) != size:
                 return False
-            if (granted := entry.allowances) is not None:
-                if (left := granted.size.left - entry.overhead_bytes - size) >= 0 and granted.time.left:
-                    granted.size.left = left
+            if (granted := entry.allowance) is not None:
+                if (left := granted.left - entry.overhead_bytes - size) >= 0:
+                    granted.left = left
                 elif (reply := self._charge(connection.session, entry, correlation_id, end - start, size)) is not None:
                     return reply
             partition.bytes_out += size
@@ -110,11 +110,11 @@ class FetchShortcut:
     ) -> bytes | list[Part] | None:
         """The response to a consumer that exceeds a quota, see `throttled_response`; None if it does not."""
         charging, codec = self._charging, self._codec
-        assert charging is not None, "there are allowances only while quotas are charged"
+        assert charging is not None, "there is an allowance only while quotas are charged"
         fetched_bytes = entry.overhead_bytes + records_bytes
         usage = Usage(session, entry.client_id, codec.api_key, codec.version, request_bytes, fetched_bytes)
         throttle_time_ms = charging.charge(usage)
-        entry.allowances = charging.allowances(session, entry.client_id, codec.api_key)
+        entry.allowance = charging.allowance(session, entry.client_id, codec.api_key)
         if not throttle_time_ms:
             return None
         context = RequestContext.charged(self._server, session, codec, correlation_id, throttle_time_ms)
@@ -164,11 +164,11 @@ def _succeeded(response: FetchResponse | PendingReply) -> bool:
 class _Entry:
     """The fields of a request apart from its offset, and the template of its replies.
 
-    `allowances` are those of the client, see `Quotas.allowances`.
+    `allowance` is the client's, see `Quotas.allowance`.
     """
 
     __slots__ = (
-        "allowances",
+        "allowance",
         "client_id",
         "current_leader_epoch",
         "frame",
@@ -185,7 +185,7 @@ class _Entry:
         topic = request.topics[0]
         partition = topic.partitions[0]
         self.client_id = context.client_id
-        self.allowances = context.allowances()
+        self.allowance = context.allowance()
         self.prefix_length = context.session.prefix_length
         self.topic: str | bytes = topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.topic
         self.index = partition.partition

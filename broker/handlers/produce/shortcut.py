@@ -107,9 +107,9 @@ class ProduceShortcut:
         if not info.duplicate:
             self._stage(partition)
         throttle_time_ms = 0
-        if (granted := entry.allowances) is not None:
-            if (left := granted.size.left - end + start) >= 0 and granted.time.left:
-                granted.size.left = left
+        if (granted := entry.allowance) is not None:
+            if (left := granted.left - end + start) >= 0:
+                granted.left = left
             else:
                 throttle_time_ms = self._charge(session, entry, end - start)
         if partition.answers_at_once and entry.acks and not throttle_time_ms:
@@ -123,10 +123,10 @@ class ProduceShortcut:
 
     def _charge(self, session: Session, entry: "_Entry", request_bytes: int) -> int:
         charging, codec = self._charging, self._codec
-        assert charging is not None, "there are allowances only while quotas are charged"
+        assert charging is not None, "there is an allowance only while quotas are charged"
         usage = Usage(session, entry.client_id, codec.api_key, codec.version, request_bytes)
         throttle_time_ms = charging.charge(usage)
-        entry.allowances = charging.allowances(session, entry.client_id, codec.api_key)
+        entry.allowance = charging.allowance(session, entry.client_id, codec.api_key)
         return throttle_time_ms
 
     def learn(
@@ -181,16 +181,16 @@ def _read_long_varint(data: bytearray, position: int) -> tuple[int, int]:
 class _Entry:
     """The fields of the requests with one prefix, and the template of their replies.
 
-    `allowances` are those of the client, see `Quotas.allowances`.
+    `allowance` is the client's, see `Quotas.allowance`.
     """
 
-    __slots__ = ("_charging", "_pack", "_timeout_ms", "acks", "allowances", "client_id", "index", "reply", "topic")
+    __slots__ = ("_charging", "_pack", "_timeout_ms", "acks", "allowance", "client_id", "index", "reply", "topic")
 
     def __init__(self, context: RequestContext, request: ProduceRequest, topic: TopicProduceData, index: int) -> None:
         self._charging = context.server.charging
         self._pack = _packing(context, topic, index)
         self.client_id = context.client_id
-        self.allowances = context.allowances()
+        self.allowance = context.allowance()
         self._timeout_ms = request.timeout_ms
         self.acks = request.acks
         self.topic: str | bytes = topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.name

@@ -9,7 +9,7 @@ import pytest
 
 from broker.quota import BrokerQuotas, QuotaUse, QuotaWindows, SampledRate
 from broker.quota.windows import throttle_time_ms
-from broker.server.quotas import Allowances, Usage
+from broker.server.quotas import Allowance, Usage
 from broker.server.session import Session
 from broker.server.shortcut_tables import ShortcutTables
 from metadata.controller import QuotaKey
@@ -201,46 +201,73 @@ def test_use_of_quotas_is_told_while_clients_are_active() -> None:
     assert list(quotas.broker.uses()) == []
 
 
-def take(allowances: Allowances, size: int) -> bool:
+def take(allowance: Allowance, size: int) -> bool:
     """Take bytes as a shortcut does; false if the request has to be charged."""
-    left = allowances.size.left - size
-    if left < 0 or not allowances.time.left:
+    left = allowance.left - size
+    if left < 0:
         return False
-    allowances.size.left = left
+    allowance.left = left
     return True
 
 
-def test_client_far_below_its_quota_is_granted_an_allowance_that_cannot_exceed_it() -> None:
+class Client:
+    """Takes from its allowance, or is charged, as a shortcut does."""
+
+    def __init__(self, quotas: Quotas, client_id: str) -> None:
+        self._quotas = quotas
+        self._client_id = client_id
+        self._session = session_of("alice")
+        self.allowance = self._drawn()
+
+    def produce(self, size: int, *, held_s: float = 0) -> int:
+        """The pause in ms."""
+        if take(self.allowance, size):
+            return 0
+        pause_ms = self._quotas.charge(PRODUCE, size, client_id=self._client_id, held_s=held_s)
+        self.allowance = self._drawn()
+        return pause_ms
+
+    def _drawn(self) -> Allowance:
+        allowance = self._quotas.broker.allowance(self._session, self._client_id, PRODUCE)
+        assert allowance is not None
+        return allowance
+
+
+def test_client_far_below_its_quota_draws_an_allowance_that_cannot_exceed_it() -> None:
     quotas = Quotas()
     session = session_of("alice")
-    assert quotas.broker.allowances(session, "app", PRODUCE) is None
+    assert quotas.broker.allowance(session, "app", PRODUCE) is None
     quotas.set(ALICE, "producer_byte_rate", 100)
-    assert quotas.broker.allowances(session, "app", FETCH) is None
-    allowances = quotas.broker.allowances(session, "app", PRODUCE)
-    assert allowances is not None
-    assert not take(allowances, 1), "nothing is granted before the first request"
+    assert quotas.broker.allowance(session, "app", FETCH) is None
+    allowance = quotas.broker.allowance(session, "app", PRODUCE)
+    assert allowance is not None
+    assert not take(allowance, 1), "nothing is granted before the first request"
 
     assert quotas.charge(PRODUCE, 300) == 0
-    assert take(allowances, 600)
-    assert not take(allowances, 101), "10 windows allow 1000 bytes"
-    assert take(allowances, 100)
-    assert quotas.charge(PRODUCE, 50) == 500
-    assert not take(allowances, 1)
+    assert quotas.broker.allowance(session, "app", PRODUCE) is allowance
+    assert not take(allowance, 351), "10 windows allow 1000 bytes, and half of what is left is drawn"
+    assert take(allowance, 350)
+    assert quotas.charge(PRODUCE, 340) == 0
+    assert not take(allowance, 1)
+    assert quotas.charge(PRODUCE, 60) == 500
+    quotas.broker.allowance(session, "app", PRODUCE)
+    assert not take(allowance, 1)
 
 
 def test_used_part_of_an_allowance_is_recorded_soon() -> None:
     quotas = Quotas()
     quotas.set(ALICE, "producer_byte_rate", 100)
     quotas.charge(PRODUCE, 300)
-    allowances = quotas.broker.allowances(session_of("alice"), "app", PRODUCE)
-    assert allowances is not None
-    take(allowances, 200)
+    allowance = quotas.broker.allowance(session_of("alice"), "app", PRODUCE)
+    assert allowance is not None
+    assert take(allowance, 200)
     assert [use.rate for use in quotas.broker.uses()] == [50]
     quotas.charge(PRODUCE, 10)
-    take(allowances, 90)
+    quotas.broker.allowance(session_of("alice"), "app", PRODUCE)
+    assert take(allowance, 90)
     quotas.now_ms += 50
     quotas.settle()
-    assert not take(allowances, 1)
+    assert not take(allowance, 1)
     assert [use.rate for use in quotas.broker.uses()] == [pytest.approx(600 / 10.05)]
     assert not quotas.later
 
@@ -249,35 +276,37 @@ def test_allowance_ends_when_quotas_change() -> None:
     quotas = Quotas()
     quotas.set(ALICE, "producer_byte_rate", 100)
     quotas.charge(PRODUCE, 300)
-    allowances = quotas.broker.allowances(session_of("alice"), "app", PRODUCE)
-    assert allowances is not None
-    take(allowances, 300)
+    allowance = quotas.broker.allowance(session_of("alice"), "app", PRODUCE)
+    assert allowance is not None
+    assert take(allowance, 300)
     quotas.set(ALICE, "request_percentage", 10)
-    assert not take(allowances, 1)
+    assert not take(allowance, 1)
     assert [use.rate for use in quotas.broker.uses()] == [60]
 
 
 def test_client_far_below_its_request_quota_is_granted_any_time_until_it_is_recorded() -> None:
     quotas, session = Quotas(), session_of("alice")
     quotas.set(ALICE, "request_percentage", 10)
-    assert quotas.broker.allowances(session_of("bob"), "app", PRODUCE) is None
+    assert quotas.broker.allowance(session_of("bob"), "app", PRODUCE) is None
     assert quotas.broker.held_time(session_of("bob"), "app") is None
-    allowances = quotas.broker.allowances(session, "app", PRODUCE)
+    allowance = quotas.broker.allowance(session, "app", PRODUCE)
     held_time = quotas.broker.held_time(session, "app")
-    assert allowances is not None
+    assert allowance is not None
     assert held_time is not None
-    assert not take(allowances, 1), "nothing is granted before the first request"
+    assert not take(allowance, 1), "nothing is granted before the first request"
 
     assert quotas.charge(PRODUCE, 100, held_s=0.3) == 0
-    assert take(allowances, 1 << 40)
+    assert quotas.broker.allowance(session, "app", PRODUCE) is allowance
+    assert take(allowance, 1 << 29)
     held_time.seconds += 0.5  # the server adds the time of requests that take from the allowance
     assert quotas.charge(METADATA, 100, held_s=0.1) == 0
     quotas.settle()
-    assert not take(allowances, 1)
+    assert not take(allowance, 1)
     assert [use.rate for use in quotas.broker.uses()] == [pytest.approx(9)]
 
     assert quotas.charge(METADATA, 100, held_s=0.1) == 0
-    assert not take(allowances, 1), "the next 50 ms could exceed the quota"
+    quotas.broker.allowance(session, "app", PRODUCE)
+    assert not take(allowance, 1), "the next 50 ms could exceed the quota"
     held_time.seconds += 0.01
     assert quotas.charge(METADATA, 100, held_s=0.01) == 200
 
@@ -291,37 +320,40 @@ def test_one_long_request_ends_the_allowance_of_time() -> None:
 
 def test_allowance_of_bytes_ends_with_that_of_time_even_if_other_clients_share_it() -> None:
     """The quota of bytes is the user's, that of time is one of its client's: others have all the time they want."""
-    quotas, session = Quotas(), session_of("alice")
+    quotas = Quotas()
     quotas.set(ALICE, "producer_byte_rate", 10_000)
     quotas.set((("client-id", "app"), ("user", "alice")), "request_percentage", 10)
-    limited = quotas.broker.allowances(session, "app", PRODUCE)
-    other = quotas.broker.allowances(session, "other", PRODUCE)
-    assert limited is not None
-    assert other is not None
-    assert quotas.charge(PRODUCE, 100, client_id="other") == 0
-    assert take(other, 1)
-    assert not take(limited, 1)
-    assert quotas.charge(PRODUCE, 100, held_s=0.1) == 0
-    assert take(limited, 1)
+    limited, other = Client(quotas, "app"), Client(quotas, "other")
+    assert other.produce(100) == 0
+    assert take(other.allowance, 1)
+    assert not take(limited.allowance, 1)
+    assert limited.produce(100, held_s=0.1) == 0
+    assert take(limited.allowance, 1)
+    assert quotas.charge(METADATA, 100, held_s=1.0) == 1000
+    assert not take(limited.allowance, 1)
+    assert take(other.allowance, 1)
     quotas.settle()
-    assert quotas.charge(PRODUCE, 100, client_id="other") == 0
-    assert take(other, 1)
-    assert not take(limited, 1)
+    assert other.produce(100) == 0
+    assert take(other.allowance, 1)
+    assert not take(limited.allowance, 1)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_allowances_let_no_client_use_more_than_charging_each_request(seed: int) -> None:
-    """The pauses equal those of a rate that records every request at its time, as long as time passes in steps."""
+    """The pauses equal those of a rate that records every request at its time, as long as time passes in steps.
+
+    Some of the clients that share the quota of bytes have request quotas of their own.
+    """
     rng = Random(seed)
     quotas, exact = Quotas(), SampledRate(11, 1000)
     quotas.set(ALICE, "producer_byte_rate", 1000)
-    session = session_of("alice")
+    for client_id in ("one", "two"):
+        quotas.set((("client-id", client_id), ("user", "alice")), "request_percentage", 50)
+    clients = [Client(quotas, client_id) for client_id in ("one", "two", "three", "four")]
     for _ in range(2000):
         for _ in range(rng.randrange(4)):
             size = rng.randrange(1, 600)
-            allowances = quotas.broker.allowances(session, "app", PRODUCE)
-            assert allowances is not None
-            pause_ms = 0 if take(allowances, size) else quotas.charge(PRODUCE, size)
+            pause_ms = rng.choice(clients).produce(size)
             exact.record(size, quotas.now_ms)
             assert pause_ms == throttle_time_ms(exact.delay_ms(1000, quotas.now_ms))
         quotas.settle()

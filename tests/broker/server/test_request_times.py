@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from broker.net.connection import Connection
 from broker.net.connection_scheduler import ConnectionScheduler
 from broker.net.deadlines import Deadlines
-from broker.server.quotas import Allowance, Allowances, Charging, Usage
+from broker.server.quotas import Allowance, Charging, Usage
 from broker.server.session import HeldTime, Session
 from broker.server.shortcut_tables import ShortcutTables
 
@@ -33,8 +33,8 @@ class Times:
     def charge_time(self, session: Session, client_id: str | None, held_s: float) -> None:
         self.after.append(held_s)
 
-    def allowances(self, session: Session, client_id: str | None, api_key: int) -> Allowances:
-        return Allowances(Allowance())
+    def allowance(self, session: Session, client_id: str | None, api_key: int) -> Allowance:
+        return Allowance()
 
     def held_time(self, session: Session, client_id: str | None) -> HeldTime | None:
         return self.held
