@@ -93,9 +93,12 @@ async def _write(transactions: "Transactions", partitions: Sequence[tuple[str, i
 
 
 class Transactions:
-    """The transactions of one producer, the `serial`th of its client."""
+    """The transactions of one producer, the `serial`th of its client. With `has_pauses`, some have a pause."""
 
-    def __init__(self, client: Client, producer: Producer, transactional_id: str, serial: int) -> None:
+    def __init__(
+        self, client: Client, producer: Producer, transactional_id: str, serial: int, *, has_pauses: bool = True
+    ) -> None:
+        self._pauses = _PAUSES if has_pauses else 0.0
         self.client = client
         self.producer = producer
         self.transactional_id = transactional_id
@@ -151,7 +154,7 @@ class Transactions:
                 sendings.send(topic, index, each)
             if rng.random() < 0.3:
                 await trio.sleep(rng.uniform(0, 0.2))
-            if rng.random() < _PAUSES / len(value.records):
+            if rng.random() < self._pauses / len(value.records):
                 await trio.sleep(rng.uniform(0, _PAUSE_SECONDS_MAX))
 
     async def _commit(self, value: Transaction, sendings: "Sendings") -> bool:

@@ -31,10 +31,13 @@ async def transform(
     protocol: str,
     topics: Sequence[str],
     output: Sequence[tuple[str, int]],
+    *,
+    has_pauses: bool = True,
 ) -> None:
     """Consume `topics` as a member of `group`, and write an output for each record, until cancelled.
 
-    A member that fails or leaves is followed by another one with the same transactional id.
+    A member that fails or leaves is followed by another one with the same transactional id. With `has_pauses`, it may
+    pause in a transaction until the coordinator aborts it.
     """
     serial = 0
     while True:
@@ -45,7 +48,7 @@ async def transform(
                 _consumer(client, group, protocol) as consumer,
             ):
                 await producer.init_transactions()
-                transactions = Transactions(client, producer, transactional_id, serial)
+                transactions = Transactions(client, producer, transactional_id, serial, has_pauses=has_pauses)
                 await _Transformer(transactions, consumer, group, output).run(topics)
         except (ProducerOver, KafkaError, ClientError):
             pass

@@ -3,6 +3,7 @@ and clients that mix polls and sends.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -77,18 +78,19 @@ class TransactionalClients:
             start(nursery, client, write_transactions, transactional_id, self._inputs, per_second)
         for topic, index in (*self._inputs, *self._outputs):
             start(nursery, self._client_for(f"c-{topic}-{index}"), read_committed, topic, index)
-        self._start_transformers(start, nursery, "", rng.randint(1, 3), rng)
+        self._start_transformers(start, nursery, rng.randint(1, 3))
         # A subset, because all of them in every seed would cost too much time.
         chosen = rng.choice(((self._start_bank,), (self._start_mixers,), (self._start_bank, self._start_mixers)))
         for start_more in chosen:
             start_more(start, nursery, rng)
 
-    def _start_transformers(self, start: Start, nursery: trio.Nursery, when: str, count: int, rng: Random) -> None:
+    def _start_transformers(self, start: Start, nursery: trio.Nursery, count: int) -> None:
+        rng = self._rng
         for number in range(count):
             # The last one may be a zombie of the first.
             is_zombie = number > 1 and rng.random() < 0.5
             transactional_id = f"{self._group}-{0 if is_zombie else number}"
-            client = self._client_for(f"x{number}{when}")
+            client = self._client_for(f"x{number}")
             start(nursery, client, transform, transactional_id, self._group, self._protocol, [INPUT], self._outputs)
 
     def _start_bank(self, start: Start, nursery: trio.Nursery, rng: Random) -> None:
@@ -116,7 +118,10 @@ class TransactionalClients:
         client = self._client_for("txn-final")
         reads = [(partition, await run(client, read_all_committed, client, *partition)) for partition in self._inputs]
         async with trio.open_nursery() as nursery:
-            self._start_transformers(start, nursery, ".last", 1, self._rng)
+            # Some pauses in transactions, one after the other, take longer than the healing may.
+            task = partial(transform, has_pauses=False)
+            last = self._client_for("x0.last")
+            start(nursery, last, task, f"{self._group}-0", self._group, self._protocol, [INPUT], self._outputs)
             await run(client, wait_transformed, client, self._group, ends_of(reads))
             nursery.cancel_scope.cancel()
         for partition in (*self._outputs, *self._accounts):
