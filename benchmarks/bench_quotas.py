@@ -9,7 +9,7 @@
 - cost: CPU time per request with quotas set and not reached (of bytes; of bytes and request time), with metrics
   (`http.listener`), and twice without all of these, in alternating rounds. Only on this node.
 - instructions: machine instructions per request in the same cases, on a node under valgrind, which is a Debian package;
-  skipped without it. They resolve differences of less than 1 %, which CPU time on a virtual machine does not.
+  skipped without it. The count without all of these differs by up to 2 % from itself.
 
 A client that was idle may use at once what its quota allows in all windows but one. It may do that again when these
 are forgotten: with the default of 11 windows of a second, a client that sends as fast as it can gets some 50 MB every

@@ -1,7 +1,7 @@
 """A node under valgrind, which counts the machine instructions that it executes.
 
-Instruction counts have almost no noise: a difference of 1 % shows in one run, while CPU time on a virtual machine needs
-hundreds of rounds for that. They are not time: the kernel's work and waits for memory are not counted.
+Two counts of the same load differ by up to 2 %, and rounds of CPU time on a virtual machine by 10 %. Instructions are
+not time: the kernel's work and waits for memory are not counted.
 
 valgrind executes a node some 50 times slower. The node's clock runs `SLOWDOWN` times slower too, so that what happens
 once per second (measuring requests, renewing allowances, checking timeouts) keeps its share of the requests.

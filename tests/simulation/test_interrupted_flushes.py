@@ -17,7 +17,7 @@ from tests.support.transactional_logs import append_marker, append_transactional
 
 CONFIG = LogConfig(segment_bytes=1_000, index_interval_bytes=100)
 SEEDS = 200
-# Longer than the sync of one file, shorter than a flush.
+# The simulated disk takes about as long to sync a file. A flush syncs several.
 MEAN_PAUSE_S = 0.001
 # Producers that aborted a transaction, and the first offset of each such transaction.
 Aborted = list[tuple[int, int]]
