@@ -13,7 +13,6 @@ import errno
 import fcntl
 import os
 import random
-import resource
 import shutil
 import socket
 import time
@@ -210,11 +209,6 @@ def kernel_socket(stream: trio.abc.Stream) -> socket.socket | None:
         sock.close()
         raise
     return sock
-
-
-def descriptor_limit() -> int:
-    """Return how many files and sockets this process may have open (RLIMIT_NOFILE)."""
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 class RealDisk:

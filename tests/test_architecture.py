@@ -215,6 +215,8 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     "broker.wire.records.partial_check": {"ctypes"},
     # The real Env and Disk.
     "kraft.env": {"ctypes", "fcntl", "os", "random", "shutil", "socket", "time", "trio.to_thread.run_sync"},
+    # The limits of the process, before it starts a node.
+    "kraft.descriptors": {"fcntl", "open", "os"},
     # The driver of kernel sockets, which carries plain TCP faster than Trio does. The simulation replaces it.
     "broker.net.epoll_reactor": {"select", "socket"},
     "broker.net.send": {"socket"},

@@ -7,7 +7,6 @@ second one stops it at once.
 
 import contextlib
 import gc
-import resource
 import signal
 import sys
 from collections.abc import Iterator
@@ -39,12 +38,16 @@ from broker.storage.duplicate_log_dirs import DuplicateLogDir
 from broker.storage.log_dir import LogDirInUse
 from broker.storage.log_manager import NoLogDirOnline
 from broker.storage.meta_properties import MetaPropertiesError
-from kraft.env import Tracer, descriptor_limit, real_env
+from kraft.descriptors import descriptor_limit, enlarge_descriptor_table, raise_descriptor_limit
+from kraft.env import Tracer, real_env
 from kraft.events import Level
 from kraft.log import CorruptLog
 from kraft.recovery import EpochsExhausted
 from metadata.configuration import ConfigError
 from metadata.records import MalformedRecord, UnknownRecordType
+
+# Enough for some thousand connections.
+_TABLE_DESCRIPTORS: Final = 8_192
 
 # Errors that an operator can resolve. Any other error is a bug and shows its traceback.
 _REFUSALS: Final = (
@@ -69,7 +72,9 @@ def run_node(arguments: StartArguments) -> int:
     exit_code = 0
     try:
         config = read_node_config(arguments.properties, arguments.overrides)
-        _raise_descriptor_limit()
+        # Not part of `Node`: an application that embeds a node sets the limits of its process itself.
+        raise_descriptor_limit()
+        enlarge_descriptor_table(_TABLE_DESCRIPTORS)
         level, log_format = Level[arguments.log_level.upper()], cast(LogFormat, arguments.log_format)
         levels = LogLevels([catalogue.package for catalogue in ALL_CATALOGUES], level)
         printer = EventPrinter(config.node_id, levels, log_format)
@@ -80,18 +85,6 @@ def run_node(arguments: StartArguments) -> int:
         print_errors(group)
         exit_code = 1
     return exit_code
-
-
-def _raise_descriptor_limit() -> None:
-    """Raise the limit of file descriptors as far as the system allows.
-
-    Every connection and every active partition needs a descriptor, and running out of them looks like a failing disk.
-    Many systems allow 1,024 by default and far more on request. This is not part of `Node`, because an application that
-    embeds a node sets the limits of its process itself.
-    """
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):  # some systems allow less than the hard limit
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _warn(config: KafkaConfig, trace: Tracer) -> None:

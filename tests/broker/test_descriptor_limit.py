@@ -1,5 +1,6 @@
-"""A node in a process with few file descriptors (RLIMIT_NOFILE), and with more connections than descriptors."""
+"""The file descriptors of a node: few of them (RLIMIT_NOFILE), and the kernel's table of them."""
 
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 import trio
 
 from broker.wire.api.metadata import MetadataRequest
+from kraft.descriptors import descriptor_limit
 from tests.support.node_process import NodeProcess
 from tests.support.requests import batch, create_topic, produce, read_values
 from tests.support.wire_client import WireClient, connected
@@ -90,6 +92,19 @@ async def test_node_out_of_client_descriptors_keeps_serving_and_recovers(tmp_pat
         assert "Traceback" not in output
         assert "offline" not in output
         assert 0 < sum("connection_refused" in line for line in output.splitlines()) <= 11
+        await trio.to_thread.run_sync(node.stop)
+    finally:
+        node.discard()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the size of the table from /proc")
+async def test_descriptor_table_is_large_before_connections_need_it(tmp_path: Path) -> None:
+    node = NodeProcess(tmp_path / "data")
+    try:
+        await trio.to_thread.run_sync(node.start)
+        status = await trio.Path(f"/proc/{node.process.pid}/status").read_text()
+        (size,) = [int(line.split()[1]) for line in status.splitlines() if line.startswith("FDSize:")]
+        assert size >= min(8_192, descriptor_limit())
         await trio.to_thread.run_sync(node.stop)
     finally:
         node.discard()
