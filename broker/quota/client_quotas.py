@@ -34,6 +34,8 @@ _PRODUCE, _FETCH = 0, 1
 _EXEMPT: Final = frozenset({27})
 # Rates and clients that are kept before those are dropped that have been idle for all windows.
 _KEPT_MIN: Final = 1024
+# Idle quotas that are passed over in one step of reading the use of all.
+_IDLE_PER_STEP: Final = 64
 # The time after which the used part of allowances is recorded: a small part of a window, which is a second or more.
 _GRANT_SECONDS: Final = 0.05
 # The largest allowance: shortcuts compute with it, and CPython has a faster way for integers of less than 30 bits.
@@ -231,15 +233,18 @@ class _Meters(Generic[U]):
             usage = self._by_client[client] = self._usage(user, client_id)
             return usage
 
-    def uses(self, now_ms: float) -> Iterator[QuotaUse]:
-        """The use of each quota that clients have used lately. Usage may be recorded between two of them."""
-        for share, usage in list(self._usages.items()):
-            usage.settle(now_ms)
-            if not usage.rate.is_idle(now_ms):
-                rate = usage.rate.rate(now_ms)
+    def uses(self, now_ms: Callable[[], float]) -> Iterator[QuotaUse | None]:
+        """See `BrokerQuotas.uses`."""
+        for number, (share, usage) in enumerate(list(self._usages.items()), 1):
+            current_ms = now_ms()
+            usage.settle(current_ms)
+            if not usage.rate.is_idle(current_ms):
+                rate = usage.rate.rate(current_ms)
                 yield QuotaUse(
                     self.key, share.user, share.client_id, usage.limit, rate, usage.throttled, usage.throttled_ms
                 )
+            elif not number % _IDLE_PER_STEP:
+                yield None
 
     def _usage(self, user: str, client_id: str) -> U | None:
         applied = self.table.applied(user, client_id)
@@ -376,8 +381,11 @@ class BrokerQuotas:
         usage = self._fetch.of(session.user, client_id or "", self._now_ms()) if self._fetch.table else None
         return inf if usage is None else usage.limit * self._windows.burst_seconds
 
-    def uses(self) -> Iterator[QuotaUse]:
-        """The use of all quotas that clients have used in the last windows. Other tasks may run between two of them."""
-        now_ms = self._now_ms()
+    def uses(self, key: str) -> Iterator[QuotaUse | None]:
+        """The use of each quota of this kind that clients have used in the last windows.
+
+        Other tasks may run between two of them. None stands for some that are idle, so that these take no long step.
+        """
         for meters in self._all:
-            yield from meters.uses(now_ms)
+            if meters.key == key:
+                yield from meters.uses(self._now_ms)

@@ -1,7 +1,7 @@
 """Clients: their connections, and the quotas they use."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from broker.metrics.catalogue import clients
@@ -62,11 +62,13 @@ class QuotaCollector:
         self._quotas = quotas
 
     def collect(self) -> Iterable[Family]:
-        uses = list(self._quotas.uses())
         for key, rate, throttle_time in _QUOTAS:
-            of_key = [use for use in uses if use.key == key]
-            yield rate, [Sample(_labels(use), use.rate) for use in of_key]
-            yield throttle_time, [Sample(_labels(use), use.throttled_ms / max(1, use.throttled)) for use in of_key]
+            yield rate, self._samples(key, lambda use: use.rate)
+            yield throttle_time, self._samples(key, lambda use: use.throttled_ms / max(1, use.throttled))
+
+    def _samples(self, key: str, value: Callable[[QuotaUse], float]) -> Iterator[Sample | None]:
+        for use in self._quotas.uses(key):
+            yield None if use is None else Sample(_labels(use), value(use))
 
 
 def _labels(use: QuotaUse) -> tuple[str, str]:

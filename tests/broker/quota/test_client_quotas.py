@@ -1,12 +1,15 @@
 """Clients are charged by the quotas in the metadata, with a clock that the test sets."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from math import inf
 from random import Random
 
 import attrs
 import pytest
 
+from broker.metrics import TEXT, exposition
+from broker.metrics.collectors.clients import QuotaCollector
 from broker.quota import BrokerQuotas, QuotaUse, QuotaWindows, SampledRate
 from broker.quota.windows import throttle_time_ms
 from broker.server.quotas import Allowance, Usage
@@ -23,16 +26,21 @@ ALICE: QuotaEntity = (("user", "alice"),)
 
 @attrs.define
 class Quotas:
-    """Quotas, their clock, and the number of change notifications."""
+    """Quotas, their clock and how often they have read it, and the number of change notifications."""
 
     now_ms: float = 0.0
+    clock_reads: int = 0
     changes: int = 0
     image: MetadataImage = attrs.field(factory=MetadataImage)
     later: list[Callable[[], None]] = attrs.field(factory=list)
     broker: BrokerQuotas = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.broker = BrokerQuotas(QuotaWindows(11, 1), lambda: self.now_ms, self._count_change, self._call_later)
+        self.broker = BrokerQuotas(QuotaWindows(11, 1), self._clock, self._count_change, self._call_later)
+
+    def _clock(self) -> float:
+        self.clock_reads += 1
+        return self.now_ms
 
     def _call_later(self, seconds: float, callback: Callable[[], None]) -> None:
         self.later.append(callback)
@@ -57,6 +65,10 @@ class Quotas:
     ) -> int:
         usage = Usage(session_of(user), client_id, api_key, 12, request_bytes=size, fetched_bytes=size)
         return self.broker.charge(usage, held_s)
+
+    def uses(self) -> list[QuotaUse]:
+        keys = (QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE)
+        return [use for key in keys for use in self.broker.uses(key) if use is not None]
 
 
 def session_of(user: str) -> Session:
@@ -192,13 +204,28 @@ def test_use_of_quotas_is_told_while_clients_are_active() -> None:
     quotas.charge(PRODUCE, 20)
     quotas.charge(FETCH, 500)
     quotas.charge(PRODUCE, 10, "bob")
-    assert list(quotas.broker.uses()) == [
+    assert quotas.uses() == [
         QuotaUse(QuotaKey.PRODUCER_BYTE_RATE, "alice", None, 100, 105, throttled=2, throttled_ms=300 + 500),
         QuotaUse(QuotaKey.PRODUCER_BYTE_RATE, "bob", None, 100, 1, throttled=0, throttled_ms=0),
         QuotaUse(QuotaKey.CONSUMER_BYTE_RATE, "alice", "app", 1000, 50, throttled=0, throttled_ms=0),
     ]
     quotas.now_ms += 12_000
-    assert list(quotas.broker.uses()) == []
+    assert quotas.uses() == []
+
+
+@pytest.mark.parametrize("idle_ms", [0, 60_000])
+def test_use_of_many_clients_is_read_in_short_steps(idle_ms: int) -> None:
+    """A scrape of the metrics lets other tasks run between two pieces of its text."""
+    quotas = Quotas()
+    quotas.set(DEFAULT_USER, "producer_byte_rate", 100)
+    for number in range(1000):
+        quotas.charge(PRODUCE, 10, f"user-{number}")
+    quotas.now_ms += idle_ms
+    reads = [quotas.clock_reads]
+    for _ in exposition(QuotaCollector(quotas.broker).collect(), TEXT):
+        reads.append(quotas.clock_reads)
+    assert reads[-1] - reads[0] == 2 * 1000
+    assert max(later - read for read, later in pairwise(reads)) == 64
 
 
 def take(allowance: Allowance, size: int) -> bool:
@@ -261,14 +288,14 @@ def test_used_part_of_an_allowance_is_recorded_soon() -> None:
     allowance = quotas.broker.allowance(session_of("alice"), "app", PRODUCE)
     assert allowance is not None
     assert take(allowance, 200)
-    assert [use.rate for use in quotas.broker.uses()] == [50]
+    assert [use.rate for use in quotas.uses()] == [50]
     quotas.charge(PRODUCE, 10)
     quotas.broker.allowance(session_of("alice"), "app", PRODUCE)
     assert take(allowance, 90)
     quotas.now_ms += 50
     quotas.settle()
     assert not take(allowance, 1)
-    assert [use.rate for use in quotas.broker.uses()] == [pytest.approx(600 / 10.05)]
+    assert [use.rate for use in quotas.uses()] == [pytest.approx(600 / 10.05)]
     assert not quotas.later
 
 
@@ -281,7 +308,7 @@ def test_allowance_ends_when_quotas_change() -> None:
     assert take(allowance, 300)
     quotas.set(ALICE, "request_percentage", 10)
     assert not take(allowance, 1)
-    assert [use.rate for use in quotas.broker.uses()] == [60]
+    assert [use.rate for use in quotas.uses()] == [60]
 
 
 def test_client_far_below_its_request_quota_is_granted_any_time_until_it_is_recorded() -> None:
@@ -302,7 +329,7 @@ def test_client_far_below_its_request_quota_is_granted_any_time_until_it_is_reco
     assert quotas.charge(METADATA, 100, held_s=0.1) == 0
     quotas.settle()
     assert not take(allowance, 1)
-    assert [use.rate for use in quotas.broker.uses()] == [pytest.approx(9)]
+    assert [use.rate for use in quotas.uses()] == [pytest.approx(9)]
 
     assert quotas.charge(METADATA, 100, held_s=0.1) == 0
     quotas.broker.allowance(session, "app", PRODUCE)
