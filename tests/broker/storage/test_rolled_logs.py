@@ -132,6 +132,8 @@ async def test_at_most_ten_rolled_logs_are_flushed_at_the_same_time(node: Node, 
     log_manager = await node.start()
     logs = [log_manager.create("orders", ORDERS, index, CONFIG) for index in range(3 * FLUSHING_TASKS)]
     async with looked_after(node):
+        while any(log.durability.is_new_directory for log in logs):  # another task syncs their creation
+            await trio.sleep(0.001)
         disk.held = trio.Event()
         for log in logs:
             produce(log, 3)
