@@ -7,7 +7,6 @@ from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRec
 from broker.coordinator.transaction.record_formats import encode_transaction
 from broker.coordinator.transaction.shard import TransactionShard
 from broker.coordinator.transaction.transaction import (
-    PREPARED,
     ProducerIdAndEpoch,
     TopicPartition,
     Transaction,
@@ -15,6 +14,8 @@ from broker.coordinator.transaction.transaction import (
     Transition,
     add_partitions,
     check_expected,
+    check_has_markers,
+    check_producer,
     complete,
     end,
     fence,
@@ -95,9 +96,9 @@ def add_partitions_to_transaction(
     client_version: int,
 ) -> Decision[None]:
     """Adds partitions to the producer's transaction, which begins with the first ones. Raises CoordinatorError."""
-    current = _known(state, transactional_id, producer)
+    current = _known(state, transactional_id)
     last_epoch = state.last_epochs.get(transactional_id, NO_PRODUCER_EPOCH)
-    transition = add_partitions(current, last_epoch, partitions, now_ms=now_ms, client_version=client_version)
+    transition = add_partitions(current, last_epoch, producer, partitions, now_ms=now_ms, client_version=client_version)
     return Decision((), None) if transition is None else _decided(state, transactional_id, transition, None)
 
 
@@ -111,11 +112,11 @@ def verify_partitions(
 ) -> list[ErrorCode]:
     """An error code for each partition: TRANSACTION_ABORTABLE if it does not belong to the transaction (KIP-890).
 
-    Raises CoordinatorError.
+    As in Kafka, the producer is checked before the state. Raises CoordinatorError.
     """
-    current = _known(state, transactional_id, producer)
-    if current.state in PREPARED:
-        raise CoordinatorError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    current = _known(state, transactional_id)
+    check_producer(current, producer)
+    check_has_markers(current)
     known = set(current.partitions)
     return [ErrorCode.NONE if each in known else ErrorCode.TRANSACTION_ABORTABLE for each in partitions]
 
@@ -134,9 +135,7 @@ def end_transaction(
 
     Raises CoordinatorError, ProducerIdNeeded.
     """
-    current = state.transactions.get(transactional_id)
-    if current is None:
-        raise CoordinatorError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    current = _known(state, transactional_id)
     transition = end(
         current,
         state.last_epochs.get(transactional_id, NO_PRODUCER_EPOCH),
@@ -222,16 +221,11 @@ def select_transactions(
     return found
 
 
-def _known(state: TransactionShard, transactional_id: str, producer: ProducerIdAndEpoch) -> Transaction:
-    """The state of the producer's transactional id.
-
-    Raises CoordinatorError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED.
-    """
+def _known(state: TransactionShard, transactional_id: str) -> Transaction:
+    """The state of a transactional id. Raises CoordinatorError INVALID_PRODUCER_ID_MAPPING."""
     current = state.transactions.get(transactional_id)
-    if current is None or current.producer_id != producer.producer_id:
+    if current is None:
         raise CoordinatorError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if current.producer_epoch != producer.epoch:
-        raise CoordinatorError(ErrorCode.PRODUCER_FENCED)
     return current
 
 

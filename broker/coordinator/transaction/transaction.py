@@ -47,7 +47,6 @@ class TransactionState(IntEnum):
 
 PREPARED: Final = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 COMPLETE: Final = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
-_COMMITTING: Final = (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 _EXPIRING: Final = (TransactionState.EMPTY, *COMPLETE)
 
 
@@ -155,9 +154,8 @@ def initialize(
     The transactional id must have no open transaction. Raises CoordinatorError
     CONCURRENT_TRANSACTIONS, PRODUCER_FENCED; ProducerIdNeeded.
     """
+    check_has_markers(current)
     check_expected(current, expected)
-    if current.state in PREPARED:
-        raise CoordinatorError(ErrorCode.CONCURRENT_TRANSACTIONS)
     assert current.state is not TransactionState.ONGOING, "an open transaction has to be aborted first"
     empty = _emptied(current, timeout_ms, now_ms)
     if expected is None or expected.epoch == current.producer_epoch:
@@ -196,15 +194,39 @@ def check_expected(current: Transaction, expected: ProducerIdAndEpoch | None) ->
         raise CoordinatorError(ErrorCode.PRODUCER_FENCED)
 
 
-def add_partitions(
-    current: Transaction, last_epoch: int, partitions: tuple[TopicPartition, ...], *, now_ms: int, client_version: int
-) -> Transition | None:
-    """The transaction is about to write to these partitions, with which it may begin. None if nothing changes.
+def check_has_markers(current: Transaction) -> None:
+    """Raises CoordinatorError CONCURRENT_TRANSACTIONS while the markers of a prepared transaction are written.
 
-    Raises CoordinatorError CONCURRENT_TRANSACTIONS.
+    As in Kafka, most requests are checked for this before their producer id and epoch, which are not certain yet: after
+    the last epoch of a producer id, the next id becomes the current one with the last marker.
     """
     if current.state in PREPARED:
         raise CoordinatorError(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+def check_producer(current: Transaction, producer: ProducerIdAndEpoch) -> None:
+    """Raises CoordinatorError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED unless this is the current producer."""
+    if producer.producer_id != current.producer_id:
+        raise CoordinatorError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if producer.epoch != current.producer_epoch:
+        raise CoordinatorError(ErrorCode.PRODUCER_FENCED)
+
+
+def add_partitions(
+    current: Transaction,
+    last_epoch: int,
+    producer: ProducerIdAndEpoch,
+    partitions: tuple[TopicPartition, ...],
+    *,
+    now_ms: int,
+    client_version: int,
+) -> Transition | None:
+    """The transaction is about to write to these partitions, with which it may begin. None if nothing changes.
+
+    Raises CoordinatorError CONCURRENT_TRANSACTIONS, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED.
+    """
+    check_has_markers(current)
+    check_producer(current, producer)
     is_open = current.state is TransactionState.ONGOING
     together = dict.fromkeys(current.partitions if is_open else ())
     known = len(together)
@@ -250,28 +272,24 @@ def end(
 def _has_ended(current: Transaction, producer: ProducerIdAndEpoch, *, is_commit: bool, client_version: int) -> bool:
     """True if the transaction has ended like that already; False if it may be ended now.
 
-    Raises CoordinatorError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS.
+    Before KIP-890 the producer's identity does not change with the end, and is checked first. Raises CoordinatorError
+    INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS.
     """
     has_own_epoch = client_version >= EPOCH_PER_TRANSACTION
+    if has_own_epoch:
+        check_has_markers(current)
     has_rotated = has_own_epoch and _has_rotated(current, producer)
     if producer.producer_id != current.producer_id and not has_rotated:
         raise CoordinatorError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     is_next = has_own_epoch and current.producer_epoch == producer.epoch + 1
     is_same = producer.producer_id == current.producer_id and producer.epoch == current.producer_epoch
-    if current.state in PREPARED and has_own_epoch:
-        is_valid = is_next
-    elif current.state in COMPLETE:
-        is_valid = is_next or has_rotated or is_same
-    else:
-        is_valid = is_same
-    if not is_valid:
+    is_complete = current.state in COMPLETE
+    if not is_same and not (is_complete and (is_next or has_rotated)):
         raise CoordinatorError(ErrorCode.PRODUCER_FENCED)
-    is_retry = (is_next or has_rotated) if has_own_epoch else current.state in (*PREPARED, *COMPLETE)
-    if is_retry:
-        if (current.state in _COMMITTING) != is_commit:
+    check_has_markers(current)
+    if is_complete and (is_next or has_rotated or not has_own_epoch):
+        if (current.state is TransactionState.COMPLETE_COMMIT) != is_commit:
             raise CoordinatorError(ErrorCode.INVALID_TXN_STATE)
-        if current.state in PREPARED:
-            raise CoordinatorError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return True
     if current.state is not TransactionState.ONGOING and (is_commit or not has_own_epoch):
         raise CoordinatorError(ErrorCode.INVALID_TXN_STATE)

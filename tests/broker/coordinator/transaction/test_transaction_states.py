@@ -6,6 +6,7 @@ import pytest
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.coordinator.transaction.transaction import (
     EPOCH_MAX,
+    PREPARED,
     TWO_PHASE_TIMEOUT_MS,
     ProducerIdAndEpoch,
     ProducerIdNeeded,
@@ -21,6 +22,7 @@ from broker.coordinator.transaction.transaction import (
 from broker.wire.errors import ErrorCode
 
 NOW = 1_700_000_000_000
+PRODUCER = ProducerIdAndEpoch(7, 3)
 PARTITIONS = (("topic", 0), ("topic", 1))
 V2 = 2
 
@@ -80,9 +82,13 @@ def test_new_incarnation_gets_the_next_epoch(state: TransactionState) -> None:
     assert initialized(transaction(state)) == (7, 4)
 
 
-@pytest.mark.parametrize("state", [TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT])
-def test_new_incarnation_waits_for_the_markers_of_the_last_transaction(state: TransactionState) -> None:
-    assert code_of(lambda: initialized(transaction(state))) is ErrorCode.CONCURRENT_TRANSACTIONS
+@pytest.mark.parametrize("expected", [None, (7, 3), (7, 2), (7, 4), (8, 3)])
+@pytest.mark.parametrize("state", PREPARED)
+def test_new_incarnation_waits_for_the_markers_of_the_last_transaction(
+    state: TransactionState, expected: tuple[int, int] | None
+) -> None:
+    identity = None if expected is None else ProducerIdAndEpoch(*expected)
+    assert code_of(lambda: initialized(transaction(state), identity)) is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 def test_kip_360_producer_that_goes_on_after_an_error_bumps_its_own_epoch() -> None:
@@ -117,7 +123,7 @@ def test_kip_360_retry_after_a_new_producer_id_gets_the_same_one() -> None:
 
 
 def test_first_partition_begins_the_transaction() -> None:
-    opened = add_partitions(transaction(), -1, PARTITIONS, now_ms=NOW + 5, client_version=0)
+    opened = add_partitions(transaction(), -1, PRODUCER, PARTITIONS, now_ms=NOW + 5, client_version=0)
     assert opened is not None
     assert (opened.next.state, opened.next.partitions, opened.next.start_ms) == (
         TransactionState.ONGOING,
@@ -128,23 +134,42 @@ def test_first_partition_begins_the_transaction() -> None:
 
 def test_partitions_of_the_last_transaction_do_not_belong_to_the_next_one() -> None:
     done = transaction(TransactionState.COMPLETE_COMMIT, partitions=(("old", 0),))
-    opened = add_partitions(done, -1, PARTITIONS, now_ms=NOW, client_version=0)
+    opened = add_partitions(done, -1, PRODUCER, PARTITIONS, now_ms=NOW, client_version=0)
     assert opened is not None
     assert opened.next.partitions == PARTITIONS
 
 
 def test_known_partitions_change_nothing() -> None:
     ongoing = transaction(TransactionState.ONGOING)
-    assert add_partitions(ongoing, -1, PARTITIONS[:1], now_ms=NOW, client_version=0) is None
-    more = add_partitions(ongoing, -1, (("other", 0),), now_ms=NOW + 9, client_version=0)
+    assert add_partitions(ongoing, -1, PRODUCER, PARTITIONS[:1], now_ms=NOW, client_version=0) is None
+    more = add_partitions(ongoing, -1, PRODUCER, (("other", 0),), now_ms=NOW + 9, client_version=0)
     assert more is not None
     assert (more.next.partitions, more.next.start_ms) == ((*PARTITIONS, ("other", 0)), NOW)
 
 
-@pytest.mark.parametrize("state", [TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT])
-def test_next_transaction_waits_for_the_markers_of_the_last_one(state: TransactionState) -> None:
-    call = lambda: add_partitions(transaction(state), -1, PARTITIONS, now_ms=NOW, client_version=0)  # noqa: E731
+@pytest.mark.parametrize("producer", [(7, 3), (7, 2), (7, 4), (8, 0)])
+@pytest.mark.parametrize("version", [0, V2])
+@pytest.mark.parametrize("state", PREPARED)
+def test_next_transaction_waits_for_the_markers_of_the_last_one(
+    state: TransactionState, version: int, producer: tuple[int, int]
+) -> None:
+    """The producer is checked only after the markers: by then it may have another producer id (KIP-890)."""
+    known = transaction(state)
+    call = lambda: add_partitions(  # noqa: E731
+        known, -1, ProducerIdAndEpoch(*producer), PARTITIONS, now_ms=NOW, client_version=version
+    )
     assert code_of(call) is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+@pytest.mark.parametrize(
+    ("producer", "code"),
+    [((8, 3), ErrorCode.INVALID_PRODUCER_ID_MAPPING), ((7, 2), ErrorCode.PRODUCER_FENCED)],
+)
+def test_other_producer_adds_no_partitions(producer: tuple[int, int], code: ErrorCode) -> None:
+    call = lambda: add_partitions(  # noqa: E731
+        transaction(), -1, ProducerIdAndEpoch(*producer), PARTITIONS, now_ms=NOW, client_version=V2
+    )
+    assert code_of(call) is code
 
 
 # EndTxn
@@ -172,12 +197,37 @@ def test_other_epoch_cannot_end_an_open_transaction(epoch: int, version: int) ->
     assert code_of(lambda: ended(ongoing, epoch, version=version)) is ErrorCode.PRODUCER_FENCED
 
 
-@pytest.mark.parametrize(("version", "epoch"), [(0, 3), (V2, 2)])
-def test_retry_is_told_to_wait_for_the_markers(version: int, epoch: int) -> None:
-    prepared = transaction(TransactionState.PREPARE_COMMIT, client_version=version)
-    assert code_of(lambda: ended(prepared, epoch, version=version)) is ErrorCode.CONCURRENT_TRANSACTIONS
-    call = lambda: ended(prepared, epoch, commit=False, version=version)  # noqa: E731
-    assert code_of(call) is ErrorCode.INVALID_TXN_STATE
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("producer", [(7, 3), (7, 2), (7, 1), (7, 4), (8, 3)])
+@pytest.mark.parametrize("state", PREPARED)
+def test_kip_890_end_waits_for_the_markers_of_the_last_transaction(
+    state: TransactionState, producer: tuple[int, int], commit: bool
+) -> None:
+    """Also one with the epoch that the last end returned, and one whose outcome is the other.
+
+    A producer that ended an empty transaction at once was fenced: its epoch is the current one, not that of a retry.
+    """
+    prepared = transaction(state, client_version=V2)
+    call = lambda: ended(prepared, producer[1], producer_id=producer[0], commit=commit, version=V2)  # noqa: E731
+    assert code_of(call) is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize(
+    ("producer", "code"),
+    [
+        ((7, 3), ErrorCode.CONCURRENT_TRANSACTIONS),
+        ((7, 2), ErrorCode.PRODUCER_FENCED),
+        ((7, 4), ErrorCode.PRODUCER_FENCED),
+        ((8, 3), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ],
+)
+@pytest.mark.parametrize("state", PREPARED)
+def test_end_before_kip_890_waits_for_the_markers_unless_it_is_fenced(
+    state: TransactionState, producer: tuple[int, int], code: ErrorCode, commit: bool
+) -> None:
+    call = lambda: ended(transaction(state), producer[1], producer_id=producer[0], commit=commit)  # noqa: E731
+    assert code_of(call) is code
 
 
 @pytest.mark.parametrize(("version", "epoch"), [(0, 3), (V2, 2)])
@@ -198,7 +248,7 @@ def test_kafka_17754_delayed_end_of_an_earlier_transaction_is_fenced_with_kip_89
         prepared = ended(first, 3, version=version)
         assert prepared is not None
         done = complete(prepared, -1, NOW).next
-        second = add_partitions(done, -1, PARTITIONS, now_ms=NOW, client_version=version)
+        second = add_partitions(done, -1, prepared.identity, PARTITIONS, now_ms=NOW, client_version=version)
         assert second is not None
         if is_harmful:
             assert ended(second.next, 3, version=version) is not None

@@ -19,6 +19,8 @@ from broker.client import (
 from broker.wire.errors import ErrorCode
 from tests.support.running_cluster import COMBINED, WITHIN_S, running_cluster
 from tests.support.running_node import RunningNode, running_node
+from tests.support.transaction_requests import Requests
+from tests.support.wire_client import connected
 
 RETRY_PAUSE_S = 0.02
 
@@ -94,6 +96,30 @@ async def test_transaction_completes_without_the_partitions_of_a_deleted_topic(t
         assert await committed(servers, "kept", 1) == [b"value"]
 
 
+async def check_requests_wait_for_markers(port: int, admin: Admin, transactional_id: str) -> None:
+    """Sends the requests of the next transaction, whose epoch is known, while the markers of the last one are due.
+
+    Each is told to try again, whatever the outcome that it asks for. None fences the producer, whose clients take that
+    for the end (KIP-890).
+    """
+    outcome = (await admin.describe_transactions([transactional_id]))[transactional_id]
+    assert not isinstance(outcome, Exception), outcome
+    producer = (outcome.producer_id, outcome.producer_epoch)
+    async with connected(port) as client:
+        requests = Requests(client)
+        for version in (4, 5):
+            for ending in ("commit", "abort"):
+                await requests.end(transactional_id, producer, ending, version=version)
+        for version in (3, 5):
+            await requests.add(transactional_id, producer, ("here", 0), version=version)
+        await requests.add(transactional_id, producer, ("here", 0), version=5, verify=True)
+        await requests.add_offsets(transactional_id, producer, "group")
+        await requests.init(transactional_id, producer)
+        await requests.init(transactional_id)
+    assert len(requests.lines) == 10
+    assert all("CONCURRENT_TRANSACTIONS" in line for line in requests.lines), "\n".join(requests.lines)
+
+
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_markers_wait_for_a_leader_that_is_away_unless_its_topic_is_deleted(
     tmp_path: Path, is_deleted: bool
@@ -118,6 +144,7 @@ async def test_markers_wait_for_a_leader_that_is_away_unless_its_topic_is_delete
                 await producer.commit_transaction()
             assert await committed(servers, "here", 1) == [b"value"]
             assert await state_of(admin, "t") == "PrepareCommit"
+            await check_requests_wait_for_markers(cluster.port(1), admin, "t")
             if is_deleted:
                 (await admin.delete_topics(["away"])).raise_first()
             else:
