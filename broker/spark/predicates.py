@@ -150,7 +150,8 @@ def _from(bounds: Bounds, name: str, value: Any, after: int) -> Bounds | None:
         return attrs.evolve(bounds, offset_start=max(bounds.offset_start, value + after))
     if name == "timestamp":
         start = _microseconds(value) + after
-        return attrs.evolve(bounds, time_start_us=max(start, bounds.time_start_us or start))
+        before = start if bounds.time_start_us is None else bounds.time_start_us
+        return attrs.evolve(bounds, time_start_us=max(start, before))
     return None
 
 

@@ -58,10 +58,10 @@ def populated_cluster(directory: Path) -> Iterator[ClusterProcess]:
         yield cluster
 
 
-def on_a_terminal(*arguments: str) -> str:
+def on_a_terminal(*arguments: str, columns: int = _COLUMNS) -> str:
     """The output of the installed command on a terminal, with its colours."""
     parent, child = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(_COLUMNS)}
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns)}
     command = [str(Path(sys.executable).with_name("kraft")), *arguments]
     process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child, env=environment, close_fds=True)
     os.close(child)

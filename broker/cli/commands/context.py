@@ -48,7 +48,7 @@ def list_contexts(invocation: Invocation) -> None:
 def show(invocation: Invocation, name: str | None) -> None:
     """Show a context; by default the current one."""
     contexts = load_contexts()
-    chosen = name or contexts.current
+    chosen = contexts.current if name is None else name
     if chosen is None:
         raise WrongSettings("No context is current; `kraft context use NAME` chooses one.")
     row = _row(contexts, chosen)

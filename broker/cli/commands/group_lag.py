@@ -1,7 +1,7 @@
 """The lag of groups: committed offsets, ends of partitions, and the members that read them."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -37,13 +37,12 @@ class LagRow:
 
 LAG_COLUMNS: Final[Sequence[Column[LagRow]]] = (
     Column("group", lambda row: row.group_id),
-    Column("topic", lambda row: row.topic),
-    Column("partition", lambda row: row.partition, is_number=True),
+    Column("partition", lambda row: f"{row.topic}-{row.partition}"),
     Column("committed", lambda row: _shown(row.committed), is_number=True),
     Column("end", lambda row: _shown(row.end_offset), is_number=True),
-    Column("lag", lambda row: _shown(row.lag), True, lambda row: _style(row.lag)),
-    Column("member", lambda row: _shown(row.member_id)),
-    Column("host", lambda row: _shown(row.host)),
+    Column("lag", lambda row: _shown(row.lag), True, lambda row: lag_style(row.lag)),
+    # Ids of members are client ids with a UUID: too long for a terminal, and --json has them.
+    Column("client", lambda row: _shown(row.client_id)),
 )
 
 
@@ -53,6 +52,13 @@ async def find_lag(invocation: Invocation, admin: Admin, names: Sequence[str]) -
         listed = invocation.succeeded(await admin.list_groups(), "broker")
         names = sorted({group.group_id for groups in listed.values() for group in groups})
     described: dict[str, GroupDescription] = invocation.succeeded(await admin.describe_groups(names), "group")
+    return await lag_of_groups(invocation, admin, described)
+
+
+async def lag_of_groups(
+    invocation: Invocation, admin: Admin, described: Mapping[str, GroupDescription]
+) -> list[LagRow]:
+    """The rows of groups that have been described: partitions that are assigned, or have an offset."""
     committed = invocation.succeeded(await admin.list_group_offsets(dict.fromkeys(described)), "group")
     partitions: dict[str, list[TopicPartition]] = {}
     for group_id, group in described.items():
@@ -112,7 +118,8 @@ def _shown(value: object) -> object:
     return "-" if value is None else value
 
 
-def _style(lag: int | None) -> str:
+def lag_style(lag: int | None) -> str:
+    """The colour of a lag on a terminal."""
     if not lag:
         return "green"
     return "bold red" if lag > _LAG_HIGH else "yellow"

@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 import click
 
-from broker.cli.commands.group_lag import LAG_COLUMNS, LagRow, find_lag, watch_lag
+from broker.cli.commands.group_lag import LAG_COLUMNS, LagRow, find_lag, lag_of_groups, lag_style, watch_lag
 from broker.cli.commands.offset_resets import Reset, choose_reset, plan_reset
 from broker.cli.grammar import ClusterCommand, CommandGroup, Invocation
 from broker.cli.grammar.arguments import DURATION, TopicPartitions, topic_option
@@ -40,8 +40,19 @@ class MemberRow:
 
 
 @attrs.frozen
+class OffsetRow:
+    """A partition that the group has committed. `end_offset` and `lag` are null where the partition cannot be asked."""
+
+    topic: str
+    partition: int
+    committed: int
+    end_offset: int | None
+    lag: int | None
+
+
+@attrs.frozen
 class DescribedGroup:
-    """A group and its members."""
+    """A group, its members and its committed offsets."""
 
     group_id: str
     state: str
@@ -49,6 +60,7 @@ class DescribedGroup:
     assignor: str
     coordinator: int
     members: list[MemberRow]
+    offsets: list[OffsetRow]
 
 
 @attrs.frozen
@@ -91,6 +103,13 @@ MEMBER_COLUMNS: Sequence[Column[MemberRow]] = (
     Column("host", lambda row: row.host),
     Column("assignment", lambda row: " ".join(f"{topic}:{_ranges(row.assignment[topic])}" for topic in row.assignment)),
 )
+OFFSET_COLUMNS: Sequence[Column[OffsetRow]] = (
+    Column("topic", lambda row: row.topic),
+    Column("partition", lambda row: row.partition, is_number=True),
+    Column("committed", lambda row: row.committed, is_number=True),
+    Column("end", lambda row: "-" if row.end_offset is None else row.end_offset, is_number=True),
+    Column("lag", lambda row: "-" if row.lag is None else row.lag, True, lambda row: lag_style(row.lag)),
+)
 RESET_COLUMNS: Sequence[Column[ResetRow]] = (
     Column("topic", lambda row: row.topic),
     Column("partition", lambda row: row.partition, is_number=True),
@@ -124,10 +143,11 @@ async def list_groups(invocation: Invocation, states: Sequence[str], types: Sequ
 @groups.command("describe", cls=ClusterCommand, shape=list_of(DescribedGroup))
 @click.argument("names", nargs=-1, required=True, shell_complete=complete_group)
 async def describe(invocation: Invocation, names: Sequence[str]) -> None:
-    """Show groups: their state, their members, and what these are assigned."""
+    """Show groups: their state, their members and what these are assigned, and the offsets that they have committed."""
     async with invocation.admin() as admin:
         described = invocation.succeeded(await admin.describe_groups(names), "group")
-    shown = [_described(group) for group in described.values()]
+        rows = await lag_of_groups(invocation, admin, described)
+    shown = [_described(group, [row for row in rows if row.group_id == group.group_id]) for group in described.values()]
     if invocation.printer.is_json:
         invocation.printer.json(shown)
         return
@@ -138,6 +158,8 @@ async def describe(invocation: Invocation, names: Sequence[str]) -> None:
         )
         if group.members:
             invocation.printer.table(group.members, MEMBER_COLUMNS)
+        if group.offsets:
+            invocation.printer.table(group.offsets, OFFSET_COLUMNS)
 
 
 @groups.command("lag", cls=ClusterCommand, shape=list_of(LagRow))
@@ -218,12 +240,18 @@ async def delete_offsets(invocation: Invocation, group_id: str, topics: Sequence
     invocation.printer.each(done, lambda row: f"Deleted the offset of {row.topic}-{row.partition}.")
 
 
-def _described(group: GroupDescription) -> DescribedGroup:
+def _described(group: GroupDescription, rows: Sequence[LagRow]) -> DescribedGroup:
     members = [
         MemberRow(each.member_id, each.instance_id, each.client_id, each.host, _by_topic(each))
         for each in group.members
     ]
-    return DescribedGroup(group.group_id, group.state, group.type, group.assignor, group.coordinator.id, members)
+    offsets = [
+        OffsetRow(row.topic, row.partition, row.committed, row.end_offset, row.lag)
+        for row in rows
+        if row.committed is not None
+    ]
+    coordinator = group.coordinator.id
+    return DescribedGroup(group.group_id, group.state, group.type, group.assignor, coordinator, members, offsets)
 
 
 def _by_topic(member: MemberDescription) -> dict[str, list[int]]:

@@ -25,7 +25,8 @@ class Reset:
 
 def choose_reset(targets: Mapping[str, Any]) -> Reset:
     """Return the target that the command line names. Raises UsageError."""
-    given = {name: targets[name] for name in _TARGETS if targets[name] not in (None, False)}
+    # A flag that was not given is False, any other target None. Offset 0 equals False, so compare identities.
+    given = {name: targets[name] for name in _TARGETS if targets[name] is not None and targets[name] is not False}
     if len(given) != 1:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in _TARGETS)
         raise click.UsageError(f"Give exactly one of {options}.", click.get_current_context())

@@ -62,7 +62,7 @@ def resolve_settings(given: GivenSettings) -> ClusterSettings:
 
 def _context(given: GivenSettings) -> Mapping[str, str]:
     contexts = load_contexts()
-    name = given.context or os.environ.get(CONTEXT_VARIABLE) or contexts.current
+    name = given.context if given.context is not None else os.environ.get(CONTEXT_VARIABLE) or contexts.current
     return {} if name is None else contexts.get(name)
 
 

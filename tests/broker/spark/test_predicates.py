@@ -58,6 +58,15 @@ def test_predicates_on_timestamps_are_left_to_spark_as_well(pushed: Filter, boun
     assert push([pushed]) == (bounds, [pushed])
 
 
+def test_a_bound_in_1970_is_not_replaced_by_an_earlier_one() -> None:
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    pushed: list[Filter] = [
+        GreaterThanOrEqual(("timestamp",), epoch),
+        GreaterThanOrEqual(("timestamp",), epoch - timedelta(seconds=1)),
+    ]
+    assert push(pushed) == (Bounds(time_start_us=0), pushed)
+
+
 @pytest.mark.parametrize(
     "other",
     [

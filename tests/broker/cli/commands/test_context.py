@@ -47,6 +47,7 @@ def test_a_context_that_is_removed_is_not_used_any_more() -> None:
     ("arguments", "code", "message"),
     [
         (["use", "none"], Exit.NOT_FOUND, "No context 'none': there are none; `kraft context add` makes one"),
+        (["show", ""], Exit.NOT_FOUND, "No context '': there are none"),
         (["add", "a b", "-b", "x:1"], Exit.USAGE, "'a b' is not a name for a context"),
         (["add", "a"], Exit.USAGE, "A context needs a cluster; give --bootstrap-server."),
     ],

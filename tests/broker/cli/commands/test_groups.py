@@ -7,17 +7,19 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from rich.text import Text
 
 from broker.cli.grammar import Exit
 from tests.support.cluster_process import run_command
 from tests.support.command_output import ask, succeed, table
 from tests.support.node_process import NodeProcess
+from tests.support.terminal_images import on_a_terminal
 
 
 @pytest.fixture
 def topic(node: NodeProcess, request: pytest.FixtureRequest) -> str:
     """A topic of two partitions, ten records in each; its name is also that of a group."""
-    name = f"groups-{abs(hash(request.node.nodeid))}"
+    name = f"groups-{abs(hash(request.node.nodeid)) % 10**8}"
     succeed("topics", "create", name, "-p", "2")
     producer = Producer({"bootstrap.servers": node.bootstrap})
     for number in range(20):
@@ -64,9 +66,28 @@ def test_lag_is_the_end_less_the_committed_offset(node: NodeProcess, topic: str,
         (1, None, 10, None),
     ]
     assert {row["client_id"] for row in rows} == {"member"}
-    assert [row[2:6] for row in table(succeed("groups", "lag", topic))[1:]] == [
-        ["0", "4", "10", "6"],
-        ["1", "-", "10", "-"],
+    assert [row[1:] for row in table(succeed("groups", "lag", topic))[1:]] == [
+        [f"{topic}-0", "4", "10", "6", "member"],
+        [f"{topic}-1", "-", "10", "-", "member"],
+    ]
+
+
+def test_lag_takes_a_line_of_80_columns_for_each_partition(topic: str, member: Consumer) -> None:
+    lines = Text.from_ansi(on_a_terminal("groups", "lag", topic, columns=80)).plain.splitlines()
+    assert len(lines) == 3
+    assert all(len(line.rstrip()) <= 80 for line in lines)
+    assert lines[1].split() == [topic, f"{topic}-0", "-", "10", "-", "member"]
+
+
+def test_a_group_without_members_is_described_with_its_offsets(node: NodeProcess, topic: str) -> None:
+    commit(node, topic, 4)
+    (described,) = ask("groups", "describe", topic)
+    assert (described["state"], described["members"]) == ("Empty", [])
+    expected = {"topic": topic, "partition": 0, "committed": 4, "end_offset": 10, "lag": 6}
+    assert described["offsets"] == [expected]
+    assert table(succeed("groups", "describe", topic))[1:] == [
+        ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG"],
+        [topic, "0", "4", "10", "6"],
     ]
 
 
@@ -95,10 +116,12 @@ def test_lag_is_watched_until_the_reader_has_enough(node: NodeProcess, topic: st
         (["--to-earliest"], [0, 0]),
         (["--to-latest"], [10, 10]),
         (["--to-current"], [4, 5]),
+        (["--to-offset", "0"], [0, 0]),
         (["--to-offset", "7"], [7, 7]),
         (["--to-offset", "99"], [10, 10]),
         (["--to-time", "1769846400011"], [6, 5]),
         (["--to-time", "now"], [10, 10]),
+        (["--shift-by", "0"], [4, 5]),
         (["--shift-by", "-1"], [3, 4]),
         (["--shift-by", "-99"], [0, 0]),
     ],

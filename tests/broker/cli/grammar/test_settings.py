@@ -45,6 +45,12 @@ def test_a_variable_chooses_the_context(monkeypatch: pytest.MonkeyPatch) -> None
     assert servers() == "b:1"
 
 
+def test_an_empty_context_is_not_the_current_one() -> None:
+    save_contexts(Contexts("a", {"a": {"bootstrap.servers": "a:1"}}))
+    with pytest.raises(CommandFailed, match="No context ''"):
+        servers(context="")
+
+
 def test_configs_of_the_file_win_over_the_context_and_properties_over_both(user: Path) -> None:
     save_contexts(Contexts("a", {"a": {"client.id": "context", "retry.backoff.ms": "1", "linger.ms": "1"}}))
     (user / "client.properties").write_text("retry.backoff.ms = 2\nlinger.ms = 2\n")
