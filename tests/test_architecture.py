@@ -274,6 +274,8 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     # Consumers between the tasks of a worker process, which Spark forks, and the wait between attempts to plan.
     "broker.spark.clients": {"os", "threading", "time"},
     "broker.spark.cluster_offsets": {"time"},
+    "broker.spark.reading": {"time"},
+    "broker.spark.streaming.cluster": {"time"},
     # A streaming query's clock and the id of its group; the thread that writes while a task takes rows from Spark.
     "broker.spark.streaming.batches": {"time", "uuid"},
     "broker.spark.sink.task": {"concurrent"},

@@ -159,7 +159,7 @@ class Cluster:
             serial = self._refreshes_begun
             await self._ask_for_metadata(None if wanted is None else sorted(wanted), may_create)
             self._refreshed = (serial, wanted)
-        self._notify_changed()
+        self.notify_changed()
 
     async def wait_for_change(self, version: int) -> None:
         """Waits until `metadata.version` is no longer `version`."""
@@ -169,7 +169,7 @@ class Cluster:
     def notice_leader(self, node: Node) -> None:
         """Takes the address of a new leader from a Produce or Fetch response (KIP-951)."""
         self.metadata.add_broker(node)
-        self._notify_changed()
+        self.notify_changed()
 
     # Retries
 
@@ -328,7 +328,8 @@ class Cluster:
                 if broker is not None and not broker.in_flight and broker.used_at < trio.current_time() - idle_s:
                     link.close()
 
-    def _notify_changed(self) -> None:
+    def notify_changed(self) -> None:
+        """Wakes the tasks that wait for a change of the metadata."""
         changed, self._changed = self._changed, trio.Event()
         changed.set()
 

@@ -1,5 +1,6 @@
 """Reads a range of offsets in a task, as Arrow record batches."""
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -32,14 +33,28 @@ def read_range(whole: OffsetRange, columns: Sequence[str], options: ReadOptions)
     """
     policy = DataLossPolicy(options.fails_on_data_loss)
     settings = {**_DEFAULTS, **client_settings(options.client_config, ConsumerConfig), **_DECIDED}
-    start = whole.start
+    start, refusals = whole.start, 0
     while start < whole.end:
         try:
             with CONSUMERS.lend(settings) as consumer:
                 yield from _read(consumer, whole, start, columns, options)
             return
         except OffsetOutOfRange as lost:
-            start = _after_loss(lost, whole, settings, policy)
+            at = lost.offset or start
+            refusals = refusals + 1 if at == start else 1
+            start = at
+            # A leader that was replaced, and does not know it yet, lacks the last records: it is looked up again.
+            log_start, log_end = _log_range(whole, settings)
+            if start < log_start:
+                start = min(policy.start_within(whole.topic_partition, start, log_start), whole.end)
+            elif refusals < options.fetch_offset_retries:
+                time.sleep(options.fetch_offset_retry_interval_ms / 1000)
+            else:
+                policy.report(
+                    f"Could not read records in offset [{start}, {whole.end}) for topic partition "
+                    f"{named(whole.topic_partition)}: its log ends at {log_end}."
+                )
+                return
         except TopicDeleted as error:
             policy.report(f"{error}.")
             return
@@ -63,17 +78,12 @@ def _read(
         raise TimeoutError(f"Cannot fetch records of {whole.topic} in {timeout_ms} milliseconds: {error}") from error
 
 
-def _after_loss(lost: OffsetOutOfRange, whole: OffsetRange, settings: dict[str, object], policy: DataLossPolicy) -> int:
-    """The offset to go on at after one that is out of the log; the range's end if there is nothing more to read."""
-    partition, at = whole.topic_partition, lost.offset or whole.start
+def _log_range(whole: OffsetRange, settings: dict[str, object]) -> tuple[int, int]:
+    """Where the partition's log starts and ends, by the leader that the brokers name now."""
+    partition = whole.topic_partition
     with CONSUMERS.lend(settings) as consumer:
-        log_start = consumer.beginning_offsets([partition])[partition]
-    if at < log_start:
-        return min(policy.start_within(partition, at, log_start), whole.end)
-    policy.report(
-        f"Could not read records in offset [{at}, {whole.end}) for topic partition {named(partition)}: {lost}."
-    )
-    return whole.end
+        consumer.partitions_for(whole.topic)
+        return consumer.beginning_offsets([partition])[partition], consumer.end_offsets([partition])[partition]
 
 
 def _as_spark_types(batch: Any) -> Any:

@@ -75,6 +75,7 @@ class ScriptedBroker:
     session_id: int = 7
     offset: int = 0
     topic_error: ErrorCode = ErrorCode.NONE
+    topic_id: bytes = TOPIC_ID
 
     async def answer(self, request: Any) -> Any:
         if isinstance(request, MetadataRequest):
@@ -105,7 +106,7 @@ class ScriptedBroker:
             topics=[
                 MetadataResponseTopic(
                     name="topic",
-                    topic_id=TOPIC_ID,
+                    topic_id=self.topic_id,
                     error_code=self.topic_error,
                     partitions=[] if self.topic_error else [partition],
                 )
@@ -121,7 +122,7 @@ class ScriptedBroker:
         return self.response() if request.session_epoch else self.response(PartitionData())
 
     def response(self, *parts: PartitionData, **fields: Any) -> FetchResponse:
-        topic = FetchableTopicResponse(topic_id=TOPIC_ID, topic="topic", partitions=list(parts))
+        topic = FetchableTopicResponse(topic_id=self.topic_id, topic="topic", partitions=list(parts))
         return FetchResponse(session_id=self.session_id, responses=[topic] if parts else [], **fields)
 
 

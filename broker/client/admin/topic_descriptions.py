@@ -9,6 +9,7 @@ from broker.client.admin.results import Failure, Outcomes, Results, failure
 from broker.client.admin.routing import Deadline, Routing
 from broker.client.brokers import Broker
 from broker.client.errors import ConnectionLost, UnsupportedByBroker, check
+from broker.client.every_broker import ask_every_broker
 from broker.wire.api.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -29,6 +30,7 @@ from broker.wire.errors import ErrorCode, KafkaError
 # Metadata describes topics by id from this version on (KIP-516).
 _IDS_SINCE = 12
 _NO_LEADER = -1
+_ABSENT = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 @attrs.frozen
@@ -73,17 +75,28 @@ class TopicDescriptionCalls(Routing):
         partition_limit: int = 2000,
         timeout_ms: float | None = None,
     ) -> Results[str | bytes, TopicDescription]:
-        """Describes topics by name (str) or id (16 bytes), with at most `partition_limit` partitions per request."""
+        """Describes topics by name (str) or id (16 bytes), with at most `partition_limit` partitions per request.
 
-        async def ask(pending: Sequence[str | bytes], deadline: Deadline) -> Outcomes[str | bytes, TopicDescription]:
-            broker = await self._any()
-            names = [topic for topic in pending if isinstance(topic, str)]
-            ids = [topic for topic in pending if isinstance(topic, bytes)]
+        A topic is missing if every broker that can be reached says so: one of them may not know yet of a new topic.
+        """
+
+        async def describe(broker: Broker, topics: Iterable[str | bytes]) -> Outcomes[str | bytes, TopicDescription]:
+            names = [topic for topic in topics if isinstance(topic, str)]
+            ids = [topic for topic in topics if isinstance(topic, bytes)]
             outcomes: Outcomes[str | bytes, TopicDescription] = {}
             if names:
                 outcomes.update(await _describe_names(broker, names, partition_limit, include_authorized_operations))
             if ids:
                 outcomes.update(await _describe_ids(broker, ids, include_authorized_operations))
+            return outcomes
+
+        async def ask(pending: Sequence[str | bytes], deadline: Deadline) -> Outcomes[str | bytes, TopicDescription]:
+            outcomes = await describe(await self._any(), pending)
+            absent = [topic for topic, outcome in outcomes.items() if _is_absent(outcome)]
+            if absent and not self._uses_controllers:
+                others, _ = await ask_every_broker(self._cluster, lambda broker: describe(broker, absent))
+                for other in others:
+                    outcomes.update({topic: found for topic, found in other.items() if not _is_absent(found)})
             return outcomes
 
         return await self._settle(topics, ask, timeout_ms, is_retried_in_descriptions)
@@ -92,6 +105,10 @@ class TopicDescriptionCalls(Routing):
 def is_retried_in_descriptions(code: ErrorCode) -> bool:
     """True while a topic's first leaders are being elected. That a topic does not exist is a final answer."""
     return code == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _is_absent(outcome: TopicDescription | Failure) -> bool:
+    return isinstance(outcome, KafkaError) and outcome.code in _ABSENT
 
 
 async def _describe_names(

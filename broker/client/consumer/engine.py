@@ -196,10 +196,10 @@ class ConsumerEngine:
         self.subscription.assigned(partition).seek(position)
         self._wake_tasks()
 
-    def read_range(self, partition: TopicPartition, start: int, end: int) -> None:
-        """Assigns this partition alone, and fetches from `start` to `end`."""
+    def read_range(self, partition: TopicPartition, start: int, end: int, topic_id: bytes | None) -> None:
+        """Assigns this partition alone, and fetches from `start` to `end`; with a `topic_id`, of that topic only."""
         self.assign([partition])
-        self.subscription.assigned(partition).read_range(start, end)
+        self.subscription.assigned(partition).read_range(start, end, topic_id)
         self._wake_tasks()
 
     def reset(self, partitions: Iterable[TopicPartition], to: OffsetReset) -> None:

@@ -188,7 +188,7 @@ class Fetcher:
             return  # there was time for changes while the connection was made
         snapshots = {assigned.partition: (assigned, assigned.snapshot()) for assigned in partitions}
         session = self._sessions[node_id]
-        fetches = {key: self._partition_fetch(key, snapshot) for key, (_, snapshot) in snapshots.items()}
+        fetches = {key: self._partition_fetch(each, snapshot) for key, (each, snapshot) in snapshots.items()}
         version = broker.version_of(
             FetchRequest, highest=None if topic_ids_known(fetches.values()) else _TOPIC_IDS_SINCE - 1
         )
@@ -213,10 +213,10 @@ class Fetcher:
             raise KafkaError(error_code(response.error_code), f"broker {node_id} refuses the fetch session")
         self._take_response(node_id, response, snapshots, parts)
 
-    def _partition_fetch(self, key: TopicPartition, snapshot: PositionSnapshot) -> PartitionFetch:
-        topic = self._cluster.metadata.topic(key.topic)
+    def _partition_fetch(self, assigned: AssignedPartition, snapshot: PositionSnapshot) -> PartitionFetch:
+        topic = self._cluster.metadata.topic(assigned.partition.topic)
         return PartitionFetch(
-            ZERO_UUID if topic is None else topic.id,
+            assigned.topic_id or (ZERO_UUID if topic is None else topic.id),
             snapshot.position.offset,
             snapshot.leader.epoch,
             self._config.max_partition_fetch_bytes,

@@ -81,6 +81,8 @@ class AssignedPartition:
     last_stable_offset: int | None = None
     # Nothing is fetched from this offset on, where only a range is read.
     fetch_end: float = inf
+    # The id of the only topic to fetch from; None for the one that the metadata has under the partition's name.
+    topic_id: bytes | None = None
     # Fetches in a row that were answered without an error, without being throttled, and without records.
     empty_fetches: int = 0
 
@@ -119,10 +121,11 @@ class AssignedPartition:
         self.reset = None
         self._validate()
 
-    def read_range(self, start: int, end: int) -> None:
-        """Moves to `start`, and fetches nothing from `end` on, until the next seek."""
+    def read_range(self, start: int, end: int, topic_id: bytes | None = None) -> None:
+        """Moves to `start`. Until the next seek, fetches nothing from `end` on, and nothing of another topic id."""
         self.seek(Position(start))
         self.fetch_end = end
+        self.topic_id = topic_id
 
     def request_reset(self, reset: OffsetReset) -> None:
         """Has the position looked up; there is none until then."""
@@ -225,6 +228,7 @@ class AssignedPartition:
         self.retry_at = 0.0
         self.waits_for_buffer = False
         self.fetch_end = inf
+        self.topic_id = None
         self.empty_fetches = 0
 
     # Replicas (KIP-392)

@@ -9,7 +9,8 @@ import trio
 from broker.client.consumer.engine import ConsumerEngine
 from broker.client.consumer.errors import TopicDeleted
 from broker.client.consumer.record_reader import EncodedRecords
-from broker.client.errors import TimedOut
+from broker.client.errors import ConnectionLost, KafkaError, TimedOut, UnsupportedByBroker
+from broker.client.every_broker import look_for_topic
 from broker.client.types import TopicPartition
 from broker.wire.errors import ErrorCode
 from broker.wire.uuids import ZERO_UUID
@@ -17,8 +18,10 @@ from broker.wire.uuids import ZERO_UUID
 # A partition's end may have been compacted away, control records and all. So many responses without a record, although
 # the log reaches beyond the range, show that nothing more is in it.
 _EMPTY_FETCHES: Final = 3
-# A topic that was just created is not known to every broker at once.
+# A topic that was just created is not known to every broker at once, and a broker that knows it may be away.
 _UNKNOWN_TIMEOUT_S: Final = 5.0
+# The time between two rounds in which every broker is asked for a topic.
+_LOOK_EVERY_S: Final = 0.25
 
 
 class RangeReader:
@@ -47,7 +50,8 @@ class RangeReader:
         self._timeout_s = timeout_s
         self._batches: Iterator[Any] = iter(())
         self._unknown_since: float | None = None
-        engine.read_range(partition, start, end)
+        self._look_at = 0.0
+        engine.read_range(partition, start, end, topic_id)
 
     def __aiter__(self) -> Self:
         return self
@@ -71,7 +75,7 @@ class RangeReader:
         deadline = inf if self._timeout_s is None else trio.current_time() + self._timeout_s
         while True:
             await engine.poll()
-            self._check_topic()
+            await self._check_topic()
             if (records := engine.reader.take_encoded()) is not None:
                 return records
             if self._is_at_end():
@@ -82,7 +86,8 @@ class RangeReader:
                     f"no records of {self._partition.topic}-{self._partition.partition} from offset "
                     f"{self._position()} on were received in {self._timeout_s} s"
                 )
-            await engine.wait_for_change(min(deadline, now + _UNKNOWN_TIMEOUT_S))
+            wait_s = _UNKNOWN_TIMEOUT_S if self._unknown_since is None else _LOOK_EVERY_S
+            await engine.wait_for_change(min(deadline, now + wait_s))
 
     def _position(self) -> int:
         consumed = self._engine.subscription.assigned(self._partition).consumed
@@ -97,16 +102,38 @@ class RangeReader:
         log_end = assigned.last_stable_offset if is_committed else assigned.high_watermark
         return assigned.empty_fetches >= _EMPTY_FETCHES and log_end is not None and log_end >= self._end
 
-    def _check_topic(self) -> None:
-        """Checks that the topic still exists, with the same id. Raises TopicDeleted."""
+    async def _check_topic(self) -> None:
+        """Checks that the topic still exists, with the same id. Raises TopicDeleted if no broker knows it any more.
+
+        A worker's metadata may be older than the topic, and so may a broker's. Only the absence at every broker counts;
+        where one cannot be asked, or where no id says that the topic was there, for some seconds.
+        """
         topic = self._engine.cluster.metadata.topic(self._partition.topic)
-        if topic is None:
-            return
-        if self._topic_id is not None and topic.id not in (self._topic_id, ZERO_UUID):
-            raise TopicDeleted(self._partition, self._position(), is_recreated=True)
-        if topic.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        if topic is None or self._is_meant(topic.id, topic.error):
             self._unknown_since = None
-        elif self._unknown_since is None:
-            self._unknown_since = trio.current_time()
-        elif trio.current_time() - self._unknown_since > _UNKNOWN_TIMEOUT_S:
-            raise TopicDeleted(self._partition, self._position(), is_recreated=False)
+            return
+        now = trio.current_time()
+        if self._unknown_since is None:
+            self._unknown_since = now
+        if now < self._look_at:
+            return
+        self._look_at = now + _LOOK_EVERY_S
+        try:
+            is_found, is_complete = await look_for_topic(
+                self._engine.cluster,
+                self._partition.topic,
+                lambda found: self._is_meant(found.topic_id, found.error_code),
+            )
+        except (ConnectionLost, KafkaError, UnsupportedByBroker):
+            return  # this is tried again until the timeout of the range
+        is_certain = is_complete and self._topic_id is not None
+        if not is_found and (is_certain or now - self._unknown_since > _UNKNOWN_TIMEOUT_S):
+            known = self._engine.cluster.metadata.topic(self._partition.topic)
+            is_recreated = known is not None and known.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise TopicDeleted(self._partition, self._position(), is_recreated=is_recreated)
+
+    def _is_meant(self, topic_id: bytes, code: int) -> bool:
+        """True unless a broker that reports this does not know the topic, or knows another one under its name."""
+        if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+            return False
+        return self._topic_id is None or topic_id in (self._topic_id, ZERO_UUID)

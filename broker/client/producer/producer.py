@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from math import inf
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
@@ -12,6 +13,7 @@ from broker.client.cluster import Cluster, open_cluster
 from broker.client.config import read_config
 from broker.client.environment import Environment
 from broker.client.errors import ClosedError, TimedOut, check, copy_to_raise
+from broker.client.every_broker import look_for_topic
 from broker.client.metadata_cache import PartitionMetadata
 from broker.client.producer.accumulator import Accumulator, AccumulatorLimits
 from broker.client.producer.batch import RECORD_OVERHEAD_BYTES, Batch, OnDelivery, record_size
@@ -201,13 +203,13 @@ class Producer(TransactionCalls):
         BadPartition, and ImportError unless numpy and pyarrow are installed (`pip install "kraft[arrow]"`). Where it
         raises, or is cancelled, some of the rows may have been written.
         """
-        from broker.client.arrow.tables import rows_by_topic
+        from broker.client.arrow.tables import given_partitions, rows_by_topic
         from broker.client.arrow.writing import BATCH_BYTES, complete_batches, written_offsets
 
         batches: list[Batch] = []
         batch_bytes = min(max(BATCH_BYTES, self.config.batch_size), self._record_size_max)
         for name, rows in rows_by_topic(table, topic):
-            routing = await self._known_routing(name)
+            routing = await self._known_routing(name, int(given_partitions(rows).max()))
             for partition, records, size in complete_batches(
                 rows, routing, self._now_ms(), batch_bytes=batch_bytes, record_bytes_max=self._record_size_max
             ):
@@ -340,9 +342,14 @@ class Producer(TransactionCalls):
         self._sender.wake()
         return routing
 
-    async def _known_routing(self, topic: str) -> TopicRouting:
-        """The routing of a topic whose partitions are known. Raises as `partitions_for` does."""
-        await self.partitions_for(topic)
+    async def _known_routing(self, topic: str, greatest: int) -> TopicRouting:
+        """The routing of a topic whose partitions are known. Raises as `partitions_for` does.
+
+        If there is no partition `greatest` among them, every broker is asked for it: the topic may have got more.
+        """
+        if greatest >= len(await self.partitions_for(topic)):
+            look = partial(look_for_topic, self._opened(), topic, lambda found: len(found.partitions) > greatest)
+            await self._opened().retried(look, timeout_ms=self.config.max_block_ms)
         routing = self._routings.get(topic) or self._route(topic)
         known = self._opened().metadata.topic(topic)
         assert known is not None, "it was described"

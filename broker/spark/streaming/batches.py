@@ -119,7 +119,7 @@ class MicroBatches:
     def ranges(self, start: StreamOffsets, end: StreamOffsets) -> list[OffsetRange]:
         """The ranges of a batch. Reports records that were deleted before it could read them."""
         has_ids = all(partition.topic in end.topic_ids for partition in end.offsets)
-        ids = {} if has_ids else self._look_up_topics().ids
+        ids = {} if has_ids else self._look_up_topics(end).ids
         ranges = ranges_between(start, end, ids)
         earliest = self._cluster.earliest([each.topic_partition for each in ranges])
         return skip_deleted_records(ranges, earliest, self._policy)
@@ -170,17 +170,17 @@ class MicroBatches:
         those of the topic before it.
         """
         if self._target is not None:
-            topics = self._look_up_topics()
+            topics = self._look_up_topics(position)
             partitions = tuple(each for each in topics.partitions if each in self._target)
             return Topics(topics.ids, partitions), {each: self._target[each] for each in partitions}
         topics = self._topics
         if self._topics_since_s is None or self._now_s() - self._topics_since_s >= _TOPICS_AGE_MAX_S:
-            topics = self._look_up_topics()
+            topics = self._look_up_topics(position)
         while True:
-            latest = self._latest(topics)
+            latest = self._latest(topics, position)
             if latest is not None and latest == position.offsets and not self._is_available_now:
                 break
-            confirmed = self._look_up_topics()
+            confirmed = self._look_up_topics(position)
             if latest is not None and confirmed == topics:
                 break
             topics = confirmed
@@ -189,24 +189,31 @@ class MicroBatches:
             self._target = latest
         return topics, latest
 
-    def _latest(self, topics: Topics) -> Offsets | None:
+    def _latest(self, topics: Topics, position: StreamOffsets) -> Offsets | None:
         """Returns the latest offsets, or None if the topics have to be looked up again since one may have been deleted.
 
-        Raises KafkaError and ClientError after as many attempts as fetchOffset.numRetries allows.
+        Partitions that end before the position are looked at again: a leader that was replaced, and does not know it
+        yet, reports an end of before. Raises KafkaError and ClientError after the attempts of fetchOffset.numRetries.
         """
-        for attempt in range(1, self._options.fetch_offset_retries + 1):
+        attempts = self._options.fetch_offset_retries
+        for attempt in range(1, attempts + 1):
+            latest, failure = None, None
             try:
-                return self._cluster.latest_now(topics.partitions)
-            except (KafkaError, ClientError):
-                if self._look_up_topics() != topics:
-                    return None
-                if attempt == self._options.fetch_offset_retries:
-                    raise
+                latest = self._cluster.latest_now(topics.partitions, are_leaders_doubted=attempt > 1)
+                if not _behind(latest, position, topics):
+                    return latest
+            except (KafkaError, ClientError) as error:
+                failure = error
+            if self._look_up_topics(position) != topics:
+                return None
+            if attempt < attempts:
                 time.sleep(self._options.fetch_offset_retry_interval_ms / 1_000)
-        return None
+            elif failure is not None:
+                raise failure
+        return latest
 
-    def _look_up_topics(self) -> Topics:
-        self._topics = self._cluster.topics()
+    def _look_up_topics(self, position: StreamOffsets) -> Topics:
+        self._topics = self._cluster.topics(position)
         self._topics_since_s = self._now_s()
         return self._topics
 
@@ -235,6 +242,15 @@ class MicroBatches:
             self._bytes_per_offset = self._cluster.bytes_per_offset(earliest, latest)
             self._sizes_since_s = self._now_s()
         return self._bytes_per_offset
+
+
+def _behind(latest: Offsets, position: StreamOffsets, topics: Topics) -> bool:
+    """True if a partition ends before the position, in the topic that the position is of."""
+    return any(
+        latest.get(each, offset) < offset
+        for each, offset in position.offsets.items()
+        if topics.ids.get(each.topic) == position.id_of(each)
+    )
 
 
 def _depends_on_the_latest(starting: OffsetLimit) -> bool:

@@ -48,6 +48,10 @@ class StreamOffsets:
     def is_initial(self) -> bool:
         return self.starts_at_latest is not None
 
+    def id_of(self, partition: TopicPartition) -> bytes | None:
+        """The id of the partition's topic; None where the position does not say it."""
+        return self.topic_ids.get(partition.topic)
+
     def to_json(self) -> dict[str, Any]:
         """Returns the JSON with topics and partitions sorted, since Spark compares positions by their text."""
         found: dict[str, Any] = topics_of(self.offsets)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trio
 
 from broker.client import ClosedError, SyncAdmin, SyncConsumer, TopicPartition
 from broker.spark.clients import ClientPool
@@ -15,7 +16,10 @@ from broker.spark.data_loss import DataLoss
 from broker.spark.options import ReadOptions
 from broker.spark.ranges import OffsetRange
 from broker.spark.reading import read_range
+from broker.wire.api.fetch import FetchRequest, FetchResponse
+from broker.wire.errors import ErrorCode
 from tests.support.cluster_process import new_cluster
+from tests.support.scripted_broker import TOPIC_ID, ScriptedBroker, brokers, refusal
 from tests.support.spark_topics import create_topic, fill_topic
 
 
@@ -84,6 +88,41 @@ def test_a_topic_created_again_after_planning_is_a_loss(bootstrap: str) -> None:
     with pytest.raises(DataLoss, match=f"topic {topic} was deleted and created again"):
         offsets(read_range(planned, ["offset"], chosen))
     assert offsets(read_range(planned, ["offset"], options(bootstrap, topic, failOnDataLoss="false"))) == []
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_topic_created_again_is_read_by_a_worker_that_has_read_the_one_before(bootstrap: str, fails: str) -> None:
+    topic = create_topic(bootstrap)
+    chosen = options(bootstrap, topic, failOnDataLoss=fails)
+    fill_topic(bootstrap, topic, 10)
+    assert offsets(read_range(whole_topic(chosen), ["offset"], chosen)) == [*range(10)]
+    with SyncAdmin(bootstrap) as admin:
+        admin.delete_topics([topic]).raise_first()
+    create_topic(bootstrap, name=topic)
+    fill_topic(bootstrap, topic, 15)
+    assert offsets(read_range(whole_topic(chosen), ["offset"], chosen)) == [*range(15)]
+
+
+@pytest.mark.parametrize("refused", [1, 100])
+async def test_an_end_before_the_offset_is_a_loss_if_the_leader_repeats_it(
+    refused: int,
+) -> None:
+    """A leader that was replaced, and does not know it yet, lacks the last records."""
+
+    def answer(broker: ScriptedBroker, request: FetchRequest) -> FetchResponse | None:
+        return out_of_range(broker, request) if len(broker.fetches) <= refused else None
+
+    def read(address: str) -> list[int]:
+        chosen = options(address, "topic", fetchOffset_retryIntervalMs="10")
+        return offsets(read_range(OffsetRange("topic", TOPIC_ID, 0, 0, 3), ["offset"], chosen))
+
+    out_of_range = refusal(ErrorCode.OFFSET_OUT_OF_RANGE)
+    async with brokers(answer) as [broker]:
+        if refused == 1:
+            assert await trio.to_thread.run_sync(read, broker.node.address) == [0, 1, 2]
+        else:
+            with pytest.raises(DataLoss, match=r"records in offset \[0, 3\) for topic partition topic-0: its log ends"):
+                await trio.to_thread.run_sync(read, broker.node.address)
 
 
 def test_waiting_for_records_ends_after_the_poll_timeout(bootstrap: str) -> None:

@@ -312,7 +312,7 @@ def test_an_idle_query_asks_for_topics_rarely(bootstrap: str, topic: str, monkey
         position = found.initial()
         asked = []
         ask = found._cluster.topics
-        monkeypatch.setattr(found._cluster, "topics", lambda: asked.append(1) or ask())
+        monkeypatch.setattr(found._cluster, "topics", lambda position: asked.append(1) or ask(position))
         began = time.monotonic()
         for _ in range(12):
             assert found.next_end(position, is_limited=True) is None

@@ -48,6 +48,7 @@ from broker.wire.api.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 from broker.wire.errors import ErrorCode
+from tests.support.disagreeing_brokers import KnownTopic, disagreeing_brokers
 from tests.support.scripted_node import ScriptedNode, scripted_node
 
 FAST = {"retry.backoff.ms": 5, "reconnect.backoff.ms": 5, "request.timeout.ms": 2_000}
@@ -150,6 +151,18 @@ async def test_a_broker_that_does_not_advance_its_cursor_is_not_followed_for_eve
     async with admin_of({DescribeTopicPartitionsRequest: lambda _: page}) as (_, admin):
         with pytest.raises(TimedOut, match="keeps describing the same partitions"):
             await admin.describe_topics(["orders"], timeout_ms=1_000)
+
+
+async def test_a_topic_is_missing_only_if_every_broker_says_so() -> None:
+    """The broker that is asked first lags behind: it does not know the topic yet."""
+    known = {"orders": KnownTopic(b"o" * 16, partitions=3)}
+    async with disagreeing_brokers({}, known) as [lagging, _], Admin(lagging.address, config=FAST) as admin:
+        assert len((await admin.describe_topics(["orders"])).value("orders").partitions) == 3
+        assert (await admin.describe_topics([b"o" * 16])).value(b"o" * 16).name == "orders"
+        known.clear()
+        for topic, code in [("orders", "UNKNOWN_TOPIC_OR_PARTITION"), (b"o" * 16, "UNKNOWN_TOPIC_ID")]:
+            with pytest.raises(KafkaError, match=code):
+                (await admin.describe_topics([topic])).raise_first()
 
 
 async def test_leaders_are_looked_up_again_after_not_leader() -> None:

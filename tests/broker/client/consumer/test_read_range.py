@@ -6,7 +6,17 @@ from typing import Any
 import pytest
 import trio
 
-from broker.client import Consumer, CorruptRecords, OffsetOutOfRange, SyncConsumer, TimedOut, TopicDeleted
+from broker.client import (
+    Admin,
+    Consumer,
+    CorruptRecords,
+    NewTopic,
+    OffsetOutOfRange,
+    SyncConsumer,
+    TimedOut,
+    TopicDeleted,
+)
+from broker.client.consumer import range_reader
 from broker.wire.api.fetch import FetchRequest, FetchResponse, PartitionData
 from broker.wire.errors import ErrorCode
 from broker.wire.records import Compression, EndTransactionMarker, encode_end_transaction_marker
@@ -155,6 +165,60 @@ async def test_a_topic_that_was_created_again_is_not_read() -> None:
         assert await offsets(consumer, 0, 3, topic_id=TOPIC_ID) == [0, 1, 2]
         with pytest.raises(TopicDeleted, match="topic topic was deleted and created again: offset 0 of topic-0"):
             await offsets(consumer, 0, 3, topic_id=b"another topic id")
+
+
+async def test_a_topic_created_again_is_read_although_the_consumer_has_cached_the_id_before(tmp_path: Path) -> None:
+    async with node_with_topic(tmp_path) as node, consuming(node.port) as consumer:
+        await fill_node(node.port, 2)
+        assert await offsets(consumer, 0, 2) == [0, 1]
+        async with Admin(f"127.0.0.1:{node.port}") as admin:
+            (await admin.delete_topics([ZERO.topic])).raise_first()
+            (await admin.create_topics([NewTopic(ZERO.topic, 1)])).raise_first()
+            created = (await admin.describe_topics([ZERO.topic])).value(ZERO.topic)
+        await fill_node(node.port, 3)
+        assert await offsets(consumer, 0, 3, topic_id=created.topic_id) == [0, 1, 2]
+
+
+async def test_a_topic_counts_as_created_again_only_if_no_broker_knows_the_id() -> None:
+    """The consumer has asked the second broker only, which has another id: it lags behind, or the first one does."""
+    async with brokers(answer_from_log, answer_from_log) as [leader, other]:
+        other.topic_id = b"-another-topic-i"
+        async with consumer_of(other) as consumer:
+            await consumer.partitions_for("topic")
+            assert await offsets(consumer, 0, 3, topic_id=TOPIC_ID) == [0, 1, 2]
+            leader.topic_id = other.topic_id
+            with pytest.raises(TopicDeleted, match="deleted and created again"):
+                await offsets(consumer, 0, 3, topic_id=TOPIC_ID)
+
+
+@pytest.mark.parametrize("topic_id", [TOPIC_ID, None])
+async def test_a_topic_counts_as_deleted_only_if_no_broker_knows_it(
+    topic_id: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(range_reader, "_UNKNOWN_TIMEOUT_S", 0.1)
+
+    def answer(broker: ScriptedBroker, request: FetchRequest) -> FetchResponse | None:
+        return broker.response(PartitionData(error_code=broker.topic_error)) if broker.topic_error else None
+
+    async with brokers(answer, answer) as [leader, other]:
+        other.topic_error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        async with consumer_of(other) as consumer:
+            await consumer.partitions_for("topic")
+            assert await offsets(consumer, 0, 3, topic_id=topic_id) == [0, 1, 2]
+            leader.topic_error = other.topic_error
+            with pytest.raises(TopicDeleted, match="topic topic was deleted: offset"):
+                await offsets(consumer, 0, 3, topic_id=topic_id)
+
+
+async def test_records_of_a_topic_created_again_are_not_taken_for_those_of_the_topic_before() -> None:
+    """The Fetch names the topic that is meant, whatever the metadata has become since."""
+    async with brokers(answer_from_log) as [broker], consumer_of(broker) as consumer:
+        await offsets(consumer, 0, 3, topic_id=TOPIC_ID)
+        broker.topic_id = b"-another-topic-i"
+        with pytest.raises(TopicDeleted):
+            await offsets(consumer, 0, 5, topic_id=TOPIC_ID)
+        asked = {topic.topic_id for fetch in broker.fetches for topic in fetch.topics}
+        assert asked == {TOPIC_ID}
 
 
 async def test_waiting_for_records_is_bounded() -> None:

@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from broker.client import Producer
+from broker.client import Admin, NewPartitions, Producer
 from broker.client.arrow.records import ArrowRecords
 from broker.client.arrow.schema import HEADERS_TYPE
 from broker.client.errors import ClosedError, KafkaError
@@ -163,6 +163,15 @@ async def test_rows_without_keys_are_spread_over_partitions(tmp_path: Path) -> N
         offsets = await producer.produce_arrow("orders", table)
         assert len(offsets) > 1
         assert set(map(tuple, offsets.values())) == {()}  # with acks=0 there are no offsets
+
+
+async def test_partitions_that_were_added_after_the_first_rows_are_found(tmp_path: Path) -> None:
+    async with node_with_topics(tmp_path) as node, producing(node.port) as producer:
+        await producer.produce_arrow("orders", pa.table({"value": [b"x"]}))
+        async with Admin(f"127.0.0.1:{node.port}") as admin:
+            (await admin.create_partitions({"orders": NewPartitions(PARTITIONS + 1)})).raise_first()
+        written = await producer.produce_arrow("orders", pa.table({"value": [b"x"], "partition": [PARTITIONS]}))
+        assert written == {TopicPartition("orders", PARTITIONS): [range(1)]}
 
 
 @pytest.mark.parametrize(
