@@ -54,14 +54,14 @@ def diverging_epoch(log: Log, last_fetched_epoch: int, fetch_offset: int) -> Div
 
 
 def append_as_coordinator(
-    partition: Partition, batch: memoryview, now_ms: int, *, transaction_version: int = 0
+    partition: Partition, batch: memoryview, now_ms: int, *, acks: int = -1, transaction_version: int = 0
 ) -> AppendInfo:
-    """Append, with acks=all, a batch that a coordinator on this broker has made (see `Log.append_as_coordinator`).
+    """Append a batch that a coordinator on this broker has made (see `Log.append_as_coordinator`).
 
-    Raises KafkaError as `Partition.append` does.
+    Raises KafkaError as it does, and NOT_ENOUGH_REPLICAS for acks=all (-1) as `Partition.append` does.
     """
     log = partition.leader_log()
-    if partition.is_under_min_isr:
+    if acks == -1 and partition.is_under_min_isr:
         raise partition.not_enough_replicas()
     return log.append_as_coordinator(batch, partition.leader_epoch, now_ms, transaction_version=transaction_version)
 

@@ -79,7 +79,7 @@ def fetched_batches(
 
 
 def _follows(header: BatchHeader, next_offset: int, *, is_first: bool) -> bool:
-    if header.last_offset_delta < 0 or header.count > header.last_offset_delta + 1:
+    if not 0 <= header.count <= header.last_offset_delta + 1 or header.last_offset_delta < 0:
         return False
     if header.base_offset >= next_offset:
         return True

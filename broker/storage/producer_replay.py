@@ -8,7 +8,7 @@ from broker.storage.producer_state import CompletedTransaction, ProducerStates
 from broker.storage.segment import Segment
 from broker.storage.segment_list import SegmentList
 from broker.storage.transaction_index import TRANSACTION_INDEX_VERSION, AbortedTransaction
-from broker.storage.validation import check_segment_size
+from broker.storage.validation import check_message_size, check_segment_size
 from broker.wire.errors import WireError
 from broker.wire.records import BatchHeader, iter_records, read_end_transaction_marker, read_header
 from broker.wire.records.batch import Buffer
@@ -75,10 +75,11 @@ def replay_or_trace(
 def check_coordinator_batch(
     producers: ProducerStates, batch: memoryview, config: LogConfig, transaction_version: int
 ) -> BatchHeader:
-    """Check whether a coordinator may append this batch of a producer, and return its header.
+    """Check whether a coordinator may append this batch, and return its header.
 
-    Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, RECORD_LIST_TOO_LARGE.
+    Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE.
     """
+    check_message_size(len(batch), config, producers.partition)
     check_segment_size(len(batch), config, producers.partition)
     header = read_header(batch)
     if not header.is_control:

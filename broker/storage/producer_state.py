@@ -175,6 +175,8 @@ class ProducerStates:
         """
         state = self._by_id.get(header.producer_id)
         if state is None:
+            if header.producer_epoch < NO_PRODUCER_EPOCH:
+                raise self._old_epoch(header, NO_PRODUCER_EPOCH)
             return None
         if header.producer_epoch != state.epoch or header.base_sequence != state.next_sequence:
             duplicate = self._check_unexpected(header, state)
@@ -195,11 +197,14 @@ class ProducerStates:
         """
         state = self._by_id.get(header.producer_id)
         if state is not None and header.producer_epoch < state.epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Epoch of producer {state.producer_id} at offset {header.base_offset} in {self.partition} is "
-                f"{header.producer_epoch}, which is smaller than the last seen epoch {state.epoch}",
-            )
+            raise self._old_epoch(header, state.epoch)
+
+    def _old_epoch(self, header: BatchHeader, last_epoch: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"Epoch of producer {header.producer_id} at offset {header.base_offset} in {self.partition} is "
+            f"{header.producer_epoch}, which is smaller than the last seen epoch {last_epoch}",
+        )
 
     def update(self, header: BatchHeader) -> None:
         """Record a batch that is in the log at its final `base_offset`; `check` must have accepted it."""

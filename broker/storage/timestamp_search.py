@@ -11,7 +11,7 @@ from broker.storage.batch_scan import scan_headers
 from broker.storage.log import Log, unreadable
 from broker.storage.segment import Segment
 from broker.wire.errors import WireError
-from broker.wire.records import BatchHeader, CorruptBatch, TimestampType, iter_records
+from broker.wire.records import BatchHeader, CorruptBatch, iter_records
 
 
 @attrs.frozen
@@ -42,8 +42,8 @@ def find_timestamp(log: Log, timestamp: int) -> TimestampAndOffset | None:
 def find_max_timestamp(log: Log) -> TimestampAndOffset | None:
     """The first record with the largest timestamp; None in a log without timestamps (KIP-734).
 
-    If the leader set the timestamps, it is the last record of the first such batch, as in Kafka. Raises KafkaError
-    KAFKA_STORAGE_ERROR if the files are unreadable.
+    If the leader set the timestamps, it is the first record of the batch. Raises KafkaError KAFKA_STORAGE_ERROR if the
+    files are unreadable.
     """
     try:
         segment = max(log.segments, key=Segment.largest_timestamp)  # the first of equals
@@ -58,10 +58,8 @@ def _find_largest(segment: Segment) -> TimestampAndOffset | None:
     largest = segment.max_timestamp
     for position, header in scan_headers(segment.file, segment.position_for_timestamp(largest), segment.written):
         if header.max_timestamp == largest:
-            offset = header.last_offset
-            if header.timestamp_type is TimestampType.CREATE_TIME:
-                records = _timestamps(segment, position, header)
-                offset = next((offset for timestamp, offset in records if timestamp == largest), offset)
+            records = _timestamps(segment, position, header)
+            offset = next((offset for timestamp, offset in records if timestamp == largest), header.last_offset)
             return TimestampAndOffset(largest, offset, header.partition_leader_epoch)
     return None
 

@@ -1,8 +1,8 @@
 """Validates a producer's batch, and rewrites it if the topic's configs require that.
 
 `check_batch` checks the header and the checksum, which is enough for most batches. `adapt_batch` reads the records: for
-compacted topics, for timestamps that may be out of range, and for topics that set timestamps or compression. The rules,
-error codes and messages follow Kafka's UnifiedLog.append and LogValidator.
+compacted topics, for timestamps that may be out of range, for headers that cannot be right, and for topics that set
+timestamps or compression. The rules, error codes and messages follow Kafka's UnifiedLog.append and LogValidator.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ from broker.wire.records import (
     read_header,
     restamp,
 )
-from broker.wire.records.batch import ATTRIBUTES_POSITION, CONTROL_FLAG, MAGIC
+from broker.wire.records.batch import ATTRIBUTES_POSITION, CONTROL_FLAG, MAGIC, PRODUCER_ATTRIBUTES
 
 # The decompressed size that is always allowed, and the largest ratio to the batch's size beyond it.
 _CONTENT_SIZE_MIN: Final = 2 * 1024 * 1024
@@ -107,12 +107,7 @@ def _check_header(batch: memoryview, header: BatchHeader, config: LogConfig, par
             f"The baseOffset of the record batch in the append to {partition} should be 0, "
             f"but it is {header.base_offset}",
         )
-    if header.size > config.max_message_bytes:
-        raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"The record batch size in the append to {partition} is {header.size} bytes "
-            f"which exceeds the maximum configured value of {config.max_message_bytes}.",
-        )
+    check_message_size(header.size, config, partition)
     if crc32c(batch[ATTRIBUTES_POSITION : header.size]) != header.crc:
         raise _corrupt(header, partition)
     if header.size < size:
@@ -156,6 +151,16 @@ def _corrupt(header: BatchHeader, partition: str) -> KafkaError:
     )
 
 
+def check_message_size(size: int, config: LogConfig, partition: str) -> None:
+    """Raise KafkaError MESSAGE_TOO_LARGE for a batch that is larger than max.message.bytes."""
+    if size > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size in the append to {partition} is {size} bytes "
+            f"which exceeds the maximum configured value of {config.max_message_bytes}.",
+        )
+
+
 def check_segment_size(size: int, config: LogConfig, partition: str) -> None:
     """Raise KafkaError RECORD_LIST_TOO_LARGE for a batch that is larger than a segment."""
     if size > config.segment_bytes:
@@ -170,6 +175,8 @@ def adapt_batch(
     batch: memoryview, header: BatchHeader, config: LogConfig, *, now_ms: int, partition: str
 ) -> tuple[memoryview, BatchHeader]:
     """Adapt a checked batch to the topic's configs: new timestamps in place, or a recompressed batch in another buffer.
+
+    The max timestamp becomes that of the records, and attributes that are not a producer's are cleared.
 
     Raises RecordsRejected, and KafkaError CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE.
     """
@@ -201,14 +208,13 @@ def adapt_batch(
     if target is not None and target is not header.compression:
         batch = _recompress(batch, header, target, config, max_timestamp)
         header = read_header(batch)
-        if len(batch) > config.max_message_bytes:
-            raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"Message batch size is {len(batch)} bytes in append to partition {partition} "
-                f"which exceeds the maximum configured size of {config.max_message_bytes}.",
-            )
+        check_message_size(len(batch), config, partition)
         check_segment_size(len(batch), config, partition)
-    elif header.timestamp_type is not config.timestamp_type or header.max_timestamp != max_timestamp:
+    elif (
+        header.timestamp_type is not config.timestamp_type
+        or header.max_timestamp != max_timestamp
+        or header.attributes & ~PRODUCER_ATTRIBUTES
+    ):
         restamp(batch, 0, header, config.timestamp_type, max_timestamp)
     return batch, header
 

@@ -13,6 +13,7 @@ from broker.wire.records import Record, encode_batch, iter_headers, iter_records
 from kraft.env import Buffer, Disk, File, RealDisk
 
 NOW_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
 DAY_MS = 86_400_000
 
 

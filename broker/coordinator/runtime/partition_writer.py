@@ -13,7 +13,7 @@ from broker.replication.leader_role import append_as_coordinator
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.wire.errors import ErrorCode, KafkaError
-from broker.wire.records import HEADER_SIZE, Compression, Record, encode_batch
+from broker.wire.records import DECOMPRESSED_SIZE_MAX, HEADER_SIZE, Compression, Record, encode_batch
 
 _ACKS_ALL, _ACKS_LEADER = -1, 1
 # The most bytes of a record besides its key and value: five varints, attributes, no headers.
@@ -190,20 +190,32 @@ class PartitionWriter:
             base_sequence=0,
             transactional=True,
         )
-        self._append_as_coordinator(batch, now_ms, len(records))
+        self._append(batch, now_ms, len(records), content_bytes=sum(map(_size_of, records)))
 
     def append_marker(self, marker: TransactionMarker, now_ms: int) -> None:
         """Appends the end marker of a transaction. Raises CoordinatorError; then it is not appended."""
         self._write()
-        self._append_as_coordinator(marker.encode(now_ms), now_ms, 1, marker.transaction_version)
+        self._append(marker.encode(now_ms), now_ms, 1, transaction_version=marker.transaction_version)
 
-    def _append_as_coordinator(self, batch: bytes, now_ms: int, count: int, transaction_version: int = 0) -> None:
+    def _append(
+        self,
+        batch: bytes,
+        now_ms: int,
+        count: int,
+        *,
+        acks: int = _ACKS_ALL,
+        content_bytes: int = 0,
+        transaction_version: int = 0,
+    ) -> None:
+        """Append a batch of `count` records, which take at most `content_bytes` uncompressed."""
         partition = self.partition
         try:
-            if len(batch) > partition.leader_log().config.max_message_bytes:
-                raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE)
+            if content_bytes > DECOMPRESSED_SIZE_MAX:
+                raise KafkaError(
+                    ErrorCode.RECORD_LIST_TOO_LARGE, "no coordinator could load a batch that holds so many bytes"
+                )
             append_as_coordinator(
-                partition, memoryview(bytearray(batch)), now_ms, transaction_version=transaction_version
+                partition, memoryview(bytearray(batch)), now_ms, acks=acks, transaction_version=transaction_version
             )
         except KafkaError as error:
             self._report_failure(partition)
@@ -241,15 +253,8 @@ class PartitionWriter:
             self._stage(numbered, _ACKS_ALL, now_ms)
 
     def _stage(self, records: list[Record], acks: int, now_ms: int) -> None:
-        partition = self.partition
-        batch = bytearray(encode_batch(records, compression=self._appender.compression))
-        try:
-            partition.append(memoryview(batch), acks, now_ms)
-        except KafkaError as error:
-            self._report_failure(partition)
-            raise as_coordinator_error(error) from error
-        self._written_end += len(records)
-        self._appender.written(self)
+        batch = encode_batch(records, compression=self._appender.compression)
+        self._append(batch, now_ms, len(records), acks=acks, content_bytes=sum(map(_size_of, records)))
 
     def _report_failure(self, partition: Partition) -> None:
         log = partition.log
@@ -288,6 +293,6 @@ def _chunks(records: Sequence[CoordinatorRecord], size_max: int | None) -> Itera
         yield records[start:]
 
 
-def _size_of(record: CoordinatorRecord) -> int:
+def _size_of(record: CoordinatorRecord | Record) -> int:
     """The most bytes that the record can take in a batch."""
-    return _RECORD_OVERHEAD + len(record.key) + len(record.value or b"")
+    return _RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")

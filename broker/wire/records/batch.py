@@ -40,6 +40,9 @@ TRANSACTIONAL_FLAG: Final = 0x10
 CONTROL_FLAG: Final = 0x20
 DELETE_HORIZON_FLAG: Final = 0x40
 
+# The attributes that a producer sets. The others are set by brokers, or have no meaning yet.
+PRODUCER_ATTRIBUTES: Final = COMPRESSION_MASK | TRANSACTIONAL_FLAG
+
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
@@ -235,11 +238,12 @@ def patch(buf: bytearray | memoryview, position: int, base_offset: int, leader_e
 def restamp(
     buf: bytearray | memoryview, position: int, header: BatchHeader, timestamp_type: TimestampType, max_timestamp: int
 ) -> None:
-    """Set timestamp type and max timestamp of a whole batch, in `buf` and in `header`, and seal it with a new CRC.
+    """Set timestamp type and max timestamp of a producer's batch, in `buf` and in `header`, and seal it with a new CRC.
 
     With LOG_APPEND_TIME every record has the max timestamp, whatever its own delta says; so this is all it takes.
+    Attributes that are not a producer's are cleared.
     """
-    attributes = header.attributes & ~LOG_APPEND_TIME_FLAG
+    attributes = header.attributes & PRODUCER_ATTRIBUTES
     if timestamp_type is TimestampType.LOG_APPEND_TIME:
         attributes |= LOG_APPEND_TIME_FLAG
     _ATTRIBUTES.pack_into(buf, position + ATTRIBUTES_POSITION, attributes)

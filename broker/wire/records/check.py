@@ -14,6 +14,7 @@ from broker.wire.records.run import count_uniform_records, end_of_same_varint_si
 from broker.wire.records.varint import read_varint, read_zigzag
 
 _TIMESTAMP_MAX: Final = 2**63 - 1
+_TIMESTAMP_MIN: Final = -(2**63)
 # How many faulty records a message spells out; `record_errors` holds them all, up to what a response should carry.
 _ERRORS_SHOWN: Final = 3
 _ERRORS_MAX: Final = 1000
@@ -55,8 +56,8 @@ def check_records(
         raise InvalidRecord("Incorrect declared batch size, premature EOF reached") from None
     earliest = header.base_timestamp + delta_min
     latest = header.base_timestamp + delta_max
-    if latest > _TIMESTAMP_MAX:
-        raise InvalidTimestamp(f"Timestamp {latest} does not fit 64 bits")
+    if earliest < _TIMESTAMP_MIN or latest > _TIMESTAMP_MAX or latest - earliest > _TIMESTAMP_MAX:
+        raise InvalidTimestamp(f"Timestamps from {earliest} to {latest} do not fit 64 bits")
     is_out_of_range = timestamp_range is not None and (earliest < timestamp_range[0] or latest > timestamp_range[1])
     if is_out_of_range or (require_keys and has_null_key):
         records = iter_records(buf, position, header, max_size=max_size)

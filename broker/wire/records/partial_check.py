@@ -11,6 +11,11 @@ which proves that their number is right and that the last record ends where the 
 Compressed records are not decompressed. The data has to begin as its codec's framing does, and the number of records
 must fit into the decompressed size that the data claims.
 
+The header's max timestamp decides on lookups by time and on retention, and some clients leave it unset. It has to be
+that of a single record, and must not be before those of the records that are checked completely. For compressed
+records it must be set, and not before the base timestamp. A base timestamp before 1970 is unusual, and allows sums that
+do not fit 64 bits.
+
 A batch that fails this check may still be valid: the caller then runs `check_records`.
 """
 
@@ -18,7 +23,7 @@ from ctypes import addressof, c_char
 from struct import Struct
 from typing import Final
 
-from broker.wire.records.batch import COMPRESSION_MASK, HEADER_SIZE, BatchHeader
+from broker.wire.records.batch import COMPRESSION_MASK, HEADER_SIZE, NO_TIMESTAMP, BatchHeader
 from broker.wire.records.check import skip_record
 from broker.wire.records.compression import claimed_size
 from broker.wire.records.errors import CorruptBatch, InvalidRecord
@@ -57,34 +62,40 @@ class PartialCheck:
         `batch` is the whole batch; its header has been checked, and `header.count` is positive.
         """
         if header.attributes & COMPRESSION_MASK:
-            return _looks_compressed(batch, header)
+            return NO_TIMESTAMP <= header.base_timestamp <= header.max_timestamp > 0 and _looks_compressed(
+                batch, header
+            )
         size = len(batch)
         count = header.count
         if count > 1:
-            return count * RECORD_SIZE_MIN <= size - HEADER_SIZE and _looks_like_records(batch, count)
-        if size < _HEAD_END:
-            return _is_record(batch)
+            return count * RECORD_SIZE_MIN <= size - HEADER_SIZE and _looks_like_records(batch, header)
+        if size < _HEAD_END or header.max_timestamp != header.base_timestamp:
+            return _is_record(batch, header)
         head = _UNPACK_HEAD(batch, HEADER_SIZE)
         if self._heads.get(head) == size and not batch[-1]:
             return True
         if not _is_plain_record(batch):
-            return _is_record(batch)
+            return _is_record(batch, header)
         if len(self._heads) >= _HEADS_MAX:
             self._heads.clear()
         self._heads[head] = size
         return True
 
 
-def _is_record(batch: memoryview) -> bool:
-    """True if the batch holds exactly one record, which is valid."""
+def _is_record(batch: memoryview, header: BatchHeader) -> bool:
+    """True if the batch holds exactly one record, which is valid and has the max timestamp."""
     try:
-        return skip_record(batch, HEADER_SIZE, 0)[0] == len(batch)
+        end, delta, _ = skip_record(batch, HEADER_SIZE, 0)
     except (IndexError, InvalidRecord):
         return False
+    return end == len(batch) and header.max_timestamp - header.base_timestamp == (delta >> 1) ^ -(delta & 1)
 
 
 def _is_plain_record(batch: memoryview) -> bool:
-    """True for exactly one valid record without key and headers: its first eight bytes contain all its sizes."""
+    """True for exactly one valid record without key and headers, and with the base timestamp.
+
+    Its first eight bytes contain all its sizes.
+    """
     size = len(batch)
     length, first, second, third, fourth, fifth, sixth, seventh = batch[HEADER_SIZE:_HEAD_END]
     at = HEADER_SIZE + 6
@@ -103,12 +114,19 @@ def _is_plain_record(batch: memoryview) -> bool:
     return is_plain and not (length | fifth) & 1 and at + (fifth >> 1) + 1 == size and batch[-1] == 0
 
 
-def _looks_like_records(batch: memoryview, count: int) -> bool:
-    """True if `count` records fill the batch exactly, of which the first two and the last are valid."""
+def _looks_like_records(batch: memoryview, header: BatchHeader) -> bool:
+    """True if the records fill the batch exactly, and the first two and the last are valid and not after its max
+    timestamp.
+    """
+    count = header.count
     data, begin = _with_fast_slices(batch) if count > _RUN_MIN else (batch, 0)
     end = begin + len(batch)
+    base_timestamp = header.base_timestamp
+    latest = 2 * (header.max_timestamp - base_timestamp)
+    if latest < 0 or base_timestamp < NO_TIMESTAMP:
+        return False
     try:
-        return _follow_lengths(data, begin + HEADER_SIZE, end, count - 1) == end
+        return _follow_lengths(data, begin + HEADER_SIZE, end, count - 1, latest) == end
     except (IndexError, InvalidRecord):
         return False
 
@@ -126,21 +144,36 @@ def _with_fast_slices(batch: memoryview) -> tuple[bytes | bytearray, int]:
     return bytes(batch), 0
 
 
-def _follow_lengths(data: Buffer, at: int, end: int, last: int) -> int:
+def _follow_lengths(data: Buffer, at: int, end: int, last: int, latest: int) -> int:
     """Returns the end of record `last`, read by the lengths of those before it, from record 0 at `at` on.
 
-    `end` is the end of the batch; a record's end may be beyond it. Raises IndexError, InvalidRecord.
+    `end` is the end of the batch; a record's end may be beyond it. `latest` is the greatest timestamp delta allowed, in
+    zigzag form and not negative. Raises IndexError, InvalidRecord.
     """
-    at, *_ = skip_record(data, at, 0)
-    if last == 1:
-        return skip_record(data, at, 1)[0]
+    at, delta, _ = skip_record(data, at, 0)
+    if delta > latest and not delta & 1:
+        raise _too_late()
     start = at
-    at, *_ = skip_record(data, at, 1)
-    return _follow_from(data, at, end, at - start, last)
+    at, delta, _ = skip_record(data, at, 1)
+    if delta > latest and not delta & 1:
+        raise _too_late()
+    if last == 1:
+        return at
+    at, delta = _follow_from(data, at, end, at - start, last)
+    if delta > latest and not delta & 1:
+        raise _too_late()
+    return at
 
 
-def _follow_from(data: Buffer, at: int, end: int, stride: int, last: int) -> int:
-    """As `_follow_lengths`. The third record begins at `at`; the second has `stride` bytes."""
+def _too_late() -> InvalidRecord:
+    return InvalidRecord("A record is later than its batch's max timestamp")
+
+
+def _follow_from(data: Buffer, at: int, end: int, stride: int, last: int) -> tuple[int, int]:
+    """The end of record `last` and its timestamp delta, in zigzag form.
+
+    The third record begins at `at`; the second has `stride` bytes.
+    """
     index = run_wanted_at = 2
     lengths, search_interval, run_most = 0, 1, _RUN_MOST_AT_FIRST
     while index < last:
@@ -168,7 +201,8 @@ def _follow_from(data: Buffer, at: int, end: int, stride: int, last: int) -> int
             run_wanted_at = index + search_interval
     if lengths & 1:
         raise InvalidRecord("A record has a negative length")
-    return skip_record(data, at, last)[0]
+    at, delta, _ = skip_record(data, at, last)
+    return at, delta
 
 
 def _same_lengths(data: Buffer, start: int, end: int, stride: int, most: int) -> int:

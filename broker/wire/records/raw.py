@@ -17,7 +17,7 @@ from broker.wire.records.batch import (
 )
 from broker.wire.records.compression import Compression, compress
 from broker.wire.records.errors import InvalidRecord
-from broker.wire.records.varint import read_varint, read_zigzag, varint
+from broker.wire.records.varint import read_varint, read_zigzag, varint, wrapped
 
 # Where a record begins, where its offset delta stands, and where it ends; its timestamp delta and its offset delta; its
 # key, and whether it has a value, which a tombstone has not. A plain tuple: there is one for every record.
@@ -96,12 +96,12 @@ def batch_of_records(
         attributes |= DELETE_HORIZON_FLAG
         base_timestamp = min(delete_horizon_ms, _LONG_MAX)
         moved_by = header.base_timestamp - base_timestamp
-        body = b"".join([_restamped(data, record, record[3] + moved_by) for record in kept])
+        body = b"".join([_restamped(data, record, wrapped(record[3] + moved_by)) for record in kept])
     if header.compression is not Compression.NONE:
         body = compress(header.compression, body)
     max_timestamp = header.max_timestamp
     if header.timestamp_type is TimestampType.CREATE_TIME:
-        max_timestamp = header.base_timestamp + max(record[3] for record in kept)
+        max_timestamp = max(wrapped(header.base_timestamp + record[3]) for record in kept)
     return _pack(header, attributes, base_timestamp, max_timestamp, len(kept), body)
 
 

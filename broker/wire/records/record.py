@@ -31,7 +31,7 @@ from broker.wire.records.batch import (
 from broker.wire.records.columns import HEADER_KEY_ERRORS, Header, read_columns
 from broker.wire.records.compression import Compression, compress, decompress
 from broker.wire.records.errors import CorruptBatch
-from broker.wire.records.varint import varint
+from broker.wire.records.varint import varint, wrapped
 
 NO_OFFSET: Final = -1
 
@@ -74,7 +74,8 @@ def iter_records(
     """The records of the batch at `position`; what they hold is copied out of `buf`.
 
     Raises CorruptBatch where the batch cannot be decompressed into `max_size` bytes, InvalidRecord where it does not
-    hold exactly `header.count` well-formed records. The caller checks the CRC.
+    hold exactly `header.count` well-formed records. The caller checks the CRC. A timestamp that does not fit 64 bits
+    wraps around, as it does for Java's consumers.
     """
     if header.count == 0:
         return
@@ -82,7 +83,7 @@ def iter_records(
     log_append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     columns = read_columns(data, header.count)
     for offset_delta, timestamp_delta, key, value, headers in zip(*columns, strict=True):
-        timestamp = header.base_timestamp + timestamp_delta if log_append_time is None else log_append_time
+        timestamp = wrapped(header.base_timestamp + timestamp_delta) if log_append_time is None else log_append_time
         yield Record(header.base_offset + offset_delta, timestamp, key, value, headers)
 
 

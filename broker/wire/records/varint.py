@@ -12,6 +12,11 @@ VARINT_SIZE_MAX: Final = 10
 _SINGLE_BYTES: Final = tuple(bytes([value]) for value in range(0x80))
 
 
+def wrapped(value: int) -> int:
+    """`value` as a signed 64-bit number, of which Java's arithmetic drops what does not fit."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
 def varint(value: int) -> bytes:
     """`value`, a signed 64-bit number, encoded."""
     zigzag = (value << 1) ^ (value >> 63)

@@ -15,6 +15,7 @@ from broker.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
 from broker.wire.api.list_groups import ListGroupsRequest
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from broker.wire.errors import ErrorCode
+from broker.wire.records import Compression
 from tests.support.running_node import RunningNode, running_node
 from tests.support.wire_client import WireClient, connected, only
 
@@ -52,15 +53,15 @@ async def joined(client: WireClient, version: int, **fields: Any) -> Any:
     return answer
 
 
-async def stable(client: WireClient, version: int = 9, **fields: Any) -> str:
+async def stable(client: WireClient, version: int = 9, assignment: bytes = b"all", **fields: Any) -> str:
     """The id of a member that is alone, and has its assignment."""
     member_id: str = (await joined(client, version, **fields)).member_id
     group_id = fields.get("group_id", "group")
-    assignment = SyncGroupRequestAssignment(member_id=member_id, assignment=b"all")
+    assigned = SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
     answer = await client.call(
-        SyncGroupRequest(group_id=group_id, generation_id=1, member_id=member_id, assignments=[assignment]), 4
+        SyncGroupRequest(group_id=group_id, generation_id=1, member_id=member_id, assignments=[assigned]), 4
     )
-    assert (answer.error_code, answer.assignment) == (0, b"all")
+    assert (answer.error_code, answer.assignment) == (0, assignment)
     return member_id
 
 
@@ -241,6 +242,20 @@ async def test_the_generation_outlives_its_coordinator(tmp_path: Path) -> None:
         await coordinated(client)
         beat = HeartbeatRequest(group_id="group", generation_id=1, member_id=member_id)
         assert (await client.call(beat, 4)).error_code == ErrorCode.NONE
+
+
+async def test_group_of_several_mib_is_kept_in_a_compressed_offsets_topic(tmp_path: Path) -> None:
+    """The bound for what a producer's compressed batch may hold is not meant for the coordinator."""
+    settings = {**SETTINGS, "offsets_topic_compression_codec": Compression.GZIP}
+    assignment = bytes(5 << 20)
+    async with running_node(tmp_path, **settings) as node, client_of(node) as client:
+        await coordinated(client)
+        member_id = await stable(client, assignment=assignment)
+        node.crash()
+    async with running_node(tmp_path, **settings) as node, client_of(node) as client:
+        await coordinated(client)
+        answer = await client.call(SyncGroupRequest(group_id="group", generation_id=1, member_id=member_id), 4)
+        assert (answer.error_code, answer.assignment) == (0, assignment)
 
 
 async def test_waiting_member_is_answered_after_requests_of_others(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from broker.wire.records import (
 )
 from broker.wire.records.batch import HEADER, seal
 from metadata.configuration import TOPIC_CONFIGS, TopicConfigs
-from tests.support.logs import NOW_MS, batch, open_log, read_all, slice_bytes
+from tests.support.logs import HOUR_MS, NOW_MS, batch, open_log, read_all, slice_bytes
 
 FIELDS = (
     "base_offset",
@@ -140,6 +140,68 @@ def test_timestamps_too_far_in_the_past_are_rejected(tmp_path: Path) -> None:
     log.append(batch(b"x", timestamp=-1), leader_epoch=0, now_ms=NOW_MS)
 
 
+def dated_batch(*deltas: int, **fields: int) -> memoryview:
+    """A batch whose records are so many ms after NOW_MS, with header fields that need not match."""
+    records = [Record(timestamp=NOW_MS + delta, value=b"x") for delta in deltas]
+    compression = Compression(fields.pop("compression", Compression.NONE))
+    return changed(memoryview(bytearray(encode_batch(records, compression=compression))), **fields)
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+@pytest.mark.parametrize("claimed", [-1, 0, NOW_MS - 1, NOW_MS + 3 * HOUR_MS])
+def test_max_timestamp_that_cannot_be_right_is_computed(tmp_path: Path, compression: Compression, claimed: int) -> None:
+    """Some clients leave it unset. Lookups by time and retention depend on it."""
+    log = open_log(tmp_path / "t-0")
+    log.append(dated_batch(0, 40, 20, max_timestamp=claimed, compression=compression), leader_epoch=0, now_ms=NOW_MS)
+    log.commit()
+    assert stored_header(log).max_timestamp == NOW_MS + 40
+    for found in (find_max_timestamp(log), find_timestamp(log, NOW_MS + 1)):
+        assert found is not None
+        assert (found.offset, found.timestamp) == (1, NOW_MS + 40)
+    assert log.segments.active.retention_timestamp == NOW_MS + 40
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+def test_bounds_of_timestamps_hold_for_records_of_a_header_without_one(
+    tmp_path: Path, compression: Compression
+) -> None:
+    log = open_log(tmp_path / "t-0")
+    error = refusal(log, dated_batch(0, 0, 2 * HOUR_MS, 0, max_timestamp=-1, compression=compression))
+    assert isinstance(error, RecordsRejected)
+    assert (error.code, [one.batch_index for one in error.record_errors]) == (ErrorCode.INVALID_TIMESTAMP, [2])
+
+
+def test_max_timestamp_before_a_record_that_is_checked_is_computed(tmp_path: Path) -> None:
+    for at, deltas in enumerate([(7,), (7, 0), (0, 7), (0, 7, 0), (0, 0, 0, 7)]):
+        log = open_log(tmp_path / f"t-{at}")
+        log.append(dated_batch(*deltas, max_timestamp=NOW_MS), leader_epoch=0, now_ms=NOW_MS)
+        log.commit()
+        assert stored_header(log).max_timestamp == NOW_MS + 7
+
+
+@pytest.mark.parametrize(("base", "deltas"), [(2**63 - 5, (0, 10)), (-(2**63), (0, -1)), (-3, (0, -5, 2**63 - 1))])
+def test_timestamps_that_do_not_fit_64_bits_are_refused(tmp_path: Path, base: int, deltas: tuple[int, ...]) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(message_timestamp_after_max_ms=2**63 - 1 - NOW_MS))
+    records = [Record(timestamp=delta, value=b"x") for delta in deltas]
+    sent = changed(memoryview(bytearray(encode_batch(records, max_timestamp=NOW_MS))), base_timestamp=base)
+    assert refusal(log, sent).code is ErrorCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize("attributes", [0x40, 0x80, 0x1000, -0x8000])
+def test_attributes_that_only_brokers_set_are_cleared(tmp_path: Path, attributes: int) -> None:
+    """A delete horizon of a producer would have compaction drop its tombstones too early, or never (KIP-534)."""
+    log = open_log(tmp_path / "t-0")
+    log.append(dated_batch(0, 5, attributes=attributes), leader_epoch=0, now_ms=NOW_MS)
+    log.commit()
+    assert stored_header(log).attributes == 0
+
+
+def test_negative_producer_epoch_is_refused(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    error = refusal(log, batch(b"a", producer_id=8, producer_epoch=-2, base_sequence=0))
+    assert error.code is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
 def test_log_append_time_overwrites_the_producers_time(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(message_timestamp_type="LogAppendTime"))
     info = log.append(batch(b"a", b"b", timestamp=5), leader_epoch=0, now_ms=NOW_MS)
@@ -152,7 +214,7 @@ def test_log_append_time_overwrites_the_producers_time(tmp_path: Path) -> None:
     assert found.offset == 0
     latest = find_max_timestamp(log)
     assert latest is not None
-    assert latest.offset == 1
+    assert latest.offset == 0
 
 
 def test_duplicate_returns_its_first_append_time(tmp_path: Path) -> None:

@@ -37,11 +37,21 @@ def passes(batch: bytes | bytearray, check: PartialCheck | None = None) -> bool:
 
 
 def is_sound(batch: bytes | bytearray) -> bool:
+    """True if the records are valid, and the header has the greatest of their timestamps."""
+    header = read_header(batch)
     try:
-        check_records(batch, 0, read_header(batch))
+        return check_records(batch, 0, header) == header.max_timestamp
     except WireError:
         return False
-    return True
+
+
+def with_max_timestamp(batch: bytes, timestamp: int) -> bytearray:
+    """The batch with another max timestamp in its header, and a correct checksum."""
+    fields = list(HEADER.unpack_from(batch))
+    fields[8] = timestamp
+    changed = bytearray(HEADER.pack(*fields) + batch[HEADER_SIZE:])
+    seal(changed, 0, len(changed))
+    return changed
 
 
 def with_count(batch: bytes, count: int) -> bytearray:
@@ -174,3 +184,30 @@ def test_length_of_any_record_in_a_run_is_compared(size: int, changed: int) -> N
     data[at - HEADER_SIZE] ^= 2  # one byte more or less
     assert passes(batch)
     assert not passes(with_records(batch, data))
+
+
+@given(records, st.sampled_from((-1, 0, TIME - 1)) | st.integers(-(2**63), 2**63 - 1))
+def test_single_record_passes_only_with_its_timestamp_in_the_header(record: Record, latest: int) -> None:
+    assert passes(with_max_timestamp(encode_batch([record]), latest)) == (latest == record.timestamp)
+
+
+@given(st.lists(records, min_size=2, max_size=20), st.sampled_from(Compression))
+def test_unset_max_timestamp_does_not_pass(given: list[Record], compression: Compression) -> None:
+    """As from clients that leave it -1 or 0."""
+    batch = encode_batch(given, compression=compression)
+    assert not passes(with_max_timestamp(batch, -1))
+    assert not passes(with_max_timestamp(batch, 0))
+    assert not passes(with_max_timestamp(batch, read_header(batch).base_timestamp - 1))
+
+
+@given(st.lists(records, min_size=2, max_size=20), st.integers(0, 1_000))
+def test_header_before_one_of_the_completely_checked_records_does_not_pass(given: list[Record], by: int) -> None:
+    checked = max(given[at].timestamp for at in (0, 1, -1))
+    batch = encode_batch(given)
+    assert passes(with_max_timestamp(batch, checked))
+    assert not passes(with_max_timestamp(batch, checked - by - 1))
+
+
+def test_records_without_timestamps_pass() -> None:
+    for count in (1, 2, 3, 50):
+        assert passes(encode_batch([Record(value=b"value")] * count))

@@ -12,8 +12,10 @@ from broker.wire.records import (
     Record,
     TimestampType,
     encode_batch,
+    iter_records,
     read_header,
 )
+from broker.wire.records.batch import HEADER
 from broker.wire.records.raw import batch_of_records, empty_batch, scan_records
 from broker.wire.records.record import records_data
 from tests.support.decoded_batches import decoded
@@ -121,3 +123,17 @@ def test_records_that_are_cut_off_are_noticed(records: Sequence[Record], cut: in
     data = data_of(encode_batch(records))
     with pytest.raises(InvalidRecord):
         scan_records(data[: max(0, len(data) - cut)], 0, len(records))
+
+
+def test_timestamps_that_do_not_fit_64_bits_wrap_around() -> None:
+    """A compressed batch may hold them unseen until its topic is compacted. Java's consumers read them so."""
+    batch = bytearray(encode_batch([Record(timestamp=at, key=b"k") for at in (0, 2**63 - 1, -(2**63))]))
+    HEADER.pack_into(batch, 0, *HEADER.unpack_from(batch)[:7], 10, 10, *HEADER.unpack_from(batch)[9:])
+    header, data = read_header(batch), data_of(batch)
+    records, _ = scan_records(data, 0, header.count)
+    expected = [10, -(2**63) + 9, -(2**63) + 10]
+    assert [record.timestamp for record in iter_records(batch, 0, header)] == expected
+    for horizon in (None, 5, 2**62, 2**63 - 1):
+        kept = batch_of_records(header, data, records, horizon)
+        assert [record.timestamp for record in decoded(kept)] == expected
+        assert read_header(kept).max_timestamp == 10
