@@ -3,6 +3,8 @@
 #   make run                 a cluster of three nodes, its data in ./data; ARGS="--nodes 5 --override key=value"
 #   make test                the tests, in two processes; WORKERS=4 ARGS="-k words"
 #   make test-client-kafka   the client library's tests against Apache Kafka; needs java and mvn, skipped without
+#   make test-differential   random sequences of requests to a node and to Apache Kafka, whose responses must be the same;
+#                            needs java and mvn, skipped without; FAMILY=transactions FIRST=0 COUNT=1000
 #   make test-kafka-monitoring  Kafka's own client and tools: pushed metrics, loggers; needs java and mvn
 #   make test-spark-tables   load into Delta Lake and Iceberg, and of Avro values; needs java and mvn, skipped without
 #   make test-java-clients   transactions of Apache Kafka's Java client, and Kafka Streams under kills of nodes; needs a JDK and
@@ -57,8 +59,8 @@ SEED ?= 1
 # PySpark's version for the tests of tables: 4_1 has all packages; 4_2 has none for Iceberg.
 SPARK ?= 4_1
 
-.PHONY: venv run test test-client-kafka test-kafka-monitoring test-spark-tables test-java-clients test-prometheus \
-	test-interpreters test-wheel check docs terminal-images soak jepsen fuzz transaction-kills spark-kills \
+.PHONY: venv run test test-client-kafka test-differential test-kafka-monitoring test-spark-tables test-java-clients \
+	test-prometheus test-interpreters test-wheel check docs terminal-images soak jepsen fuzz transaction-kills spark-kills \
 	spark-standalone spark-steady spark-demo bench bench-client-library bench-kafka bench-replication \
 	bench-followers bench-moves bench-transactions bench-groups bench-quotas bench-metadata bench-loop-holds \
 	bench-metrics bench-spark bench-spark-load bench-spark-check kafka-dump-log
@@ -73,6 +75,10 @@ test: $(VENV)/.installed-test
 
 test-client-kafka: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/clients/client_library tests/clients/test_transaction_requests.py --apache-kafka -k apache-kafka $(ARGS)
+
+test-differential: $(VENV)/.installed-test
+	$(BIN)/python -m tests.differential $(if $(FAMILY),--family $(FAMILY)) $(if $(FIRST),--first $(FIRST)) \
+		$(if $(COUNT),--count $(COUNT)) $(ARGS)
 
 test-kafka-monitoring: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/clients/test_kafka_monitoring.py --apache-kafka $(ARGS)

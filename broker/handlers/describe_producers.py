@@ -10,7 +10,7 @@ from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.storage.producer_state import ProducerState
 from broker.wire.api import describe_producers as wire
-from broker.wire.errors import ErrorCode, KafkaError
+from broker.wire.errors import KafkaError
 
 # A checkpoint after this many producers bounds how long one request holds the event loop: about 2 ms.
 _PRODUCERS_AT_ONCE = 1_000
@@ -34,15 +34,15 @@ async def describe_producers(
 async def _describe_partition(context: RequestContext, name: str, index: int) -> wire.PartitionResponse:
     await trio.lowlevel.checkpoint()
     services = context.services
+    if name not in services.loader.image.topics.by_name:
+        error = unknown_topic(name)
+        return wire.PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
     try:
-        if name not in services.loader.image.topics.by_name:
-            raise unknown_topic(name)
         services.partitions.commit_staged()
         known = list(services.partitions.get(name, index).readable_log().producers.active())
     except KafkaError as error:
-        # As in Kafka, only an invalid name has a message.
-        message = error.message if error.code == ErrorCode.INVALID_TOPIC_EXCEPTION else None
-        return wire.PartitionResponse(partition_index=index, error_code=error.code, error_message=message)
+        # As in Kafka, only the errors of topics have a message.
+        return wire.PartitionResponse(partition_index=index, error_code=error.code)
     answer = wire.PartitionResponse(partition_index=index)
     for start in range(0, len(known), _PRODUCERS_AT_ONCE):
         answer.active_producers += map(_describe_producer, known[start : start + _PRODUCERS_AT_ONCE])

@@ -74,7 +74,7 @@ def _matcher(pattern: str | None) -> Callable[[str], bool] | None:
 async def describe_transactions(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    ids = list(dict.fromkeys(request.transactional_ids))
+    ids = request.transactional_ids
     response = DescribeTransactionsResponse()
     completions: list[Completion[Transaction]] = await context.finish(each(context.services.transactions.describe, ids))
     await gather(completions).wait()

@@ -361,7 +361,7 @@ def _partition_data(context: RequestContext, found: FetchedPartition, isolation_
         high_watermark=found.high_watermark,
         last_stable_offset=found.last_stable_offset,
         log_start_offset=found.log_start_offset,
-        aborted_transactions=list(found.aborted) if isolation_level == READ_COMMITTED else None,
+        aborted_transactions=list(found.aborted) if isolation_level == READ_COMMITTED and not found.error else None,
         records=b"" if found.records is None else found.records,
     )
     if found.diverging is not None:

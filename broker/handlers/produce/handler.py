@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.handlers.current_leader import LEADER_CHANGED, current_leader, leader_endpoints
 from broker.handlers.produce.acknowledgement_wait import AcknowledgementWait
-from broker.handlers.produce.verification import TransactionalProduce
+from broker.handlers.produce.verification import TransactionalProduce, VerificationFailed
 from broker.handlers.topic_names import is_internal, topic_name
 from broker.net.connection import ProtocolError
 from broker.net.reply import PendingReply
@@ -58,6 +58,7 @@ _WITHOUT_LOG_START: Final = (
     ErrorCode.RECORD_LIST_TOO_LARGE,
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 )
 
 
@@ -304,7 +305,8 @@ def _failure(
     partition.failed_produces += 1
     if partition.log is not None and partition.log.failure is not None:
         context.services.partitions.log_failed(partition, partition.log.failure)
-    if partition.log is not None and error.code not in _WITHOUT_LOG_START:
+    has_log_start = error.code not in _WITHOUT_LOG_START and not isinstance(error, VerificationFailed)
+    if partition.log is not None and has_log_start:
         response.log_start_offset = partition.log.log_start_offset
     return response
 

@@ -20,6 +20,10 @@ _ADDS_FROM: Final = 12
 _ABORTABLE_FROM: Final = 11
 
 
+class VerificationFailed(KafkaError):
+    """The partition does not belong to the producer's transaction. As in Kafka, the log is then not looked at."""
+
+
 class TransactionalProduce:
     """The verifications of one request and their outcomes. `is_verified` is false if a config disables them."""
 
@@ -75,21 +79,26 @@ class TransactionalProduce:
         )
 
     def check(self, partition: Partition, records: memoryview) -> None:
-        """Check a batch that is about to be appended. Raises KafkaError."""
+        """Check a batch that is about to be appended. Raises KafkaError, VerificationFailed."""
         header = _transactional_header(records)
         if header is None:
             return
         place = (partition.topic, partition.index)
         code = self._verdicts.get(place, ErrorCode.NONE)
         if code is not ErrorCode.NONE:
-            raise KafkaError(
-                code, f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}"
-            )
-        if self.is_verified:
+            raise VerificationFailed(code, _message(code))
+        # An append refuses records of a producer without sequence numbers, before the transaction matters.
+        if self.is_verified and header.base_sequence >= 0:
             producers = partition.leader_log().producers
             producers.check_verified(
                 header.producer_id, header.producer_epoch, header.base_sequence, self._begun.get(place)
             )
+
+
+def _message(code: ErrorCode) -> str:
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return "Partition was not added to the transaction"
+    return f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}"
 
 
 def _transactional_header(records: memoryview | None) -> BatchHeader | None:

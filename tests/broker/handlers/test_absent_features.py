@@ -76,4 +76,5 @@ async def test_no_transaction_is_described(client: WireClient) -> None:
     assert [(each.transactional_id, each.error_code) for each in response.transaction_states] == [
         ("id", ErrorCode.NOT_COORDINATOR),
         ("", ErrorCode.INVALID_REQUEST),
+        ("id", ErrorCode.NOT_COORDINATOR),
     ]

@@ -1,0 +1,117 @@
+"""Responses as plain values that are equal where two servers agree.
+
+Ids of a server get labels in the order in which they appear: the first producer id is `P0` on both servers.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from broker.wire.errors import ErrorCode
+from broker.wire.records import iter_headers, iter_records
+from broker.wire.records.control import control_type
+
+_NO_ID: Final = -1
+# Times that steps name are before this one, in ms since 1970; later ones are those of a server's clock.
+_STEPS_UNTIL_MS: Final = 1_750_000_000_000
+
+
+@attrs.define(eq=False)
+class Labels:
+    """The labels of one server's ids, by kind: `P` for producer ids, `T` for topic ids."""
+
+    _known: dict[str, dict[Any, str]] = attrs.field(factory=dict)
+
+    def label(self, kind: str, value: Any) -> str:
+        known = self._known.setdefault(kind, {})
+        return known.setdefault(value, f"{kind}{len(known)}")
+
+
+def _producer_id(value: int, labels: Labels) -> Any:
+    return value if value == _NO_ID else labels.label("P", value)
+
+
+def _time(value: int, labels: Labels) -> Any:
+    return value if value < _STEPS_UNTIL_MS else "time"
+
+
+# How fields with these names are compared. A field that is not named is compared as it is.
+FIELDS: Final[Mapping[str, Callable[[Any, Labels], Any]]] = {
+    "producer_id": _producer_id,
+    "topic_id": lambda value, labels: labels.label("T", bytes(value)) if any(value) else None,
+    "transaction_start_time_ms": _time,
+    "last_timestamp": _time,
+    "timestamp": _time,
+    "records": lambda value, labels: records(value, labels),
+    "throttle_time_ms": lambda value, labels: None,
+    "node_endpoints": lambda value, labels: [],
+}
+
+
+def comparable(value: Any, labels: Labels) -> Any:
+    """A message as dicts and lists. Lists are sorted, because few APIs promise an order."""
+    if attrs.has(type(value)):
+        return {each.name: _field(each.name, getattr(value, each.name), labels) for each in attrs.fields(type(value))}
+    if isinstance(value, list):
+        return sorted((comparable(each, labels) for each in value), key=repr)
+    return value
+
+
+def _field(name: str, value: Any, labels: Labels) -> Any:
+    if name.endswith("error_code"):
+        return error_name(value)
+    convert = FIELDS.get(name)
+    return comparable(value, labels) if convert is None else convert(value, labels)
+
+
+def error_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
+
+
+def records(data: Any, labels: Labels) -> Any:
+    """The batches of a Fetch response, with the types of control records and the values of others."""
+    if data is None:
+        return None
+    found = []
+    for at, header in iter_headers(data):
+        content = list(iter_records(data, at, header))
+        values = [control_type(each.key).name if header.is_control else each.value for each in content]
+        found.append(
+            {
+                "base_offset": header.base_offset,
+                "producer_id": _producer_id(header.producer_id, labels),
+                "producer_epoch": header.producer_epoch,
+                "base_sequence": header.base_sequence,
+                "is_transactional": header.is_transactional,
+                "values": values,
+            }
+        )
+    return found
+
+
+def differing_paths(one: Any, other: Any, path: str = "") -> list[tuple[str, Any, Any]]:
+    """The innermost places at which two comparable values differ, with both values: `topics[0].error_code`."""
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        found = [differing_paths(one[key], other[key], f"{path}.{key}" if path else key) for key in one]
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        found = [differing_paths(a, b, f"{path}[{at}]") for at, (a, b) in enumerate(zip(one, other, strict=True))]
+    else:
+        return [] if one == other else [(path, one, other)]
+    return [each for inner in found for each in inner]
+
+
+def brief(value: Any) -> str:
+    """A comparable value on one line, without the fields that say nothing."""
+    if isinstance(value, dict):
+        kept = {key: inner for key, each in value.items() if (inner := brief(each)) not in _NOTHING}
+        return f"{{{' '.join(f'{key}={inner}' for key, inner in kept.items())}}}"
+    if isinstance(value, list):
+        return f"[{' '.join(map(brief, value))}]"
+    return value if isinstance(value, str) else repr(value)
+
+
+_NOTHING: Final = ("", "None", "NONE", "-1", "[]", "{}")

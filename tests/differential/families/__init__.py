@@ -1,0 +1,9 @@
+"""The families of APIs, by name."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from tests.differential.families.transactions import Transactions
+from tests.differential.sequences import Family
+
+FAMILIES: Final[Mapping[str, Family]] = {each.name: each for each in (Transactions(),)}

@@ -1,0 +1,156 @@
+"""The differences from Apache Kafka that stay, each with its reason. The only list of them."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import attrs
+
+from tests.differential.comparable import differing_paths
+from tests.differential.execution import Outcome
+
+
+@attrs.frozen(kw_only=True)
+class KnownDifference:
+    """A difference in the response to one kind of step.
+
+    `path` is a regular expression for the place in the response. `kafka` and `ours` are the two values there, or tuples
+    of values or functions that accept them. After a difference that `diverges`, the rest of a sequence is not compared.
+    """
+
+    family: str
+    step: str
+    path: str
+    kafka: Any
+    ours: Any
+    reason: str
+    diverges: bool = False
+
+    def covers(self, family: str, step: str, path: str, kafka: Any, ours: Any) -> bool:
+        return (
+            (family, step) == (self.family, self.step)
+            and re.fullmatch(self.path, path) is not None
+            and _accepts(self.kafka, kafka)
+            and _accepts(self.ours, ours)
+        )
+
+
+def _accepts(expected: Any, value: Any) -> bool:
+    if isinstance(expected, tuple):
+        return value in expected
+    return bool(expected(value) if callable(expected) else expected == value)
+
+
+_INDEX: Final = re.compile(r"\[\d+\]")
+_PRODUCE: Final = r"responses\[0\]\.partition_responses\[0\]\."
+
+KNOWN_DIFFERENCES: Final[Sequence[KnownDifference]] = (
+    KnownDifference(
+        family="transactions",
+        step="Produce",
+        path=_PRODUCE + "error_message",
+        kafka=None,
+        ours=lambda message: isinstance(message, str),
+        reason="says why a batch was refused where Kafka's response has the error code alone",
+    ),
+    KnownDifference(
+        family="transactions",
+        step="Produce",
+        path=_PRODUCE + "log_append_time_ms",
+        kafka=lambda time_ms: time_ms >= 0,
+        ours=-1,
+        reason="a duplicate has no append time where producers set the timestamps; Kafka puts the batch's largest"
+        " timestamp there, which clients take for that of each record",
+    ),
+    KnownDifference(
+        family="transactions",
+        step="Produce",
+        path=_PRODUCE + "error_code",
+        kafka="TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+        ours=("UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"),
+        reason="transactional batches without a transactional id are refused one by one, after a look at their topic;"
+        " Kafka looks at all batches of each request first, which costs every producer time",
+    ),
+    KnownDifference(
+        family="transactions",
+        step="Produce",
+        path=_PRODUCE + "(error_code|base_offset|log_start_offset)",
+        kafka=("OUT_OF_ORDER_SEQUENCE_NUMBER", -1),
+        ours=lambda value: value == "NONE" or isinstance(value, int),
+        reason="a batch that belongs to no transaction is not compared with the sequence numbers of a transactional one"
+        " that was refused before; no client sends both with one producer id",
+        diverges=True,
+    ),
+    *(
+        KnownDifference(
+            family="transactions",
+            step=step,
+            path=path,
+            kafka=("TRANSACTION_ABORTABLE", "INVALID_TXN_STATE", *messages),
+            ours=("TRANSACTION_ABORTABLE", "INVALID_TXN_STATE", *messages),
+            reason="clients that know TRANSACTION_ABORTABLE are told it, and older ones INVALID_TXN_STATE; Kafka asks"
+            " the coordinator for several clients at once, and then answers all of them as it would the first one",
+        )
+        for step, path, *messages in (
+            ("CommitOffsets", r"topics\[\d+\]\.partitions\[\d+\]\.error_code"),
+            (
+                "Produce",
+                _PRODUCE + "(error_code|error_message)",
+                "Partition was not added to the transaction",
+                "Unable to verify the partition has been added to the transaction. "
+                "Underlying error: TRANSACTION_ABORTABLE",
+            ),
+        )
+    ),
+)
+
+
+@attrs.frozen
+class Difference:
+    """A step to which the two servers responded differently."""
+
+    family: str
+    index: int
+    kafka: Outcome
+    ours: Outcome
+
+    @property
+    def paths(self) -> list[tuple[str, Any, Any]]:
+        return differing_paths(self.kafka.value, self.ours.value)
+
+    @property
+    def step_name(self) -> str:
+        return type(self.kafka.step).__name__
+
+    @property
+    def kind(self) -> str:
+        """The same for differences that are probably the same one."""
+        shown = [f"{_INDEX.sub('', path)}: {_kind(kafka)} / {_kind(ours)}" for path, kafka, ours in self.paths]
+        return f"{self.step_name} {'; '.join(dict.fromkeys(shown))}"
+
+
+def _kind(value: Any) -> str:
+    return re.sub(r"[0-9a-f]{4,}|-?[0-9]+", "N", value) if isinstance(value, str) else type(value).__name__
+
+
+def first_difference(
+    family: str, kafka: Sequence[Outcome], ours: Sequence[Outcome], known: Sequence[KnownDifference], used: list[int]
+) -> Difference | None:
+    """The first difference that no entry of `known` covers. Counts in `used` how often each entry was needed."""
+    for index, (one, other) in enumerate(zip(kafka, ours, strict=True)):
+        difference = Difference(family, index, one, other)
+        diverges = False
+        for path, in_kafka, in_ours in difference.paths:
+            covering = [
+                at
+                for at, each in enumerate(known)
+                if each.covers(family, difference.step_name, path, in_kafka, in_ours)
+            ]
+            if not covering:
+                return difference
+            for at in covering:
+                used[at] += 1
+                diverges = diverges or known[at].diverges
+        if diverges:
+            return None
+    return None

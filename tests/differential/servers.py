@@ -1,0 +1,45 @@
+"""One node of ours and one of Apache Kafka, with the same configs."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final, NamedTuple
+
+from benchmarks.apache_kafka import ApacheKafka
+from benchmarks.peers import Kraft
+
+_CONFIGS: Final = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+}
+
+
+class _SmallKafka(ApacheKafka):
+    jvm_options = ("-Xmx768M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+    def properties(self) -> dict[str, str]:
+        return super().properties() | _CONFIGS
+
+
+class Ports(NamedTuple):
+    """The ports for clients."""
+
+    kafka: int
+    ours: int
+
+
+@contextmanager
+def running_servers() -> Iterator[Ports]:
+    """Both servers, with new data directories. Raises `benchmarks.apache_kafka.Unavailable`."""
+    kafka, ours = _SmallKafka(), Kraft(_CONFIGS)
+    with ExitStack() as started:
+        for each in (kafka, ours):
+            started.callback(each.remove)
+            each.launch()
+        for each in (kafka, ours):
+            each.wait_serving()
+        yield Ports(kafka.port, ours.port)

@@ -1,0 +1,135 @@
+"""The differential harness itself, without a server."""
+
+from collections.abc import Sequence
+from random import Random
+
+import attrs
+import pytest
+
+from broker.wire.api.describe_transactions import DescribeTransactionsResponse, TransactionState
+from broker.wire.api.init_producer_id import InitProducerIdResponse
+from tests.differential.comparable import Labels, brief, comparable, differing_paths
+from tests.differential.execution import Outcome
+from tests.differential.families import FAMILIES
+from tests.differential.known_differences import KNOWN_DIFFERENCES, KnownDifference, first_difference
+from tests.differential.sequences import Step
+from tests.differential.shrinking import selected, shrink
+
+
+@attrs.frozen(kw_only=True)
+class Number(Step):
+    value: int
+
+
+def numbers(*values: int) -> list[Step]:
+    return [Number(value=each, is_paused=False) for each in values]
+
+
+def values(steps: Sequence[Step]) -> list[int]:
+    return [each.value for each in steps if isinstance(each, Number)]
+
+
+# Comparison
+
+
+def test_ids_get_labels_in_the_order_in_which_they_appear() -> None:
+    labels = Labels()
+    first, second = (
+        comparable(InitProducerIdResponse(producer_id=each, producer_epoch=3), labels) for each in (871, 4)
+    )
+    again = comparable(InitProducerIdResponse(producer_id=871, producer_epoch=4, error_code=90), labels)
+    assert (first["producer_id"], second["producer_id"], again["producer_id"]) == ("P0", "P1", "P0")
+    assert (again["error_code"], again["producer_epoch"]) == ("PRODUCER_FENCED", 4)
+    assert comparable(InitProducerIdResponse(producer_id=-1), labels)["producer_id"] == -1
+
+
+def test_times_of_the_clock_and_the_order_of_lists_are_not_compared() -> None:
+    def described(times: Sequence[int]) -> object:
+        states = [TransactionState(transactional_id=str(each), transaction_start_time_ms=each) for each in times]
+        for state in states:
+            state.transactional_id = state.transactional_id[-1]
+        return comparable(DescribeTransactionsResponse(transaction_states=states), Labels())
+
+    assert described([1_800_000_000_001, 1_800_000_000_002]) == described([1_900_000_000_002, 1_900_000_000_001])
+    assert described([-1]) != described([1_900_000_000_001])
+
+
+def test_differing_paths_name_the_innermost_places() -> None:
+    one = {"topics": [{"name": "a", "code": "NONE"}, {"name": "b", "code": "NONE"}], "rest": []}
+    other = {"topics": [{"name": "a", "code": "NONE"}, {"name": "b", "code": "OTHER"}], "rest": [1]}
+    assert differing_paths(one, other) == [("topics[1].code", "NONE", "OTHER"), ("rest", [], [1])]
+    assert differing_paths(one, one) == []
+    assert brief(other) == "{topics=[{name=a} {name=b code=OTHER}] rest=[1]}"
+
+
+# Known differences
+
+
+def outcomes(*codes: str) -> list[Outcome]:
+    return [Outcome(Number(value=at), {"error_code": code}) for at, code in enumerate(codes)]
+
+
+def entry(**fields: object) -> KnownDifference:
+    values = {"family": "f", "step": "Number", "path": "error_code", "kafka": "A", "ours": ("B", "C"), "reason": "r"}
+    return KnownDifference(**(values | fields))  # type: ignore[arg-type]
+
+
+def test_first_difference_passes_over_known_ones_and_counts_them() -> None:
+    used = [0]
+    found = first_difference("f", outcomes("A", "A", "X"), outcomes("B", "C", "Y"), [entry()], used)
+    assert found is not None
+    assert (found.index, used) == (2, [2])
+    assert "X" in found.kind
+
+
+@pytest.mark.parametrize(
+    "fields", [{"family": "g"}, {"step": "Other"}, {"path": "other"}, {"kafka": "Z"}, {"ours": "A"}]
+)
+def test_known_difference_is_narrow(fields: dict[str, object]) -> None:
+    assert first_difference("f", outcomes("A"), outcomes("B"), [entry(**fields)], [0]) is not None
+
+
+def test_sequence_is_not_compared_after_a_known_difference_that_diverges() -> None:
+    known = [entry(diverges=True)]
+    assert first_difference("f", outcomes("A", "X"), outcomes("B", "Y"), known, [0]) is None
+    assert first_difference("f", outcomes("X", "A"), outcomes("Y", "B"), known, [0]) is not None
+
+
+def test_known_differences_have_families_and_reasons() -> None:
+    for each in KNOWN_DIFFERENCES:
+        assert each.family in FAMILIES
+        assert len(each.reason) > 20
+
+
+# Shrinking
+
+
+async def test_shrinking_keeps_the_steps_that_matter_and_pauses_before_them() -> None:
+    steps = numbers(*range(20))
+
+    async def fails(tried: Sequence[Step]) -> bool:
+        return {3, 11, 12} <= set(values(tried))
+
+    shrunk = await shrink(steps, fails)
+    minimal = selected(steps, shrunk)
+    assert values(minimal) == [3, 11, 12]
+    assert all(each.is_paused for each in minimal)
+
+
+async def test_shrinking_leaves_out_pauses_that_hide_the_difference() -> None:
+    async def fails(tried: Sequence[Step]) -> bool:
+        return 5 in values(tried) and not any(each.is_paused for each in tried)
+
+    steps = numbers(*range(8))
+    shrunk = await shrink(steps, fails)
+    assert [str(each) for each in selected(steps, shrunk)] == ["Number(value=5) at once"]
+
+
+# Families
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+def test_sequence_of_a_seed_is_always_the_same(family: object) -> None:
+    generate = FAMILIES[family.name].generate  # type: ignore[attr-defined]
+    drawn = [[str(each) for each in generate(Random(f"{seed}"))] for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
