@@ -43,7 +43,7 @@ def segment_file_name(base_offset: int, suffix: str) -> str:
 
 
 class Segment:
-    """See the module's docstring. Times are ms since 1970.
+    """See the module's docstring. Times are ms since 1970. `created_ms` is the time of creation or opening.
 
     `room` is the number of bytes that may still be appended. `should_roll` compares a batch with it, with `offset_max`
     and with `rolls_after_timestamp`, and the current time with `rolls_after_ms`.
@@ -51,7 +51,6 @@ class Segment:
 
     __slots__ = (
         "_config",
-        "_created_ms",
         "_disk",
         "_file",
         "_first_timestamp",
@@ -61,6 +60,7 @@ class Segment:
         "_reserved",
         "_unindexed_bytes",
         "base_offset",
+        "created_ms",
         "directory",
         "is_new",
         "max_timestamp",
@@ -85,7 +85,7 @@ class Segment:
         self.time_index = TimeIndex(disk, self._path(TIME_INDEX_SUFFIX), base_offset)
         self.transaction_index = TransactionIndex(disk, self._path(TRANSACTION_INDEX_SUFFIX))
         self._file: File | None = None
-        self._created_ms = now_ms
+        self.created_ms = now_ms
         self._reserved = 0
         self._unindexed_bytes = 0
         self._first_timestamp: int | None = None
@@ -219,7 +219,7 @@ class Segment:
         if first_timestamp is not None and first_timestamp >= 0:
             self.rolls_after_timestamp = first_timestamp + age_max_ms
         elif first_timestamp is not None:
-            self.rolls_after_ms = self._created_ms + age_max_ms
+            self.rolls_after_ms = self.created_ms + age_max_ms
         is_full = not self._is_warm or (self.size_bytes > 0 and self._indexes_full)
         self.room = NO_ROOM if is_full else config.segment_bytes - self.size_bytes
 
@@ -258,9 +258,12 @@ class Segment:
 
     @property
     def retention_timestamp(self) -> int:
-        """The time from which retention.ms counts: the largest timestamp, or without one, the time of opening."""
+        """The time from which retention.ms counts: the largest timestamp, or without one, the file's last change.
+
+        As in Kafka, so that the time does not start again when the log is opened. Raises OSError.
+        """
         timestamp = self.largest_timestamp()
-        return timestamp if timestamp >= 0 else self._created_ms
+        return timestamp if timestamp >= 0 else self.file.modified_ms()
 
     # Opening, truncating and closing
 
@@ -299,8 +302,10 @@ class Segment:
         clean, and no later fsync would make them durable (https://lwn.net/Articles/752063/).
         """
         cut = self.written - self.size_bytes
+        modified_ms = self.file.modified_ms()
         self.file.truncate(self.size_bytes)
         self._write_again()
+        self.file.set_modified(modified_ms)
         self.written = self._reserved = self.size_bytes
         return cut
 
@@ -335,7 +340,9 @@ class Segment:
         """Complete the indexes and free the reserved space, as no batch follows for now. Raises OSError."""
         self._complete_indexes()
         if self._reserved > self.size_bytes:
+            modified_ms = self.file.modified_ms()
             self.file.truncate(self.size_bytes)
+            self.file.set_modified(modified_ms)
             self._reserved = self.size_bytes
 
     def release(self) -> None:

@@ -196,7 +196,7 @@ class SegmentList:
         end = (0 if first is None else first) + len(segments)
         assert first is not None, "the caller has checked that the segments are part of the log"
         assert end < len(self._segments), "the active segment is never cleaned"
-        opened_ms = max(segment.retention_timestamp for segment in segments)
+        opened_ms = max(segment.created_ms for segment in segments)
         self.discarded += swap_in(self._disk, segments)
         base_offset = segments[0].base_offset
         cleaned = Segment.open(self._disk, self._directory, base_offset, config, now_ms=opened_ms)

@@ -7,6 +7,9 @@ from typing import Any
 
 import trio
 
+# The wall clocks' time when a simulation begins, in seconds since 1970.
+WALL_EPOCH_S = 1_700_000_000.0
+
 # Trio has one idle round while it shuts down. More of them in a row mean that no event will ever happen.
 _IDLE_ROUNDS_MAX = 3
 

@@ -11,16 +11,13 @@ from typing import Final, Protocol
 
 import trio
 
-from jepsen.simulation.clock import VirtualClock
+from jepsen.simulation.clock import WALL_EPOCH_S, VirtualClock
 from jepsen.simulation.disk import SimulatedDisk, Volume
 from jepsen.simulation.trace import Trace
 from kraft.env import Env
 
 # The host of the current task. A process's first task sets it, and child tasks inherit it.
 HOST: Final[ContextVar["Host | None"]] = ContextVar("simulated_host", default=None)
-
-# The wall clocks' time when a simulation begins, in seconds since 1970.
-WALL_EPOCH_S = 1_700_000_000.0
 
 
 class Process(Protocol):

@@ -16,6 +16,7 @@ T = TypeVar("T")
 class _Inode:
     cached: bytearray = attrs.field(factory=bytearray)
     durable: bytes = b""
+    modified_ms: int = 0  # this disk has no clock: changes of the content do not set it
     # The unsynced changes: (offset, bytes written there), or (size, None) for a truncation.
     unsynced: list[tuple[int, bytes | None]] = attrs.field(factory=list)
 
@@ -46,6 +47,12 @@ class VolatileFile:
 
     def size(self) -> int:
         return len(self._live().cached)
+
+    def modified_ms(self) -> int:
+        return self._live().modified_ms
+
+    def set_modified(self, ms: int) -> None:
+        self._live().modified_ms = ms
 
     def truncate(self, size: int) -> None:
         self._live().unsynced.append((size, None))

@@ -62,12 +62,14 @@ class CleanedSegment:
         self._written = self.size_bytes
         return written
 
-    async def finish(self, aborted: list[AbortedTransaction]) -> None:
+    async def finish(self, aborted: list[AbortedTransaction], modified_ms: int) -> None:
         """Make the files durable, so that they can replace the segments. Raises OSError, FsyncFailed.
 
-        `aborted` are the aborted transactions that ended in those segments, and of which batches are left.
+        `aborted` are the aborted transactions that ended in those segments, and of which batches are left. The segments
+        were last changed at `modified_ms`, from which retention counts for records without timestamps.
         """
         self.write()
+        self._file.set_modified(modified_ms)
         if aborted:
             self._transaction_index.replace(aborted)
             await self._transaction_index.sync()

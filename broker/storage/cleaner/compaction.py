@@ -140,7 +140,8 @@ class Compaction:
             retention = self._retention()
             for segment in group:
                 await self._clean_segment(cleaned, segment, retention, transactions)
-            await cleaned.finish(transactions.take_retained())
+            modified_ms = max(segment.file.modified_ms() for segment in group)
+            await cleaned.finish(transactions.take_retained(), modified_ms)
             self._check()
             if any(log.segments.index(segment) is None for segment in group):
                 raise CompactionAborted  # retention has deleted a segment

@@ -150,11 +150,14 @@ class SimulatedFile:
     def size(self) -> int:
         return len(self._open().cached)
 
+    def modified_ms(self) -> int:
+        return self._open().modified_ms
+
+    def set_modified(self, ms: int) -> None:
+        self._open().modified_ms = ms
+
     def truncate(self, size: int) -> None:
-        inode = self._open()
-        self._disk.volume.check_writable(self.path)
-        if size != len(inode.cached):
-            inode.write(size, None)
+        self._disk.volume.truncate(self._open(), self.path, size)
 
     def preallocate(self, size: int) -> None:
         self._open()

@@ -30,14 +30,17 @@ class Write:
 
 
 class Inode:
-    """A file. `written` counts all its writes; the last of them are not durable yet."""
+    """A file. `written` counts all its writes; the last of them are not durable yet. `modified_ms` is the wall clock's
+    time of the last one, or what was set.
+    """
 
-    __slots__ = ("_dirty", "_settled", "cached", "durable", "written")
+    __slots__ = ("_dirty", "_settled", "cached", "durable", "modified_ms", "written")
 
     def __init__(self) -> None:
         self.cached = bytearray()
         self.durable = bytearray()
         self.written = 0
+        self.modified_ms = 0
         self._settled = 0  # writes that are durable, or that a failed fsync has lost
         self._dirty: list[Write] = []
 

@@ -15,7 +15,7 @@ from typing import NoReturn, TypeAlias
 import attrs
 import trio
 
-from jepsen.simulation.clock import VirtualClock
+from jepsen.simulation.clock import WALL_EPOCH_S, VirtualClock
 from jepsen.simulation.disk.tree import Directory, Inode, Node
 from kraft.env import FsyncFailed
 
@@ -121,9 +121,19 @@ class Volume:
         self.check_writable(path)
         room = len(inode.cached) - offset
         if self.is_full and len(data) > room:
-            inode.write(offset, data[: self._rng.randint(max(room, 0), len(data) - 1)])
+            self._change(inode, offset, data[: self._rng.randint(max(room, 0), len(data) - 1)])
             self.check_room(path)
+        self._change(inode, offset, data)
+
+    def truncate(self, inode: Inode, path: str, size: int) -> None:
+        """Set the size of a file in the page cache."""
+        self.check_writable(path)
+        if size != len(inode.cached):
+            self._change(inode, size, None)
+
+    def _change(self, inode: Inode, offset: int, data: bytes | None) -> None:
         inode.write(offset, data)
+        inode.modified_ms = int((WALL_EPOCH_S + self._clock.now) * 1000)
 
     async def sync(self, inode: Inode, path: str, is_gone: Callable[[], bool]) -> None:
         """Make durable what was written to the file before the call. Raises FsyncFailed."""

@@ -1,5 +1,6 @@
 """Segments of a log: rolling, retention, truncation, flushing, closing."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -219,14 +220,48 @@ def test_log_start_offset_hides_records_and_deletes_whole_segments(tmp_path: Pat
     assert open_log(tmp_path / "t-0", log_start_offset=3).log_start_offset == 3
 
 
-def test_segments_without_timestamps_expire_after_they_were_opened(tmp_path: Path) -> None:
+def set_modified(log: Log, ms: int) -> None:
+    """Have the segments' files look as if they had been written at this time."""
+    for segment in log.segments:
+        os.utime(segment.path, ns=(0, ms * 1_000_000))
+
+
+def test_segments_without_timestamps_expire_after_their_file_was_changed(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=BATCH, retention_ms=1000)
     log = open_log(tmp_path / "t-0", config)
     for _ in range(2):
         append(log, b"x", timestamp=-1)
-    assert delete_old_segments(log, NOW_MS + 1000, 2) == []
-    delete_old_segments(log, NOW_MS + 1001, 2)
+    set_modified(log, NOW_MS + 5)
+    assert delete_old_segments(log, NOW_MS + 1005, 2) == []
+    delete_old_segments(log, NOW_MS + 1006, 2)
     assert log.log_start_offset == 2
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_retention_of_records_without_timestamps_goes_on_after_a_restart(tmp_path: Path, is_closed: bool) -> None:
+    """Neither a clean shutdown, which frees reserved space, nor a recovery, which writes again, counts as a change."""
+    config = LogConfig(segment_bytes=4 << 20, retention_ms=DAY_MS)
+    log = open_log(tmp_path / "t-0", config)
+    for _ in range(5):
+        append(log, bytes(900_000), timestamp=-1)
+    assert bases(log) == [0, 4]
+    append(log, bytes(900_000), timestamp=-1)
+    set_modified(log, NOW_MS)
+    if is_closed:
+        trio.run(close_log, log)
+    again = open_log(tmp_path / "t-0", config, clean=is_closed, now_ms=NOW_MS + 2 * DAY_MS)
+    assert [segment.retention_timestamp for segment in again.segments] == [NOW_MS, NOW_MS]
+    delete_old_segments(again, NOW_MS + DAY_MS + 1, 6)
+    assert again.log_start_offset == 6
+
+
+def test_rolling_does_not_renew_records_without_timestamps(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    append(log, bytes(1_000_000), timestamp=-1)
+    append(log, bytes(1_000_000), timestamp=-1)
+    set_modified(log, NOW_MS)
+    log.roll()
+    assert log.segments[0].retention_timestamp == NOW_MS
 
 
 def test_retention_knows_the_timestamps_after_a_restart(six: Log, tmp_path: Path) -> None:

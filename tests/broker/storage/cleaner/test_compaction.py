@@ -1,5 +1,6 @@
 """The records that a compaction keeps, and the segments that it must not change."""
 
+import os
 from pathlib import Path
 
 import attrs
@@ -290,3 +291,15 @@ async def test_formerly_compacted_log_keeps_its_gaps_after_a_crash(log: Log, tmp
     before = read_all(log)
     plain = attrs.evolve(COMPACTED, cleanup_policy=("delete",))
     assert read_all(open_log(tmp_path / "t-0", plain, cleaned_offset=log.cleaned_offset)) == before
+
+
+async def test_cleaned_segment_without_timestamps_keeps_the_time_of_its_last_change(log: Log) -> None:
+    """Retention counts from it. The compaction itself is no change."""
+    for _ in range(40):
+        put(log, (b"key", b"value"), now_ms=-1)
+    for number, segment in enumerate(log.segments):
+        os.utime(segment.path, ns=(0, (NOW_MS + number) * 1_000_000))
+    compaction = await clean(log)
+    assert compaction.bytes_written < compaction.bytes_read
+    cleaned = list(log.segments)[:-1]
+    assert [segment.retention_timestamp for segment in cleaned] == [NOW_MS + number for number in range(len(cleaned))]
