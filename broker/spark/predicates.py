@@ -84,11 +84,12 @@ def narrow(
         if bounds.includes(each.topic, each.partition)
     ]
     chosen = [each for each in chosen if each.size > 0]
-    if bounds.time_start_us is not None:
+    # Brokers look no negative times up. Records that are older than 1970, or have no timestamp (-1), may be anywhere.
+    if bounds.time_start_us is not None and bounds.time_start_us > 0:
         starts = at_times(dict.fromkeys((each.topic_partition for each in chosen), _ms_up(bounds.time_start_us)))
         chosen = [attrs.evolve(each, start=_later(each, starts[each.topic_partition])) for each in chosen]
     if bounds.time_end_us is not None and max_lateness_ms is not None:
-        end_ms = _ms_up(bounds.time_end_us) + max_lateness_ms
+        end_ms = min(max(_ms_up(bounds.time_end_us), 0) + max_lateness_ms, _MAX)
         ends = at_times(dict.fromkeys((each.topic_partition for each in chosen), end_ms))
         chosen = [attrs.evolve(each, end=_earlier(each, ends[each.topic_partition])) for each in chosen]
     return [each for each in chosen if each.size > 0]
@@ -104,8 +105,8 @@ def _earlier(whole: OffsetRange, offset: int | None) -> int:
 
 
 def _ms_up(time_us: int) -> int:
-    """Rounds microseconds up to milliseconds, the unit of timestamps. Times before 1970 become 0."""
-    return max(-(-time_us // 1000), 0)
+    """Rounds microseconds up to milliseconds, the unit of timestamps."""
+    return -(-time_us // 1000)
 
 
 def _pushed(bounds: Bounds, each: Filter) -> Bounds | None:
@@ -146,25 +147,34 @@ def _pushed_values(bounds: Bounds, name: str, values: tuple[Any, ...]) -> Bounds
 
 
 def _from(bounds: Bounds, name: str, value: Any, after: int) -> Bounds | None:
-    if name == "offset":
-        return attrs.evolve(bounds, offset_start=max(bounds.offset_start, value + after))
-    if name == "timestamp":
-        start = _microseconds(value) + after
-        before = start if bounds.time_start_us is None else bounds.time_start_us
-        return attrs.evolve(bounds, time_start_us=max(start, before))
+    match name, _number(value):
+        case "offset", int(offset):
+            return attrs.evolve(bounds, offset_start=max(bounds.offset_start, offset + after))
+        case "timestamp", int(time_us):
+            start, before = time_us + after, bounds.time_start_us
+            return attrs.evolve(bounds, time_start_us=start if before is None else max(start, before))
     return None
 
 
 def _until(bounds: Bounds, name: str, value: Any, after: int) -> Bounds | None:
-    if name == "offset":
-        return attrs.evolve(bounds, offset_end=min(bounds.offset_end, value + after))
-    if name == "timestamp":
-        end = _microseconds(value) + after
-        return attrs.evolve(bounds, time_end_us=min(end, _MAX if bounds.time_end_us is None else bounds.time_end_us))
+    match name, _number(value):
+        case "offset", int(offset):
+            return attrs.evolve(bounds, offset_end=min(bounds.offset_end, offset + after))
+        case "timestamp", int(time_us):
+            end, before = time_us + after, bounds.time_end_us
+            return attrs.evolve(bounds, time_end_us=end if before is None else min(end, before))
     return None
 
 
-def _microseconds(time: datetime) -> int:
-    """Returns the microseconds since 1970. A time without a zone is in the process's zone, as in Spark."""
-    since = time.astimezone(UTC) - _EPOCH
+def _number(value: Any) -> int | None:
+    """An offset, or the microseconds of a time since 1970; None for a value that Spark has to compare itself.
+
+    A time without a zone is in the process's zone, as in Spark.
+    """
+    if not isinstance(value, datetime):
+        return value if isinstance(value, int) else None
+    try:
+        since = value.astimezone(UTC) - _EPOCH
+    except (OverflowError, ValueError):
+        return None  # in the first or the last year that Python knows, and in another zone
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
