@@ -1,5 +1,6 @@
 """Parses bootstrap servers."""
 
+import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
@@ -7,6 +8,7 @@ from broker.client.errors import ConfigError
 
 Address: TypeAlias = tuple[str, int]
 
+_PORT: Final = re.compile("[0-9]{1,9}")
 _PORT_MAX: Final = 65_535
 
 
@@ -16,7 +18,7 @@ def parse_addresses(servers: str | Sequence[str]) -> list[Address]:
     addresses = []
     for text in filter(None, (text.strip() for text in texts)):
         host, colon, port = text.rpartition(":")
-        if not (colon and host and port.isdecimal() and int(port) <= _PORT_MAX):
+        if not (colon and host and _PORT.fullmatch(port) and int(port) <= _PORT_MAX):
             raise ConfigError(f"{text!r} is not host:port; bootstrap servers are given as host1:9092,host2:9092")
         addresses.append((host.removeprefix("[").removesuffix("]"), int(port)))
     if not addresses:

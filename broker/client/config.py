@@ -4,6 +4,7 @@ A field of a config class is a key with its dots as underscores: `linger_ms` is 
 of `ClientConfig` with keys of its own.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypedDict, TypeVar
@@ -15,6 +16,7 @@ from broker.client.errors import ConfigError
 
 _READ: Final = "read"
 _TRUE_AND_FALSE: Final = {"true": True, "false": False}
+_NUMBER_TEXT: Final = re.compile(r"[+-]?[0-9]{1,20}(?:\.[0-9]{1,20})?")
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 
@@ -231,7 +233,10 @@ def _key(name: str) -> str:
 def _number(key: str, value: object) -> float:
     if isinstance(value, str):
         try:
-            value = int(value) if value.strip().lstrip("+-").isdecimal() else float(value)
+            # `int` and `float` take `1_000`, `inf` and numbers of any length as well, which Kafka does not.
+            if not _NUMBER_TEXT.fullmatch(text := value.strip()):
+                raise ValueError
+            value = float(text) if "." in text else int(text)
         except ValueError:
             raise ConfigError(f"{key} must be a number, not {value!r}") from None
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:

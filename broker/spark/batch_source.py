@@ -1,18 +1,15 @@
 """Reading topics once, from a start to an end that are known when the query is planned."""
 
 from collections.abc import Iterable, Iterator
-from logging import getLogger
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from broker.spark.cluster_offsets import ClusterOffsets
-from broker.spark.options import ReadOptions
+from broker.spark.options import ReadOptions, log_remarks
 from broker.spark.predicates import Bounds, narrow, push
 from broker.spark.ranges import OffsetRange, split_ranges
 from broker.spark.reading import read_range
-
-_log: Final = getLogger(__name__)
 
 
 class KraftReader(DataSourceReader):
@@ -22,8 +19,7 @@ class KraftReader(DataSourceReader):
         self._options = options
         self._columns = columns
         self._bounds = Bounds()
-        for remark in options.remarks:
-            _log.warning("%s", remark)
+        log_remarks(options.remarks)
 
     def partitions(self) -> list[InputPartition]:
         """The ranges, split by minPartitions and maxRecordsPerPartition."""

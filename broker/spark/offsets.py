@@ -1,6 +1,7 @@
 """Offsets by partition, and the JSON that Spark's Kafka connector writes them in: {"topic": {"0": 23, "1": -1}}."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -12,6 +13,7 @@ Offsets: TypeAlias = dict[TopicPartition, int]
 LATEST: Final = -1
 EARLIEST: Final = -2
 
+_DIGITS: Final = re.compile("[0-9]{1,10}")
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 
@@ -68,7 +70,7 @@ def names_of(partitions: Iterable[TopicPartition]) -> str:
 
 def _numbers_by_partition(text: str, number: Callable[[Any], int]) -> dict[TopicPartition, int]:
     return {
-        TopicPartition(topic, _partition(int(index))): number(value)
+        TopicPartition(topic, _partition(_index(index))): number(value)
         for topic, partitions in _object(json.loads(text))
         for index, value in _object(partitions)
     }
@@ -90,6 +92,13 @@ def _integer(value: Any, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ValueError
     return value
+
+
+def _index(text: str) -> int:
+    """The number of a partition in a key of JSON: digits only, where Python's `int` takes `0_0` as well."""
+    if not _DIGITS.fullmatch(text):
+        raise ValueError
+    return int(text)
 
 
 def _partition(value: Any) -> int:

@@ -7,6 +7,7 @@ import attrs
 import click
 
 from broker.cli.grammar import ClusterCommand, CommandGroup, Invocation, WrongSettings
+from broker.cli.grammar.units import parse_number
 from broker.cli.output import Column, list_of
 from broker.client.admin import QuotaMatch
 
@@ -136,7 +137,7 @@ def _quota(setting: str) -> tuple[str, float]:
     """Raises WrongSettings."""
     key, _, value = setting.partition("=")
     try:
-        return key, float(value)
+        return key, parse_number(value)
     except ValueError as error:
         raise WrongSettings(
             f"{setting!r} is not a quota; write KEY=VALUE with a number, as in producer_byte_rate=1000000"

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _SIZE_LETTERS: Final = "kmgtp"
 _DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|w)")
 _DURATION_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
@@ -19,6 +20,13 @@ def parse_size(text: str) -> int:
     is_decimal = bool(letter) and not binary and found[0].lower().endswith("b")
     power = _SIZE_LETTERS.index(letter) + 1 if letter else 0
     return int(float(number) * (1000 if is_decimal else 1024) ** power)
+
+
+def parse_number(text: str) -> float:
+    """A number with or without a fraction. Raises ValueError, also for what only Python takes, as `1_000`."""
+    if not _NUMBER.fullmatch(text.strip()):
+        raise ValueError(f"{text!r} is not a number")
+    return float(text)
 
 
 def format_size(size: int) -> str:

@@ -6,6 +6,7 @@ from typing import Final
 
 import attrs
 
+from broker.cli.grammar.units import parse_number
 from broker.cli.kafka_tools.clients import check_bootstrap, open_admin, read_properties
 from broker.cli.kafka_tools.configs_described import QUOTA_TYPES, RESOURCE_TYPES, describe_configs
 from broker.cli.kafka_tools.errors import exception_of
@@ -226,7 +227,7 @@ def _check_quotas(kinds: Sequence[str], keys: Sequence[str], action: str) -> Non
 def _quota(key: str, value: str) -> float:
     """Raises ToolExit."""
     try:
-        return float(value)
+        return parse_number(value)
     except ValueError as error:
         raise ToolExit(1, f"Cannot parse quota configuration value for {key}: {value}") from error
 

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from broker.cli.kafka_tools.columns import row, width_of
 from broker.cli.kafka_tools.files import read_file
 from broker.cli.kafka_tools.java_order import hash_map_order, partition_order
-from broker.cli.kafka_tools.options import Options, integer
+from broker.cli.kafka_tools.options import Options, integer, long
 from broker.client.admin import Admin, OffsetSpec
 from broker.client.consumer.offset_reset import read_offset_reset
 from broker.client.environment import Environment
@@ -242,7 +242,7 @@ def _from_file(options: Options, group: str) -> Offsets:
             raise ValueError(f"a line of the plan has topic, partition and offset, with or without a group: {cells}")
         name, topic, partition, offset = cells if len(cells) == 4 else [group, *cells]
         if name == group:
-            offsets[TopicPartition(topic, int(partition))] = int(offset)
+            offsets[TopicPartition(topic, integer(partition))] = long(offset)
     if not offsets:
         print(f"\nError: No reset plan for group {group} found")
     return offsets

@@ -10,6 +10,7 @@ from broker.spark.options.limits import (
     SpecificTimestamps,
     Timestamp,
 )
+from broker.spark.options.names import log_remarks
 from broker.spark.options.option_map import IllegalOption, OptionMap
 from broker.spark.options.read_options import ReadOptions
 from broker.spark.options.topics import Assign, Subscribe, SubscribePattern, TopicChoice
@@ -30,4 +31,5 @@ __all__ = [
     "Timestamp",
     "TopicChoice",
     "client_settings",
+    "log_remarks",
 ]

@@ -7,9 +7,8 @@ import attrs
 
 from broker.client import ConfigError
 from broker.client.config import ClientConfig, read_config
+from broker.spark.options.names import KAFKA_PREFIX
 from broker.spark.options.option_map import IllegalOption, OptionMap
-
-_PREFIX: Final = "kafka."
 
 _AUTO_OFFSET_RESET: Final = (
     "Kafka option 'auto.offset.reset' is not supported. Instead set the source option 'startingoffsets' to 'earliest' "
@@ -34,7 +33,7 @@ _REFUSED: Final[Mapping[str, str]] = {
 def read_consumer_keys(options: OptionMap, config_class: type[ClientConfig]) -> dict[str, str]:
     """The keys under "kafka.", without that prefix. Raises IllegalOption for those that the data source decides itself,
     and for what the client refuses."""
-    keys = options.with_prefix(_PREFIX)
+    keys = options.with_prefix(KAFKA_PREFIX)
     for key, reason in _REFUSED.items():
         if key in keys:
             raise IllegalOption(reason)

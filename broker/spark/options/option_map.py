@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-_DURATION: Final = re.compile(r"(-?\d+)\s*(us|ms|s|m|min|h|d)?", re.IGNORECASE)
+_DURATION: Final = re.compile(r"(-?[0-9]{1,20})\s*(us|ms|s|m|min|h|d)?", re.IGNORECASE)
 _MS_PER_UNIT: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
@@ -29,6 +29,10 @@ class OptionMap:
     def text(self, name: str) -> str | None:
         """The value as it was given, or None if the option is not set."""
         return self._values.get(name.lower())
+
+    def names(self) -> list[str]:
+        """The names of all options, in lower case."""
+        return list(self._values)
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
         """The options whose names begin so, by the rest of their names in lower case."""

@@ -8,6 +8,7 @@ import attrs
 from broker.client.consumer.config import ConsumerConfig
 from broker.spark.options.client_keys import read_consumer_keys
 from broker.spark.options.limits import OffsetLimit, check_start_before_end, read_ending, read_starting
+from broker.spark.options.names import READ_OPTIONS, misspelt_options, naming_misspelt
 from broker.spark.options.option_map import IllegalOption, OptionMap
 from broker.spark.options.topics import TopicChoice, read_topics
 
@@ -60,6 +61,12 @@ class ReadOptions:
     def of(cls, options: Mapping[str, str], *, is_streaming: bool) -> "ReadOptions":
         """Reads the options. Raises IllegalOption and IllegalJson, with the messages of Spark's connector."""
         given = OptionMap(options)
+        misspelt = misspelt_options(given, READ_OPTIONS)
+        with naming_misspelt(misspelt):
+            return cls._read(given, misspelt, is_streaming=is_streaming)
+
+    @classmethod
+    def _read(cls, given: OptionMap, misspelt: list[str], *, is_streaming: bool) -> "ReadOptions":
         starting = read_starting(given, is_streaming=is_streaming)
         ending = read_ending(given, is_streaming=is_streaming)
         topics = read_topics(given)
@@ -80,7 +87,7 @@ class ReadOptions:
             is_filter_pushed=given.flag("pushDownPredicate", default=False),
             max_timestamp_lateness_ms=given.duration_ms("maxTimestampLateness"),
             client_config=config,
-            remarks=tuple(_remarks(given, is_streaming=is_streaming)),
+            remarks=(*misspelt, *_remarks(given, is_streaming=is_streaming)),
             **_trigger_limits(given),
             **_retry_options(given),
         )

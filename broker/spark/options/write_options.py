@@ -10,9 +10,9 @@ from broker.client.admin.config import AdminConfig
 from broker.client.consumer.config import ConsumerConfig
 from broker.client.producer.config import ProducerConfig
 from broker.spark.options.client_keys import check_keys, client_settings
+from broker.spark.options.names import KAFKA_PREFIX, WRITE_OPTIONS, misspelt_options, naming_misspelt
 from broker.spark.options.option_map import IllegalOption, OptionMap
 
-_PREFIX: Final = "kafka."
 _REFUSED: Final[Mapping[str, str]] = {
     "key.serializer": (
         "Kafka option 'key.serializer' is not supported as keys are serialized with ByteArraySerializer."
@@ -76,18 +76,25 @@ class WriteOptions:
     """The options of a query that writes. `topic` is None where the rows have a column with their topics.
 
     `client_config` has Kafka's keys for the producer, `bootstrap.servers` among them. `exactly_once` is None if a query
-    writes at least once.
+    writes at least once. `remarks` are sentences for the log.
     """
 
     topic: str | None
     client_config: dict[str, object] = attrs.field(hash=False)
     exactly_once: ExactlyOnce | None = None
+    remarks: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, is_streaming: bool) -> "WriteOptions":
         """Reads the options. Raises IllegalOption, with the messages of Spark's connector where it has one."""
         given = OptionMap(options)
-        keys = given.with_prefix(_PREFIX)
+        misspelt = misspelt_options(given, WRITE_OPTIONS)
+        with naming_misspelt(misspelt):
+            return cls._read(given, misspelt, is_streaming=is_streaming)
+
+    @classmethod
+    def _read(cls, given: OptionMap, misspelt: list[str], *, is_streaming: bool) -> "WriteOptions":
+        keys = given.with_prefix(KAFKA_PREFIX)
         for key, reason in _REFUSED.items():
             if key in keys:
                 raise IllegalOption(reason)
@@ -106,4 +113,4 @@ class WriteOptions:
                 for_producer.setdefault("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)
             check_keys({**for_producer, "transactional.id": exactly_once.id_prefix}, ProducerConfig)
         topic = given.text("topic")
-        return cls(None if topic is None else topic.strip(), for_producer, exactly_once)
+        return cls(None if topic is None else topic.strip(), for_producer, exactly_once, tuple(misspelt))

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from broker.spark.clients import PRODUCERS
-from broker.spark.options import IllegalOption
+from broker.spark.options import IllegalOption, log_remarks
 from broker.spark.options.write_options import ExactlyOnce, WriteOptions
 from broker.spark.sink.columns import SinkColumns
 from broker.spark.sink.decisions import RowsPrepared
@@ -39,6 +39,7 @@ class KraftBatchWriter(DataSourceArrowWriter):
             raise IllegalOption("Save mode Overwrite not allowed for Kafka. Records can only be appended to a topic.")
         self._options = options
         self._columns = SinkColumns.of(schema, options.topic)
+        log_remarks(options.remarks)
 
     def write(self, iterator: Iterator[Any]) -> RowsWritten:
         return _write(iterator, self._columns, self._options)
@@ -58,6 +59,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Commits the batch. Spark calls it again for a batch that it repeats."""
+        _log_remarks(self._options, batchId)
         commit_batch(self._options, self._exactly_once, messages, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
@@ -77,10 +79,17 @@ class KraftStreamWriter(DataSourceStreamArrowWriter):
         return _write(iterator, self._columns, self._options)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Does nothing: the rows are written. Spark calls it again for a batch that it repeats."""
+        """Has nothing to commit: the rows are written. Spark calls it again for a batch that it repeats."""
+        _log_remarks(self._options, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Does nothing: what was written stays, and is written again when Spark repeats the batch."""
+
+
+def _log_remarks(options: WriteOptions, batch_id: int) -> None:
+    """Logs the remarks with the first batch of a query: Spark makes the writer again for each batch."""
+    if batch_id == 0:
+        log_remarks(options.remarks)
 
 
 def _write(iterator: Iterator[Any], columns: SinkColumns, options: WriteOptions) -> RowsWritten:

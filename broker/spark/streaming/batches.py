@@ -16,6 +16,7 @@ from broker.spark.options import (
     SpecificOffsets,
     SpecificTimestamps,
     Timestamp,
+    log_remarks,
 )
 from broker.spark.ranges import OffsetRange
 from broker.spark.streaming.admission import (
@@ -74,6 +75,7 @@ class MicroBatches:
 
     @classmethod
     def open(cls, options: ReadOptions) -> Self:
+        log_remarks(options.remarks)
         return cls(options, StreamCluster(options), time.monotonic)
 
     def close(self) -> None:

@@ -21,6 +21,10 @@ def test_keyword_arguments_and_kafka_keys_set_the_same_fields() -> None:
         ("request.timeout.ms", -1, "at least 0"),
         ("request.timeout.ms", "soon", "must be a number"),
         ("request.timeout.ms", True, "must be a number"),
+        ("request.timeout.ms", "1_000", "must be a number"),
+        ("request.timeout.ms", "1e3", "must be a number"),
+        ("request.timeout.ms", "inf", "must be a number"),
+        ("request.timeout.ms", "1" * 5_000, "must be a number"),
         ("request.timeout.ms", float("nan"), "must be a number"),
         ("send.buffer.bytes", 1.5, "whole number"),
         ("send.buffer.bytes", 2**31, "between -1 and 2147483647"),
@@ -36,7 +40,10 @@ def test_wrong_settings_are_refused_with_advice(key: str, value: object, message
         read_config(ClientConfig, "a:1", {key: value})
 
 
-@pytest.mark.parametrize("servers", ["", "host", "host:port", "host:70000", ":9092", ["a:1", "b"]])
+@pytest.mark.parametrize(
+    "servers",
+    ["", "host", "host:port", "host:70000", "host:9_2", "host:\u0669", f"host:{'1' * 5_000}", ":9092", ["a:1", "b"]],
+)
 def test_bootstrap_servers_that_are_no_addresses_are_refused(servers: str | list[str]) -> None:
     with pytest.raises(ConfigError, match="host1:9092,host2:9092"):
         read_config(ClientConfig, servers)

@@ -36,7 +36,8 @@ def test_offsets_survive_json(offsets: dict[TopicPartition, int]) -> None:
     "text",
     ["", "latest", "[]", "3", '{"a": 1}', '{"a": {"x": 1}}', '{"a": {"0": "1"}}', '{"a": {"0": 1.5}}',
      '{"a": {"0": -3}}', '{"a": {"-1": 3}}', '{"a": {"0": true}}', '{"a": {"0": 9223372036854775808}}',
-     '{"a": {"2147483648": 0}}', "[" * 100_000],
+     '{"a": {"2147483648": 0}}', '{"a": {"0_0": 1}}', '{"a": {" 0": 1}}', '{"a": {"+0": 1}}', '{"a": {"\u0663": 1}}',
+     '{"a": {"%s": 1}}' % ("1" * 5_000), "[" * 100_000],
 )  # fmt: skip
 def test_offsets_of_another_form_are_refused_with_an_example(text: str) -> None:
     with pytest.raises(IllegalJson) as refusal:

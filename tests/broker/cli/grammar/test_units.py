@@ -9,6 +9,7 @@ from broker.cli.grammar.units import (
     format_size,
     format_time_ms,
     parse_duration_ms,
+    parse_number,
     parse_size,
     parse_time_ms,
 )
@@ -48,6 +49,17 @@ def test_sizes_are_shown_in_the_largest_unit(size: int, text: str) -> None:
 )
 def test_durations_are_read(text: str, duration_ms: int) -> None:
     assert parse_duration_ms(text) == duration_ms
+
+
+@pytest.mark.parametrize(("text", "number"), [("5", 5), ("-1", -1), (" 1.5 ", 1.5), ("1e6", 1e6), (".5", 0.5)])
+def test_numbers_are_read(text: str, number: float) -> None:
+    assert parse_number(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "x", "1_000", "nan", "inf", "\u0663", "1 0", "."])
+def test_malformed_numbers_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not a number"):
+        parse_number(text)
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1s", "1x", "1s x", "s"])
