@@ -15,7 +15,7 @@ from broker.replication.partition import Partition
 from broker.server.context import RequestContext
 from broker.server.handler import Handler
 from broker.server.slices import Steps
-from broker.storage.timestamp_search import find_max_timestamp, find_timestamp
+from broker.storage.timestamp_search import find_max_timestamp, search_timestamp
 from broker.wire.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -65,7 +65,7 @@ def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Steps[
             key = (topic.name, asked.partition_index)
             if key in asked_before:
                 asked_before.remove(key)  # the response has one entry per partition
-                answer.partitions.append(_answer(context, request, topic.name, asked, key in repeated))
+                answer.partitions.append((yield from _answer(context, request, topic.name, asked, key in repeated)))
             if number % _STEP_PARTITIONS == _STEP_PARTITIONS - 1:
                 yield
         yield
@@ -74,11 +74,11 @@ def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Steps[
 
 def _answer(
     context: RequestContext, request: ListOffsetsRequest, topic_name: str, asked: ListOffsetsPartition, repeated: bool
-) -> ListOffsetsPartitionResponse:
+) -> Steps[ListOffsetsPartitionResponse]:
     try:
         if repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is asked for more than once")
-        return _list_one(context, request, topic_name, asked)
+        return (yield from _list_one(context, request, topic_name, asked))
     except KafkaError as error:
         return ListOffsetsPartitionResponse(
             partition_index=asked.partition_index,
@@ -91,7 +91,7 @@ def _answer(
 
 def _list_one(
     context: RequestContext, request: ListOffsetsRequest, topic_name: str, asked: ListOffsetsPartition
-) -> ListOffsetsPartitionResponse:
+) -> Steps[ListOffsetsPartitionResponse]:
     if asked.timestamp < 0 and context.api_version < _NEEDED_VERSION.get(asked.timestamp, _NEVER):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} needs a later version")
     partition = context.services.partitions.get(topic_name, asked.partition_index)
@@ -108,7 +108,10 @@ def _list_one(
         offset = log.log_start_offset
         epoch = log.epochs.epoch_for_offset(offset)
     elif asked.timestamp not in _OF_TIERED_STORAGE:
-        found = find_max_timestamp(log) if asked.timestamp == MAX_TIMESTAMP else find_timestamp(log, asked.timestamp)
+        if asked.timestamp == MAX_TIMESTAMP:
+            found = find_max_timestamp(log)
+        else:
+            found = yield from search_timestamp(log, asked.timestamp)
         if found is not None and found.offset < end:
             timestamp, offset, epoch = found.timestamp, found.offset, found.leader_epoch
         elif found is not None and is_consumer:

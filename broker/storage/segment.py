@@ -238,11 +238,13 @@ class Segment:
         self._load(self.offset_index)
         return self.offset_index.offset_after(position)
 
-    def position_for_timestamp(self, timestamp: int) -> int:
-        """A position at or before the first batch with a timestamp of at least `timestamp`. Raises OSError."""
+    def position_for_timestamp(self, timestamp: int, from_offset: int = 0) -> int:
+        """A position at or before the first batch with a timestamp of at least `timestamp` that does not end before
+        `from_offset`. Raises OSError.
+        """
         self._load(self.offset_index)
         self._load(self.time_index)
-        return self.offset_index.lookup(self.time_index.lookup(timestamp - 1))
+        return self.offset_index.lookup(max(self.time_index.lookup(timestamp - 1), from_offset))
 
     def largest_timestamp(self) -> int:
         """The largest timestamp of the records, or -1; sets `max_timestamp`. Raises OSError."""

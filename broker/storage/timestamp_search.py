@@ -1,9 +1,12 @@
 """Finds records by their timestamps, for ListOffsets.
 
-The time index leads to the first batch that may contain the record, and only that batch is decoded.
+The time index leads to the first batch that may contain the record, and only that batch is decoded. If the batch's
+header names a later time than its records have, the search goes on, perhaps up to the end of the segment. So it takes
+steps, between which others can run.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -23,15 +26,22 @@ class TimestampAndOffset:
     leader_epoch: int
 
 
-def find_timestamp(log: Log, timestamp: int) -> TimestampAndOffset | None:
+# Yields between steps of about 100 us, and returns what it has found.
+Search: TypeAlias = Generator[None, None, TimestampAndOffset | None]
+
+_STEP_HEADERS: Final = 64
+
+
+def search_timestamp(log: Log, timestamp: int) -> Search:
     """The first record of the log with a timestamp (ms) of at least `timestamp`; None without one.
 
-    Raises KafkaError KAFKA_STORAGE_ERROR if the files are unreadable.
+    Raises KafkaError KAFKA_STORAGE_ERROR if the files are unreadable, or were truncated between two steps.
     """
     try:
-        for segment in log.segments:
-            if segment.largest_timestamp() >= timestamp:
-                found = _find_in_segment(segment, timestamp, log.log_start_offset)
+        for segment in list(log.segments):
+            is_there = log.segments.index(segment) is not None  # retention may have deleted it between two steps
+            if is_there and segment.largest_timestamp() >= timestamp:
+                found = yield from _search_segment(segment, timestamp, log.log_start_offset)
                 if found is not None:
                     return found
     except (OSError, CorruptBatch) as error:
@@ -64,14 +74,17 @@ def _find_largest(segment: Segment) -> TimestampAndOffset | None:
     return None
 
 
-def _find_in_segment(segment: Segment, timestamp: int, log_start_offset: int) -> TimestampAndOffset | None:
-    position = segment.position_for_timestamp(timestamp)
-    for at, header in scan_headers(segment.file, position, segment.written):
+def _search_segment(segment: Segment, timestamp: int, log_start_offset: int) -> Search:
+    position = segment.position_for_timestamp(timestamp, log_start_offset)
+    for number, (at, header) in enumerate(scan_headers(segment.file, position, segment.written), 1):
+        if number % _STEP_HEADERS == 0:
+            yield
         if header.max_timestamp < timestamp or header.last_offset < log_start_offset:
             continue
         for record_timestamp, offset in _timestamps(segment, at, header):
             if record_timestamp >= timestamp and offset >= log_start_offset:
                 return TimestampAndOffset(record_timestamp, offset, header.partition_leader_epoch)
+        yield
     return None
 
 

@@ -4,11 +4,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from broker.server.slices import run
 from broker.storage.clean_shutdown import close_cleanly
 from broker.storage.log import Log, LogSlice
 from broker.storage.log_config import LogConfig
 from broker.storage.log_loader import load_log
 from broker.storage.recovery import UNKNOWN
+from broker.storage.timestamp_search import TimestampAndOffset, search_timestamp
 from broker.wire.records import Record, encode_batch, iter_headers, iter_records
 from kraft.env import Buffer, Disk, File, RealDisk
 
@@ -66,6 +68,11 @@ def append(log: Log, *values: bytes, leader_epoch: int = 0, now_ms: int = NOW_MS
     info = log.append(batch(*values, **fields), leader_epoch=leader_epoch, now_ms=now_ms)
     log.commit()
     return info.first_offset
+
+
+def find_timestamp(log: Log, timestamp: int) -> TimestampAndOffset | None:
+    """The result of a search by time, all of whose steps are taken at once."""
+    return run(search_timestamp(log, timestamp))
 
 
 def slice_bytes(piece: LogSlice) -> bytes:

@@ -13,12 +13,12 @@ import attrs
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.storage.retention import delete_old_segments
-from broker.storage.timestamp_search import TimestampAndOffset, find_max_timestamp, find_timestamp
+from broker.storage.timestamp_search import TimestampAndOffset, find_max_timestamp
 from broker.wire.errors import ErrorCode, WireError
 from broker.wire.records import BatchHeader, Compression, Record, encode_batch, iter_headers, iter_records
 from broker.wire.records.batch import HEADER, PRODUCER_ATTRIBUTES, seal
 from tests.support.compacted_logs import clean, latest
-from tests.support.logs import DAY_MS, HOUR_MS, open_log, read_all
+from tests.support.logs import DAY_MS, HOUR_MS, find_timestamp, open_log, read_all
 
 _LONG_MAX: Final = 2**63 - 1
 _LONG_MIN: Final = -(2**63)

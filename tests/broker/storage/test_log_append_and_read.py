@@ -8,14 +8,15 @@ import trio
 
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
-from broker.storage.timestamp_search import TimestampAndOffset, find_max_timestamp, find_timestamp
+from broker.storage.timestamp_search import TimestampAndOffset, find_max_timestamp, search_timestamp
 from broker.wire.errors import ErrorCode, KafkaError
-from broker.wire.records import iter_headers, read_header
+from broker.wire.records import Compression, Record, encode_batch, iter_headers, read_header
 from tests.support.logs import (
     NOW_MS,
     FailingDisk,
     append,
     batch,
+    find_timestamp,
     open_log,
     read_all,
     read_records,
@@ -203,6 +204,28 @@ def test_timestamp_search_looks_within_batches_and_below_the_bound(log: Log) -> 
     assert find_timestamp(log, NOW_MS - 60) == TimestampAndOffset(NOW_MS - 50, 0, 0)
     log.advance_log_start_offset(1)
     assert find_timestamp(log, NOW_MS - 60) == TimestampAndOffset(NOW_MS - 50, 1, 0)
+
+
+def test_timestamp_search_takes_steps_after_a_header_that_is_too_late(log: Log) -> None:
+    """Such a batch is not found out when it is compressed. The search then passes the rest of the segment."""
+    late = encode_batch(
+        [Record(timestamp=NOW_MS, value=b"x")], compression=Compression.ZSTD, max_timestamp=NOW_MS + 60_000
+    )
+    log.append(memoryview(bytearray(late)), leader_epoch=0, now_ms=NOW_MS)
+    for _ in range(1000):
+        append(log, b"x", timestamp=NOW_MS)
+    assert len(list(search_timestamp(log, NOW_MS + 1))) > 10
+    assert find_timestamp(log, NOW_MS + 1) is None
+    assert find_timestamp(log, NOW_MS) == TimestampAndOffset(NOW_MS, 0, 0)
+
+
+def test_timestamp_search_does_not_read_deleted_records(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(index_interval_bytes=100))
+    for number in range(1000):
+        append(log, b"x", timestamp=NOW_MS + number)
+    log.advance_log_start_offset(900)
+    assert list(search_timestamp(log, 0)) == [], "no step before the result"
+    assert find_timestamp(log, 0) == TimestampAndOffset(NOW_MS + 900, 900, 0)
 
 
 def test_log_without_timestamps_has_no_max_timestamp(log: Log) -> None:

@@ -12,8 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.storage.retention import delete_old_segments
-from broker.storage.timestamp_search import find_timestamp
-from tests.support.logs import NOW_MS, batch, close_log, open_log, read_records, slice_bytes
+from tests.support.logs import NOW_MS, batch, close_log, find_timestamp, open_log, read_records, slice_bytes
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=150, retention_ms=-1)
 

@@ -13,10 +13,20 @@ from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.storage.recovery import UNKNOWN
 from broker.storage.retention import delete_old_segments
-from broker.storage.timestamp_search import find_timestamp
 from broker.wire.records import iter_headers
 from kraft.env import Buffer, File, RealDisk
-from tests.support.logs import NOW_MS, append, batch, close_log, listing, open_log, read_all, read_records, values
+from tests.support.logs import (
+    NOW_MS,
+    append,
+    batch,
+    close_log,
+    find_timestamp,
+    listing,
+    open_log,
+    read_all,
+    read_records,
+    values,
+)
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
 LOG = "00000000000000000000.log"

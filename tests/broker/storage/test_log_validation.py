@@ -7,7 +7,7 @@ import pytest
 
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
-from broker.storage.timestamp_search import find_max_timestamp, find_timestamp
+from broker.storage.timestamp_search import find_max_timestamp
 from broker.storage.validation import RecordsRejected
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import (
@@ -21,7 +21,7 @@ from broker.wire.records import (
 )
 from broker.wire.records.batch import HEADER, seal
 from metadata.configuration import TOPIC_CONFIGS, TopicConfigs
-from tests.support.logs import HOUR_MS, NOW_MS, batch, open_log, read_all, slice_bytes
+from tests.support.logs import HOUR_MS, NOW_MS, batch, find_timestamp, open_log, read_all, slice_bytes
 
 FIELDS = (
     "base_offset",

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from broker.storage.cleaner.segment_reader import records_in_portions
 from broker.storage.log import Log
-from broker.storage.timestamp_search import find_max_timestamp, find_timestamp
+from broker.storage.timestamp_search import find_max_timestamp
 from broker.wire.errors import KafkaError, WireError
 from broker.wire.records import iter_records, read_header
 from broker.wire.records.batch import CONTROL_FLAG, HEADER, TRANSACTIONAL_FLAG, seal
-from tests.support.logs import NOW_MS, batch, open_log, slice_bytes
+from tests.support.logs import NOW_MS, batch, find_timestamp, open_log, slice_bytes
 
 LONG_MAX = 2**63 - 1
 

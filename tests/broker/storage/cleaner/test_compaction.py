@@ -8,7 +8,6 @@ import pytest
 
 from broker.storage.cleaner.compaction import CompactionAborted
 from broker.storage.log import Log
-from broker.storage.timestamp_search import find_timestamp
 from broker.wire.records import (
     BatchHeader,
     Compression,
@@ -27,7 +26,7 @@ from tests.support.compacted_logs import (
     put,
     without_repeats,
 )
-from tests.support.logs import DAY_MS, NOW_MS, listing, open_log, read_all, slice_bytes
+from tests.support.logs import DAY_MS, NOW_MS, find_timestamp, listing, open_log, read_all, slice_bytes
 
 
 @pytest.fixture
