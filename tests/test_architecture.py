@@ -63,7 +63,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "broker.quota": ("broker.replication.throttles", "broker.server", "metadata"),
     "broker.logging": ("kraft.events", "metadata.controller", "metadata.errors"),
-    "broker.telemetry": ("broker.net.connection", "broker.wire", "kraft.env", "metadata"),
+    "broker.telemetry": ("broker.metrics.exposition", "broker.net.connection", "broker.wire", "kraft.env", "metadata"),
     "broker.metrics": (),
     "broker.metrics.collectors": (
         "broker.client",

@@ -39,7 +39,9 @@ def exposition(families: Iterable[tuple[Metric, Iterable[Sample | None]]], text_
             is_exhausted = True
             for sample in remaining:
                 if sample is not None:
-                    lines.append(write(metric.name, _labels(names, sample.labels), sample.value))
+                    labels = sample.labels
+                    text = labels if isinstance(labels, str) else _labels(names, labels)
+                    lines.append(write(metric.name, text, sample.value))
                 if sample is None or len(lines) == STEP_SAMPLES:
                     is_exhausted = False
                     break
@@ -54,6 +56,11 @@ def _head(metric: Metric, text_format: Format) -> str:
     if text_format.is_open_metrics:
         help_text = help_text.replace('"', '\\"')
     return f"# HELP {name} {help_text}\n# TYPE {name} {metric.type.value}\n"
+
+
+def label_text(labels: Iterable[tuple[str, str]]) -> str:
+    """The names and values of labels, as they stand between the braces of a series."""
+    return ",".join([f'{name}="{_escaped(value)}"' for name, value in labels])
 
 
 def _labels(names: list[str], values: tuple[str, ...]) -> str:

@@ -62,9 +62,12 @@ Value: TypeAlias = int | float | Distribution
 
 
 class Sample(NamedTuple):
-    """One series of a metric: the values of its labels, in the metric's order, and the value."""
+    """One series of a metric: the values of its labels, in the metric's order, and the value.
 
-    labels: tuple[str, ...]
+    A series with labels of its own has their text instead (`exposition.label_text`).
+    """
+
+    labels: tuple[str, ...] | str
     value: Value
 
 

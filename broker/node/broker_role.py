@@ -31,6 +31,7 @@ from broker.replication.replica_selector import find_replica_selector
 from broker.replication.throttles import ReplicationThrottles
 from broker.server import Dispatcher, Services
 from broker.server.quotas import Charging
+from broker.server.slices import Slices
 from broker.storage.cleaner import Cleaner, CleanerConfig
 from broker.storage.housekeeping import Housekeeping
 from broker.storage.log_manager import LogManager
@@ -144,7 +145,6 @@ class BrokerRole:
             nursery.start_soon(run)
         for reporter in (self.partitions.isr_changes, self.partitions.directories):
             nursery.start_soon(reporter.run, self._channel, lambda: self._lifecycle.broker_epoch)
-        nursery.start_soon(self._expire_telemetry)
         await self._lifecycle.unfence()
         await self._image_waits.until(self._is_visible_to_clients, inf)
         self._serve(services)
@@ -164,6 +164,7 @@ class BrokerRole:
         if shared.metrics is not None:
             shared.metrics.add_broker(services, self._quotas, dispatcher.request_counts)
             nursery.start_soon(shared.metrics.run_connections)
+        nursery.start_soon(self._expire_telemetry, dispatcher.slices)
         endpoints = shared.config.endpoints
         for bound in shared.bound_for(endpoints.broker_listeners):
             name = bound.listener.name
@@ -203,10 +204,10 @@ class BrokerRole:
         """Forget the telemetry state of a client that is gone."""
         self.telemetry.connection_closed(connection)
 
-    async def _expire_telemetry(self) -> None:
+    async def _expire_telemetry(self, slices: Slices) -> None:
         while True:
             await trio.sleep(_TELEMETRY_SWEEP_S)
-            self.telemetry.remove_expired()
+            await slices.finish(self.telemetry.remove_expired())
 
     def _reconfigure(self, config: KafkaConfig) -> None:
         self._housekeeping.producer_expiration_ms = config.producer_id_expiration_ms

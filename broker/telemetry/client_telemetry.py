@@ -6,14 +6,15 @@ until they expire, so that the last push of a client that ends is seen.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
+from math import inf
 from typing import Final, TypeAlias, TypeVar
 
 import attrs
 
 from broker.net.connection import Connection
 from broker.telemetry.client_instance import ClientInstance
-from broker.telemetry.otlp import TEXT_MAX, MalformedMetrics, TooManyPoints, decode_metrics
-from broker.telemetry.pushed_metrics import PushedFamily, PushedMetrics
+from broker.telemetry.otlp import TEXT_MAX, Decoder, MalformedMetrics, TooLargeMetrics
+from broker.telemetry.pushed_metrics import BROKER_BOUNDS, CLIENT_BOUNDS, PushedFamily, PushedMetrics, SeriesBounds
 from broker.telemetry.subscriptions import ClientSubscription, Subscription
 from broker.wire.api.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -63,10 +64,15 @@ class TelemetryClient:
 
 @attrs.frozen
 class TelemetryLimits:
-    """`push_bytes_max` is `telemetry.max.bytes`, the size of a push as it is sent."""
+    """`push_bytes_max` is `telemetry.max.bytes`, the size of a push as it is sent.
+
+    The bounds are of what one client instance, and all of them, have in a scrape.
+    """
 
     push_bytes_max: int
     instances_max: int = INSTANCES_MAX
+    client_bounds: SeriesBounds = CLIENT_BOUNDS
+    broker_bounds: SeriesBounds = BROKER_BOUNDS
 
 
 class ClientTelemetry:
@@ -90,7 +96,7 @@ class ClientTelemetry:
         self._version = 0
         self._instances: dict[bytes, ClientInstance] = {}  # the one that was silent for longest comes first
         self._by_connection: dict[Connection, bytes] = {}
-        self._pushed = PushedMetrics()
+        self._pushed = PushedMetrics(limits.client_bounds, limits.broker_bounds)
         self._pushed_until_ms: dict[bytes, float] = {}  # in the order of the last push
         self.counts = TelemetryCounts()
 
@@ -162,8 +168,8 @@ class ClientTelemetry:
         try:
             data = decompress(Compression(request.compression_type), request.metrics, size_max)
             yield
-            decoded = yield from decode_metrics(data)
-        except (TooLargeContent, TooManyPoints):
+            decoded = yield from Decoder(data).steps()
+        except (TooLargeContent, TooLargeMetrics):
             self.counts.invalid_pushes += 1
             return ErrorCode.TELEMETRY_TOO_LARGE
         except (CorruptBatch, MalformedMetrics):
@@ -172,26 +178,44 @@ class ClientTelemetry:
         self.counts.skipped_metrics += decoded.skipped
         self._pushed_until_ms.pop(instance_id, None)
         self._pushed_until_ms[instance_id] = instance.expires_ms
-        if len(self._pushed_until_ms) > self._limits.instances_max:
-            self._forget_pushed(next(iter(self._pushed_until_ms)))
+        self._make_room()
         labels = {"client_instance_id": encode_uuid(instance_id), **_identity(client.attributes)}
         yield from self._pushed.apply(instance_id, labels, decoded.metrics)
         return ErrorCode.NONE
+
+    def _make_room(self) -> None:
+        """Forget what one client pushed, the one that was silent for longest, if there are too many.
+
+        If there are too many series, it is a client that is gone: none that is connected loses what it has.
+        """
+        if len(self._pushed_until_ms) > self._limits.instances_max:
+            self._forget_pushed(next(iter(self._pushed_until_ms)))
+        elif self._pushed.is_full:
+            gone = next((each for each in self._pushed_until_ms if each not in self._instances), None)
+            if gone is not None:
+                self._forget_pushed(gone)
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget the client instance of a connection that has ended."""
         instance_id = self._by_connection.pop(connection, None)
         if instance_id is not None:
-            self._instances.pop(instance_id, None)
+            self.forget_instance(instance_id)
 
-    def remove_expired(self) -> None:
-        """Forget the client instances, and what they pushed, that have been silent for too long."""
+    def forget_instance(self, instance_id: bytes) -> None:
+        """Forget a client instance, if it is known. What it pushed stays until it expires, or others need the room."""
+        self._instances.pop(instance_id, None)
+
+    def remove_expired(self) -> Steps[None]:
+        """Forget the client instances, and what they pushed, that have been silent for too long; in steps."""
         now_ms = self._now_ms()
         for instance_id in [key for key, instance in self._instances.items() if instance.expires_ms <= now_ms]:
             del self._instances[instance_id]
-        for instance_id in [key for key, until_ms in self._pushed_until_ms.items() if until_ms <= now_ms]:
-            self._forget_pushed(instance_id)
         self._by_connection = {key: each for key, each in self._by_connection.items() if each in self._instances}
+        yield
+        for instance_id in [key for key, until_ms in self._pushed_until_ms.items() if until_ms <= now_ms]:
+            if self._pushed_until_ms.get(instance_id, inf) <= now_ms:  # it may have pushed since the last step
+                self._forget_pushed(instance_id)
+                yield
 
     def _forget_pushed(self, instance_id: bytes) -> None:
         self._pushed.remove(instance_id)
@@ -230,10 +254,22 @@ class ClientTelemetry:
         if len(self._instances) > self._limits.instances_max:
             del self._instances[next(iter(self._instances))]
         if client.connection is not None and not client.connection.closed:
-            self._by_connection[client.connection] = instance_id
+            self._bind(client.connection, instance_id)
         silence_ms = max(EXPIRY_MS_MIN, _INTERVALS_BEFORE_EXPIRY * instance.subscription.interval_ms)
         instance.expires_ms = self._now_ms() + silence_ms
         return instance
+
+    def _bind(self, connection: Connection, instance_id: bytes) -> None:
+        """Note the client instance of a connection. A connection has one, so that the bounds of one hold for it too.
+
+        What it pushed as another one is forgotten.
+        """
+        former = self._by_connection.get(connection)
+        self._by_connection[connection] = instance_id
+        if former is not None and former != instance_id:
+            self.forget_instance(former)
+            if former in self._pushed_until_ms:
+                self._forget_pushed(former)
 
 
 def _identity(attributes: Mapping[str, str]) -> dict[str, str]:

@@ -1,6 +1,12 @@
-"""Holds the metrics that clients have pushed, as families of series for Prometheus."""
+"""Holds the metrics that clients have pushed, as families of series for Prometheus.
+
+What a client pushes is paid for later, by every scrape. So the bounds count what a scrape writes: series, families, and
+the bytes of the text. Each series is written with its own labels. Written with those of its whole family, series that
+have no label in common would take the square of their number.
+"""
 
 import re
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import isfinite
@@ -8,20 +14,34 @@ from typing import Final, TypeAlias, TypeVar
 
 import attrs
 
-from broker.telemetry.otlp import Attributes, ClientMetric
+from broker.metrics.exposition import label_text
+from broker.telemetry.otlp import Attributes, ClientMetric, DataPoint
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
 
-# Series of one client instance: a consumer of 300 partitions has some 2,000.
-CLIENT_SERIES_MAX: Final = 2_000
-# Series of all clients of a broker, some 500 bytes each: 25 MB.
-SERIES_MAX: Final = 50_000
+
+@attrs.frozen
+class SeriesBounds:
+    """The numbers of series, of families (names), and of bytes of text in a scrape."""
+
+    series: int
+    families: int
+    text_bytes: int
+
+
+# Of one client instance. A consumer of 300 partitions has some 2,000 series, of 250 to 500 bytes each. Java's clients
+# have up to 150 names, and those of Kafka Streams some more.
+CLIENT_BOUNDS: Final = SeriesBounds(series=2_000, families=500, text_bytes=1024 * 1024)
+# Of all clients of a broker: a scrape of them takes some 100 ms in slices.
+BROKER_BOUNDS: Final = SeriesBounds(series=50_000, families=2_000, text_bytes=24 * 1024 * 1024)
 # A series ends after so many pushes of its client without it: its attributes have changed, as those of a group's member
 # do, or the subscription has.
 _PUSHES_WITHOUT_SERIES: Final = 3
-# Data points that are taken over in one step of about 100 us.
-_STEP_POINTS: Final = 32
+# Metrics, points and attributes that are taken over in one step of about 100 us.
+_STEP_ITEMS: Final = 64
+# A value with its space, and the braces and the end of its line.
+_VALUE_BYTES: Final = 28
 
 _PREFIX: Final = "kafka_client_"
 _OWN_NAMES: Final = "org.apache.kafka."
@@ -30,83 +50,181 @@ _NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_]+")
 
 
 @attrs.define
-class _Client:
-    """A client instance: its labels, the number of its pushes, and for each of its series that of the last one."""
+class _Use:
+    """What one client, or all clients, have of what is bounded."""
 
-    labels: Mapping[str, str]
-    pushes: int = 0
-    series: dict[tuple[str, Attributes], int] = attrs.field(factory=dict)
+    bounds: SeriesBounds
+    series: int = 0
+    text_bytes: int = 0
+    families: Counter[str] = attrs.field(factory=Counter)  # the number of series of each
+
+    def fits(self, family: str, text_bytes: int) -> bool:
+        """True if another series is within the bounds."""
+        bounds = self.bounds
+        return (
+            self.series < bounds.series
+            and self.text_bytes + text_bytes <= bounds.text_bytes
+            and (family in self.families or len(self.families) < bounds.families)
+        )
+
+    def add(self, family: str, text_bytes: int) -> None:
+        self.series += 1
+        self.text_bytes += text_bytes
+        self.families[family] += 1
+
+    def remove(self, family: str, text_bytes: int) -> None:
+        self.series -= 1
+        self.text_bytes -= text_bytes
+        self.families[family] -= 1
+        if not self.families[family]:
+            del self.families[family]
 
 
 @attrs.define
-class _Family:
-    """All series of one name: the names of their labels, and the values by client instance and attributes."""
+class _Series:
+    """One series. `metric` is the client's name of it, and `pushed` the number of the client's last push with it."""
 
-    label_names: dict[str, None] = attrs.field(factory=dict)
-    values: dict[tuple[bytes, Attributes], float] = attrs.field(factory=dict)
+    metric: str
+    text_bytes: int
+    pushed: int
+    value: float = 0
+
+
+@attrs.define
+class _Client:
+    """A client instance: its own labels and their text, the number of its pushes, and its series.
+
+    Series are found by their family and the text of their labels.
+    """
+
+    labels: Mapping[str, str]
+    text: str
+    use: _Use
+    pushes: int = 0
+    series: dict[tuple[str, str], _Series] = attrs.field(factory=dict)
+
+    def label_text(self, attributes: Attributes) -> str:
+        """The labels of a series. If attributes have the same name here, the label has the values of all.
+
+        The client's own labels stay as they are, whatever the client pushes.
+        """
+        values: dict[str, str] = {}
+        for attribute, value in attributes:
+            name = _label_name(attribute)
+            if name not in self.labels:
+                values[name] = f"{values[name]};{value}" if name in values else value
+        return f"{self.text},{label_text(sorted(values.items()))}" if values else self.text
+
+
+# All series of one name, by the text of their labels.
+_Family: TypeAlias = dict[str, _Series]
 
 
 @attrs.frozen
 class PushedFamily:
-    """The series of one name: the values of `label_names`, of which a series may leave some empty, and its value.
+    """The series of one name: the text of their labels, without braces, and their values.
 
     A counter has the sum of the increments that the client has pushed to this broker.
     """
 
     name: str
     is_counter: bool
-    label_names: tuple[str, ...]
-    series: Iterator[tuple[tuple[str, ...], float]]
+    series: Iterator[tuple[str, float]]
 
 
 class PushedMetrics:
-    """The newest values of each client instance. `dropped` counts data points beyond the bounds on series."""
+    """The newest values of each client instance.
 
-    def __init__(self, client_series_max: int = CLIENT_SERIES_MAX, series_max: int = SERIES_MAX) -> None:
-        self._client_series_max = client_series_max
-        self._series_max = series_max
+    `dropped` counts data points beyond the bounds, and those whose series another metric or point of the client has.
+    """
+
+    def __init__(self, client_bounds: SeriesBounds, bounds: SeriesBounds) -> None:
+        self._client_bounds = client_bounds
+        self._use = _Use(bounds)
         self._clients: dict[bytes, _Client] = {}
         self._families: dict[str, _Family] = {}
-        self.count = 0
         self.dropped = 0
+
+    @property
+    def count(self) -> int:
+        """The number of series."""
+        return self._use.series
+
+    @property
+    def text_bytes(self) -> int:
+        """The bytes of all series in a scrape."""
+        return self._use.text_bytes
+
+    @property
+    def is_full(self) -> bool:
+        """True if the bounds of a client that pushes as much as it may are not free."""
+        use, client = self._use, self._client_bounds
+        return (
+            use.series + client.series > use.bounds.series
+            or use.text_bytes + client.text_bytes > use.bounds.text_bytes
+            or len(use.families) + client.families > use.bounds.families
+        )
 
     def apply(self, instance: bytes, labels: Mapping[str, str], metrics: Sequence[ClientMetric]) -> Steps[None]:
         """Take over the values of one push, in steps. Series that several pushes did not have are removed."""
-        taken = 0
-        self._clients.setdefault(instance, _Client(labels)).pushes += 1
+        client = self._client(instance, labels)
+        client.pushes = number = client.pushes + 1
+        items = 0
         for metric in metrics:
             name = series_name(metric.name, metric.is_counter)
+            items += 1
             for point in metric.points:
                 # The client may have been removed since the last step.
-                client = self._clients.get(instance) or self._clients.setdefault(instance, _Client(labels))
-                attributes = tuple((_label_name(each), text) for each, text in point.attributes)
-                if (name, attributes) in client.series or self._add(instance, client, name, attributes):
-                    values = self._families[name].values
-                    values[instance, attributes] = _after(values[instance, attributes], point.value, metric.is_delta)
-                    client.series[name, attributes] = client.pushes
-                taken += 1
-                if not taken % _STEP_POINTS:
+                client = self._client(instance, labels)
+                client.pushes = number
+                if not self._take(client, name, metric, point):
+                    self.dropped += 1
+                items += 1 + len(point.attributes)
+                if items >= _STEP_ITEMS:
+                    items = 0
                     yield
+            if items >= _STEP_ITEMS:
+                items = 0
+                yield
         self._remove_stale_series(instance)
+
+    def _client(self, instance: bytes, labels: Mapping[str, str]) -> _Client:
+        client = self._clients.get(instance)
+        if client is None:
+            client = _Client(labels, label_text(labels.items()), _Use(self._client_bounds))
+            self._clients[instance] = client
+        return client
+
+    def _take(self, client: _Client, name: str, metric: ClientMetric, point: DataPoint) -> bool:
+        """Take over a value. False if its series is beyond the bounds, or has a value of this push already.
+
+        Names such as `a.b` and `a_b` are one name here: the series has the values of the metric that came first.
+        """
+        text = client.label_text(point.attributes)
+        series = client.series.get((name, text)) or self._add(client, name, metric, text)
+        if series is None or series.metric != metric.name or series.pushed == client.pushes:
+            return False
+        series.value = _after(series.value, point.value, metric.is_delta)
+        series.pushed = client.pushes
+        return True
+
+    def _add(self, client: _Client, name: str, metric: ClientMetric, text: str) -> _Series | None:
+        """Add a series with the value 0, unless there are too many."""
+        size = len(name) + len(text.encode()) + _VALUE_BYTES
+        if not (client.use.fits(name, size) and self._use.fits(name, size)):
+            return None
+        client.use.add(name, size)
+        self._use.add(name, size)
+        series = _Series(metric.name, size, client.pushes - 1)
+        client.series[name, text] = self._families.setdefault(name, {})[text] = series
+        return series
 
     def _remove_stale_series(self, instance: bytes) -> None:
         client = self._clients.get(instance)
         if client is not None:
             last = client.pushes - _PUSHES_WITHOUT_SERIES
-            for key in [key for key, pushed in client.series.items() if pushed <= last]:
-                self._remove_series(instance, client, key)
-
-    def _add(self, instance: bytes, client: _Client, name: str, attributes: Attributes) -> bool:
-        """Add a series with the value 0, unless there are too many."""
-        if len(client.series) >= self._client_series_max or self.count >= self._series_max:
-            self.dropped += 1
-            return False
-        self.count += 1
-        family = self._families.setdefault(name, _Family())
-        family.values[instance, attributes] = 0
-        family.label_names.update(dict.fromkeys(client.labels))
-        family.label_names.update(dict.fromkeys(each for each, _ in attributes))
-        return True
+            for key in [key for key, series in client.series.items() if series.pushed <= last]:
+                self._remove_series(client, key)
 
     def remove(self, instance: bytes) -> None:
         """Forget a client instance, if it is known."""
@@ -114,15 +232,16 @@ class PushedMetrics:
         if client is None:
             return
         for key in list(client.series):
-            self._remove_series(instance, client, key)
+            self._remove_series(client, key)
 
-    def _remove_series(self, instance: bytes, client: _Client, key: tuple[str, Attributes]) -> None:
-        name, attributes = key
-        del client.series[key]
-        self.count -= 1
+    def _remove_series(self, client: _Client, key: tuple[str, str]) -> None:
+        name, text = key
+        size = client.series.pop(key).text_bytes
+        client.use.remove(name, size)
+        self._use.remove(name, size)
         family = self._families[name]
-        del family.values[instance, attributes]
-        if not family.values:
+        del family[text]
+        if not family:
             del self._families[name]
 
     def families(self) -> Iterator[PushedFamily]:
@@ -130,15 +249,14 @@ class PushedMetrics:
         for name in sorted(self._families):
             family = self._families.get(name)
             if family is not None:
-                label_names = tuple(family.label_names)
-                yield PushedFamily(name, name.endswith(_TOTAL), label_names, self._series(family, label_names))
+                yield PushedFamily(name, name.endswith(_TOTAL), _current(family))
 
-    def _series(self, family: _Family, label_names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], float]]:
-        for (instance, attributes), value in list(family.values.items()):
-            client = self._clients.get(instance)
-            if client is not None:
-                labels = {**dict(attributes), **client.labels}
-                yield tuple([labels.get(each, "") for each in label_names]), value
+
+def _current(family: _Family) -> Iterator[tuple[str, float]]:
+    for text in list(family):
+        series = family.get(text)
+        if series is not None:
+            yield text, series.value
 
 
 def _after(before: float, value: float, is_delta: bool) -> float:

@@ -5,6 +5,14 @@ The pushed metrics follow them. They are named `kafka_client_` and the client's 
 are `client_instance_id`, `client_id`, `client_software_name`, `client_software_version`, and the attributes that the
 client has pushed. They are those of the broker that the client pushes to: after a change of that broker, counters begin
 at 0 there. They end when the client was silent for three of its intervals, and for a minute at least.
+
+A client instance has up to 2,000 series of 500 names with 1 MiB of text in a scrape, and all clients of a broker have
+50,000 series of 2,000 names with 24 MiB. Further points are dropped and counted. A connection has one client instance:
+after a push as another one, what it pushed before is forgotten. What clients that are gone have pushed makes room for
+others. Attributes whose names differ only in characters that Prometheus does not have in names become one label, with
+their values joined by `;`. Of metrics whose names differ only so, the first is kept. Labels of the client's identity
+stay as they are, whatever it pushes. A push has up to 10,000 points, and 64 fields of OTLP for each; a larger one is
+refused with TELEMETRY_TOO_LARGE.
 """
 
 from typing import Final
@@ -40,7 +48,7 @@ INVALID_PUSHES: Final = counter(
 )
 DROPPED_POINTS: Final = counter(
     "kafka_server_client_metrics_dropped_points_total",
-    "Pushed values that were dropped because a client, or all clients, had too many series",
+    "Pushed values that were dropped because there were too many series, or another metric has the same name here",
 )
 SKIPPED_METRICS: Final = counter(
     "kafka_server_client_metrics_skipped_metrics_total",

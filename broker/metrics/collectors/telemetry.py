@@ -31,4 +31,4 @@ class TelemetryCollector:
 
 def _family(pushed: PushedFamily) -> Family:
     kind = MetricType.COUNTER if pushed.is_counter else MetricType.GAUGE
-    return Metric(pushed.name, kind, _HELP, pushed.label_names), (Sample(*series) for series in pushed.series)
+    return Metric(pushed.name, kind, _HELP), (Sample(*series) for series in pushed.series)

@@ -98,7 +98,13 @@ async def test_client_pushes_the_metrics_that_it_is_asked_for(node: RunningNode,
     assert family.name == "kafka_client_consumer_lag"
     labels, value = next(family.series)
     assert value == 17.5
-    assert set(labels) >= {"app-library", "1.2", "test", "t"}
+    for label in (
+        'client_software_name="app-library"',
+        'client_software_version="1.2"',
+        'client_id="test"',
+        'topic="t"',
+    ):
+        assert label in labels.split(",")
 
 
 async def test_telemetry_is_advertised_if_there_is_a_listener_that_shows_it(tmp_path: Path) -> None:
@@ -126,6 +132,16 @@ async def test_client_instance_is_forgotten_when_its_connection_ends(node: Runni
         while telemetry_of(node).instance_count:
             await trio.sleep(0.01)
     assert len(list(telemetry_of(node).families())) == 1, "what it has pushed stays for a while"
+
+
+async def test_connection_that_names_another_instance_loses_what_it_pushed_before(node: RunningNode) -> None:
+    async with connected(node.port) as client, connected(node.port) as other:
+        assert await push(other, await subscription(other, [])) == ErrorCode.NONE
+        for _ in range(3):
+            assert await push(client, await subscription(client, [])) == ErrorCode.NONE
+        assert telemetry_of(node).instance_count == 2
+        (family,) = telemetry_of(node).families()
+        assert len(list(family.series)) == 2
 
 
 async def test_subscriptions_are_listed_until_their_last_config_is_deleted(client: WireClient) -> None:

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+import attrs
 import pytest
 
 from broker.server.slices import run
 from broker.telemetry import ClientTelemetry, TelemetryClient, TelemetryLimits
 from broker.telemetry.client_telemetry import DECOMPRESSED_MAX, EXPIRY_MS_MIN
+from broker.telemetry.pushed_metrics import SeriesBounds
 from broker.wire.api.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -32,10 +34,11 @@ PUSHED = metrics_data(gauge("org.apache.kafka.queue", point(3)))
 class World:
     """A broker's telemetry with a clock of the test, and the metadata that it follows."""
 
-    def __init__(self, push_bytes_max: int = 1024, instances_max: int = 10) -> None:
+    def __init__(self, push_bytes_max: int = 1024, instances_max: int = 10, series_max: int = 100) -> None:
         self.now_ms = 0.0
         self.traced = Traced()
-        limits = TelemetryLimits(push_bytes_max, instances_max)
+        bounds = SeriesBounds(series=series_max, families=100, text_bytes=1 << 20)
+        limits = TelemetryLimits(push_bytes_max, instances_max, attrs.evolve(bounds, series=2), bounds)
         self.telemetry = ClientTelemetry(limits, lambda: self.now_ms, Random(1).randbytes, self.traced)
         self._image = MetadataImage()
 
@@ -236,10 +239,10 @@ def test_client_and_its_metrics_expire_after_three_intervals(world: World) -> No
     world.subscribe(metrics="*", interval_ms="30000")
     assert world.push() == ErrorCode.NONE
     world.now_ms = 89_999
-    world.telemetry.remove_expired()
+    run(world.telemetry.remove_expired())
     assert (world.telemetry.instance_count, len(world.series())) == (1, 1)
     world.now_ms = 90_000
-    world.telemetry.remove_expired()
+    run(world.telemetry.remove_expired())
     assert (world.telemetry.instance_count, world.series()) == (0, {})
 
 
@@ -247,10 +250,10 @@ def test_client_with_a_short_interval_expires_after_a_minute(world: World) -> No
     world.subscribe(metrics="*", interval_ms="100")
     world.get()
     world.now_ms = EXPIRY_MS_MIN - 1
-    world.telemetry.remove_expired()
+    run(world.telemetry.remove_expired())
     assert world.telemetry.instance_count == 1
     world.now_ms = EXPIRY_MS_MIN
-    world.telemetry.remove_expired()
+    run(world.telemetry.remove_expired())
     assert world.telemetry.instance_count == 0
 
 
@@ -266,6 +269,30 @@ def test_number_of_clients_is_bounded_and_the_most_silent_makes_room() -> None:
     assert world.get(b"2" * 16).error_code == ErrorCode.NONE, "it is forgotten"
 
 
+def test_clients_that_are_gone_make_room_for_the_series_of_others() -> None:
+    world = World(series_max=4)
+    world.subscribe(metrics="*", interval_ms="30000")
+    pushed = metrics_data(gauge("a", point(1)), gauge("b", point(1)))
+    for number, instance in enumerate((b"1" * 16, b"2" * 16)):
+        world.now_ms = number * 50_000.0
+        assert world.push(instance, pushed) == ErrorCode.NONE
+    assert world.push(b"3" * 16, pushed) == ErrorCode.NONE
+    assert (world.telemetry.dropped_points, len(world.series()["kafka_client_a"])) == (2, 2), "both are still here"
+    world.now_ms = 90_000.0
+    world.telemetry.forget_instance(b"1" * 16)
+    assert world.push(b"3" * 16, pushed) == ErrorCode.NONE
+    assert world.telemetry.dropped_points == 2
+    assert len(world.series()["kafka_client_a"]) == 2
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_million_empty_messages_are_too_large(codec: Compression) -> None:
+    world = World(push_bytes_max=4 << 20)
+    empties = compress(codec, field(1, b"") * 1_000_000)
+    assert world.push(metrics=empties, compression_type=codec) == ErrorCode.TELEMETRY_TOO_LARGE
+    assert (world.telemetry.counts.pushes, world.telemetry.counts.invalid_pushes) == (1, 1)
+
+
 def test_increments_add_up_over_pushes(world: World) -> None:
     world.subscribe(metrics="*", interval_ms="1000")
     for _ in range(3):
@@ -277,8 +304,9 @@ def test_increments_add_up_over_pushes(world: World) -> None:
 def test_series_have_the_identity_of_the_client(world: World) -> None:
     assert world.push() == ErrorCode.NONE
     family = next(world.telemetry.families())
-    labels = dict(zip(family.label_names, next(family.series)[0], strict=True))
-    assert labels == {"client_instance_id": "aWlpaWlpaWlpaWlpaWlpaQ", **ATTRIBUTES}
+    labels, _ = next(family.series)
+    identity = {"client_instance_id": "aWlpaWlpaWlpaWlpaWlpaQ", **ATTRIBUTES}
+    assert labels == ",".join(f'{name}="{value}"' for name, value in identity.items())
 
 
 def test_config_that_this_node_does_not_understand_is_ignored_and_reported(world: World) -> None:

@@ -11,20 +11,24 @@ from hypothesis import strategies as st
 from broker.server.slices import run
 from broker.telemetry.otlp import (
     ATTRIBUTES_MAX,
+    FIELDS_BASE,
+    FIELDS_PER_POINT,
+    PIECE_FIELDS_MAX,
     POINTS_MAX,
+    STEP_FIELDS,
     TEXT_MAX,
     ClientMetric,
     DataPoint,
     DecodedMetrics,
+    Decoder,
     MalformedMetrics,
-    TooManyPoints,
-    decode_metrics,
+    TooLargeMetrics,
 )
 from tests.support.otlp import CUMULATIVE, DELTA, attributes, counter, field, gauge, metrics_data, point, varint
 
 
 def decoded(data: bytes) -> DecodedMetrics:
-    return run(decode_metrics(data))
+    return run(Decoder(data).steps())
 
 
 def test_gauges_and_counters_are_decoded_with_the_attributes_of_their_resource() -> None:
@@ -94,6 +98,7 @@ def test_long_texts_are_cut() -> None:
         b"\x80" * 11,
         b"\xff" * 10,
         metrics_data(gauge("", point(1))),
+        metrics_data(gauge("", *[])),
         metrics_data(field(1, b"\xff\xfe") + gauge("g", point(1))),
         metrics_data(field(1, "m") + field(5, field(1, varint(4 << 3 | 1) + b"\0\0\0\0"))),
         metrics_data(counter("c", point(1), temporality=0)),
@@ -110,13 +115,62 @@ def test_malformed_metrics_are_refused(data: bytes) -> None:
 def test_number_of_data_points_is_bounded() -> None:
     one = point(1)
     assert decoded(metrics_data(gauge("g", *[one] * POINTS_MAX))).points == POINTS_MAX
-    with pytest.raises(TooManyPoints):
+    with pytest.raises(TooLargeMetrics):
         decoded(metrics_data(gauge("g", *[one] * POINTS_MAX), gauge("h", one)))
 
 
-def test_long_push_is_decoded_in_many_steps() -> None:
-    steps = decode_metrics(metrics_data(*[gauge(f"g{index}", point(1)) for index in range(200)]))
-    assert sum(1 for _ in steps) >= 200
+EMPTY_MESSAGES = {
+    "resources": field(1, b"") * 1_000_000,
+    "attributes of a resource": field(1, field(1, field(1, b"") * 1_000_000)),
+    "fields of an attribute": field(1, field(1, field(1, field(3, 0) * 1_000_000))),
+    "fields of an attribute's value": field(1, field(1, field(1, field(2, field(2, 0) * 1_000_000)))),
+    "scopes": field(1, field(2, b"") * 1_000_000),
+    "metrics": field(1, field(2, field(2, b"") * 1_000_000)),
+    "names of a metric": metrics_data(field(1, "") * 1_000_000),
+    "histograms": metrics_data(field(9, b"") * 1_000_000),
+    "types of a sum": metrics_data(field(1, "m") + field(7, field(2, 1) * 1_000_000)),
+    "points": metrics_data(field(1, "m") + field(5, field(1, b"") * 1_000_000)),
+    "values of a point": metrics_data(gauge("m", field(3, 0) * 1_000_000)),
+    "attributes of a point": metrics_data(gauge("m", field(7, b"") * 1_000_000)),
+    "unknown fields": field(99, 0) * 1_000_000,
+}
+
+
+def hardest_step(data: bytes) -> tuple[int, int]:
+    """The numbers of fields that the decoder reads in all, and in one step, before it refuses the data or has read it.
+
+    A field is what the decoder's `_fields` counts.
+    """
+    decoder = Decoder(data)
+    before = hardest = 0
+    with contextlib.suppress(TooLargeMetrics):
+        for _ in decoder.steps():
+            hardest = max(hardest, decoder.fields_read - before)
+            before = decoder.fields_read
+    return decoder.fields_read, max(hardest, decoder.fields_read - before)
+
+
+@pytest.mark.parametrize("shape", EMPTY_MESSAGES)
+def test_million_empty_messages_are_refused_after_few_fields(shape: str) -> None:
+    fields, hardest = hardest_step(EMPTY_MESSAGES[shape])
+    assert fields <= FIELDS_BASE + FIELDS_PER_POINT * (POINTS_MAX + 1)
+    assert hardest <= PIECE_FIELDS_MAX + STEP_FIELDS
+    with pytest.raises(TooLargeMetrics):
+        decoded(EMPTY_MESSAGES[shape])
+
+
+def test_large_push_is_decoded_in_short_steps() -> None:
+    named = {f"a{index}": "x" for index in range(10)}
+    data = metrics_data(*[gauge(f"g{index}", point(1, **named)) for index in range(1000)])
+    fields, hardest = hardest_step(data)
+    assert fields > 40 * 1000
+    assert hardest <= 50 + STEP_FIELDS
+
+
+@given(st.text(min_size=TEXT_MAX, max_size=2 * TEXT_MAX))
+def test_long_text_is_cut_between_characters(text: str) -> None:
+    data = metrics_data(gauge("m", point(1, a=text)))
+    assert dict(decoded(data).metrics[0].points[0].attributes) == {"a": text[:TEXT_MAX]}
 
 
 @given(st.binary(max_size=200))
