@@ -202,7 +202,7 @@ class ClientTelemetry:
             self.forget_instance(instance_id)
 
     def forget_instance(self, instance_id: bytes) -> None:
-        """Forget a client instance, if it is known. What it pushed stays until it expires, or others need the room."""
+        """Forget a client instance, if it is known. Its series stay until they expire, or others need the room."""
         self._instances.pop(instance_id, None)
 
     def remove_expired(self) -> Steps[None]:
@@ -262,7 +262,7 @@ class ClientTelemetry:
     def _bind(self, connection: Connection, instance_id: bytes) -> None:
         """Note the client instance of a connection. A connection has one, so that the bounds of one hold for it too.
 
-        What it pushed as another one is forgotten.
+        The series that it pushed as another one end.
         """
         former = self._by_connection.get(connection)
         self._by_connection[connection] = instance_id

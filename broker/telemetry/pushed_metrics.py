@@ -1,8 +1,8 @@
 """Holds the metrics that clients have pushed, as families of series for Prometheus.
 
-What a client pushes is paid for later, by every scrape. So the bounds count what a scrape writes: series, families, and
-the bytes of the text. Each series is written with its own labels. Written with those of its whole family, series that
-have no label in common would take the square of their number.
+Every scrape pays for the series that clients have pushed. So the bounds count what a scrape writes: series, families,
+and the bytes of the text. Each series is written with its own labels only: with the labels of its whole family, series
+that have none in common would take the square of their number.
 """
 
 import re
@@ -30,10 +30,10 @@ class SeriesBounds:
     text_bytes: int
 
 
-# Of one client instance. A consumer of 300 partitions has some 2,000 series, of 250 to 500 bytes each. Java's clients
+# For one client instance. A consumer of 300 partitions has some 2,000 series, of 250 to 500 bytes each. Java's clients
 # have up to 150 names, and those of Kafka Streams some more.
 CLIENT_BOUNDS: Final = SeriesBounds(series=2_000, families=500, text_bytes=1024 * 1024)
-# Of all clients of a broker: a scrape of them takes some 100 ms in slices.
+# For all clients of a broker: a scrape of them takes some 100 ms in slices.
 BROKER_BOUNDS: Final = SeriesBounds(series=50_000, families=2_000, text_bytes=24 * 1024 * 1024)
 # A series ends after so many pushes of its client without it: its attributes have changed, as those of a group's member
 # do, or the subscription has.
@@ -51,7 +51,7 @@ _NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_]+")
 
 @attrs.define
 class _Use:
-    """What one client, or all clients, have of what is bounded."""
+    """The series, families and bytes that one client has, or that all clients have."""
 
     bounds: SeriesBounds
     series: int = 0

@@ -14,6 +14,10 @@ starts. There is no authentication: listen on an address that only operators rea
 | `/healthz` | 200 while the event loop runs |
 | `/readyz` | 200 while the node serves its clients; 503, with the reasons, while it starts, stops or is fenced |
 
+Clients of this port cannot lock out each other. When 16 connections wait for a request, or send one slowly, the one
+that has waited longest is closed. When 8 do not take their responses, the first of them is. Two scrapes run at a time,
+and a third gets 503; a reader that took more than a second too long makes room for it.
+
 The names are those of Kafka's MBeans, spelled as the usual rules of Prometheus' JMX exporter spell them: a rate
 `...PerSec` becomes a counter `..._total`, of which `rate()` makes the rate again. The column "Kafka" has the MBean with
 the same meaning. Histograms are real ones, where Kafka reports quantiles, so they can be added over brokers. Times are

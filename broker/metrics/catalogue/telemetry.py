@@ -8,10 +8,10 @@ at 0 there. They end when the client was silent for three of its intervals, and 
 
 A client instance has up to 2,000 series of 500 names with 1 MiB of text in a scrape, and all clients of a broker have
 50,000 series of 2,000 names with 24 MiB. Further points are dropped and counted. A connection has one client instance:
-after a push as another one, what it pushed before is forgotten. What clients that are gone have pushed makes room for
-others. Attributes whose names differ only in characters that Prometheus does not have in names become one label, with
-their values joined by `;`. Of metrics whose names differ only so, the first is kept. Labels of the client's identity
-stay as they are, whatever it pushes. A push has up to 10,000 points, and 64 fields of OTLP for each; a larger one is
+after a push as another one, the series of the former one end. Series of clients that are gone make room for others.
+Attributes whose names differ only in characters that Prometheus does not have in names become one label, with
+their values joined by `;`. If names of metrics differ only so, the first metric is kept. A client cannot push labels of
+its own identity. A push has up to 10,000 points, and 64 fields of OTLP for each; a larger one is
 refused with TELEMETRY_TOO_LARGE.
 """
 

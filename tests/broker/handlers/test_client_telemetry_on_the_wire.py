@@ -134,7 +134,7 @@ async def test_client_instance_is_forgotten_when_its_connection_ends(node: Runni
     assert len(list(telemetry_of(node).families())) == 1, "what it has pushed stays for a while"
 
 
-async def test_connection_that_names_another_instance_loses_what_it_pushed_before(node: RunningNode) -> None:
+async def test_series_of_a_connection_end_when_it_names_another_instance(node: RunningNode) -> None:
     async with connected(node.port) as client, connected(node.port) as other:
         assert await push(other, await subscription(other, [])) == ErrorCode.NONE
         for _ in range(3):

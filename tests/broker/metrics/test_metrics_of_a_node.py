@@ -1,5 +1,6 @@
 """The values of the metrics, compared with what real clients have done."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import trio
@@ -12,6 +13,7 @@ from tests.support.scraped_metrics import OPEN_METRICS, Scrape, get, scrape
 
 RECORDS = 1_000
 CONSUMED = 600
+PATIENCE_S = 8.0
 
 
 def http_port(running: RunningNode) -> int:
@@ -102,3 +104,26 @@ async def test_series_of_deleted_topics_and_closed_connections_go(tmp_path: Path
 async def test_node_without_the_listener_has_no_port_and_measures_nothing(tmp_path: Path) -> None:
     async with running_node(tmp_path) as running:
         assert [bound.listener.name for bound in running.node.bound] == ["PLAINTEXT", "CONTROLLER"]
+
+
+async def test_health_and_scrapes_are_served_beside_slow_clients(tmp_path: Path) -> None:
+    """32 connections with unfinished headers locked out all others, and so did four that do not read their scrapes."""
+    async with running_node(tmp_path, http_listener="127.0.0.1:0") as running, trio.open_nursery() as nursery:
+        port = http_port(running)
+        for data in [b"GET /healthz HTTP/1.1\r\nSlow"] * 32 + [b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 1000] * 4:
+            await nursery.start(send_and_stay, port, data)
+        with trio.fail_after(PATIENCE_S):
+            assert (await get(port, "/healthz")).status == 200
+            assert (await get(port, "/readyz")).status == 200
+            while (await get(port, "/metrics")).status != 200:
+                await trio.sleep(0.1)
+        nursery.cancel_scope.cancel()
+
+
+async def send_and_stay(port: int, data: bytes, task_status: trio.TaskStatus[None]) -> None:
+    """Send some bytes, and read nothing."""
+    with suppress(trio.BrokenResourceError):
+        async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+            await stream.send_all(data)
+            task_status.started()
+            await trio.sleep_forever()
