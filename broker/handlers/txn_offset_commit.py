@@ -46,7 +46,10 @@ def txn_offset_commit(
         return commit.response
     producers = _producers(context, request)
     if producers is not None:
-        verification = _begin_verification(context, request, producers)
+        try:
+            verification = _begin_verification(context, request, producers)
+        except KafkaError as error:
+            return commit.respond(CoordinatorError(error.code))
         if verification is not None:
             return context.defer(_verify_and_commit(context, request, commit, producers, verification))
     return context.answer(commit.begin(producers, None), commit.respond)
@@ -72,7 +75,7 @@ def _producers(context: RequestContext, request: TxnOffsetCommitRequest) -> Prod
 def _begin_verification(
     context: RequestContext, request: TxnOffsetCommitRequest, producers: ProducerStates
 ) -> Verification | None:
-    """The verification that the commit has to wait for."""
+    """The verification that the commit has to wait for. Raises KafkaError for a fenced producer."""
     adds = context.api_version >= _ADDS_FROM
     if not adds and not context.services.config.transaction_partition_verification_enable:
         return None

@@ -232,7 +232,16 @@ class ProducerStates:
     def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, *, has_own_epoch: bool
     ) -> Verification | None:
-        """The verification to wait for before a batch may begin a transaction; None if the transaction is open."""
+        """The verification to wait for before a batch may begin a transaction; None if the transaction is open.
+
+        Raises KafkaError INVALID_PRODUCER_EPOCH for a producer that is fenced here: its coordinator is not asked.
+        """
+        state = self._by_id.get(producer_id)
+        if state is not None and epoch < state.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen epoch {state.epoch}",
+            )
         if self.has_open_transaction(producer_id, epoch):
             return None
         known = self.verifications.get(producer_id)

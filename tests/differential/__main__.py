@@ -51,12 +51,14 @@ def main() -> int:
             began = time.monotonic()
 
             def progress(search: Search = search, began: float = began) -> None:
-                if search.sequences % 500 == 0:
+                if search.sequences % 100 == 0:
                     found = f"{len(search.findings)} kinds of differences"
                     print(f"  {search.sequences} sequences, {time.monotonic() - began:.0f} s, {found}", flush=True)
 
-            trio.run(_run, search, seeds, arguments.workers, choose, progress)
-            print(_summary(search, time.monotonic() - began))
+            try:
+                trio.run(_run, search, seeds, arguments.workers, choose, progress)
+            finally:
+                print(_summary(search, time.monotonic() - began))
             differs = differs or bool(search.findings)
     return 1 if differs else 0
 

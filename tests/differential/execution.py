@@ -42,6 +42,7 @@ class Outcome:
 class Server:
     """The connections of one worker to one server, which stay open from one sequence to the next."""
 
+    name: str
     port: int
     _clients: dict[int, WireClient] = attrs.field(factory=dict)
     _waiting: dict[int, Outcome] = attrs.field(factory=dict)
@@ -86,7 +87,7 @@ class Server:
         )
         deadline = trio.current_time() + _LEADERS_S
         while {"NONE"} != (found := set(error_names(await self.call(request, _LIST_OFFSETS_VERSION)))):
-            assert trio.current_time() < deadline, f"new topics at port {self.port}: {sorted(found)}"
+            assert trio.current_time() < deadline, f"new topics of {self.name}: {sorted(found)}"
             await trio.sleep(_RETRY_PAUSE_S)
 
     async def delete_topics(self, names: Sequence[str]) -> None:

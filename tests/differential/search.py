@@ -74,6 +74,10 @@ class Search:
     def __attrs_post_init__(self) -> None:
         self.used = [0] * len(self.known)
 
+    def servers(self) -> tuple[Server, Server]:
+        """New connections to Kafka and to our node."""
+        return Server("kafka", self.ports.kafka), Server("ours", self.ports.ours)
+
     def steps_of(self, seed: int) -> list[Step]:
         return list(self.family.generate(Random(f"{self.family.name} {seed}")))
 
@@ -110,8 +114,7 @@ class Search:
                 nursery.start_soon(work)
 
     async def _prepare(self) -> None:
-        for port in self.ports:
-            server = Server(port)
+        for server in self.servers():
             await self.family.prepare(server.call)
             await server.aclose()
 
@@ -147,7 +150,7 @@ class _Pair:
 
     def __init__(self, search: Search) -> None:
         self._search = search
-        self._servers = (Server(search.ports.kafka), Server(search.ports.ours))
+        self._servers = search.servers()
         self._names: list[str] = []
         self._topic_ids: list[dict[str, bytes]] = [{}, {}]
         # The names whose topics have been used, to be deleted.

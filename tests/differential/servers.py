@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final, NamedTuple
 
-from benchmarks.apache_kafka import ApacheKafka
+from benchmarks.apache_kafka import ApacheKafka, java
 from benchmarks.peers import Kraft
 
-_CONFIGS: Final = {
+CONFIGS: Final = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
@@ -22,7 +22,11 @@ class _SmallKafka(ApacheKafka):
     jvm_options = ("-Xmx768M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
     def properties(self) -> dict[str, str]:
-        return super().properties() | _CONFIGS
+        return super().properties() | CONFIGS
+
+    def command(self) -> list[str]:
+        """Logs warnings only: lines about each new topic would take as long as the sequences."""
+        return java("kafka.Kafka", str(self._properties), options=list(self.jvm_options))
 
 
 class Ports(NamedTuple):
@@ -35,7 +39,7 @@ class Ports(NamedTuple):
 @contextmanager
 def running_servers() -> Iterator[Ports]:
     """Both servers, with new data directories. Raises `benchmarks.apache_kafka.Unavailable`."""
-    kafka, ours = _SmallKafka(), Kraft(_CONFIGS)
+    kafka, ours = _SmallKafka(), Kraft(CONFIGS)
     with ExitStack() as started:
         for each in (kafka, ours):
             started.callback(each.remove)

@@ -65,16 +65,20 @@ class TransactionalProduce:
             return  # a request has one producer; the batch of another one is refused when it is appended
         self._producer = producer
         if partition.leads and partition.log is not None:
-            verification = partition.log.producers.begin_verification(
-                *producer, header.base_sequence, has_own_epoch=self._support is ClientSupport.ADDS_PARTITIONS
-            )
+            try:
+                verification = partition.log.producers.begin_verification(
+                    *producer, header.base_sequence, has_own_epoch=self._support is ClientSupport.ADDS_PARTITIONS
+                )
+            except KafkaError as error:
+                self._verdicts[partition.topic, partition.index] = error.code
+                return
             if verification is not None:
                 self._begun[partition.topic, partition.index] = verification
 
     async def verify(self) -> None:
         """Have the coordinator verify all partitions in which a transaction may begin."""
         assert self._producer is not None, "there is something to verify"
-        self._verdicts = await self._context.services.transaction_verifier.verify(
+        self._verdicts |= await self._context.services.transaction_verifier.verify(
             self._transactional_id, self._producer, tuple(self._begun), self._support
         )
 

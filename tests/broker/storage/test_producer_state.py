@@ -167,6 +167,15 @@ class TestExpiration:
         states.expire(10 * DAY_MS)
         assert len(states) == 1
 
+    def test_kip_890_no_verification_begins_for_a_fenced_epoch(self, states):
+        """The coordinator is not asked about it, and the batch is refused with an error that is final."""
+        append(states, batch(0, 0, epoch=2))
+        with pytest.raises(KafkaError) as caught:
+            states.begin_verification(1, 1, 0, has_own_epoch=True)
+        assert caught.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert not states.verifications
+        assert states.begin_verification(1, 2, 0, has_own_epoch=True) is not None
+
     def test_kip_890_verification_whose_batch_never_comes_expires(self, states):
         """Its age counts from the first check after it began."""
         unused = states.begin_verification(7, 0, 0, has_own_epoch=True)

@@ -17,10 +17,11 @@ from broker.client import (
     UpgradeType,
 )
 from broker.wire.errors import ErrorCode
+from tests.support.requests import batch, create_topic, produce_request
 from tests.support.running_cluster import COMBINED, WITHIN_S, running_cluster
 from tests.support.running_node import RunningNode, running_node
 from tests.support.transaction_requests import Requests
-from tests.support.wire_client import connected
+from tests.support.wire_client import connected, only
 
 RETRY_PAUSE_S = 0.02
 
@@ -185,3 +186,36 @@ async def commit(producer: Producer, value: bytes, admin: Admin | None, level: i
         except TransactionAbortable:
             continue
         return
+
+
+async def test_kip_890_batches_that_may_not_begin_a_transaction_are_refused_as_by_kafka(tmp_path: Path) -> None:
+    """Version 8 does not know TRANSACTION_ABORTABLE, and from version 12 on the leader adds the partition."""
+    async with running_node(tmp_path) as node, connected(node.port) as client:
+        await create_topic(client, partitions=2)
+        requests = Requests(client)
+        await requests.find("t")
+        old = await requests.init("t")
+        producer = await requests.init("t")
+
+        async def produced(
+            version: int, identity: tuple[int, int], sequence: int, index: int = 0
+        ) -> tuple[ErrorCode, int, str | None]:
+            records = batch(
+                b"value",
+                producer_id=identity[0],
+                producer_epoch=identity[1],
+                base_sequence=sequence,
+                transactional=True,
+            )
+            request = produce_request(records, index=index)
+            request.transactional_id = "t"
+            answer = only(only((await client.call(request, version)).responses).partition_responses)
+            return ErrorCode(answer.error_code), answer.log_start_offset, answer.error_message
+
+        code, log_start_offset, _ = await produced(11, producer, 0)
+        assert (code, log_start_offset) == (ErrorCode.TRANSACTION_ABORTABLE, -1)
+        refusal = (ErrorCode.INVALID_TXN_STATE, -1, "Partition was not added to the transaction")
+        assert await produced(8, producer, 0) == refusal
+        assert (await produced(12, producer, -1, 1))[:2] == (ErrorCode.INVALID_RECORD, 0)
+        assert (await produced(12, producer, 0))[:2] == (ErrorCode.NONE, 0)
+        assert (await produced(12, old, 0))[:2] == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)

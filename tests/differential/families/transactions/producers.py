@@ -80,7 +80,7 @@ class Producers:
         return {
             Place.NEXT: due,
             Place.DUPLICATE: self._last.get((producer, partition), (0, 0))[0],
-            Place.GAP: due + 3,
+            Place.GAP: (due + 3) & _SEQUENCE_MAX,
             Place.OLD: max(due - 7, 0),
             Place.FIRST: 0,
             Place.LAST: _SEQUENCE_MAX,
@@ -89,4 +89,4 @@ class Producers:
 
     def produced(self, producer: int, partition: int, base: int, count: int) -> None:
         self._last[producer, partition] = (base, count)
-        self._next[producer, partition] = base + count
+        self._next[producer, partition] = (base + count) & _SEQUENCE_MAX
