@@ -6,7 +6,7 @@ from logging import getLogger
 from types import TracebackType
 from typing import Final, Literal, Self, TypeVar
 
-from broker.client import ClientError, KafkaError, OffsetSpec, SyncAdmin, TopicPartition
+from broker.client import ClientError, KafkaError, OffsetSpec, SyncAdmin, TimedOut, TopicPartition
 from broker.client.admin.config import AdminConfig
 from broker.spark.data_loss import DataLossPolicy
 from broker.spark.offsets import EARLIEST, LATEST, Offsets, named, names_of
@@ -33,7 +33,8 @@ class ClusterOffsets:
     """A connection to the cluster for as long as a query is planned. To be closed, or used in a `with` block.
 
     Every call is tried `fetchOffset.numRetries` times, `fetchOffset.retryIntervalMs` apart, and raises KafkaError or
-    ClientError after that. Under read_committed, the latest offset of a partition is its last stable one.
+    ClientError after that. TimedOut is raised at once: the client has tried for `default.api.timeout.ms` then. Under
+    read_committed, the latest offset of a partition is its last stable one.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -107,6 +108,8 @@ class ClusterOffsets:
         for attempt in range(1, attempts):
             try:
                 return call()
+            except TimedOut:
+                raise
             except (KafkaError, ClientError) as error:
                 _log.warning("Attempt %d of %d to get offsets failed: %s", attempt, attempts, error)
                 time.sleep(self._options.fetch_offset_retry_interval_ms / 1000)

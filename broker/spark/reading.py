@@ -13,6 +13,7 @@ from broker.spark.data_loss import DataLossPolicy
 from broker.spark.offsets import named
 from broker.spark.options import ReadOptions, client_settings
 from broker.spark.ranges import OffsetRange
+from broker.spark.task_attempts import share_of_attempt
 
 # Config values of a task's consumer, unless the query sets the keys. Large responses cost less per record than Kafka's
 # default of 1 MiB; the buffer bounds what is fetched ahead of Spark.
@@ -29,7 +30,8 @@ def read_range(whole: OffsetRange, columns: Sequence[str], options: ReadOptions)
     """The records of a range as pyarrow RecordBatches of these columns, in the order of their offsets.
 
     A broker that is killed, and a leader that moves, are waited for within the task, up to kafkaConsumer.pollTimeoutMs
-    without a record. Raises TimeoutError after that; DataLoss where records are gone, unless failOnDataLoss is false.
+    without a record; when Spark repeats the task, half as long as the time before. Raises TimeoutError after that;
+    DataLoss where records are gone, unless failOnDataLoss is false.
     """
     policy = DataLossPolicy(options.fails_on_data_loss)
     settings = {**_DEFAULTS, **client_settings(options.client_config, ConsumerConfig), **_DECIDED}
@@ -63,7 +65,7 @@ def read_range(whole: OffsetRange, columns: Sequence[str], options: ReadOptions)
 def _read(
     consumer: SyncConsumer, whole: OffsetRange, start: int, columns: Sequence[str], options: ReadOptions
 ) -> Iterator[Any]:
-    timeout_ms = options.poll_timeout_ms
+    timeout_ms = options.poll_timeout_ms * share_of_attempt()
     try:
         for batch in consumer.read_range(
             whole.topic_partition,
@@ -75,7 +77,7 @@ def _read(
         ):
             yield _as_spark_types(batch)
     except TimedOut as error:
-        raise TimeoutError(f"Cannot fetch records of {whole.topic} in {timeout_ms} milliseconds: {error}") from error
+        raise TimeoutError(f"Cannot fetch records of {whole.topic} in {timeout_ms:g} milliseconds: {error}") from error
 
 
 def _log_range(whole: OffsetRange, settings: dict[str, object]) -> tuple[int, int]:

@@ -164,6 +164,8 @@ class Fetcher:
                 failures = 0
             except (ConnectionLost, KafkaError) as failure:
                 failures += 1
+                for assigned in self._wanted(node_id):
+                    assigned.last_failure = failure
                 self._lose(node_id)
                 if isinstance(failure, KafkaError) and failures == 1:
                     continue  # a session that the broker has dropped
@@ -251,6 +253,7 @@ class Fetcher:
             if data.error_code != ErrorCode.NONE:
                 self._refused(assigned, node_id, data)
                 continue
+            assigned.last_failure = None
             assigned.update_ends(data.high_watermark, data.last_stable_offset)
             if data.preferred_read_replica not in (node_id, _NO_REPLICA):
                 self._prefer(assigned, data.preferred_read_replica)
@@ -290,6 +293,7 @@ class Fetcher:
 
     def _refused(self, assigned: AssignedPartition, node_id: int, data: PartitionData) -> None:
         code = error_code(data.error_code)
+        assigned.last_failure = KafkaError(code, f"broker {node_id}")
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if not assigned.clear_preferred_replica():
                 self._out_of_range(assigned)

@@ -71,6 +71,8 @@ class AssignedPartition:
     reset: OffsetReset | None = None
     # Raised by the next poll, which clears it; the partition is left alone until then.
     error: Exception | None = None
+    # Why the last Fetch of it failed; None after one that did not.
+    last_failure: Exception | None = None
     # After a failure, the partition is left alone until then.
     retry_at: float = 0.0
     # A Fetch failed beyond what was fetched ahead: the next one waits until that has been consumed.

@@ -22,6 +22,8 @@ _EMPTY_FETCHES: Final = 3
 _UNKNOWN_TIMEOUT_S: Final = 5.0
 # The time between two rounds in which every broker is asked for a topic.
 _LOOK_EVERY_S: Final = 0.25
+# How long a reading that has timed out looks for the reason.
+_REASON_TIMEOUT_S: Final = 2.0
 
 
 class RangeReader:
@@ -82,12 +84,30 @@ class RangeReader:
                 return None
             now = trio.current_time()
             if now >= deadline:
-                raise TimedOut(
-                    f"no records of {self._partition.topic}-{self._partition.partition} from offset "
-                    f"{self._position()} on were received in {self._timeout_s} s"
-                )
+                raise await self._timed_out()
             wait_s = _UNKNOWN_TIMEOUT_S if self._unknown_since is None else _LOOK_EVERY_S
             await engine.wait_for_change(min(deadline, now + wait_s))
+
+    async def _timed_out(self) -> TimedOut:
+        """The error of a range that has waited for too long, with the reason if one is known."""
+        failure = self._engine.subscription.assigned(self._partition).last_failure
+        if failure is None:
+            failure = await self._failure_to_refresh()
+        error = TimedOut(
+            f"no records of {self._partition.topic}-{self._partition.partition} from offset {self._position()} on were "
+            f"received in {self._timeout_s:g} s" + ("" if failure is None else f": {failure}")
+        )
+        error.__cause__ = failure
+        return error
+
+    async def _failure_to_refresh(self) -> Exception | None:
+        """Without a leader nothing was fetched. That may be because no broker can be reached."""
+        try:
+            with trio.move_on_after(_REASON_TIMEOUT_S):
+                await self._engine.cluster.refresh()
+        except (ConnectionLost, KafkaError, UnsupportedByBroker) as failure:
+            return failure
+        return None
 
     def _position(self) -> int:
         consumed = self._engine.subscription.assigned(self._partition).consumed

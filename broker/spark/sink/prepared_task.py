@@ -16,6 +16,7 @@ from broker.spark.sink.columns import SinkColumns
 from broker.spark.sink.decisions import Batch, RowsPrepared, TaskTransaction, TransactionalIds
 from broker.spark.sink.driver import sink_driver
 from broker.spark.sink.task import write_batches
+from broker.spark.task_attempts import settings_of_attempt
 
 # The local properties that Spark sets for the tasks of a streaming query. A run is a group of jobs.
 _QUERY_ID: Final = "sql.streaming.queryId"
@@ -101,7 +102,7 @@ def write_prepared(
             pass
         return RowsPrepared(batch, 0, was_decided=True)
     with WORKER.lend(ids, batch) as transactional_id:
-        settings = {**options.client_config, "transactional.id": transactional_id}
+        settings = {**settings_of_attempt(options.client_config), "transactional.id": transactional_id}
         with SyncProducer(config=settings) as producer:
             producer.begin_transaction()
             written = write_batches(chain([first], rows), columns, producer)

@@ -21,6 +21,7 @@ from broker.spark.sink.decisions import RowsPrepared
 from broker.spark.sink.driver import abort_batch, commit_batch
 from broker.spark.sink.prepared_task import write_prepared
 from broker.spark.sink.task import write_batches
+from broker.spark.task_attempts import settings_of_attempt
 
 
 @attrs.frozen
@@ -93,5 +94,5 @@ def _log_remarks(options: WriteOptions, batch_id: int) -> None:
 
 
 def _write(iterator: Iterator[Any], columns: SinkColumns, options: WriteOptions) -> RowsWritten:
-    with PRODUCERS.lend(options.client_config) as producer:
+    with PRODUCERS.lend(settings_of_attempt(options.client_config)) as producer:
         return RowsWritten(write_batches(iterator, columns, producer))

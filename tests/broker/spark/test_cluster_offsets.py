@@ -1,14 +1,19 @@
 """The start and end of a query, from its options and the cluster, and the refusals when both are known."""
 
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import pytest
+from pyspark import TaskContext
 
+from broker.client import TimedOut
 from broker.spark.cluster_offsets import ClusterOffsets
 from broker.spark.data_loss import DataLoss
 from broker.spark.options import IllegalOption, ReadOptions
 from broker.spark.ranges import OffsetRange, split_ranges
 from broker.spark.reading import read_range
+from broker.spark.task_attempts import settings_of_attempt
 from tests.support.spark_topics import create_topic, fill_topic
 
 
@@ -85,3 +90,47 @@ def test_topics_starts_and_ends(bootstrap: str, topic: str, given: dict[str, str
         for each in batch.to_pylist()
     ]
     assert found == [(partition, offset) for partition, each in counts.items() for offset in each]
+
+
+@pytest.fixture
+def dead() -> Iterator[str]:
+    """An address where nothing listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+def test_planning_waits_once_for_a_cluster_that_cannot_be_reached(dead: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The client has tried again for default.api.timeout.ms: three such attempts would take three minutes."""
+    short = {"kafka.default.api.timeout.ms": "300", "fetchOffset.retryIntervalMs": "60000"}
+    with pytest.raises(TimedOut, match=dead):
+        ranges(read_options(dead, "orders", short))
+    assert not [message for message in caplog.messages if "to get offsets failed" in message]
+
+
+@contextmanager
+def attempt(number: int) -> Iterator[None]:
+    context = TaskContext()
+    context._attemptNumber = number
+    TaskContext._setTaskContext(context)
+    try:
+        yield
+    finally:
+        TaskContext._setTaskContext(None)
+
+
+def test_a_repeated_task_waits_half_as_long_and_says_why(dead: str) -> None:
+    short = read_options(dead, "orders", {"kafkaConsumer.pollTimeoutMs": "400"})
+    wanted = OffsetRange("orders", b"i" * 16, 0, 0, 5)
+    for number, waited in [(0, "400"), (1, "200"), (3, "50")]:
+        with attempt(number), pytest.raises(TimeoutError, match=rf"in {waited} milliseconds: .*{dead}"):
+            list(read_range(wanted, ["offset"], short))
+
+
+def test_a_repeated_task_of_a_sink_waits_for_a_part_of_the_default() -> None:
+    keys: dict[str, object] = {"bootstrap.servers": "a:1"}
+    with attempt(0):
+        assert settings_of_attempt(keys) == keys
+    with attempt(2):
+        assert settings_of_attempt(keys) == {**keys, "max.block.ms": 15_000}
+        assert settings_of_attempt({**keys, "max.block.ms": "5"}) == {**keys, "max.block.ms": "5"}

@@ -26,14 +26,16 @@ from tests.support.scripted_broker import (
     once,
     refusal,
 )
-from tests.support.topics_for_consumers import ZERO, fetch_exactly, values
+from tests.support.topics_for_consumers import WITHIN_S, ZERO, fetch_exactly, values
 
 
 async def test_requests_carry_the_settings_and_later_ones_only_changes_kip_227() -> None:
     limits = {"fetch_min_bytes": 3, "fetch_max_bytes": 5_000, "max_partition_fetch_bytes": 2_000, "client_rack": "r"}
     async with brokers(answer_from_log) as [broker], consumer_of(broker, **limits) as consumer:
         assert values(await fetch_exactly(consumer, 3)) == [0, 1, 2]
-        await consumer.fetch(timeout_s=0.05)
+        with trio.fail_after(WITHIN_S):
+            while broker.fetches[-1].topics:
+                await consumer.fetch(timeout_s=0.05)
         first, second, *_, last = broker.fetches
         assert (first.min_bytes, first.max_bytes, first.max_wait_ms, first.rack_id) == (3, 5_000, 20, "r")
         asked = first.topics[0].partitions[0]
