@@ -32,6 +32,7 @@ class EventKind:
     """Declares one kind of event: its level, the condition under which it happens, and the meaning of each field.
 
     `sentence` is the text for an operator, formatted with the fields. Kinds without one are printed as name and fields.
+    `traceback` is the name of the field that holds a traceback: the only text that a log prints in several lines.
     `lines_max` bounds the lines that a log prints in an interval; None sets no bound.
     """
 
@@ -40,6 +41,7 @@ class EventKind:
     fields: Mapping[str, str] = attrs.field(factory=dict)
     sentence: str | None = None
     lines_max: int | None = None
+    traceback: str | None = None
 
 
 @attrs.frozen

@@ -44,6 +44,8 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "broker.net": ("broker.wire",),
     "broker.storage": ("broker.wire", "kraft.env", "metadata.configuration"),
     "broker": (),
+    # Any package may render what it prints, logs or puts on a page.
+    "broker.printable": (),
     "broker.config": ("broker.storage.log_config", "kraft", "metadata"),
     "broker.controller_client": (
         "broker.client",
@@ -135,8 +137,8 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "broker.cli": ("broker", "kraft", "metadata"),
     # `kraft spark check` runs the checkers of the fault suites on stored histories.
     "broker.cli.commands.spark_check": ("broker", "jepsen", "kraft", "metadata"),
-    "broker.client": ("broker.wire", "broker.net", "broker.security.sasl"),
-    "broker.spark": ("broker.client",),
+    "broker.client": ("broker.wire", "broker.net", "broker.printable", "broker.security.sasl"),
+    "broker.spark": ("broker.client", "broker.printable"),
     "pyspark_kraft": ("broker.spark",),
     "jepsen": ("broker", "kraft", "metadata"),
     # Benchmarks and fault suites share the processes, the links between them and the clients.

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import attrs
 
+from broker.printable import printable
 from broker.storage.batch_scan import find_batch
 from broker.storage.checkpoints import CorruptCheckpoint
 from broker.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
@@ -61,7 +62,7 @@ class Dump:
 
     def dump(self, path: str) -> None:
         """Print one file, by what its name says it is. Raises OSError."""
-        self._write(f"Dumping {path}")
+        self._write(f"Dumping {printable(path)}")
         name = path.rpartition("/")[2]
         kinds: dict[str, Callable[[str], None]] = {
             LOG_SUFFIX: self._dump_log,
@@ -76,7 +77,7 @@ class Dump:
         suffix = name[name.rfind(".") :] if "." in name else ""
         dump = kinds.get(suffix)
         if dump is None or not name.removesuffix(suffix).isdecimal():
-            self._write(f"Ignoring unknown file {path}")
+            self._write(f"Ignoring unknown file {printable(path)}")
             return
         dump(path)
 
@@ -107,7 +108,7 @@ class Dump:
             next_offset = max(next_offset, header.next_offset)
             position += header.size
         if position < end == size:
-            self._write(f"Found {size - position} invalid bytes at the end of {path.rpartition('/')[2]}")
+            self._write(f"Found {size - position} invalid bytes at the end of {printable(path.rpartition('/')[2])}")
             self._add_problem(path, f"{size - position} invalid bytes at the end")
 
     def _dump_batch(self, path: str, position: int, batch: bytes, header: BatchHeader) -> None:
@@ -138,7 +139,9 @@ class Dump:
             for record in iter_records(batch, 0, header):
                 if last_offset >= 0 and record.offset != last_offset + 1:
                     # Compaction makes such gaps, so they are reported but are no problem.
-                    self._write(f"Non-consecutive offsets in {path}: {last_offset} is followed by {record.offset}")
+                    self._write(
+                        f"Non-consecutive offsets in {printable(path)}: {last_offset} is followed by {record.offset}"
+                    )
                 last_offset = record.offset
                 self._write(f"{RECORD_INDENT} {self._record(header, record)}")
         except WireError as error:
@@ -212,10 +215,10 @@ class Dump:
             self._add_problem(path, str(error))
             return False
         if not len(index):
-            self._write(f"{path} is empty.")
+            self._write(f"{printable(path)} is empty.")
             return False
         if self._options.index_sanity_check:
-            self._write(f"{path} passed sanity check.")
+            self._write(f"{printable(path)} passed sanity check.")
             return False
         return True
 

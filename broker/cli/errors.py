@@ -1,6 +1,6 @@
 """Prints errors that the operator can resolve. Any other error is a bug and shows its traceback."""
 
-import sys
+from broker.cli.printing import print_error
 
 
 def print_errors(group: BaseExceptionGroup[Exception]) -> None:
@@ -9,7 +9,7 @@ def print_errors(group: BaseExceptionGroup[Exception]) -> None:
         if isinstance(error, BaseExceptionGroup):
             print_errors(error)
         else:
-            print(f"kraft: {error}{_remedy(error)}", file=sys.stderr)
+            print_error(f"kraft: {error}{_remedy(error)}")
 
 
 def _remedy(error: Exception) -> str:

@@ -4,6 +4,9 @@
 prints a bounded number of lines of one kind in an interval, and then how many more there were. The bound is low for
 kinds that clients cause as often as they like: each refused connection is one. Warnings and errors without a declared
 bound are always printed.
+
+Fields hold what clients and other nodes have sent. They are rendered (`broker.printable`), so that no name is obeyed by
+a terminal or looks like a line of its own.
 """
 
 import contextlib
@@ -19,6 +22,7 @@ import trio
 
 from broker.events import ALL_CATALOGUES, EVENT_KINDS
 from broker.logging import LogLevels
+from broker.printable import printable, printable_block, printable_json, shortened
 from kraft.events import EventCatalogue, EventKind, Level
 
 INTERVAL_S: Final = 60
@@ -45,7 +49,7 @@ class EventPrinter:
     ) -> None:
         self._node_id = node_id
         self._levels = levels
-        self._write = _write_json if log_format == "json" else _write_text
+        self._is_json = log_format == "json"
         self._catalogues = tuple(catalogues)
         self._select_kinds()
         levels.add_listener(self._select_kinds)
@@ -93,9 +97,14 @@ class EventPrinter:
 
     def _print(self, level: Level, kind: str, declared: EventKind, fields: Mapping[str, object]) -> None:
         now = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        message = None if declared.sentence is None else declared.sentence.format_map(fields)
+        message = None if declared.sentence is None else declared.sentence.format_map(_rendered(declared, fields))
+        if self._is_json:
+            line = _json_line(now, level, self._node_id, kind, message, fields)
+        else:
+            about = _named(declared, fields) if message is None else f": {message}"
+            line = f"kraft: {now} {level.name.lower()} node {self._node_id}: {kind}{about}"
         with contextlib.suppress(OSError):  # the reader is gone, or the disk is full: no reason to end a node
-            self._write(now, level.name.lower(), self._node_id, kind, message, fields)
+            print(line, file=sys.stderr, flush=True)
 
 
 def _lines_max(declared: EventKind) -> int | None:
@@ -104,27 +113,39 @@ def _lines_max(declared: EventKind) -> int | None:
     return INFO_LINES_MAX if declared.level == Level.INFO else DEBUG_LINES_MAX
 
 
-def _write_text(
-    now: str, level: str, node_id: int, kind: str, message: str | None, fields: Mapping[str, object]
-) -> None:
-    if message is None:
-        about = "".join(f" {name}={_text(value)}" for name, value in fields.items() if name != "node")
-    else:
-        about = f": {message}"
-    print(f"kraft: {now} {level} node {node_id}: {kind}{about}", file=sys.stderr, flush=True)
+def _named(declared: EventKind, fields: Mapping[str, object]) -> str:
+    """The fields as ` name=value`; the node's id is in the line already."""
+    texts = {name: _block(value) if name == declared.traceback else _text(value) for name, value in fields.items()}
+    return "".join(f" {name}={text}" for name, text in texts.items() if name != "node")
+
+
+def _rendered(declared: EventKind, fields: Mapping[str, object]) -> Mapping[str, object]:
+    """The fields for a sentence: numbers as they are, as the sentence formats them, and all else rendered."""
+
+    def rendered(name: str, value: object) -> object:
+        if isinstance(value, int | float):
+            return value
+        return _block(value) if name == declared.traceback else shortened(printable(str(value)))
+
+    return {name: rendered(name, value) for name, value in fields.items()}
+
+
+def _block(value: object) -> str:
+    return printable_block(str(value))
 
 
 def _text(value: object) -> str:
-    """Formats a value as JSON. Text is quoted only if it contains a space. A traceback keeps its lines."""
+    """Formats a value as JSON. Text is quoted only if it contains a space. Characters are escaped as in `printable`."""
     if not isinstance(value, str):
-        return json.dumps(value, default=str, separators=(",", ":"))
-    return json.dumps(value, ensure_ascii=False) if " " in value and "\n" not in value else value
+        return printable(json.dumps(value, default=str, separators=(",", ":")))
+    value = shortened(value)
+    return printable_json(json.dumps(value, ensure_ascii=False)) if " " in value else printable(value)
 
 
-def _write_json(
-    now: str, level: str, node_id: int, kind: str, message: str | None, fields: Mapping[str, object]
-) -> None:
-    line = {"time": now, "level": level, "node": node_id, "event": kind, "fields": fields}
+def _json_line(
+    now: str, level: Level, node_id: int, kind: str, message: str | None, fields: Mapping[str, object]
+) -> str:
+    line = {"time": now, "level": level.name.lower(), "node": node_id, "event": kind, "fields": fields}
     if message is not None:
         line["message"] = message
-    print(json.dumps(line, default=str), file=sys.stderr, flush=True)
+    return printable_json(json.dumps(line, default=str))

@@ -20,6 +20,7 @@ from broker.cli.errors import print_errors
 from broker.cli.event_printer import EventPrinter, LogFormat
 from broker.cli.loop_watch import LoopWatch
 from broker.cli.node_config import read_node_config
+from broker.cli.printing import print_line
 from broker.cli.signals import handle_signals
 from broker.cli.start_arguments import StartArguments
 from broker.config import KafkaConfig
@@ -153,9 +154,10 @@ class _Serving:
         if not self.node.is_serving:
             return
         for bound in self.node.bound:
-            print(f"kraft: listening on {bound}")
+            print_line(f"kraft: listening on {bound}")
         directories = ", ".join(self.config.log_directories)
-        print(f"kraft: node {self.config.node_id} of cluster {self.node.cluster_id}, data in {directories}", flush=True)
+        serves = f"kraft: node {self.config.node_id} of cluster {self.node.cluster_id}, data in {directories}"
+        print_line(serves, flush=True)
         _tune_garbage_collection()
 
 

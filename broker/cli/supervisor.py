@@ -104,7 +104,7 @@ class Supervisor:
             self._print_line(name, bytes(buffer))
 
     def _print_line(self, name: str, line: bytes) -> None:
-        self._print(f"{name} | {line.decode(errors='replace')}")
+        self._print(f"{name} | {line.decode(errors='backslashreplace')}")
         if _SERVES.match(line) and name in self._not_serving:
             self._not_serving.remove(name)
             if not self._not_serving:

@@ -4,6 +4,7 @@ from copy import copy
 from typing import Final
 
 from broker.client.error_explanations import EXPLANATIONS
+from broker.printable import printable
 from broker.wire.errors import ErrorCode, KafkaError
 
 __all__ = [
@@ -152,4 +153,5 @@ def check(code: int, message: str | None = None) -> None:
     except ValueError:
         known = ErrorCode.UNKNOWN_SERVER_ERROR
         message = f"error code {code}, which this client does not know: {message or ''}"
-    raise KafkaError(known, message or EXPLANATIONS.get(known, ""))
+    # The message ends up in logs and on terminals of applications, too.
+    raise KafkaError(known, printable(message or "") or EXPLANATIONS.get(known, ""))

@@ -27,6 +27,7 @@ COORDINATOR_EVENTS: Final = EventCatalogue(
             "get NOT_COORDINATOR, and cannot consume or commit, until another broker leads the partition: elect one "
             "whose replica is intact, or, with one replica, restore the file or remove the damaged segment while the "
             "node is stopped, and start it again",
+            traceback="traceback",
         ),
         "coordinator_loaded": EventKind(
             Level.DEBUG,
@@ -43,6 +44,7 @@ COORDINATOR_EVENTS: Final = EventCatalogue(
             "The code of a timer raised an unexpected error. The coordinator is loaded again.",
             {**_TIMER, "error": "the error with its traceback"},
             lines_max=LINES_MAX,
+            traceback="error",
         ),
         "coordinator_timer_repeated": EventKind(
             Level.DEBUG,

@@ -38,6 +38,7 @@ NODE_EVENTS: Final = EventCatalogue(
             {"error": "the traceback"},
             "A scrape of /metrics failed, which is a bug: {error}",
             LINES_MAX,
+            "error",
         ),
         "node_started": EventKind(
             Level.INFO,
@@ -95,6 +96,7 @@ SERVER_EVENTS: Final = EventCatalogue(
                 "error": "the error with its traceback",
             },
             lines_max=LINES_MAX,
+            traceback="error",
         ),
         "request_logged": EventKind(
             Level.INFO,

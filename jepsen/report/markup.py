@@ -4,8 +4,11 @@ from collections.abc import Iterable
 from html import escape
 from typing import Final, TypeAlias
 
+from broker.printable import printable
+
 # HTML elements without content and end tag.
 _VOID: Final = ("meta", "br", "link")
+_LAYOUT: Final = "\n\t"
 
 
 class Markup(str):
@@ -34,7 +37,7 @@ def join(content: Content) -> Markup:
     if isinstance(content, Markup):
         return content
     if isinstance(content, str):
-        return Markup(escape(content, quote=False))
+        return Markup(escape(printable(content, keep=_LAYOUT), quote=False))
     return Markup("".join(map(join, content)))
 
 
@@ -45,5 +48,5 @@ def _name(name: str) -> str:
 def _value(value: str | float) -> str:
     """Format an attribute. Coordinates are rounded to a hundredth of a pixel."""
     if isinstance(value, str):
-        return escape(value)
+        return escape(printable(value, keep=_LAYOUT))
     return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -58,11 +58,12 @@ def populated_cluster(directory: Path) -> Iterator[ClusterProcess]:
         yield cluster
 
 
-def on_a_terminal(*arguments: str, columns: int = _COLUMNS) -> str:
-    """The output of the installed command on a terminal, with its colours."""
+def on_a_terminal(*arguments: str, columns: int = _COLUMNS, tool: str | None = None) -> str:
+    """The output of the installed command, or of one of Kafka's tools, on a terminal, with its colours."""
     parent, child = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns)}
-    command = [str(Path(sys.executable).with_name("kraft")), *arguments]
+    program = [str(Path(sys.executable).with_name("kraft"))]
+    command = [*(program if tool is None else [sys.executable, "-m", "broker.cli.kafka_tools", tool]), *arguments]
     process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child, env=environment, close_fds=True)
     os.close(child)
     output = bytearray()
@@ -71,7 +72,7 @@ def on_a_terminal(*arguments: str, columns: int = _COLUMNS) -> str:
         output += read
     os.close(parent)
     process.wait()
-    return output.decode().replace("\r\n", "\n")
+    return output.decode(errors="surrogateescape").replace("\r\n", "\n")
 
 
 def _read(descriptor: int) -> bytes:

@@ -20,8 +20,10 @@ from broker.cli.errors import print_errors
 from broker.cli.grammar import ClusterCommand, Command, CommandGroup, Exit, Invocation
 from broker.cli.local_cluster import FIRST_ID_DEFAULT, NODES_DEFAULT, LocalNode, NotOneCluster, open_cluster
 from broker.cli.output import Column, one
+from broker.cli.printing import print_line
 from broker.cli.start_arguments import LOG_FORMATS, LOG_LEVELS
 from broker.cli.supervisor import Supervisor, Task
+from broker.node.formatting import FormattingRefused
 from kraft.env import real_env
 from metadata.configuration import ConfigError
 
@@ -93,7 +95,7 @@ def start(invocation: Invocation, directory: str, **options: Any) -> None:
     try:
         run = partial(_start, absolute, **options)
         invocation.exit_code = trio.run(run, restrict_keyboard_interrupt_to_checkpoints=True)
-    except* (NotOneCluster, ConfigError, OSError) as group:
+    except* (NotOneCluster, ConfigError, FormattingRefused, OSError) as group:
         print_errors(group)
         invocation.exit_code = Exit.FAILED
 
@@ -127,8 +129,9 @@ async def health(invocation: Invocation) -> None:
     printer.table(found.controllers, CONTROLLER_COLUMNS)
     printer.say("")
     printer.table(found.brokers, BROKER_COLUMNS)
+    printer.say("")
     printer.say(
-        f"\n{found.topics} topics, {found.partitions} partitions: {found.without_leader} without a leader, "
+        f"{found.topics} topics, {found.partitions} partitions: {found.without_leader} without a leader, "
         f"{found.under_replicated} under-replicated, {found.not_led_by_preferred} not led by the preferred replica; "
         f"leader skew {found.leader_skew * 100:.0f} %"
     )
@@ -153,8 +156,8 @@ async def _start(
     options = [part for option, value in given if value is not None for part in (option, value)]
     supervisor = Supervisor(
         [_task(node, options) for node in local_nodes],
-        _print,
-        lambda: _print(f"kraft: all nodes serve clients, at {addresses}; data in {directory}"),
+        partial(print_line, flush=True),
+        lambda: print_line(f"kraft: all nodes serve clients, at {addresses}; data in {directory}", flush=True),
     )
     await supervisor.run()
     return Exit.FAILED if supervisor.failed else Exit.OK
@@ -162,7 +165,3 @@ async def _start(
 
 def _task(node: LocalNode, options: Sequence[str]) -> Task:
     return Task(f"node {node.node_id}", ["start", node.properties_path, *options], ["--stop-at-eof"])
-
-
-def _print(line: str) -> None:
-    print(line, flush=True)

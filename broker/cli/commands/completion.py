@@ -25,6 +25,6 @@ def completion(invocation: Invocation, shell: str) -> None:
     root = click.get_current_context().find_root().command
     try:
         assert found is not None, "click supports these shells"
-        invocation.printer.say(found(root, {}, "kraft", COMPLETION_VARIABLE).source())
+        invocation.printer.lay_out(found(root, {}, "kraft", COMPLETION_VARIABLE).source())
     except RuntimeError as error:  # an old bash
         raise CommandFailed(str(error)) from error

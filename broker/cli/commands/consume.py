@@ -17,7 +17,7 @@ from broker.cli.grammar.partitions import find_partitions
 from broker.cli.grammar.settings import ClusterSettings
 from broker.cli.output import lines_of
 from broker.cli.output.progress import Progress
-from broker.cli.output.record_format import RecordFormat, compile_format
+from broker.cli.output.record_format import RecordFormat, check_format, compile_format
 from broker.cli.output.record_json import JsonRecord, json_record
 from broker.cli.output.shapes import to_json
 from broker.client.consumer.consumer import Consumer
@@ -27,7 +27,7 @@ from kraft.env import real_env
 IsolationLevel: TypeAlias = Literal["read_uncommitted", "read_committed"]
 
 ISOLATION_LEVEL: Final = "isolation.level"
-FORMAT: Final = Parsed("format", compile_format)
+FORMAT: Final = Parsed("format", check_format)
 # The prefix that shows the origin of a record where several topics are read.
 _FORMAT_OF_ONE: Final = "%s\\n"
 _FORMAT_OF_MANY: Final = "%t-%p@%o %s\\n"
@@ -74,6 +74,11 @@ class Filters:
     metavar="FORMAT",
     help="Output format as in kcat: '%t %p %o %k %s\\n'.",
 )
+@click.option(
+    "--raw",
+    is_flag=True,
+    help="Print bytes as they are on a terminal, too; by default escapes stand for what it obeys.",
+)
 @click.option("-k", "--key", metavar="KEY", help="Only records with this key.")
 @click.option(
     "-g",
@@ -95,7 +100,8 @@ async def consume(
     until: str | None,
     stops_at_end: bool,
     count: int | None,
-    record_format: RecordFormat | None,
+    record_format: str | None,
+    raw: bool,
     key: str | None,
     headers: Sequence[str],
     group: str | None,
@@ -110,7 +116,7 @@ async def consume(
     start, until_ms = _parse_times(offset, until)
     settings, is_committed = _with_isolation_level(invocation.cluster(), isolation_level)
     names = list(dict.fromkeys(topic for topic, _ in topics))
-    write = _writer(names, record_format, is_json=invocation.printer.is_json)
+    write = _writer(names, record_format, is_json=invocation.printer.is_json, is_raw=raw)
     filters = Filters(None if key is None else key.encode(), [_header(text) for text in headers])
     if group is not None:
         _check_member(topics, start, has_end=stops_at_end or until is not None)
@@ -225,10 +231,10 @@ def _done(
 
 
 def _writer(
-    topics: Sequence[str], given: RecordFormat | None, *, is_json: bool
+    topics: Sequence[str], given: str | None, *, is_json: bool, is_raw: bool
 ) -> Callable[[Iterable[ConsumerRecord]], None]:
     """Returns a function that writes records to standard output, each chunk completely."""
-    form = _form(topics, given, is_json=is_json)
+    form = _form(topics, given, is_json=is_json, is_raw=is_raw)
 
     def write(records: Iterable[ConsumerRecord]) -> None:
         left = memoryview(b"".join(map(form, records)))
@@ -240,11 +246,13 @@ def _writer(
     return write
 
 
-def _form(topics: Sequence[str], given: RecordFormat | None, *, is_json: bool) -> RecordFormat:
+def _form(topics: Sequence[str], given: str | None, *, is_json: bool, is_raw: bool) -> RecordFormat:
     if is_json:
         return lambda record: to_json(json_record(record)).encode() + b"\n"
-    form = given or compile_format(_FORMAT_OF_ONE if len(topics) == 1 else _FORMAT_OF_MANY)
-    if len(topics) == 1 or not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+    text = given or (_FORMAT_OF_ONE if len(topics) == 1 else _FORMAT_OF_MANY)
+    is_terminal = sys.stdout.isatty()
+    form = compile_format(text, is_rendered=is_terminal and not is_raw)
+    if len(topics) == 1 or not is_terminal or os.environ.get("NO_COLOR"):
         return form
     colours = {topic: b"\x1b[%dm" % _COLOURS[index % len(_COLOURS)] for index, topic in enumerate(topics)}
 

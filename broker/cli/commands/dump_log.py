@@ -11,6 +11,7 @@ import click
 
 from broker.cli.dump_log import Dump, DumpOptions
 from broker.cli.grammar import Command, Exit, Invocation
+from broker.cli.printing import print_error, print_record
 from kraft.env import RealDisk
 
 _MESSAGE_SIZE_MAX: Final = 5 * 1024 * 1024
@@ -36,12 +37,12 @@ def dump_log(invocation: Invocation, files: str, **options: Any) -> None:
 
     Ends with exit code 1 if something is wrong with a file.
     """
-    dump = Dump(RealDisk(), DumpOptions(**options), print)
+    dump = Dump(RealDisk(), DumpOptions(**options), print_record)
     for path in files.split(","):
         try:
             dump.dump(path)
         except OSError as error:
             dump.problems.append(f"{path}: {error.strerror or error}")
     for problem in dump.problems:
-        print(problem, file=sys.stderr)
+        print_error(problem)
         invocation.exit_code = Exit.FAILED

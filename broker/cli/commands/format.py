@@ -9,6 +9,7 @@ import trio
 from broker.cli.errors import print_errors
 from broker.cli.grammar import Command, Exit, Invocation
 from broker.cli.node_config import read_node_config
+from broker.cli.printing import print_line
 from broker.config import KafkaConfig
 from broker.node.formatting import (
     Formatting,
@@ -159,4 +160,4 @@ def _feature(setting: str) -> tuple[str, int]:
 
 
 async def _format(env: Env, config: KafkaConfig, formatting: Formatting, ignore_formatted: bool) -> None:
-    await format_directories(env, config, formatting, ignore_formatted=ignore_formatted, report=print)
+    await format_directories(env, config, formatting, ignore_formatted=ignore_formatted, report=print_line)

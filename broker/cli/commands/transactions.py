@@ -193,7 +193,11 @@ async def describe(invocation: Invocation, ids: Sequence[str], more: Sequence[st
         )
         for each in found.values()
     ]
-    invocation.printer.each(shown, _sentence)
+    if invocation.printer.is_json:
+        invocation.printer.json(shown)
+        return
+    for line in (line for each in shown for line in _lines(each)):
+        invocation.printer.say(line)
 
 
 @transactions.command("describe-producers", cls=ClusterCommand, shape=list_of(ProducerRow))
@@ -336,7 +340,7 @@ async def _producer_of(admin: Admin, place: TopicPartition, start_offset: int) -
     )
 
 
-def _sentence(shown: DescribedTransaction) -> str:
+def _lines(shown: DescribedTransaction) -> list[str]:
     lines = [
         f"Transactional id {shown.transactional_id}: {shown.state}, producer {shown.producer_id} epoch "
         f"{shown.producer_epoch}, timeout {format_duration_ms(shown.timeout_ms)}, coordinator {shown.coordinator}"
@@ -346,7 +350,7 @@ def _sentence(shown: DescribedTransaction) -> str:
         lines.append(f"  last transaction began {format_time_ms(shown.start_ms)}, {format_duration_ms(age_ms)} ago")
     if shown.partitions:
         lines.append(f"  partitions {' '.join(shown.partitions)}")
-    return "\n".join(lines)
+    return lines
 
 
 def _hanging_row(found: HangingTransaction) -> HangingRow:

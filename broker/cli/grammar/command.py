@@ -1,6 +1,5 @@
 """The two kinds of commands: those that ask a cluster, and those that do not."""
 
-import sys
 from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -14,6 +13,7 @@ from broker.cli.grammar.options import cluster_options, given_settings, is_json,
 from broker.cli.grammar.settings import ClusterSettings, resolve_settings
 from broker.cli.output.printer import Printer
 from broker.cli.output.shapes import Shape
+from broker.cli.printing import print_error
 from broker.client.types import TopicPartition
 from broker.wire.errors import ErrorCode, KafkaError
 
@@ -54,7 +54,7 @@ class Invocation:
         """Report that a part of the command has failed; the command goes on, and ends with the failure's exit code."""
         self.exit_code = self.exit_code or exit_code_of(error)
         subject = "" if what is None else f"{what}: "
-        print(f"kraft: {subject}{sentence(error)}", file=sys.stderr)
+        print_error(f"kraft: {subject}{sentence(error)}")
 
 
 class Command(click.Command):

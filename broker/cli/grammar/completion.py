@@ -49,4 +49,5 @@ def _offered(context: click.Context, incomplete: str, ask: "Callable[[Admin], Aw
         trio.run(collect)
     except* EXPECTED:
         names.clear()
-    return sorted(name for name in names if name.startswith(incomplete))
+    # A shell puts the names on the terminal, one a line.
+    return sorted(name for name in names if name.startswith(incomplete) and name.isprintable())

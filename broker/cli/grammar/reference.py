@@ -39,6 +39,12 @@ first of these counts: `bootstrap.servers` in the file of `--command-config`, th
     kraft context use staging
 """
 _MIDDLE: Final = """
+**Names from outside.** Names, ids, messages and records come from other machines. Every character of them that is not
+printable (controls, line ends, bidirectional and invisible characters, bytes that are not UTF-8) is written as an
+escape, such as `\\x1b` or `\\u202e`, in tables, lines and errors; JSON has its own escapes and stays the same
+document. Records are rendered only if the output is a terminal: a pipe gets their bytes, and `kraft consume --raw`
+writes them to a terminal, too.
+
 **JSON.** `--json` prints objects in place of a table. Their keys are below, and will only be added to. Sizes are in
 bytes, times in milliseconds. Failures are sentences on standard error either way.
 

@@ -8,8 +8,9 @@ from typing import Final
 import click
 from click.shell_completion import shell_complete
 
-from broker.cli.grammar.failures import EXPECTED, Exit, exit_code_of, leaves, sentence
+from broker.cli.grammar.failures import EXPECTED, Exit, WrongSettings, exit_code_of, leaves, sentence
 from broker.cli.grammar.groups import LazyCommand, LazyGroup
+from broker.cli.printing import print_error, print_text
 
 COMPLETION_VARIABLE: Final = "_KRAFT_COMPLETE"
 _COMMANDS: Final = "broker.cli.commands"
@@ -66,13 +67,13 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
-        print(error.format_message(), file=sys.stderr)
+        print_text(error.format_message(), file=sys.stderr)
         return Exit.USAGE
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BaseExceptionGroup as group:
         return _report(list(leaves(group)), group)
-    except EXPECTED as error:
+    except (*EXPECTED, UnicodeEncodeError) as error:
         return _report([error], error)
 
 
@@ -85,10 +86,12 @@ def _report(errors: Iterable[BaseException], raised: BaseException) -> int:
         if isinstance(error, BrokenPipeError):
             _discard_output()
             return Exit.OUTPUT_CLOSED
+        if isinstance(error, UnicodeEncodeError):  # a surrogate, for a byte of an argument that is not UTF-8
+            error = WrongSettings(f"A name on the command line is not UTF-8: {error.object!r}.")
         if not isinstance(error, EXPECTED):
             raise raised
         assert isinstance(error, Exception), "expected errors are exceptions"
-        print(f"kraft: {sentence(error)}", file=sys.stderr)
+        print_error(f"kraft: {sentence(error)}")
         exit_code = exit_code or exit_code_of(error)
     return exit_code
 

@@ -3,5 +3,7 @@
 import sys
 
 from broker.cli.kafka_tools.tools import main
+from broker.cli.printing import print_exception
 
+sys.excepthook = print_exception
 sys.exit(main(sys.argv[1:]))

@@ -6,8 +6,10 @@ from typing import Final
 from broker.cli.kafka_tools.clients import open_admin
 from broker.cli.kafka_tools.errors import message_of
 from broker.cli.kafka_tools.options import BOOTSTRAP_SERVER, COMMAND_CONFIG, OptionParser
+from broker.cli.printing import print_text
 from broker.client.admin import ApiVersions
 from broker.client.types import Node
+from broker.printable import printable
 from broker.wire.api import APIS
 from broker.wire.api.names import api_name
 
@@ -44,16 +46,16 @@ async def run(arguments: Sequence[str]) -> int:
         node = _shown(nodes[node_id])
         if isinstance(outcome, ApiVersions):
             lines = ",\n\t".join(_lines(outcome))
-            print(f"{node} -> (\n\t{lines}\n)")
+            print_text(f"{node} -> (\n\t{lines}\n)")
         else:
-            print(f"{node} -> ERROR: {message_of(outcome)}")
+            print_text(f"{node} -> ERROR: {message_of(outcome)}")
     return 0
 
 
 def _shown(node: Node) -> str:
     """A node as Kafka's clients print it."""
     rack = "null" if node.rack is None else node.rack
-    return f"{node.host}:{node.port} (id: {node.id} rack: {rack} isFenced: false)"
+    return printable(f"{node.host}:{node.port} (id: {node.id} rack: {rack} isFenced: false)")
 
 
 def _lines(versions: ApiVersions) -> Iterable[str]:

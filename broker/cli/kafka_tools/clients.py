@@ -7,6 +7,7 @@ import attrs
 
 from broker.cli.kafka_tools.files import read_bytes
 from broker.cli.kafka_tools.options import Options, ToolExit
+from broker.cli.printing import print_text
 from broker.client.admin import Admin, AdminConfig
 from broker.client.config import ClientConfig
 from broker.config.properties import parse_properties
@@ -62,5 +63,5 @@ def client_configs(config_class: type[ClientConfig], configs: Mapping[str, str])
     known = {field.name for field in attrs.fields(config_class)}
     unknown = [key for key in configs if key.replace(".", "_") not in known]
     for key in unknown:
-        print(f"WARN The configuration '{key}' was supplied but isn't a known config.", file=sys.stderr)
+        print_text(f"WARN The configuration '{key}' was supplied but isn't a known config.", file=sys.stderr)
     return {key: value for key, value in configs.items() if key not in unknown}

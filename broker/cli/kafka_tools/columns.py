@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 
+from broker.printable import printable
+
 
 def row(widths: Sequence[int], cells: Sequence[object]) -> str:
     """Formats a line. A width of 0 leaves its cell unpadded."""
-    return " ".join(f"{cell!s:<{width}}" if width else str(cell) for width, cell in zip(widths, cells, strict=True))
+    shown = [printable(str(cell)) for cell in cells]
+    return " ".join(f"{cell:<{width}}" if width else cell for width, cell in zip(widths, shown, strict=True))
 
 
 def width_of(cells: Sequence[str], least: int) -> int:
     """The width of a column with these cells."""
-    return max([least, *map(len, cells)])
+    return max([least, *(len(printable(cell)) for cell in cells)])

@@ -20,8 +20,10 @@ from broker.cli.kafka_tools.options import (
     integer,
     option,
 )
+from broker.cli.printing import print_text
 from broker.client.admin import Admin, ConfigChange, ConfigOperation, ConfigResource, ConfigResourceType, QuotaMatch
 from broker.client.errors import ClientError
+from broker.printable import printable
 from broker.wire.errors import KafkaError
 
 # The types of --entity-type by the option that stands for one of them and its name.
@@ -89,8 +91,7 @@ async def run(arguments: Sequence[str]) -> int:
                 await describe_configs(admin, entities.types, entities.names, has_all="all" in options)
     except (KafkaError, ClientError) as error:
         command = " ".join(arguments)
-        message = f"Error while executing config command with args '{command}'\n{exception_of(error)}"
-        raise ToolExit(1, message) from error
+        raise ToolExit(1, f"Error while executing config command with args '{command}'", exception_of(error)) from error
     return 0
 
 
@@ -177,9 +178,9 @@ async def _alter(admin: Admin, options: Options, entities: Entities) -> None:
     else:
         await _alter_configs(admin, ConfigResource(RESOURCE_TYPES[kind], name), added, deleted)
     if name:
-        print(f"Completed updating config for {kind[:-1]} {name}.")
+        print_text(f"Completed updating config for {kind[:-1]} {printable(name)}.")
     else:
-        print(f"Completed updating default config for {kind} in the cluster.")
+        print_text(f"Completed updating default config for {kind} in the cluster.")
 
 
 async def _alter_configs(

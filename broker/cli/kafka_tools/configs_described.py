@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from broker.cli.kafka_tools.errors import message_of
+from broker.cli.printing import print_text
 from broker.client.admin import (
     Admin,
     ClientQuota,
@@ -15,6 +16,7 @@ from broker.client.admin import (
     ScramCredential,
 )
 from broker.client.errors import UnsupportedByBroker
+from broker.printable import printable
 from broker.wire.errors import ErrorCode, KafkaError
 
 # The names of resource types in kafka-configs, and in the protocol.
@@ -54,7 +56,7 @@ async def describe_configs(admin: Admin, types: Sequence[str], names: Sequence[s
         await _describe_quotas(admin, types, names)
         return
     if names and not has_all and names[0] and names[0] not in await _existing(admin, kind):
-        print(f"The {kind[:-1]} '{names[0]}' doesn't exist and doesn't have dynamic config.")
+        print_text(f"The {kind[:-1]} '{printable(names[0])}' doesn't exist and doesn't have dynamic config.")
         return
     entities = list(names[:1])
     if not names:
@@ -65,9 +67,9 @@ async def describe_configs(admin: Admin, types: Sequence[str], names: Sequence[s
 
 async def _describe(admin: Admin, kind: str, name: str, has_all: bool) -> None:
     if name:
-        print(f"{'All' if has_all else 'Dynamic'} configs for {kind[:-1]} {name} are:")
+        print_text(f"{'All' if has_all else 'Dynamic'} configs for {kind[:-1]} {printable(name)} are:")
     else:
-        print(f"Default configs for {kind} in the cluster are:")
+        print_text(f"Default configs for {kind} in the cluster are:")
     resource = ConfigResource(RESOURCE_TYPES[kind], name)
     entries = (await admin.describe_configs([resource], include_synonyms=True)).value(resource)
     source = _DYNAMIC.get(kind)
@@ -75,7 +77,7 @@ async def _describe(admin: Admin, kind: str, name: str, has_all: bool) -> None:
         source = ConfigSource.DEFAULT_BROKER
     for key in sorted(entries):
         if has_all or source is None or entries[key].source == source:
-            print(_line(entries[key]))
+            print_text(_line(entries[key]))
 
 
 def _line(entry: ConfigEntry) -> str:
@@ -83,7 +85,7 @@ def _line(entry: ConfigEntry) -> str:
         f"{_SOURCES.get(each.source, each.source.name)}:{each.name}={_shown(each.value)}" for each in entry.synonyms
     )
     sensitive = str(entry.is_sensitive).lower()
-    return f"  {entry.name}={_shown(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
+    return printable(f"  {entry.name}={_shown(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}")
 
 
 async def _existing(admin: Admin, kind: str) -> list[str]:
@@ -119,17 +121,18 @@ async def _describe_quotas(admin: Admin, types: Sequence[str], names: Sequence[s
         name = names[index] if index < len(names) else QuotaMatch.ANY
         matches[QUOTA_TYPES[kind]] = QuotaMatch.DEFAULT if name == "" else name
     for quota in await admin.describe_client_quotas(matches, strict=True):
-        print(_quota_line(quota))
+        print_text(_quota_line(quota))
     if "clients" in types or "ips" in types or "" in names:
         return
     credentials = await admin.describe_user_scram_credentials(names or None)
-    for user, outcome in credentials.items():
+    for name, outcome in credentials.items():
+        user = printable(name)
         if isinstance(outcome, KafkaError) and outcome.code == ErrorCode.RESOURCE_NOT_FOUND:
             continue
         if isinstance(outcome, Exception):
-            print(f"Error retrieving SCRAM credential configs for user-principal '{user}': {message_of(outcome)}")
+            print_text(f"Error retrieving SCRAM credential configs for user-principal '{user}': {message_of(outcome)}")
         else:
-            print(f"SCRAM credential configs for user-principal '{user}' are {_credentials(outcome)}")
+            print_text(f"SCRAM credential configs for user-principal '{user}' are {_credentials(outcome)}")
 
 
 def _quota_line(quota: ClientQuota) -> str:
@@ -139,7 +142,7 @@ def _quota_line(quota: ClientQuota) -> str:
         if kind in quota.entity
     )
     values = ", ".join(f"{key}={value}" for key, value in quota.values.items())
-    return f"Quota configs for {entities} are {values}"
+    return printable(f"Quota configs for {entities} are {values}")
 
 
 def _credentials(credentials: Iterable[ScramCredential]) -> str:

@@ -24,6 +24,7 @@ from broker.cli.kafka_tools.options import (
 )
 from broker.cli.kafka_tools.record_formats import FormatError, Formatter, make_formatter
 from broker.cli.kafka_tools.topic_filters import compiled_pattern
+from broker.cli.printing import print_error, print_text
 from broker.client import ClientError, Consumer, KafkaError, TopicPartition
 from broker.client.consumer.config import ConsumerConfig
 from broker.client.environment import Environment
@@ -75,7 +76,7 @@ async def run(arguments: Sequence[str]) -> int:
     has_partition = "partition" in options
     start = _start(options)
     if not has_partition and configs["group.protocol"] == "classic":
-        print("This consumer is a member of a classic group; group.protocol=consumer is KIP-848's.", file=sys.stderr)
+        print_error("This consumer is a member of a classic group; group.protocol=consumer is KIP-848's.")
     consumer = Consumer(options.value("bootstrap-server"), config=client_configs(ConsumerConfig, configs))
     reading = _Reading(options.value("max-messages"), options.value("timeout-ms"))
     try:
@@ -88,12 +89,12 @@ async def run(arguments: Sequence[str]) -> int:
                 consumer.subscribe(pattern=compiled_pattern(options.value("include")))
             signal = await _until_interrupted(lambda: reading.run(consumer, printer))
     except (KafkaError, ClientError) as error:
-        print(f"ERROR Error processing message, terminating consumer process: \n{exception_of(error)}", file=sys.stderr)
+        _print_end(exception_of(error))
         signal = None
     finally:
-        print(f"Processed a total of {printer.count} messages", file=sys.stderr)
+        print_text(f"Processed a total of {printer.count} messages", file=sys.stderr)
     if "enable-systest-events" in options:
-        print("shutdown_complete")
+        print_text("shutdown_complete")
     return 0 if signal is None else 128 + signal
 
 
@@ -190,7 +191,7 @@ def _formatter(options: Options) -> Formatter:
     name = options.renamed("property", "formatter-property")
     properties |= key_values(options.values(name))
     try:
-        return make_formatter(options.value("formatter"), properties)
+        return make_formatter(options.value("formatter"), properties, is_rendered=sys.stdout.isatty())
     except FormatError as error:
         raise options.failure(str(error)) from error
 
@@ -214,7 +215,7 @@ class _Printer:
                 except FormatError as error:
                     if not self._skips_errors:
                         raise ToolExit(1, f"ERROR Unknown error when running consumer: {error}") from error
-                    print(f"ERROR Error processing message, skipping this message: {error}", file=sys.stderr)
+                    print_text(f"ERROR Error processing message, skipping this message: {error}", file=sys.stderr)
         finally:
             sys.stdout.buffer.write(b"".join(lines))
             sys.stdout.buffer.flush()
@@ -239,14 +240,14 @@ class _Reading:
             wanted = min(count_max - printer.count, _RECORDS_AT_ONCE)
             records = await consumer.fetch(int(wanted), timeout_s)
             if not records:
-                print(
-                    "ERROR Error processing message, terminating consumer process: \n"
-                    "org.apache.kafka.common.errors.TimeoutException",
-                    file=sys.stderr,
-                )
+                _print_end("org.apache.kafka.common.errors.TimeoutException")
                 return
             printer.print(records)
             await trio.lowlevel.checkpoint()
+
+
+def _print_end(reason: str) -> None:
+    print_text(f"ERROR Error processing message, terminating consumer process: \n{reason}", file=sys.stderr)
 
 
 async def _until_interrupted(call: Callable[[], Awaitable[None]]) -> int | None:

@@ -25,6 +25,7 @@ from broker.cli.kafka_tools.options import (
     long,
     option,
 )
+from broker.cli.printing import print_text
 from broker.client import BufferFull, ClientError, KafkaError, Producer
 from broker.client.producer.config import ProducerConfig
 from broker.client.types import RecordMetadata
@@ -127,7 +128,7 @@ def _configs(options: Options) -> dict[str, str]:
         options.value("compression-codec") or "gzip" if "compression-codec" in options else "none"
     )
     if "max-partition-memory-bytes" in options:
-        print(
+        print_text(
             "Warning: --max-partition-memory-bytes is deprecated and will be removed in Apache Kafka 5.0. "
             "Use --batch-size instead."
         )
@@ -170,7 +171,7 @@ class _Sending:
     def _report(self, record: LineRecord, error: Exception) -> None:
         self.refused += 1
         sizes = ["null" if part is None else f"{len(part)} bytes" for part in (record.key, record.value)]
-        print(
+        print_text(
             f"ERROR Error when sending message to topic {self._topic} with key: {sizes[0]}, value: {sizes[1]} "
             f"with error:\n{exception_of(error)}",
             file=sys.stderr,
@@ -197,7 +198,7 @@ async def _send_lines(sending: _Sending, reader: LineReader) -> None:
 
 
 def _prompt() -> None:
-    print(">", end="", flush=True)
+    print_text(">", end="", flush=True)
 
 
 async def _standard_input() -> AsyncGenerator[bytes, None]:

@@ -29,9 +29,11 @@ from broker.cli.kafka_tools.options import (
     long,
     option,
 )
+from broker.cli.printing import print_line, print_text
 from broker.client.admin import Admin, GroupListing
 from broker.client.errors import ClientError
 from broker.client.types import TopicPartition
+from broker.printable import printable
 from broker.wire.errors import KafkaError
 
 ACTIONS: Final = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
@@ -106,7 +108,7 @@ async def _run(admin: Admin, options: Options) -> None:
     else:
         offsets = await offsets_to_reset(admin, options, await _groups(admin, options))
         for line in (export_lines if "export" in options else reset_lines)(options, offsets):
-            print(line)
+            print_text(line)
 
 
 def _check(options: Options) -> None:
@@ -138,7 +140,7 @@ def _check_reset(options: Options) -> None:
     if "dry-run" in options and "execute" in options:
         raise options.failure("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
     if "dry-run" not in options and "execute" not in options:
-        print(
+        print_text(
             "WARN: No action will be performed as the --execute option is missing. "
             "In version 5.0, this command will require either --dry-run or --execute to be specified. "
             "You should add the --dry-run option explicitly if you are scripting this command and want to "
@@ -172,7 +174,7 @@ async def _list(admin: Admin, options: Options) -> None:
     groups = await _listed(admin, options, states, types)
     if not ("type" in options or "state" in options):
         for group in groups:
-            print(group.group_id)
+            print_line(group.group_id)
         return
     widths = [width_of([group.group_id for group in groups], 15) + 10]
     header = ["GROUP"]
@@ -180,12 +182,12 @@ async def _list(admin: Admin, options: Options) -> None:
         if name in options:
             widths.append(20)
             header.append(name.upper())
-    print(row(widths, header))
+    print_text(row(widths, header))
     for group in groups:
         cells = [group.group_id]
         cells += [_TYPES.get((group.type or "").lower(), "Unknown")] if "type" in options else []
         cells += [group.state or "Unknown"] if "state" in options else []
-        print(row(widths, cells))
+        print_text(row(widths, cells))
 
 
 def _chosen(text: str | None, known: dict[str, str], what: str) -> list[str]:
@@ -198,15 +200,15 @@ def _chosen(text: str | None, known: dict[str, str], what: str) -> list[str]:
 
 async def _delete(admin: Admin, options: Options, groups: Sequence[str]) -> None:
     results = await admin.delete_groups(groups, timeout_ms=options.value("timeout"))
-    deleted = ", ".join(f"'{group}'" for group in hash_map_order(results.succeeded))
+    deleted = ", ".join(f"'{printable(group)}'" for group in hash_map_order(results.succeeded))
     if not results.failed:
-        print(f"Deletion of requested consumer groups ({deleted}) was successful.")
+        print_text(f"Deletion of requested consumer groups ({deleted}) was successful.")
         return
     _print_error("Deletion of some consumer groups failed:")
     for group in hash_map_order(results.failed):
-        print(f"* Group '{group}' could not be deleted due to: {exception_of(results.failed[group])}")
+        print_text(f"* Group '{printable(group)}' could not be deleted due to: {exception_of(results.failed[group])}")
     if deleted:
-        print(f"\nThese consumer groups were deleted successfully: {deleted}")
+        print_text(f"\nThese consumer groups were deleted successfully: {deleted}")
 
 
 async def _delete_offsets(admin: Admin, options: Options) -> None:
@@ -222,16 +224,16 @@ async def _delete_offsets(admin: Admin, options: Options) -> None:
         if results.failed:
             _print_error("Encountered some partition-level error, see the follow-up details.")
         else:
-            print(f"Request succeeded for deleting offsets from group {group}.")
+            print_text(f"Request succeeded for deleting offsets from group {printable(group)}.")
         for partition in partitions:
             failure = results.failed.get(partition)
             outcomes[partition] = "Successful" if failure is None else f"Error: {exception_of(failure)}"
     widths = [width_of([each.topic for each in outcomes], 15), 10, 15]
-    print("\n" + row(widths, ["TOPIC", "PARTITION", "STATUS"]), end="")
+    print_text("\n" + row(widths, ["TOPIC", "PARTITION", "STATUS"]), end="")
     for partition in sorted(outcomes, key=lambda each: f"{each.topic}{each.partition}"):
         number = "-" if partition.partition < 0 else partition.partition
-        print("\n" + row(widths, [partition.topic, number, outcomes[partition]]), end="")
-    print()
+        print_text("\n" + row(widths, [partition.topic, number, outcomes[partition]]), end="")
+    print_text()
 
 
 async def _partitions_of_topics(
@@ -254,10 +256,10 @@ def _validate(text: str) -> None:
     try:
         re.compile(text)
     except re.error as error:
-        print(f"The regular expression `{text}` is invalid: {error}.")
+        print_text(f"The regular expression `{printable(text)}` is invalid: {error}.")
     else:
-        print(f"The regular expression `{text}` is valid.")
+        print_text(f"The regular expression `{printable(text)}` is valid.")
 
 
 def _print_error(message: str) -> None:
-    print(f"\nError: {message}")
+    print_text(f"\nError: {message}")

@@ -20,6 +20,7 @@ from broker.cli.kafka_tools.options import (
     option,
 )
 from broker.cli.kafka_tools.topic_filters import compiled_pattern
+from broker.cli.printing import print_text
 from broker.client import Consumer, TopicPartition
 from broker.client.consumer.config import ConsumerConfig
 from broker.client.consumer.group import RebalanceListener
@@ -68,7 +69,7 @@ async def run(arguments: Sequence[str]) -> int:
     format_time(options.value("date-format"), 0)
     if "hide-header" not in options:
         times = "time, threadId" if "show-detailed-stats" in options else "start.time, end.time"
-        print(f"{times}, {_COLUMNS}")
+        print_text(f"{times}, {_COLUMNS}")
     reading = _Reading(options, Environment())
     async with Consumer(options.value("bootstrap-server"), config=client_configs(ConsumerConfig, configs)) as consumer:
         if "topic" in options:
@@ -77,7 +78,7 @@ async def run(arguments: Sequence[str]) -> int:
             consumer.subscribe(pattern=compiled_pattern(options.value("include")), listener=reading)
         await reading.run(consumer)
     if "show-detailed-stats" not in options:
-        print(reading.total_line())
+        print_text(reading.total_line())
     return 0
 
 
@@ -88,9 +89,9 @@ def _check(options: Options) -> None:
     options.require_one_of("messages", "num-records")
     options.exclude("consumer.config", "command-config")
     if "messages" in options:
-        print("Warning: --messages is deprecated. Use --num-records instead.")
+        print_text("Warning: --messages is deprecated. Use --num-records instead.")
     if "consumer.config" in options:
-        print("Warning: --consumer.config is deprecated. Use --command-config instead.")
+        print_text("Warning: --consumer.config is deprecated. Use --command-config instead.")
     if options.value("reporting-interval") <= 0:
         raise ToolExit(1, "Reporting interval must be greater than 0.")
 
@@ -167,7 +168,7 @@ class _Reading(RebalanceListener):
             await trio.lowlevel.checkpoint()
         self._end_ms = self._now_ms()
         if self._count < wanted:
-            print(
+            print_text(
                 "WARNING: Exiting before consuming the expected number of records: timeout "
                 f"({timeout_ms} ms) exceeded. You can use the --timeout option to increase the timeout."
             )
@@ -178,7 +179,7 @@ class _Reading(RebalanceListener):
         reported_ms = self._reported[0]
         if now_ms - reported_ms >= self._options.value("reporting-interval"):
             if "show-detailed-stats" in self._options:
-                print(self._report_line(now_ms), flush=True)
+                print_text(self._report_line(now_ms), flush=True)
             self._join_ms_since_report = 0
             self._reported = (now_ms, self._count, self._bytes)
 

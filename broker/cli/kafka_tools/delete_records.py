@@ -7,6 +7,7 @@ from broker.cli.kafka_tools.clients import open_admin
 from broker.cli.kafka_tools.errors import exception_of
 from broker.cli.kafka_tools.json_files import entries, field, partition_of, read_json
 from broker.cli.kafka_tools.options import BOOTSTRAP_SERVER, COMMAND_CONFIG, OptionParser, ToolExit, option
+from broker.cli.printing import print_text
 from broker.client.types import TopicPartition
 
 PARSER: Final = OptionParser(
@@ -28,15 +29,15 @@ async def run(arguments: Sequence[str]) -> int:
     options.require("bootstrap-server", "offset-json-file")
     offsets = _offsets(options.value("offset-json-file"))
     async with open_admin(options) as admin:
-        print("Executing records delete operation")
+        print_text("Executing records delete operation")
         results = await admin.delete_records(offsets)
-    print("Records delete operation completed:")
+    print_text("Records delete operation completed:")
     for each, outcome in results.items():
         name = f"partition: {each.topic}-{each.partition}"
         if isinstance(outcome, int):
-            print(f"{name}\tlow_watermark: {outcome}")
+            print_text(f"{name}\tlow_watermark: {outcome}")
         else:
-            print(f"{name}\terror: {exception_of(outcome)}")
+            print_text(f"{name}\terror: {exception_of(outcome)}")
     return 0
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from broker.client.error_explanations import EXPLANATIONS
 from broker.client.errors import ClientError, TimedOut, UnsupportedByBroker
+from broker.printable import printable
 from broker.wire.errors import ErrorCode, KafkaError
 
 _PACKAGE: Final = "org.apache.kafka.common.errors"
@@ -56,8 +57,8 @@ def message_of(error: BaseException) -> str:
     """The text of an error alone: the broker's, or that of Kafka's exception for its code."""
     if isinstance(error, KafkaError):
         is_of_broker = error.message not in ("", EXPLANATIONS.get(error.code))
-        return error.message if is_of_broker else _TEXTS.get(error.code, error.message or error.code.name)
-    return str(error)
+        return printable(error.message) if is_of_broker else _TEXTS.get(error.code, error.message or error.code.name)
+    return printable(str(error))
 
 
 def exception_of(error: BaseException) -> str:
@@ -72,5 +73,5 @@ def exception_of(error: BaseException) -> str:
         case ClientError():
             name = "Api"
         case _:
-            return f"{type(error).__name__}: {error}"
+            return f"{type(error).__name__}: {printable(str(error))}"
     return f"{_PACKAGE}.{name}Exception: {message_of(error)}"

@@ -19,6 +19,7 @@ from broker.cli.kafka_tools.options import (
     option,
 )
 from broker.cli.kafka_tools.topic_filters import topic_pattern
+from broker.cli.printing import print_text
 from broker.client.admin import Admin, OffsetSpec
 from broker.client.types import TopicPartition
 
@@ -65,11 +66,13 @@ async def run(arguments: Sequence[str]) -> int:
         found = await admin.list_offsets(dict.fromkeys(partitions, spec))
     for each, error in found.failed.items():
         name = f"{each.topic}-{each.partition}"
-        print(f"Skip getting offsets for topic-partition {name} due to error: {exception_of(error)}", file=sys.stderr)
+        print_text(
+            f"Skip getting offsets for topic-partition {name} due to error: {exception_of(error)}", file=sys.stderr
+        )
     offsets = found.succeeded
     for each in sorted(offsets, key=lambda each: f"{each.topic}-{each.partition}"):
         if (at := offsets[each]) is not None:
-            print(f"{each.topic}:{each.partition}:{at.offset}")
+            print_text(f"{each.topic}:{each.partition}:{at.offset}")
     return 0
 
 

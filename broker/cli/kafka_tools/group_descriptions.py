@@ -8,8 +8,10 @@ import attrs
 
 from broker.cli.kafka_tools.columns import row, width_of
 from broker.cli.kafka_tools.options import Options
+from broker.cli.printing import print_text
 from broker.client.admin import Admin, GroupDescription, MemberDescription, OffsetSpec
 from broker.client.types import OffsetAndMetadata, TopicPartition
+from broker.printable import printable
 
 _NONE: Final = "-"
 _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
@@ -42,11 +44,11 @@ async def describe_groups(admin: Admin, options: Options, groups: Sequence[str])
 def _is_shown(group: GroupDescription, count: int) -> bool:
     """Returns True if the group has rows to show. Prints a warning if the group is not stable."""
     if group.state == "Dead":
-        print(f"\nError: Consumer group '{group.group_id}' does not exist.")
+        print_text(f"\nError: Consumer group '{printable(group.group_id)}' does not exist.")
     elif group.state == "Empty":
-        print(f"\nConsumer group '{group.group_id}' has no active members.", file=sys.stderr)
+        print_text(f"\nConsumer group '{printable(group.group_id)}' has no active members.", file=sys.stderr)
     elif group.state in _REBALANCING:
-        print(f"\nWarning: Consumer group '{group.group_id}' is rebalancing.", file=sys.stderr)
+        print_text(f"\nWarning: Consumer group '{printable(group.group_id)}' is rebalancing.", file=sys.stderr)
     return group.state != "Dead" and count > 0
 
 
@@ -79,11 +81,11 @@ async def _print_offsets(admin: Admin, options: Options, group: GroupDescription
     if is_verbose:
         header.insert(3, "LEADER-EPOCH")
         widths.insert(3, 15)
-    print("\n" + row(widths, header), end="")
+    print_text("\n" + row(widths, header), end="")
     for each in rows:
         cells = _offset_cells(group.group_id, each, committed.get(each.partition), ends, is_verbose)
-        print("\n" + row(widths, cells), end="")
-    print()
+        print_text("\n" + row(widths, cells), end="")
+    print_text()
 
 
 def _rows(group: GroupDescription, committed: Mapping[TopicPartition, object]) -> list[_Row]:
@@ -143,9 +145,9 @@ def _print_members(group: GroupDescription, *, is_verbose: bool) -> None:
     widths[-1] = 0 if names[-1] == "UPGRADED" else widths[-1]
     # Without --verbose Kafka's line ends with the blank before the columns that are left out.
     end = "" if is_verbose else " "
-    print("\n" + row(widths, names) + end)
+    print_text("\n" + row(widths, names) + end)
     for cells in zip(*(cells for _, _, cells in columns), strict=True):
-        print(row(widths, cells) + end)
+        print_text(row(widths, cells) + end)
 
 
 def _verbose_columns(
@@ -193,8 +195,8 @@ def _print_state(group: GroupDescription, *, is_verbose: bool) -> None:
         width_of([str(cell)], least) if name in ("GROUP", "COORDINATOR (ID)") else least
         for name, least, cell in columns
     ]
-    print("\n" + row(widths, [name for name, _, _ in columns]))
-    print(row(widths, [cell for _, _, cell in columns]))
+    print_text("\n" + row(widths, [name for name, _, _ in columns]))
+    print_text(row(widths, [cell for _, _, cell in columns]))
 
 
 def _shown(number: int | None) -> str:

@@ -17,6 +17,7 @@ from broker.cli.kafka_tools.options import (
     integer,
     option,
 )
+from broker.cli.printing import print_text
 from broker.client.admin import ElectionType
 from broker.client.errors import TimedOut
 from broker.client.types import TopicPartition
@@ -64,7 +65,7 @@ async def run(arguments: Sequence[str]) -> int:
         try:
             results = await admin.elect_leaders(partitions, election_type=election_type, timeout_ms=_TIMEOUT_MS)
         except TimedOut as error:
-            print("Timeout waiting for election results")
+            print_text("Timeout waiting for election results")
             raise ToolExit(1, "Timeout waiting for election results") from error
     failed: list[TopicPartition] = []
     unneeded: list[TopicPartition] = []
@@ -74,11 +75,11 @@ async def run(arguments: Sequence[str]) -> int:
         (unneeded if is_unneeded else failed).append(each)
     if results.succeeded:
         elected = _named(partition_order(results.succeeded))
-        print(f"Successfully completed leader election ({election_type.name}) for partitions {elected}")
+        print_text(f"Successfully completed leader election ({election_type.name}) for partitions {elected}")
     if unneeded:
-        print(f"Valid replica already elected for partitions {_named(unneeded)}")
+        print_text(f"Valid replica already elected for partitions {_named(unneeded)}")
     for each in failed:
-        print(
+        print_text(
             f"Error completing leader election ({election_type.name}) for partition: {_named([each])}: "
             f"{exception_of(results.failed[each])}"
         )

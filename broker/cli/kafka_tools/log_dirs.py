@@ -16,6 +16,7 @@ from broker.cli.kafka_tools.options import (
     integer,
     option,
 )
+from broker.cli.printing import print_line, print_text
 from broker.client.admin import LogDir
 
 PARSER: Final = OptionParser(
@@ -46,11 +47,11 @@ async def run(arguments: Sequence[str]) -> int:
                 f"Current existent brokers: {_listed(existing)}",
             )
         brokers = sorted(set(wanted)) or existing
-        print("Querying brokers for log directories information")
+        print_text("Querying brokers for log directories information")
         described = (await admin.describe_log_dirs(brokers)).raise_first()
-    print(f"Received log directory information from brokers {_listed(brokers)}")
+    print_text(f"Received log directory information from brokers {_listed(brokers)}")
     document = {"version": 1, "brokers": [_broker(each, described[each], topics) for each in brokers]}
-    print(json.dumps(_ordered(document), separators=(",", ":")))
+    print_line(json.dumps(_ordered(document), separators=(",", ":")))
     return 0
 
 

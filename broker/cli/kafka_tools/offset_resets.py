@@ -10,10 +10,12 @@ from broker.cli.kafka_tools.columns import row, width_of
 from broker.cli.kafka_tools.files import read_file
 from broker.cli.kafka_tools.java_order import hash_map_order, partition_order
 from broker.cli.kafka_tools.options import Options, integer, long
+from broker.cli.printing import print_text
 from broker.client.admin import Admin, OffsetSpec
 from broker.client.consumer.offset_reset import read_offset_reset
 from broker.client.environment import Environment
 from broker.client.types import TopicPartition
+from broker.printable import printable
 from broker.wire.errors import ErrorCode, KafkaError
 
 Offsets: TypeAlias = dict[TopicPartition, int]
@@ -43,8 +45,8 @@ async def offsets_to_reset(admin: Admin, options: Options, groups: Iterable[str]
         else:
             state = described.value(group).state
         if state not in ("Empty", "Dead"):
-            print(
-                f"\nError: Assignments can only be reset if the group '{group}' is inactive, "
+            print_text(
+                f"\nError: Assignments can only be reset if the group '{printable(group)}' is inactive, "
                 f"but the current state is {state}."
             )
             planned[group] = {}
@@ -137,7 +139,7 @@ class _Reset:
         found = await self.found(partitions, timestamp_ms)
         missing = [each for each, offset in found.items() if offset is None]
         for each in missing:
-            print(
+            print_text(
                 f"\nWarn: Partition {each.partition} from topic {each.topic} is empty. "
                 "Falling back to latest known offset."
             )
@@ -152,7 +154,7 @@ class _Reset:
             bounded = min(max(offset, first[each]), last[each])
             if bounded != offset:
                 relation = "higher than latest" if offset > bounded else "lower than earliest"
-                print(
+                print_text(
                     f"WARN New offset ({offset}) is {relation} offset for topic partition "
                     f"{each.topic}-{each.partition}. Value will be set to {bounded}",
                     file=sys.stderr,
@@ -244,10 +246,11 @@ def _from_file(options: Options, group: str) -> Offsets:
         if name == group:
             offsets[TopicPartition(topic, integer(partition))] = long(offset)
     if not offsets:
-        print(f"\nError: No reset plan for group {group} found")
+        print_text(f"\nError: No reset plan for group {printable(group)} found")
     return offsets
 
 
 def _quoted(text: str) -> str:
+    text = printable(text)
     is_plain = len(text) <= _UNQUOTED_MAX and all(letter >= _UNQUOTED_FROM for letter in text)
     return text if is_plain else '"' + text.replace('"', '""') + '"'

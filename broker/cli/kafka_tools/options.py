@@ -12,6 +12,9 @@ from typing import Any, Final
 
 import attrs
 
+from broker.cli.printing import print_text
+from broker.printable import printable
+
 _WIDTH: Final = 80
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 _INT_MAX: Final = 2**31 - 1
@@ -19,20 +22,26 @@ _LONG_MAX: Final = 2**63 - 1
 
 
 class UsageFailure(Exception):
-    """The command line is wrong. `help_text` is printed after the message; exit code 1, as Kafka's tools have it."""
+    """The command line is wrong. `help_text` is printed after the message; exit code 1, as Kafka's tools have it.
+
+    The message is one line, rendered: it may have an argument in it.
+    """
 
     def __init__(self, message: str, help_text: str = "") -> None:
-        super().__init__(message)
+        super().__init__(printable(message))
         self.help_text = help_text
 
 
 class ToolExit(Exception):
-    """A tool is done, with this exit code and a last line on standard error, if there is one."""
+    """A tool is done, with this exit code and last lines on standard error, if there are any.
 
-    def __init__(self, exit_code: int, message: str = "") -> None:
-        super().__init__(exit_code, message)
+    Each line is rendered: it may have an argument or a name in it.
+    """
+
+    def __init__(self, exit_code: int, *lines: str) -> None:
         self.exit_code = exit_code
-        self.message = message
+        self.message = "\n".join(map(printable, lines))
+        super().__init__(exit_code, self.message)
 
 
 def integer(text: str) -> int:
@@ -154,7 +163,7 @@ class Options:
             return new
         if new in self:
             raise self.failure(f"Options --{new} and --{old} cannot be specified together.")
-        print(f"{kind} --{old} is deprecated and will be removed in a future version. Use --{new} instead.")
+        print_text(f"{kind} --{old} is deprecated and will be removed in a future version. Use --{new} instead.")
         return old
 
 
@@ -185,7 +194,7 @@ class OptionParser:
         if not arguments or "help" in options:
             raise UsageFailure(self._purpose, self.help_text())
         if "version" in options:
-            print(version("kraft"))
+            print_text(version("kraft"))
             raise ToolExit(0)
         return options
 

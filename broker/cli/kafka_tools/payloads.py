@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 
 from broker.cli.kafka_tools.files import read_file
 from broker.cli.kafka_tools.options import UsageFailure
+from broker.cli.printing import print_text
 
 # Returns the value of a record by its number.
 Payloads: TypeAlias = Callable[[int], bytes]
@@ -27,11 +28,11 @@ def random_payloads(size: int, rng: Random) -> Payloads:
 
 def payloads_of_file(path: str, delimiter: str, rng: Random) -> Payloads:
     """The parts of a file, in random order. Raises UsageFailure, ToolExit."""
-    print(f"Reading payloads from: {path}")
+    print_text(f"Reading payloads from: {path}")
     parts = read_file(path).removesuffix(delimiter).split(delimiter)
     if parts == [""]:
         raise UsageFailure("File does not exist or empty file provided.")
-    print(f"Number of records read: {len(parts)}")
+    print_text(f"Number of records read: {len(parts)}")
     encoded = [part.encode() for part in parts]
     return lambda number: rng.choice(encoded)
 

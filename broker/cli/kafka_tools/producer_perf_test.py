@@ -12,6 +12,7 @@ from broker.cli.kafka_tools.errors import exception_of
 from broker.cli.kafka_tools.latencies import Latencies
 from broker.cli.kafka_tools.options import ToolExit, UsageFailure, integer, long
 from broker.cli.kafka_tools.payloads import Payloads, monotonic_payloads, payloads_of_file, random_payloads
+from broker.cli.printing import print_text
 from broker.client import BufferFull, Producer
 from broker.client.environment import Environment
 from broker.client.producer.config import ProducerConfig
@@ -71,7 +72,7 @@ async def run(arguments: Sequence[str]) -> int:
     servers = configs.pop("bootstrap.servers", None)
     now_ms = environment.now_ms
     if options.warmup_records > 0:
-        print(
+        print_text(
             f"Warmup first {options.warmup_records} records. "
             "Steady state results will print after the complete test summary."
         )
@@ -79,7 +80,7 @@ async def run(arguments: Sequence[str]) -> int:
     async with Producer(servers, config=client_configs(ProducerConfig, configs)) as producer:
         await load.run(producer)
     for latencies in load.latencies:
-        print(latencies.total_line(now_ms()))
+        print_text(latencies.total_line(now_ms()))
     return 0
 
 
@@ -108,7 +109,7 @@ def _configs(options: argparse.Namespace) -> dict[str, str]:
     for old, new in (("producer_props", "command_property"), ("producer_config", "command_config")):
         if getattr(options, old):
             shown = {"producer_props": "--producer-props", "producer_config": "--producer.config"}[old]
-            print(
+            print_text(
                 f"Option {shown} has been deprecated and will be removed in a future version. "
                 f"Use --{new.replace('_', '-')} instead."
             )
@@ -166,12 +167,12 @@ class _Load:
 
         def count(metadata: RecordMetadata | None, error: Exception | None) -> None:
             if error is not None:
-                print(exception_of(error), file=sys.stderr)
+                print_text(exception_of(error), file=sys.stderr)
                 return
             now_ms = self._now_ms()
             for latencies in counting:
                 for line in latencies.record(now_ms - start_ms, len(value), now_ms):
-                    print(line, flush=True)
+                    print_text(line, flush=True)
 
         while True:
             try:

@@ -28,6 +28,7 @@ from broker.cli.kafka_tools.reassignment_files import (
     shown,
 )
 from broker.cli.kafka_tools.reassignment_throttles import clear_throttles, set_throttle
+from broker.cli.printing import print_text
 from broker.client.admin import Admin
 from broker.client.environment import Environment
 from broker.client.errors import ClientError
@@ -88,10 +89,10 @@ async def run(arguments: Sequence[str]) -> int:
         async with open_admin(options) as admin:
             await calls[action](admin, options)
     except ToolExit as end:
-        print(end.message if end.message.startswith(_COMPLETE) else f"Error: {end.message}")
+        print_text(end.message if end.message.startswith(_COMPLETE) else f"Error: {end.message}")
         return end.exit_code
     except (KafkaError, ClientError) as error:
-        print(f"Error: {message_of(error)}")
+        print_text(f"Error: {message_of(error)}")
         return 1
     return 0
 
@@ -118,14 +119,14 @@ def _action(options: Options) -> str:
 async def _list(admin: Admin, options: Options) -> None:
     moving = await admin.list_partition_reassignments()
     if not moving:
-        print("No partition reassignments found.")
+        print_text("No partition reassignments found.")
         return
-    print("Current partition reassignments:")
+    print_text("Current partition reassignments:")
     for each in sorted(moving):
         found = moving[each]
         adding = f" adding: {_ids(found.adding_replicas)}." if found.adding_replicas else ""
         removing = f" removing: {_ids(found.removing_replicas)}." if found.removing_replicas else ""
-        print(f"{shown(each)}: replicas: {_ids(found.replicas)}.{adding}{removing}")
+        print_text(f"{shown(each)}: replicas: {_ids(found.replicas)}.{adding}{removing}")
 
 
 async def _generate(admin: Admin, options: Options) -> None:
@@ -141,8 +142,8 @@ async def _generate(admin: Admin, options: Options) -> None:
     directories = await _directories(admin, current)
     racks = await _racks(admin, options, brokers)
     proposed = _place(current, racks)
-    print(f"Current partition replica assignment\n{encode_reassignment(current, directories)}\n")
-    print(f"Proposed partition reassignment configuration\n{encode_reassignment(proposed, {})}")
+    print_text(f"Current partition replica assignment\n{encode_reassignment(current, directories)}\n")
+    print_text(f"Proposed partition reassignment configuration\n{encode_reassignment(proposed, {})}")
 
 
 async def _racks(admin: Admin, options: Options, brokers: Sequence[int]) -> dict[int, str | None]:
@@ -195,7 +196,7 @@ async def _execute(admin: Admin, options: Options) -> None:
     current = await _current(admin, wanted.replicas)
     await _print_current(admin, current)
     if options.value("throttle") >= 0:
-        print(
+        print_text(
             "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is "
             "removed."
         )
@@ -204,9 +205,9 @@ async def _execute(admin: Admin, options: Options) -> None:
     results = await admin.alter_partition_reassignments(wanted.replicas, allow_replication_factor_change=allows_change)
     if results.failed:
         failures = [f"{shown(each)}: {message_of(results.failed[each])}" for each in sorted(results.failed)]
-        raise ToolExit(1, "\n".join(["Error reassigning partition(s):", *failures]))
+        raise ToolExit(1, "Error reassigning partition(s):", *failures)
     begun = ",".join(shown(each) for each in sorted(wanted.replicas))
-    print(f"Successfully started partition reassignment{_plural(wanted.replicas)} for {begun}")
+    print_text(f"Successfully started partition reassignment{_plural(wanted.replicas)} for {begun}")
 
 
 async def _current(admin: Admin, wanted: Mapping[TopicPartition, Sequence[int]]) -> dict[TopicPartition, Sequence[int]]:
@@ -222,7 +223,7 @@ async def _current(admin: Admin, wanted: Mapping[TopicPartition, Sequence[int]])
 
 async def _print_current(admin: Admin, current: Mapping[TopicPartition, Sequence[int]]) -> None:
     directories = await _directories(admin, current)
-    print(
+    print_text(
         f"Current partition replica assignment\n\n{encode_reassignment(current, directories)}\n\n"
         "Save this to use as the --reassignment-json-file option during rollback"
     )
@@ -238,19 +239,19 @@ async def _verify(admin: Admin, options: Options) -> None:
         for topic in described.succeeded.values()
         for each in topic.partitions
     }
-    print("Status of partition reassignment:")
+    print_text("Status of partition reassignment:")
     for each in sorted(wanted):
         replicas = current.get(each, ())
         if each in moving:
-            print(f"Reassignment of partition {shown(each)} is still in progress.")
+            print_text(f"Reassignment of partition {shown(each)} is still in progress.")
         elif list(replicas) == wanted[each]:
-            print(f"Reassignment of partition {shown(each)} is completed.")
+            print_text(f"Reassignment of partition {shown(each)} is completed.")
         else:
-            print(
+            print_text(
                 f"There is no active reassignment of partition {shown(each)}, but replica set is {_ids(replicas)} "
                 f"rather than {_ids(wanted[each])}."
             )
-    print()  # where Kafka's tool has the moves between log directories
+    print_text()  # where Kafka's tool has the moves between log directories
     if not moving and "preserve-throttles" not in options:
         await clear_throttles(admin, wanted)
 
@@ -264,12 +265,12 @@ async def _cancel(admin: Admin, options: Options) -> None:
         if results.failed:
             failures = [f"{shown(each)}: {message_of(results.failed[each])}" for each in sorted(results.failed)]
             message = f"Error cancelling partition reassignment{_plural(results.failed)} for:"
-            raise ToolExit(1, "\n".join([message, *failures]))
+            raise ToolExit(1, message, *failures)
         cancelled = ",".join(map(shown, moving))
-        print(f"Successfully cancelled partition reassignment{_plural(moving)} for: {cancelled}")
+        print_text(f"Successfully cancelled partition reassignment{_plural(moving)} for: {cancelled}")
     else:
-        print("None of the specified partition reassignments are active.")
-    print("None of the specified partition moves are active.", end="")
+        print_text("None of the specified partition reassignments are active.")
+    print_text("None of the specified partition moves are active.", end="")
     if "preserve-throttles" not in options:
         await clear_throttles(admin, wanted)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from broker.cli.kafka_tools.java_order import hash_map_order
+from broker.cli.printing import print_text
 from broker.client.admin import (
     Admin,
     ConfigChange,
@@ -28,10 +29,10 @@ async def clear_throttles(admin: Admin, replicas: Mapping[TopicPartition, Sequen
     brokers = {node.id for node in (await admin.describe_cluster()).nodes}
     brokers.update(broker for each in replicas.values() for broker in each)
     listed = ",".join(map(str, sorted(brokers)))
-    print(f"Clearing broker-level throttles on broker{_plural(brokers)} {listed}")
+    print_text(f"Clearing broker-level throttles on broker{_plural(brokers)} {listed}")
     await _delete(admin, ConfigResourceType.BROKER, map(str, sorted(brokers)), _OF_BROKERS)
     topics = hash_map_order(each.topic for each in replicas)
-    print(f"Clearing topic-level throttles on topic{_plural(topics)} {','.join(topics)}")
+    print_text(f"Clearing topic-level throttles on topic{_plural(topics)} {','.join(topics)}")
     await _delete(admin, ConfigResourceType.TOPIC, topics, (_LEADERS, _FOLLOWERS))
 
 
@@ -60,7 +61,7 @@ async def set_throttle(
         resource = ConfigResource(ConfigResourceType.BROKER, str(broker))
         changes[resource] = [ConfigChange(name, str(rate)) for name in _RATES]
     (await admin.incremental_alter_configs(changes)).raise_first()
-    print(f"The inter-broker throttle limit was set to {rate} B/s")
+    print_text(f"The inter-broker throttle limit was set to {rate} B/s")
 
 
 def _throttled(topic: str, moves: Mapping[TopicPartition, _Move], side: int) -> str:

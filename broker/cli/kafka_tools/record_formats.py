@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from broker.client.types import ConsumerRecord
+from broker.printable import printable_bytes
 from broker.wire.records import TimestampType
 
 Formatter: TypeAlias = Callable[[ConsumerRecord], bytes]
@@ -31,11 +32,14 @@ class FormatError(Exception):
     """A formatter or a deserializer that does not exist here, or bytes that a deserializer does not read."""
 
 
-def make_formatter(name: str, properties: Mapping[str, str]) -> Formatter:
-    """The formatter of a class of Kafka's. Raises FormatError."""
+def make_formatter(name: str, properties: Mapping[str, str], *, is_rendered: bool = False) -> Formatter:
+    """The formatter of a class of Kafka's. Raises FormatError.
+
+    With `is_rendered`, what is not printable in a record is escaped, for a terminal.
+    """
     match name.rpartition(".")[2]:
         case "DefaultMessageFormatter":
-            return _DefaultFormatter(properties)
+            return _DefaultFormatter(properties, is_rendered=is_rendered)
         case "NoOpMessageFormatter":
             return lambda record: b""
     raise FormatError(
@@ -44,7 +48,8 @@ def make_formatter(name: str, properties: Mapping[str, str]) -> Formatter:
 
 
 class _DefaultFormatter:
-    def __init__(self, properties: Mapping[str, str]) -> None:
+    def __init__(self, properties: Mapping[str, str], *, is_rendered: bool) -> None:
+        self._render: _Text = _rendered if is_rendered else bytes
         self._parts = [
             part for part in _PARTS if properties.get(f"print.{part}", str(part == "value")).strip().lower() == "true"
         ]
@@ -71,14 +76,20 @@ class _DefaultFormatter:
             case "epoch":
                 return b"Epoch:" + (b"NOT_PRESENT" if record.leader_epoch is None else b"%d" % record.leader_epoch)
             case "headers":
-                headers = [name.encode() + b":" + self._text("headers", value) for name, value in record.headers]
+                headers = [
+                    self._render(name.encode()) + b":" + self._text("headers", value) for name, value in record.headers
+                ]
                 return self._headers_separator.join(headers) if headers else b"NO_HEADERS"
             case "key":
                 return self._text("key", record.key)
         return self._text("value", record.value)
 
     def _text(self, part: str, value: bytes | None) -> bytes:
-        return self._null if value is None else self._texts[part](value)
+        return self._null if value is None else self._render(self._texts[part](value))
+
+
+def _rendered(content: bytes) -> bytes:
+    return printable_bytes(content).encode()
 
 
 def _text_of(deserializer: str | None) -> _Text:

@@ -9,6 +9,7 @@ from typing import Final
 from broker.cli.kafka_tools.files import directory_problem
 from broker.cli.kafka_tools.options import OptionParser, ToolExit, UsageFailure, option
 from broker.cli.node_config import read_node_config
+from broker.cli.printing import print_text
 from broker.storage.meta_properties import META_PROPERTIES, MetaProperties, MetaPropertiesError, read_meta_properties
 from broker.wire.uuids import encode_uuid
 from kraft.env import real_env
@@ -38,14 +39,14 @@ def _print_info(path: str) -> int:
     directories = sorted({*config.log_directories, config.metadata_directory})
     found = [directory for directory in directories if directory_problem(directory) is None]
     if found:
-        print("Found log directory:" if len(found) == 1 else "Found log directories:")
-        print("\n".join(f"  {directory}" for directory in found) + "\n")
+        print_text("Found log directory:" if len(found) == 1 else "Found log directories:")
+        print_text("\n".join(f"  {directory}" for directory in found) + "\n")
     formatted, problems = _read(directories)
     if formatted:
-        print(f"Found metadata: {_shown(formatted[0])}\n")
+        print_text(f"Found metadata: {_shown(formatted[0])}\n")
     if problems:
-        print("Found problem:" if len(problems) == 1 else "Found problems:")
-        print("\n".join(f"  {problem}" for problem in problems) + "\n")
+        print_text("Found problem:" if len(problems) == 1 else "Found problems:")
+        print_text("\n".join(f"  {problem}" for problem in problems) + "\n")
     return 1 if problems else 0
 
 

@@ -10,7 +10,9 @@ import trio
 from broker.cli.kafka_tools.errors import exception_of
 from broker.cli.kafka_tools.options import ToolExit, UsageFailure
 from broker.cli.main import main as kraft
+from broker.cli.printing import print_text
 from broker.client.errors import ClientError
+from broker.printable import printable
 from broker.wire.errors import KafkaError
 
 # The module of each tool. Each has `run(arguments)`, which returns the exit code.
@@ -47,16 +49,16 @@ async def run_tool(name: str, arguments: Sequence[str]) -> int:
         exit_code: int = await module.run(arguments)
         return exit_code
     except UsageFailure as failure:
-        print(str(failure), failure.help_text, sep="\n" if failure.help_text else "", file=sys.stderr)
+        print_text("\n".join(filter(None, (str(failure), failure.help_text))), file=sys.stderr)
         return 1
     except ToolExit as end:
         if end.message:
-            print(end.message, file=sys.stderr)
+            print_text(end.message, file=sys.stderr)
         return end.exit_code
     except BrokenPipeError:
         raise
     except (KafkaError, ClientError, OSError) as error:
-        print(f"{name}: {exception_of(error)}", file=sys.stderr)
+        print_text(f"{name}: {exception_of(error)}", file=sys.stderr)
         return 1
 
 
@@ -64,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     """Runs `NAME OPTION...` as a process does."""
     name, options = (arguments[0] if arguments else "").removesuffix(".sh"), arguments[1:]
     if name not in NAMES:
-        print(f"{name or 'no name'} is not one of the tools: {', '.join(NAMES)}", file=sys.stderr)
+        print_text(f"{printable(name) or 'no name'} is not one of the tools: {', '.join(NAMES)}", file=sys.stderr)
         return _USAGE
     # `kraft` has these commands with the options and the output of the tools.
     if name == _QUORUM_TOOL:

@@ -19,8 +19,10 @@ from broker.cli.kafka_tools.options import (
 )
 from broker.cli.kafka_tools.topic_filters import matching_names
 from broker.cli.kafka_tools.topics_described import describe_topics
+from broker.cli.printing import print_text
 from broker.client.admin import Admin, NewPartitions, NewTopic
 from broker.client.errors import ClientError
+from broker.printable import printable
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.uuids import ZERO_UUID, decode_uuid
 
@@ -94,9 +96,9 @@ async def run(arguments: Sequence[str]) -> int:
                 case "describe":
                     await _describe(admin, options)
                 case _:
-                    print("\n".join(await _topics(admin, options)))
+                    print_text("\n".join(await _topics(admin, options)))
     except (TopicFailure, KafkaError, ClientError) as error:
-        print(f"Error while executing topic command : {message_of(error)}")
+        print_text(f"Error while executing topic command : {message_of(error)}")
         return 1
     return 0
 
@@ -110,7 +112,7 @@ def _check(options: Options) -> str:
         )
     action = actions[0]
     if "delete-config" in options:
-        print(
+        print_text(
             "delete-config option is no longer supported and deprecated since version 4.0. "
             "The config will be fully removed in future releases.",
             file=sys.stderr,
@@ -153,7 +155,7 @@ async def _create(admin: Admin, options: Options) -> None:
         configs=_topic_configs(options.values("config")),
     )
     if "." in name or "_" in name:
-        print(
+        print_text(
             "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could "
             "collide. To avoid issues it is best to use either, but not both."
         )
@@ -167,7 +169,7 @@ async def _create(admin: Admin, options: Options) -> None:
         if error.code != ErrorCode.TOPIC_ALREADY_EXISTS or "if-not-exists" not in options:
             raise
     else:
-        print(f"Created topic {name}.")
+        print_text(f"Created topic {printable(name)}.")
 
 
 async def _alter(admin: Admin, options: Options) -> None:

@@ -7,6 +7,7 @@ import attrs
 
 from broker.cli.kafka_tools.java_order import described_topics_order, hash_map_order
 from broker.cli.kafka_tools.options import Options
+from broker.cli.printing import print_text
 from broker.client.admin import (
     Admin,
     ConfigEntry,
@@ -115,10 +116,10 @@ def _print_topic(
     overridden = [f"{name}={configs[name].value}" for name in hash_map_order(configs) if not configs[name].is_default]
     has_overrides_only = "topics-with-overrides" in options
     if not is_report and partitions and (overridden or not has_overrides_only):
-        print(_topic_line(topic, partitions, overridden))
+        print_text(_topic_line(topic, partitions, overridden))
     for partition in partitions if not has_overrides_only else ():
         if not is_report or partition.is_reported(options, live_brokers):
-            print(partition.line(topic.name))
+            print_text(partition.line(topic.name))
 
 
 def _topic_line(topic: TopicDescription, partitions: Sequence[_Partition], overridden: Sequence[str]) -> str:

@@ -14,9 +14,11 @@ from broker.cli.grammar.partitions import partitions_to_search
 from broker.cli.kafka_tools.clients import admin_of_brokers, read_properties
 from broker.cli.kafka_tools.errors import message_of
 from broker.cli.kafka_tools.options import ToolExit, UsageFailure, integer, long
+from broker.cli.printing import print_text
 from broker.client.admin import Admin, HangingTransaction, ProducerDescription
 from broker.client.errors import ClientError
 from broker.client.types import TopicPartition
+from broker.printable import printable
 from broker.wire.errors import KafkaError
 
 _NAME: Final = "kafka-transactions.sh"
@@ -54,7 +56,7 @@ class _Parser(ArgumentParser):
     """A parser whose errors are those of the tools."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageFailure(f"{self.format_usage()}{self.prog}: error: {message}")
+        raise UsageFailure(f"{self.prog}: error: {message}", self.format_usage())
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         raise ToolExit(status, message or "")
@@ -259,7 +261,7 @@ def _named(partition: TopicPartition) -> str:
 
 def _print(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Prints a table in which each cell is padded to its column's width and followed by a tab."""
-    cells = [list(headings), *([str(cell) for cell in row] for row in rows)]
+    cells = [list(headings), *([printable(str(cell)) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
-        print("".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)))
+        print_text("".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)))

@@ -1,12 +1,13 @@
 """Prints a command's output: tables and lines for people, JSON for programs."""
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 import attrs
 
 from broker.cli.output.shapes import Kind, Shape, to_json
+from broker.cli.printing import print_error, print_line, print_text
+from broker.printable import printable
 
 Row = TypeVar("Row")
 
@@ -35,7 +36,7 @@ class Printer:
         elif rows:
             self.table(rows, columns)
         else:
-            print(empty)
+            print_line(empty)
 
     def table(self, rows: Sequence[Row], columns: Sequence[Column[Row]]) -> None:
         """A table for people."""
@@ -49,24 +50,29 @@ class Printer:
             self.json(items)
         else:
             for item in items:
-                print(line(item))
+                print_line(line(item))
 
     def one(self, item: attrs.AttrsInstance, lines: Iterable[str]) -> None:
-        """Lines about one object, or the object as JSON."""
+        """Lines about one object, which may have tabs, or the object as JSON."""
         if self.is_json:
             self.json(item)
         else:
             for line in lines:
-                print(line)
+                print_text(printable(line, keep="\t"))
+
+    def lay_out(self, text: str) -> None:
+        """Text of several lines for people that holds nothing from outside; nothing in JSON."""
+        if not self.is_json:
+            print_text(text)
 
     def say(self, line: str) -> None:
         """A line for people; nothing in JSON."""
         if not self.is_json:
-            print(line)
+            print_line(line)
 
     def note(self, line: str) -> None:
         """A line beside the output, on standard error."""
-        print(line, file=sys.stderr)
+        print_error(line)
 
     def json(self, items: object) -> None:
         """Prints the object that `shape` declares, as JSON."""
@@ -75,4 +81,4 @@ class Printer:
         assert all(isinstance(item, self._shape.item) for item in each), "the output has the documented shape"
         assert (self._shape.kind is Kind.LIST) == isinstance(items, Sequence), "the output has the documented shape"
         is_line = self._shape.kind is Kind.LINES
-        print(to_json(items, indent=None if is_line else 2), flush=is_line)
+        print_text(to_json(items, indent=None if is_line else 2), flush=is_line)

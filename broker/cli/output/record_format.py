@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from broker.cli.grammar.units import format_time_ms
 from broker.client.types import ConsumerRecord, Header
+from broker.printable import printable_bytes
 
 RecordFormat: TypeAlias = Callable[[ConsumerRecord], bytes]
 
@@ -42,14 +43,24 @@ _FIELDS: Final[dict[str, RecordFormat]] = {
 }
 
 
-def compile_format(text: str) -> RecordFormat:
-    """The function that formats records as `text` says. Raises ValueError for a token that does not exist."""
+def check_format(text: str) -> str:
+    """The text of a format. Raises ValueError for a token that does not exist."""
+    compile_format(text)
+    return text
+
+
+def compile_format(text: str, *, is_rendered: bool = False) -> RecordFormat:
+    """The function that formats records as `text` says. Raises ValueError for a token that does not exist.
+
+    With `is_rendered`, what is not printable in a record is escaped, for a terminal; the text of the format is not.
+    """
     parts: list[bytes | RecordFormat] = []
     end = 0
     for token in _TOKEN.finditer(text):
         parts.append(text[end : token.start()].encode())
         end = token.end()
-        parts.append(_part(token))
+        part = _part(token)
+        parts.append(_rendered(part) if is_rendered and not isinstance(part, bytes) else part)
     parts.append(text[end:].encode())
     fixed = [part for part in parts if part]
 
@@ -57,6 +68,10 @@ def compile_format(text: str) -> RecordFormat:
         return b"".join([part if isinstance(part, bytes) else part(record) for part in fixed])
 
     return format_record
+
+
+def _rendered(field: RecordFormat) -> RecordFormat:
+    return lambda record: printable_bytes(field(record)).encode()
 
 
 def _part(token: re.Match[str]) -> bytes | RecordFormat:

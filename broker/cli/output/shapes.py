@@ -9,6 +9,8 @@ from typing import Any
 
 import attrs
 
+from broker.printable import printable_json
+
 
 class Kind(Enum):
     """How many objects there are, and how they are laid out."""
@@ -39,8 +41,8 @@ def lines_of(item: type[attrs.AttrsInstance]) -> Shape:
 
 
 def to_json(items: object, *, indent: int | None = None) -> str:
-    """JSON of attrs instances, and of lists and dicts of them."""
-    return json.dumps(items, default=_plain, ensure_ascii=False, indent=indent)
+    """JSON of attrs instances, and of lists and dicts of them, in which text is readable as far as it is printable."""
+    return printable_json(json.dumps(items, default=_plain, ensure_ascii=False, indent=indent))
 
 
 def describe_fields(item: type[attrs.AttrsInstance]) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from broker.cli.printing import encodable, print_text
+from broker.printable import printable
+
 if TYPE_CHECKING:
     from broker.cli.output.printer import Column, Row
 
@@ -32,7 +35,8 @@ def make_table(rows: "Sequence[Row]", columns: "Sequence[Column[Row]]") -> Table
         cells = []
         for column in columns:
             style = column.style(row) if column.style is not None else ""
-            cells.append(Text(str(column.value(row)), style=style))
+            shown = encodable(printable(str(column.value(row))), sys.stdout)
+            cells.append(Text(shown, style=style))
         table.add_row(*cells)
     return table
 
@@ -46,4 +50,4 @@ def print_table(rows: "Sequence[Row]", columns: "Sequence[Column[Row]]") -> None
         return
     with console.capture() as captured:
         console.print(table)
-    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    print_text("\n".join(line.rstrip() for line in captured.get().split("\n")[:-1]))

@@ -14,6 +14,7 @@ from broker.client.producer.config import ProducerConfig
 from broker.client.producer.transaction_state import ProducerTransaction
 from broker.client.records import encode_records
 from broker.client.types import TopicPartition
+from broker.printable import printable
 from broker.wire.api.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -127,6 +128,6 @@ def record_errors_of(response: PartitionProduceResponse, record_count: int) -> d
     errors: dict[int, Exception] = dict.fromkeys(range(record_count), KafkaError(failure.code, _PART_OF_BAD_BATCH))
     for refused in response.record_errors:
         if 0 <= refused.batch_index < record_count:
-            message = refused.batch_index_error_message or failure.message
+            message = printable(refused.batch_index_error_message or "") or failure.message
             errors[refused.batch_index] = KafkaError(failure.code, message)
     return errors

@@ -2,15 +2,18 @@
 
 import json
 import re
+from collections.abc import Sequence
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 from broker.cli.event_printer import DEBUG_LINES_MAX, INFO_LINES_MAX, INTERVAL_S, EventPrinter, LogFormat
+from broker.events import ALL_CATALOGUES
 from broker.logging import LogLevels
 from kraft.events import LINES_MAX, EventCatalogue, EventKind, Level
 from metadata.controller import AlterConfigOp, ConfigChange
+from tests.support.hostile_text import HOSTILE_TEXT, assert_harmless
 
 KINDS = {
     "refused": EventKind(Level.INFO, "", lines_max=LINES_MAX),
@@ -23,8 +26,12 @@ PACKAGE = "kraft.log"
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
-def new_printer(levels: LogLevels | None = None, log_format: LogFormat = "text") -> EventPrinter:
-    return EventPrinter(7, levels or LogLevels([PACKAGE]), log_format, [EventCatalogue(PACKAGE, KINDS)])
+def new_printer(
+    levels: LogLevels | None = None,
+    log_format: LogFormat = "text",
+    catalogues: Sequence[EventCatalogue] = (EventCatalogue(PACKAGE, KINDS),),
+) -> EventPrinter:
+    return EventPrinter(7, levels or LogLevels([PACKAGE]), log_format, catalogues)
 
 
 def logged(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -126,3 +133,33 @@ async def test_events_that_clients_cause_are_counted_once_they_are_too_many(
             printer.trace("refused", count=count)
         nursery.cancel_scope.cancel()
     assert logged(capsys)[-1] == "info node 7: events_suppressed: 1 more refused in the last 60 s"
+
+
+EVERY_EVENT = [
+    (catalogue.package, kind, declared)
+    for catalogue in ALL_CATALOGUES
+    for kind, declared in catalogue.kinds.items()
+    if declared.fields
+]
+
+
+@pytest.mark.parametrize(("package", "kind", "declared"), EVERY_EVENT, ids=lambda each: str(each)[:40])
+def test_no_event_lets_names_from_outside_control_a_terminal_or_forge_a_line(
+    package: str, kind: str, declared: EventKind, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A sentence may format numbers.
+    numbers = set(re.findall(r"\{(\w+):", declared.sentence or ""))
+    fields = {name: 7 if name in numbers else HOSTILE_TEXT for name in declared.fields}
+    nested = {name: 7 if name in numbers else [HOSTILE_TEXT, {HOSTILE_TEXT: HOSTILE_TEXT}] for name in declared.fields}
+    levels = LogLevels([package], Level.DEBUG)
+    for values in (fields, nested):
+        new_printer(levels, catalogues=ALL_CATALOGUES).trace(kind, **values)
+        text = capsys.readouterr().err
+        assert_harmless(text)
+        lines = text.removesuffix("\n").split("\n")
+        assert len(lines) == 1 or declared.traceback is not None
+        assert all(line.startswith("    ") for line in lines[1:])
+        new_printer(levels, "json", ALL_CATALOGUES).trace(kind, **values)
+        (line,) = capsys.readouterr().err.removesuffix("\n").split("\n")
+        assert_harmless(line)
+        assert json.loads(line)["fields"] == values

@@ -1,5 +1,6 @@
 """The grammar as a whole: help, similar names, versions, exit codes, and error messages."""
 
+import ast
 import subprocess
 import sys
 from importlib.metadata import version
@@ -8,6 +9,7 @@ import pytest
 
 from broker.cli.grammar import Exit
 from tests.support.cluster_process import run_command
+from tests.support.source_code import is_within, read_modules
 
 
 @pytest.mark.parametrize(
@@ -47,6 +49,20 @@ def test_a_missing_option_is_named_with_the_way_to_help() -> None:
     answer = run_command("dump-log")
     assert answer.code == Exit.USAGE
     assert answer.errors == "kraft: Missing option '--files'. See: kraft dump-log --help\n"
+
+
+def test_commands_print_by_the_functions_that_render() -> None:
+    """A bare print would put names from outside on a terminal as they are."""
+    allowed = {"broker.cli.printing", "broker.cli.event_printer", "broker.cli.grammar.reference"}
+    bare = {"print", "sys.stdout.write", "sys.stderr.write", "click.echo"}
+    found = [
+        f"{name}:{node.lineno}"
+        for name, module in read_modules().items()
+        if is_within(name, "broker.cli") and name not in allowed
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in bare
+    ]
+    assert found == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -22,6 +22,7 @@ from broker.client.consumer.group.signal import Signal
 from broker.client.consumer.group.subscribed_topics import SubscribedTopics
 from broker.client.errors import KafkaError, UnsupportedByBroker
 from broker.client.types import TopicPartition
+from broker.printable import printable
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from broker.wire.errors import ErrorCode
 from broker.wire.uuids import encode_uuid, new_uuid
@@ -231,4 +232,4 @@ class ConsumerDriver:
         known = ErrorCode(code) if code in _CODES else ErrorCode.UNKNOWN_SERVER_ERROR
         if known is ErrorCode.UNSUPPORTED_VERSION:
             return UnsupportedByBroker("the cluster does not have the consumer protocol: set group_protocol=classic")
-        return KafkaError(known, response.error_message or f"group {self._context.group_id}")
+        return KafkaError(known, printable(response.error_message or "") or f"group {self._context.group_id}")

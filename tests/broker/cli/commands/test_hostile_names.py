@@ -1,0 +1,240 @@
+"""Every command and tool, with hostile names as arguments and on the cluster: none reaches the terminal as it is."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import click
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from broker.cli.grammar.arguments import Parsed
+from broker.cli.grammar.command import ClusterCommand
+from broker.cli.grammar.root import kraft
+from broker.cli.kafka_tools.tools import NAMES, run_tool
+from tests.support.cluster_process import run_command
+from tests.support.command_output import succeed
+from tests.support.hostile_text import HOSTILE_BYTES, HOSTILE_NAME, assert_harmless
+from tests.support.node_process import NodeProcess
+from tests.support.terminal_images import on_a_terminal
+
+TOPIC: Final = "hostile"
+# A group with offsets, and one with a member.
+GROUP: Final = f"{HOSTILE_NAME}-group"
+MEMBERS: Final = f"{HOSTILE_NAME}-members"
+# A path that cannot be made.
+PATH: Final = f"/dev/null/{HOSTILE_NAME}"
+SHARED: Final = {option.name for option in ClusterCommand("any", callback=lambda: None).params}
+# Values of options and arguments that have a form of their own.
+VALUES: Final = {
+    "size": "1",
+    "duration": "1s",
+    "format": "%t %k %h %s\\n",
+    "separator": ",",
+    "topic": HOSTILE_NAME,
+    "header": f"{HOSTILE_NAME}={HOSTILE_NAME}",
+}
+# Always given, so that a command ends.
+ENDINGS: Final = {"consume": ["--exit"], "bench produce": ["-n", "1"], "bench consume": ["-n", "1"]}
+# Commands that start nodes or a JVM, and the arguments with which they fail before.
+STARTING: Final[dict[str, list[list[str]]]] = {
+    "start": [[PATH]],
+    "cluster start": [["--dir", PATH], ["--override", HOSTILE_NAME, "--dir", PATH]],
+    "spark load": [[HOSTILE_NAME, "--to", PATH, "--format", HOSTILE_NAME]],
+    "spark replay": [[PATH, "--as-fast", HOSTILE_NAME]],
+    "spark stats": [["--records", HOSTILE_NAME]],
+    "spark check": [["--anomalies", HOSTILE_NAME]],
+}
+
+
+def leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from leaves(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+COMMANDS: Final = {" ".join(path): command for path, command in leaves(kraft)}
+
+
+def value_of(parameter: click.Parameter) -> str:
+    kind = parameter.type
+    if isinstance(kind, click.Choice):
+        return str(kind.choices[0])
+    if isinstance(kind, click.types.IntParamType | click.types.FloatParamType):
+        return "1"
+    if isinstance(kind, Parsed):
+        return VALUES[kind.name]
+    if any(word in (parameter.metavar or "") for word in ("FILE", "DIR", "PATH")):
+        return PATH
+    if "TIME" in (parameter.metavar or "") or "OFFSET" in (parameter.metavar or ""):
+        return HOSTILE_NAME
+    return f"{HOSTILE_NAME}={HOSTILE_NAME}" if "=" in (parameter.metavar or "") else HOSTILE_NAME
+
+
+def given(parameter: click.Parameter) -> list[str]:
+    return [value_of(parameter)] if isinstance(parameter, click.Argument) else [parameter.opts[0], value_of(parameter)]
+
+
+def command_lines(name: str) -> Iterator[list[str]]:
+    """The command with what it requires, and the same with each of its other options."""
+    if name in STARTING:
+        yield from STARTING[name]
+        return
+    parameters = [each for each in COMMANDS[name].params if each.name not in SHARED or each.name == "properties"]
+    needed = [each for each in parameters if each.required or isinstance(each, click.Argument)]
+    least = [word for each in needed for word in given(each)]
+    options = [
+        each for each in parameters if isinstance(each, click.Option) and each not in needed and not each.is_flag
+    ]
+    yield [*ENDINGS.get(name, ()), *least]
+    for option in options:
+        yield [*ENDINGS.get(name, ()), *least, *given(option)]
+
+
+@pytest.fixture(scope="module")
+def populated(_node: NodeProcess) -> Iterator[NodeProcess]:
+    """The node with a topic of hostile records, and groups, members, transactions and quotas of hostile names."""
+    server = {"bootstrap.servers": _node.bootstrap}
+    at = ("-b", _node.bootstrap)
+    succeed("topics", "create", TOPIC, "-p", "1", *at)
+    producer = Producer(server)
+    producer.produce(TOPIC, HOSTILE_BYTES, key=HOSTILE_BYTES, headers=[(HOSTILE_NAME, HOSTILE_BYTES)])
+    assert producer.flush(30) == 0
+    succeed("groups", "reset-offsets", GROUP, "-t", TOPIC, "--to-latest", "--execute", *at)
+    succeed("quotas", "set", f"user={HOSTILE_NAME}", f"client-id={HOSTILE_NAME}", "producer_byte_rate=1000000", *at)
+    transactional = Producer({**server, "transactional.id": HOSTILE_NAME})
+    transactional.init_transactions(30)
+    member = Consumer({**server, "group.id": MEMBERS, "client.id": HOSTILE_NAME, "auto.offset.reset": "earliest"})
+    member.subscribe([TOPIC])
+    assert member.poll(30) is not None
+    yield _node
+    member.close()
+
+
+@pytest.fixture
+def ready(
+    populated: NodeProcess, node: NodeProcess, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[NodeProcess]:
+    with open(os.devnull) as nothing:
+        monkeypatch.setattr("sys.stdin", nothing)
+        yield node
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_argument_of_a_command_controls_the_terminal(name: str, ready: NodeProcess) -> None:
+    for arguments in command_lines(name):
+        answer = run_command(*name.split(" "), *arguments)
+        assert_harmless(answer.errors)
+        assert_harmless(answer.output)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["groups", "list"],
+        ["groups", "describe", GROUP, MEMBERS],
+        ["groups", "lag"],
+        ["transactions", "list"],
+        ["transactions", "describe", HOSTILE_NAME],
+        ["transactions", "describe-producers", "--topic", TOPIC, "--partition", "0"],
+        ["quotas", "list"],
+        ["configs", "list"],
+    ],
+)
+def test_no_name_on_the_cluster_controls_the_terminal(arguments: list[str], ready: NodeProcess) -> None:
+    for form in ([], ["--json"]):
+        answer = run_command(*arguments, *form)
+        assert answer.errors == ""
+        assert_harmless(answer.output)
+        if form:
+            json.loads(answer.output)
+    assert "\\x1b]0;x\\x07" in run_command("groups", "list").output
+
+
+def test_a_name_that_is_not_utf_8_is_refused_in_a_sentence(ready: NodeProcess) -> None:
+    answer = run_command("topics", "describe", "a\udc80")
+    assert (answer.code, answer.output) == (2, "")
+    assert answer.errors == "kraft: A name on the command line is not UTF-8: 'a\\udc80'.\n"
+
+
+def test_records_are_rendered_on_a_terminal_unless_raw_bytes_are_asked_for(ready: NodeProcess) -> None:
+    read = ("consume", TOPIC, "--exit", "--isolation-level", "read_uncommitted")
+    for form in (["-f", "%t %k %h %s\\n"], ["--json"]):
+        output = on_a_terminal(*read, *form)
+        assert output.count("\n") == 1
+        assert_harmless(output)
+    raw = HOSTILE_BYTES.decode(errors="surrogateescape")
+    assert raw in run_command(*read).output
+    assert raw.replace("\r\n", "\n") in on_a_terminal(*read, "--raw").replace("\r\n", "\n")
+    console = on_a_terminal(*_console_consumer(ready), tool="kafka-console-consumer")
+    assert_harmless(console.removesuffix("Processed a total of 1 messages\n"))
+
+
+def test_dumped_records_are_rendered_on_a_terminal(ready: NodeProcess) -> None:
+    log = str(ready.data_dir / f"{TOPIC}-0" / f"{0:020}.log")
+    output = on_a_terminal("dump-log", "--files", log, "--print-data-log", columns=10_000)
+    assert_harmless(output)
+    assert "payload: x\\n\\r\\x1b]0;x" in output
+
+
+TOOLS: Final[dict[str, Sequence[Sequence[str]]]] = {
+    "kafka-topics": [["--describe", "--topic", HOSTILE_NAME], ["--create", "--topic", HOSTILE_NAME]],
+    "kafka-console-producer": [["--topic", HOSTILE_NAME, "--line-reader", HOSTILE_NAME]],
+    "kafka-console-consumer": [["--topic", TOPIC, "--formatter", HOSTILE_NAME]],
+    "kafka-consumer-groups": [
+        ["--list"],
+        ["--list", "--state"],
+        ["--describe", "--all-groups"],
+        ["--describe", "--all-groups", "--members", "--verbose"],
+        ["--describe", "--all-groups", "--state"],
+        ["--delete", "--group", MEMBERS],
+        ["--delete-offsets", "--group", MEMBERS, "--topic", TOPIC],
+        ["--reset-offsets", "--group", GROUP, "--topic", TOPIC, "--to-latest", "--dry-run"],
+        ["--reset-offsets", "--group", MEMBERS, "--topic", TOPIC, "--to-latest", "--dry-run"],
+        ["--describe", "--group", f"{HOSTILE_NAME}-absent"],
+    ],
+    "kafka-configs": [
+        ["--describe", "--entity-type", "users"],
+        ["--describe", "--entity-type", "groups", "--entity-name", HOSTILE_NAME],
+        ["--alter", "--entity-type", "topics", "--entity-name", HOSTILE_NAME, "--add-config", f"a={HOSTILE_NAME}"],
+    ],
+    "kafka-get-offsets": [["--topic", TOPIC, "--time", HOSTILE_NAME]],
+    "kafka-delete-records": [["--offset-json-file", PATH]],
+    "kafka-storage": [["info", "--config", PATH]],
+    "kafka-log-dirs": [["--describe", "--topic-list", HOSTILE_NAME]],
+    "kafka-reassign-partitions": [["--verify", "--reassignment-json-file", PATH]],
+    "kafka-leader-election": [["--election-type", HOSTILE_NAME]],
+    "kafka-transactions": [
+        ["list"],
+        ["describe", "--transactional-id", HOSTILE_NAME],
+        ["describe", "--transactional-id", f"{HOSTILE_NAME}-absent"],
+    ],
+    "kafka-broker-api-versions": [[]],
+    "kafka-producer-perf-test": [["--topic", TOPIC, "--payload-file", PATH]],
+    "kafka-consumer-perf-test": [["--topic", TOPIC, "--num-records", HOSTILE_NAME]],
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_no_name_controls_the_terminal_of_a_tool(
+    name: str, ready: NodeProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if name == "kafka-metadata-quorum":
+        return  # is `kraft quorum`
+    for arguments in TOOLS[name]:
+        await run_tool(name, ["--bootstrap-server", ready.bootstrap, *arguments])
+        output, errors = capsys.readouterr()
+        assert_harmless(output)
+        assert_harmless(errors)
+
+
+def _console_consumer(node: NodeProcess) -> list[str]:
+    printed = [word for part in ("key", "headers") for word in ("--formatter-property", f"print.{part}=true")]
+    one = ["--partition", "0", "--offset", "earliest", "--max-messages", "1", "--topic", TOPIC]
+    return ["--bootstrap-server", node.bootstrap, *one, *printed]
