@@ -1,13 +1,14 @@
 """The differences from Apache Kafka that stay, each with its reason. The only list of them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import attrs
 
 from tests.differential.comparable import differing_paths
 from tests.differential.execution import Outcome
+from tests.differential.sequences import Step
 
 
 @attrs.frozen(kw_only=True)
@@ -15,7 +16,8 @@ class KnownDifference:
     """A difference in the response to one kind of step.
 
     `path` is a regular expression for the place in the response. `kafka` and `ours` are the two values there, or tuples
-    of values or functions that accept them. After a difference that `diverges`, the rest of a sequence is not compared.
+    of values or functions that accept them. `where` accepts the steps that it is about. After a difference that
+    `diverges`, the rest of a sequence is not compared.
     """
 
     family: str
@@ -24,11 +26,13 @@ class KnownDifference:
     kafka: Any
     ours: Any
     reason: str
+    where: Callable[[Any], bool] = lambda step: True
     diverges: bool = False
 
-    def covers(self, family: str, step: str, path: str, kafka: Any, ours: Any) -> bool:
+    def covers(self, family: str, step: Step, path: str, kafka: Any, ours: Any) -> bool:
         return (
-            (family, step) == (self.family, self.step)
+            (family, type(step).__name__) == (self.family, self.step)
+            and self.where(step)
             and re.fullmatch(self.path, path) is not None
             and _accepts(self.kafka, kafka)
             and _accepts(self.ours, ours)
@@ -79,6 +83,7 @@ KNOWN_DIFFERENCES: Final[Sequence[KnownDifference]] = (
         ours=lambda value: value == "NONE" or isinstance(value, int),
         reason="a batch that belongs to no transaction is not compared with the sequence numbers of a transactional one"
         " that was refused before; no client sends both with one producer id",
+        where=lambda step: not step.is_transactional,
         diverges=True,
     ),
     *(
@@ -90,11 +95,13 @@ KNOWN_DIFFERENCES: Final[Sequence[KnownDifference]] = (
             ours=("TRANSACTION_ABORTABLE", "INVALID_TXN_STATE", *messages),
             reason="clients that know TRANSACTION_ABORTABLE are told it, and older ones INVALID_TXN_STATE; Kafka asks"
             " the coordinator for several clients at once, and then answers all of them as it would the first one",
+            where=is_old,
         )
-        for step, path, *messages in (
-            ("CommitOffsets", r"topics\[\d+\]\.partitions\[\d+\]\.error_code"),
+        for step, is_old, path, *messages in (
+            ("CommitOffsets", lambda step: step.version < 5, r"topics\[\d+\]\.partitions\[\d+\]\.error_code"),
             (
                 "Produce",
+                lambda step: step.version < 12,
                 _PRODUCE + "(error_code|error_message)",
                 "Partition was not added to the transaction",
                 "Unable to verify the partition has been added to the transaction. "
@@ -141,11 +148,7 @@ def first_difference(
         difference = Difference(family, index, one, other)
         diverges = False
         for path, in_kafka, in_ours in difference.paths:
-            covering = [
-                at
-                for at, each in enumerate(known)
-                if each.covers(family, difference.step_name, path, in_kafka, in_ours)
-            ]
+            covering = [at for at, each in enumerate(known) if each.covers(family, one.step, path, in_kafka, in_ours)]
             if not covering:
                 return difference
             for at in covering:

@@ -83,7 +83,15 @@ def test_first_difference_passes_over_known_ones_and_counts_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"family": "g"}, {"step": "Other"}, {"path": "other"}, {"kafka": "Z"}, {"ours": "A"}]
+    "fields",
+    [
+        {"family": "g"},
+        {"step": "Other"},
+        {"path": "other"},
+        {"kafka": "Z"},
+        {"ours": "A"},
+        {"where": lambda step: step.value > 0},
+    ],
 )
 def test_known_difference_is_narrow(fields: dict[str, object]) -> None:
     assert first_difference("f", outcomes("A"), outcomes("B"), [entry(**fields)], [0]) is not None

@@ -36,6 +36,8 @@ from tests.differential.sequences import Call, Place, Step
 T = TypeVar("T")
 
 _STEPS_MAX: Final = 16
+# How many ends of transactions are followed by the producer's next request at once.
+_HURRIES: Final = 0.4
 _GROUP, _TRANSACTION = 0, 1
 _PREPARED: Final = ("PrepareCommit", "PrepareAbort")
 _WITHIN_S: Final = 60
@@ -106,6 +108,8 @@ class _Generator:
         steps = [self._init(each) for each in producers if self.random.random() < 0.95]
         for _ in range(self.random.randint(3, _STEPS_MAX)):
             steps.append(self._step(self.random.choice(producers)))
+            if isinstance(steps[-1], End) and self.random.random() < _HURRIES:
+                steps.append(self._next_at_once(steps[-1].producer))
         return [*steps, *self._closing_steps()]
 
     def _closing_steps(self) -> list[Step]:
@@ -133,6 +137,11 @@ class _Generator:
         )
         return make(producer)
 
+    def _next_at_once(self, producer: int) -> Step:
+        """The next request of a producer to its coordinator, while the markers of its last transaction are written."""
+        make = self.random.choice([self._end, self._end, self._add_partitions, self._init])
+        return attrs.evolve(make(producer), is_paused=False)
+
     # Choices
 
     def _weighted(self, choices: Mapping[T, float]) -> T:
@@ -153,7 +162,7 @@ class _Generator:
     def _version(self, kind: type[Step]) -> int:
         return self.random.choice(self.random.choice(self._versions)[kind])
 
-    def _may_be_at_once(self) -> bool:
+    def _pauses(self) -> bool:
         return self._is_paused or self.random.random() < 0.3
 
     def _partitions(self) -> tuple[tuple[str, int], ...]:
@@ -168,7 +177,7 @@ class _Generator:
     def _init(self, producer: int) -> Step:
         return Init(
             producer=producer,
-            is_paused=self._may_be_at_once(),
+            is_paused=self._pauses(),
             version=self._weighted({0: 1, 1: 1, 2: 1, 3: 2, 4: 2, 5: 5}),
             who=self._weighted({Who.NONE: 6, Who.OWN: 3}) if not self._is_wrong() else self._who(),
             name=self._name(),
@@ -179,7 +188,7 @@ class _Generator:
         version = self._version(AddPartitions)
         return AddPartitions(
             producer=producer,
-            is_paused=self._may_be_at_once(),
+            is_paused=self._pauses(),
             version=version,
             who=self._who(),
             name=self._name(),
@@ -190,7 +199,7 @@ class _Generator:
     def _add_offsets(self, producer: int) -> Step:
         return AddOffsets(
             producer=producer,
-            is_paused=self._may_be_at_once(),
+            is_paused=self._pauses(),
             version=self.random.choice([0, 1, 2, 3, 4]),
             who=self._who(),
             name=self._name(),
@@ -214,7 +223,7 @@ class _Generator:
     def _end(self, producer: int) -> Step:
         return End(
             producer=producer,
-            is_paused=self._may_be_at_once(),
+            is_paused=self._pauses(),
             version=self._version(End),
             who=self._who(),
             name=self._name(),
