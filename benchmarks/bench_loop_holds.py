@@ -3,9 +3,10 @@
     python -m benchmarks.bench_loop_holds [--topics 1000] [--partitions 50000] [--groups 1000] [--apis 3 32]
 
 A node runs in this process. A client in a thread sends it requests of every API in every version, as large as the
-limits allow. Besides the node's own topics there are partitions of a broker that does not run, to make the metadata
-large. A hold is CPU time of the loop's thread; one that is too long is measured up to three times, and the shortest
-result counts. The exit code is 1 if a hold is longer than allowed and its API is not in `NAMED`.
+limits allow, then pushes of client metrics that are small only on the wire, and it scrapes the result. Besides the
+node's own topics there are partitions of a broker that does not run, to make the metadata large. A hold is CPU time of
+the loop's thread; one that is too long is measured up to three times, and the shortest result counts. The exit code is
+1 if a hold is longer than allowed and its API is not in `NAMED`.
 """
 
 import argparse
@@ -24,9 +25,11 @@ from benchmarks.blocking_client import BlockingClient
 from benchmarks.largest_requests import LargeRequest, Names, largest_requests, small_request
 from benchmarks.loop_holds import LoopHolds
 from benchmarks.populated_node import PopulatedNode, populated_node
+from benchmarks.pushed_telemetry import CLIENTS, PushingClient, pushes, scrape, unique_labels
 from broker.handlers import CONTROLLER_HANDLERS, HANDLERS
 from broker.server.handler import Handler
 from broker.wire.api import APIS
+from broker.wire.records.compression import Compression
 
 HOLD_MAX_S = 0.020
 # APIs whose largest request may block the loop for longer, and the reasons.
@@ -125,11 +128,34 @@ def _send(holds: LoopHolds, port: int, handler: Handler, request: LargeRequest, 
         return Hold(api, holds.longest_s, request.version, request.shape, len(frame), answered, holds.task)
 
 
+def measure_telemetry(holds: LoopHolds, node: PopulatedNode) -> list[Hold]:
+    """Measure pushes of all shapes and compressions, and a scrape after those of several clients."""
+    found = []
+    for shape, metrics in pushes():
+        for compression in Compression:
+            with BlockingClient(node.port) as client:
+                frame = PushingClient.subscribed(client).frame(metrics, compression)
+                found.append(_exchange(holds, client, "PushTelemetry", f"{shape}, {compression.config_name}", frame))
+    for number in range(CLIENTS):
+        with BlockingClient(node.port) as client:
+            client.exchange(PushingClient.subscribed(client).frame(unique_labels(number), Compression.ZSTD))
+    holds.reset()
+    size = scrape(node.http_port)
+    return [*found, Hold("scrape", holds.longest_s, 0, f"{CLIENTS} clients' metrics", 0, size, holds.task)]
+
+
+def _exchange(holds: LoopHolds, client: BlockingClient, api: str, shape: str, frame: bytes) -> Hold:
+    holds.reset()
+    answered = client.exchange(frame)
+    return Hold(api, holds.longest_s, 0, shape, len(frame), answered, holds.task)
+
+
 async def run(options: argparse.Namespace, holds: LoopHolds, directory: Path) -> list[Hold]:
     async with populated_node(directory, options.topics, options.partitions, options.groups) as node:
         gc.collect()
         gc.freeze()
-        return await trio.to_thread.run_sync(measure_all, holds, node, options.apis, options.last)
+        found = await trio.to_thread.run_sync(measure_all, holds, node, options.apis, options.last)
+        return found if options.apis else [*found, *await trio.to_thread.run_sync(measure_telemetry, holds, node)]
 
 
 def measure_all(

@@ -43,6 +43,7 @@ class PopulatedNode:
     node: Node
     port: int
     controller_port: int
+    http_port: int
     names: Names
 
 
@@ -52,6 +53,7 @@ async def populated_node(
 ) -> AsyncIterator[PopulatedNode]:
     """Run a node with `topics` of one partition each. `absent_partitions` are on a broker that is only registered."""
     settings = {
+        "http.listener": "127.0.0.1:0",  # without it, telemetry is not served
         "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
         "log.dirs": str(directory / "data"),
         "broker.session.timeout.ms": 3_600_000,
@@ -69,7 +71,7 @@ async def populated_node(
         with BlockingClient(controller_port) as absent:
             await trio.to_thread.run_sync(_register, absent, node.cluster_id)
             names = await trio.to_thread.run_sync(_populate, port, topics, absent_partitions, groups)
-            yield PopulatedNode(node, port, controller_port, names)
+            yield PopulatedNode(node, port, controller_port, ports["HTTP"], names)
         node.stop()
 
 

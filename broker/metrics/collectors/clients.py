@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 from broker.metrics.catalogue import clients
 from broker.metrics.metric import Family, Metric, Sample
@@ -15,6 +15,11 @@ from metadata.controller import QuotaKey
 # freely, so that a hostile client could otherwise create as many series as it has connections.
 SOFTWARE_MAX: Final = 50
 _OTHER: Final = ("other", "other")
+# Connections that are counted in one step of about 100 us.
+STEP_ITEMS: Final = 256
+
+# Listener, and name and version of the client's software.
+Software: TypeAlias = tuple[str, str, str]
 
 _QUOTAS: Final[tuple[tuple[str, Metric, Metric], ...]] = (
     (QuotaKey.PRODUCER_BYTE_RATE, clients.PRODUCE_BYTE_RATE, clients.PRODUCE_THROTTLE_TIME),
@@ -31,28 +36,40 @@ class ConnectionCollector:
 
     def collect(self) -> Iterable[Family]:
         acceptor = self._acceptor
-        counts: Counter[tuple[str, str, str]] = Counter()
-        for connection in acceptor.connections:
-            software = UNKNOWN_SOFTWARE if connection.session is None else connection.session.client_software
-            counts[connection.listener, *software] += 1
-        yield clients.CONNECTIONS, [Sample(labels, count) for labels, count in sorted(_bounded(counts).items())]
+        yield clients.CONNECTIONS, software_samples(self._software())
         yield clients.CONNECTION_COUNT, _by_listener(acceptor.connection_counts)
         yield clients.CONNECTIONS_CREATED, _by_listener(acceptor.accepted)
         yield clients.CONNECTIONS_REFUSED, _by_listener(acceptor.refused)
 
+    def _software(self) -> Iterator[Software]:
+        for connection in list(self._acceptor.connections):
+            named = UNKNOWN_SOFTWARE if connection.session is None else connection.session.client_software
+            yield connection.listener, *named
+
+
+def software_samples(connections: Iterable[Software]) -> Iterator[Sample | None]:
+    """The numbers of connections by listener and software, in steps: there may be 10,000 connections of as many names.
+
+    The rarest software of a listener is counted together.
+    """
+    counts: Counter[Software] = Counter()
+    for number, software in enumerate(connections, 1):
+        counts[software] += 1
+        if not number % STEP_ITEMS:
+            yield None
+    bounded: Counter[Software] = Counter()
+    listed: Counter[str] = Counter()
+    for number, ((listener, name, version), count) in enumerate(counts.most_common(), 1):
+        listed[listener] += 1
+        bounded[(listener, name, version) if listed[listener] <= SOFTWARE_MAX else (listener, *_OTHER)] += count
+        if not number % STEP_ITEMS:
+            yield None
+    for labels, count in sorted(bounded.items()):
+        yield Sample(labels, count)
+
 
 def _by_listener(counts: Iterable[str] | Counter[str]) -> list[Sample]:
     return [Sample((listener,), count) for listener, count in sorted(Counter(counts).items())]
-
-
-def _bounded(counts: Counter[tuple[str, str, str]]) -> Counter[tuple[str, str, str]]:
-    bounded: Counter[tuple[str, str, str]] = Counter()
-    listed: Counter[str] = Counter()
-    for (listener, *software), count in counts.most_common():
-        listed[listener] += 1
-        name, version = software if listed[listener] <= SOFTWARE_MAX else _OTHER
-        bounded[listener, name, version] += count
-    return bounded
 
 
 class QuotaCollector:

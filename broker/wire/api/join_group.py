@@ -9,6 +9,8 @@ Flexible from 6. Notable versions:
     9  the response may ask the leader to leave the assignment as it is (KIP-814)
 """
 
+from typing import Final
+
 from broker.wire.schema import field, request, response, struct
 
 
@@ -20,7 +22,11 @@ class JoinGroupRequestProtocol:
     metadata: bytes = field("bytes", "0+", default=b"")
 
 
-@request(key=11, versions="0-9", flexible="6+")
+# Clients support up to five protocols. All members' protocols are counted in each decision about their group.
+_ELEMENTS_MAX: Final = 100
+
+
+@request(key=11, versions="0-9", flexible="6+", elements_max=_ELEMENTS_MAX)
 class JoinGroupRequest:
     """`protocols` are in the order of the member's preference."""
 

@@ -5,6 +5,8 @@ Flexible from 4. Notable versions:
     5  the protocol's type and name, on both sides (KIP-559)
 """
 
+from typing import Final
+
 from broker.wire.schema import field, request, response, struct
 
 
@@ -14,7 +16,11 @@ class SyncGroupRequestAssignment:
     assignment: bytes = field("bytes", "0+", default=b"")
 
 
-@request(key=14, versions="0-5", flexible="4+")
+# One for each member of the group. The leader's assignments are taken over in one decision.
+_ELEMENTS_MAX: Final = 20_000
+
+
+@request(key=14, versions="0-5", flexible="4+", elements_max=_ELEMENTS_MAX)
 class SyncGroupRequest:
     """`assignments` come from the leader; those of the others are empty."""
 

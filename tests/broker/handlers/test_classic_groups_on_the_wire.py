@@ -20,17 +20,15 @@ from tests.support.running_node import RunningNode, running_node
 from tests.support.wire_client import WireClient, connected, only
 
 WITHIN_S = 20.0
+PROTOCOLS_MAX = 100
+ASSIGNMENTS_MAX = 20_000
 SETTINGS = {"group_initial_rebalance_delay_ms": 20, "offsets_topic_num_partitions": 2}
 
 
 def join_request(member_id: str = "", **fields: Any) -> JoinGroupRequest:
+    fields.setdefault("protocols", [JoinGroupRequestProtocol(name="range", metadata=b"wishes")])
     given = {"group_id": "group", "session_timeout_ms": 10_000, "protocol_type": "consumer", **fields}
-    return JoinGroupRequest(
-        **given,
-        member_id=member_id,
-        rebalance_timeout_ms=20_000,
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"wishes")],
-    )
+    return JoinGroupRequest(**given, member_id=member_id, rebalance_timeout_ms=20_000)
 
 
 async def coordinated(client: WireClient) -> None:
@@ -276,3 +274,22 @@ async def test_waiting_member_is_answered_after_requests_of_others(tmp_path: Pat
         request = SyncGroupRequest(group_id="group", generation_id=2, member_id=leader, assignments=[assignment])
         assert (await first.call(request, 4)).assignment == b""
         assert (await second.receive()).assignment == b"half"
+
+
+async def test_numbers_of_protocols_and_of_assignments_are_bounded(tmp_path: Path) -> None:
+    """All protocols of all members are counted in each decision: 50,000 of them held the event loop for 60 ms."""
+    protocols = [JoinGroupRequestProtocol(name=f"p{number}") for number in range(PROTOCOLS_MAX + 1)]
+    assignments = [SyncGroupRequestAssignment(member_id=str(number)) for number in range(ASSIGNMENTS_MAX + 1)]
+    async with running_node(tmp_path, **SETTINGS) as node:
+        async with connected(node.port) as client:
+            await coordinated(client)
+            assert (await joined(client, 9, protocols=protocols[:-1])).protocol_name == "p0"
+            sync = SyncGroupRequest(group_id="no-group", assignments=assignments[:-1])
+            assert (await client.call(sync, 4)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        for request in (
+            join_request(protocols=protocols),
+            SyncGroupRequest(group_id="group", assignments=assignments),
+        ):
+            async with connected(node.port) as client:
+                await client.send(request, 4)
+                await client.expect_close()
