@@ -248,6 +248,8 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     "broker.cli.kafka_tools.console_consumer": {"signal"},
     "broker.cli.kafka_tools.files": {"pathlib"},
     "broker.cli.kafka_tools.launchers": {"pathlib"},
+    # Finds the processes of nodes, and signals them.
+    "broker.cli.kafka_tools.server_stop": {"os", "pathlib", "signal"},
     # Standard input may be a file, for which the kernel does not report readiness.
     "broker.cli.kafka_tools.console_producer": {"trio.to_thread.run_sync"},
     # Measures the CPU time of a load.

@@ -18,7 +18,19 @@ def open_admin(options: Options, *, config_option: str = "command-config") -> Ad
     properties = command_config(options, config_option)
     if "bootstrap-server" in options:
         return admin_of_brokers(options.value("bootstrap-server"), properties)
-    return Admin(config={**_admin_configs(properties), "bootstrap.controllers": options.value("bootstrap-controller")})
+    return _admin_of_controllers(options.value("bootstrap-controller"), properties)
+
+
+def admin_of(brokers: str | None, controllers: str | None, properties: Mapping[str, str]) -> Admin:
+    """An Admin of the brokers, or of the controllers where no brokers are given. Raises ConfigError."""
+    if brokers is not None:
+        return admin_of_brokers(brokers, properties)
+    assert controllers is not None, "the tool has checked that one of both is given"
+    return _admin_of_controllers(controllers, properties)
+
+
+def _admin_of_controllers(bootstrap_controllers: str, properties: Mapping[str, str]) -> Admin:
+    return Admin(config={**_admin_configs(properties), "bootstrap.controllers": bootstrap_controllers})
 
 
 def admin_of_brokers(bootstrap_servers: str, properties: Mapping[str, str]) -> Admin:

@@ -17,6 +17,7 @@ from broker.printable import printable
 
 _WIDTH: Final = 80
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+")
+_SHORT_MAX: Final = 2**15 - 1
 _INT_MAX: Final = 2**31 - 1
 _LONG_MAX: Final = 2**63 - 1
 
@@ -47,6 +48,11 @@ class ToolExit(Exception):
 def integer(text: str) -> int:
     """A number of 32 bits. Raises ValueError."""
     return _number(text, _INT_MAX)
+
+
+def short(text: str) -> int:
+    """A number of 16 bits. Raises ValueError."""
+    return _number(text, _SHORT_MAX)
 
 
 def long(text: str) -> int:

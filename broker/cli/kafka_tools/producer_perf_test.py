@@ -3,14 +3,15 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import Final
 
 import trio
 
+from broker.cli.kafka_tools.argument_parser import ToolParser
 from broker.cli.kafka_tools.clients import client_configs, key_values, read_properties
 from broker.cli.kafka_tools.errors import exception_of
 from broker.cli.kafka_tools.latencies import Latencies
-from broker.cli.kafka_tools.options import ToolExit, UsageFailure, integer, long
+from broker.cli.kafka_tools.options import integer, long
 from broker.cli.kafka_tools.payloads import Payloads, monotonic_payloads, payloads_of_file, random_payloads
 from broker.cli.printing import print_text
 from broker.client import BufferFull, Producer
@@ -24,18 +25,8 @@ _RECORDS_AT_ONCE: Final = 64
 _SLEEP_MIN_S: Final = 0.002
 
 
-class _Parser(argparse.ArgumentParser):
-    """Python's argparse, which accepts the same forms as argparse4j in Kafka's tool, with that library's exit code."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageFailure(f"{self.prog}: error: {message}", self.format_usage())
-
-    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        raise ToolExit(status, message or "")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser("kafka-producer-perf-test", description="This tool is used to verify the producer performance.")
+    parser = ToolParser("kafka-producer-perf-test", description="This tool is used to verify the producer performance.")
     parser.add_argument("--bootstrap-server", help="The brokers to connect to.")
     parser.add_argument("--topic", required=True, help="The topic.")
     parser.add_argument("--num-records", required=True, type=long, help="How many records to write.")

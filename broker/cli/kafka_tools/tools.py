@@ -21,10 +21,15 @@ TOOLS: Final[Mapping[str, str]] = {
     "kafka-console-producer": "console_producer",
     "kafka-console-consumer": "console_consumer",
     "kafka-consumer-groups": "consumer_groups",
+    "kafka-groups": "groups",
     "kafka-configs": "configs",
     "kafka-get-offsets": "get_offsets",
     "kafka-delete-records": "delete_records",
+    "kafka-features": "features",
+    "kafka-cluster": "cluster",
+    "kafka-acls": "acls",
     "kafka-storage": "storage",
+    "kafka-server-stop": "server_stop",
     "kafka-log-dirs": "log_dirs",
     "kafka-reassign-partitions": "reassign_partitions",
     "kafka-leader-election": "leader_election",
@@ -33,9 +38,10 @@ TOOLS: Final[Mapping[str, str]] = {
     "kafka-producer-perf-test": "producer_perf_test",
     "kafka-consumer-perf-test": "consumer_perf_test",
 }
-_QUORUM_TOOL: Final = "kafka-metadata-quorum"
+# `kraft` has these commands with the options and the output of the tools.
+COMMANDS_AS_TOOLS: Final = {"kafka-metadata-quorum": "quorum", "kafka-dump-log": "dump-log"}
 _STORAGE_TOOL: Final = "kafka-storage"
-NAMES: Final = (*TOOLS, _QUORUM_TOOL)
+NAMES: Final = (*TOOLS, *COMMANDS_AS_TOOLS)
 
 _USAGE: Final = 2
 _INTERRUPTED: Final = 130
@@ -68,9 +74,8 @@ def main(arguments: Sequence[str]) -> int:
     if name not in NAMES:
         print_text(f"{printable(name) or 'no name'} is not one of the tools: {', '.join(NAMES)}", file=sys.stderr)
         return _USAGE
-    # `kraft` has these commands with the options and the output of the tools.
-    if name == _QUORUM_TOOL:
-        return kraft(["quorum", *options])
+    if name in COMMANDS_AS_TOOLS:
+        return kraft([COMMANDS_AS_TOOLS[name], *options])
     if name == _STORAGE_TOOL and options[:1] in (["format"], ["random-uuid"]):
         return kraft(options)
     try:

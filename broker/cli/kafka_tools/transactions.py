@@ -8,12 +8,13 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import Final, NoReturn, TypeAlias
+from typing import Final, TypeAlias
 
 from broker.cli.grammar.partitions import partitions_to_search
+from broker.cli.kafka_tools.argument_parser import ToolParser
 from broker.cli.kafka_tools.clients import admin_of_brokers, read_properties
 from broker.cli.kafka_tools.errors import message_of
-from broker.cli.kafka_tools.options import ToolExit, UsageFailure, integer, long
+from broker.cli.kafka_tools.options import ToolExit, UsageFailure, integer, long, short
 from broker.cli.printing import print_text
 from broker.client.admin import Admin, HangingTransaction, ProducerDescription
 from broker.client.errors import ClientError
@@ -52,18 +53,8 @@ async def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-class _Parser(ArgumentParser):
-    """A parser whose errors are those of the tools."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageFailure(f"{self.prog}: error: {message}", self.format_usage())
-
-    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        raise ToolExit(status, message or "")
-
-
 def _parser() -> ArgumentParser:
-    parser = _Parser(_NAME, description="Shows transactions and producers, and aborts transactions that hang.")
+    parser = ToolParser(_NAME, description="Shows transactions and producers, and aborts transactions that hang.")
     parser.add_argument("-v", "--version", action="version", version=version("kraft"))
     parser.add_argument("--command-config", metavar="FILE", help="A properties file with configs of the client.")
     parser.add_argument("--bootstrap-server", metavar="host:port", required=True, help="The brokers to connect to.")
@@ -96,20 +87,13 @@ def _add_abort(abort: ArgumentParser) -> None:
     _add_partition(abort, is_required=True)
     abort.add_argument("--start-offset", type=long, help="The offset at which the transaction starts.")
     abort.add_argument("--producer-id", type=long, help="The producer id; with both epochs, without --start-offset.")
-    abort.add_argument("--producer-epoch", type=_short, help="The producer's epoch.")
+    abort.add_argument("--producer-epoch", type=short, help="The producer's epoch.")
     abort.add_argument("--coordinator-epoch", type=integer, help="The coordinator's epoch, which may be -1.")
 
 
 def _add_partition(parser: ArgumentParser, *, is_required: bool) -> None:
     parser.add_argument("--topic", required=is_required, help="The topic.")
     parser.add_argument("--partition", type=integer, required=is_required, help="The partition.")
-
-
-def _short(text: str) -> int:
-    number = integer(text)
-    if not -(2**15) <= number < 2**15:
-        raise ValueError(text)
-    return number
 
 
 async def _list(admin: Admin, options: Namespace) -> None:

@@ -1,0 +1,90 @@
+"""kafka-server-stop: stops the nodes of this machine that `kraft start` runs (kafka-server-stop.sh, KIP-979)."""
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from broker.cli.kafka_tools.argument_parser import ToolParser
+from broker.cli.kafka_tools.options import integer
+from broker.cli.node_config import read_node_config
+from broker.cli.printing import print_line
+from broker.cli.start_arguments import read_start_arguments
+from broker.config import KafkaConfig
+from metadata.configuration import ConfigError
+
+_PROCESSES: Final = Path("/proc")
+_MODULE: Final = "broker.cli"
+
+
+@attrs.frozen
+class _Process:
+    """A process that runs a node. `arguments` are those after `start`."""
+
+    process_id: int
+    arguments: Sequence[str]
+
+    def config(self) -> KafkaConfig | None:
+        """The node's configuration; None if it cannot be read from here."""
+        started = read_start_arguments(self.arguments)
+        if started is None:
+            return None
+        path = started.properties
+        try:
+            directory = os.readlink(_PROCESSES / str(self.process_id) / "cwd")
+            return read_node_config(None if path is None else os.path.join(directory, path), started.overrides)
+        except (OSError, ConfigError):
+            return None
+
+
+async def run(arguments: Sequence[str]) -> int:
+    """Sends SIGTERM, or the signal in the variable SIGNAL, to the nodes. Returns exit code 1 if there are none."""
+    parser = ToolParser("kafka-server-stop", description="Stops the nodes of this machine.", allow_abbrev=False)
+    parser.add_argument("--process-role", metavar="ROLE", help="Only nodes with exactly this process.roles.")
+    parser.add_argument("--node-id", type=integer, metavar="ID", help="Only this node; wins over --process-role.")
+    options = parser.parse_args(arguments)
+    stopped = [each for each in _nodes() if _is_meant(each, options.node_id, options.process_role)]
+    if not stopped:
+        print_line("No kafka server to stop")
+        return 1
+    name = os.environ.get("SIGNAL") or "TERM"
+    for process in stopped:
+        os.kill(process.process_id, signal.Signals[f"SIG{name.removeprefix('SIG')}"])
+    return 0
+
+
+def _nodes() -> Iterator[_Process]:
+    """The processes of this machine that run a node and whose arguments may be read."""
+    for directory in sorted(_PROCESSES.iterdir()):
+        if not (directory.name.isascii() and directory.name.isdecimal()):
+            continue
+        try:
+            words = (directory / "cmdline").read_bytes().decode("utf-8", "surrogateescape").split("\0")[:-1]
+        except OSError:
+            continue  # it has ended, or belongs to another user
+        at = next((index for index, word in enumerate(words) if _is_command(words, index, word)), None)
+        if at is not None and words[at + 1 : at + 2] == ["start"]:
+            yield _Process(int(directory.name), words[at + 2 :])
+
+
+def _is_command(words: Sequence[str], index: int, word: str) -> bool:
+    """True if the word is where Python is told to run `kraft`: the script, or the module after -m."""
+    if index == 0 or not os.path.basename(words[0]).startswith("python"):
+        return False
+    return (index == 1 and os.path.basename(word) == "kraft") or (words[index - 1] == "-m" and word == _MODULE)
+
+
+def _is_meant(process: _Process, node_id: int | None, role: str | None) -> bool:
+    if node_id is None and role is None:
+        return True
+    config = process.config()
+    if config is None:
+        return False
+    if node_id is not None:
+        return config.node_id == node_id
+    assert role is not None, "one of both is given"
+    roles = {name for name, has in (("broker", config.is_broker), ("controller", config.is_controller)) if has}
+    return roles == {each.strip() for each in role.split(",")}
