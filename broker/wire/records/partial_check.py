@@ -11,10 +11,10 @@ which proves that their number is right and that the last record ends where the 
 Compressed records are not decompressed. The data has to begin as its codec's framing does, and the number of records
 must fit into the decompressed size that the data claims.
 
-The header's max timestamp decides on lookups by time and on retention, and some clients leave it unset. It has to be
-that of a single record, and must not be before those of the records that are checked completely. For compressed
-records it must be set, and not before the base timestamp. A base timestamp before 1970 is unusual, and allows sums that
-do not fit 64 bits.
+The header's max timestamp decides on lookups by time and on retention, and some clients leave it unset. It must not be
+before those of the records that are checked completely, and has to be one of them in a batch of three records or fewer.
+For compressed records it must be set, and not before the base timestamp. A base timestamp before 1970 is unusual, and
+allows sums that do not fit 64 bits.
 
 A batch that fails this check may still be valid: the caller then runs `check_records`.
 """
@@ -39,6 +39,9 @@ _HEAD_END: Final = HEADER_SIZE + _HEAD.size
 # A producer's records are of few sizes, or of so many that remembering them does not help.
 _HEADS_MAX: Final = 64
 _NULL: Final = 1  # -1 in zigzag form
+
+# The last record's index in the largest batch of which all records are checked completely.
+_CHECKED_LAST: Final = 2
 
 # Runs shorter than this are not worth looking for.
 _RUN_MIN: Final = 16
@@ -88,7 +91,8 @@ def _is_record(batch: memoryview, header: BatchHeader) -> bool:
         end, delta, _ = skip_record(batch, HEADER_SIZE, 0)
     except (IndexError, InvalidRecord):
         return False
-    return end == len(batch) and header.max_timestamp - header.base_timestamp == (delta >> 1) ^ -(delta & 1)
+    # A timestamp before the base timestamp is rare, and left to the full check.
+    return end == len(batch) and delta == 2 * (header.max_timestamp - header.base_timestamp)
 
 
 def _is_plain_record(batch: memoryview) -> bool:
@@ -150,23 +154,20 @@ def _follow_lengths(data: Buffer, at: int, end: int, last: int, latest: int) -> 
     `end` is the end of the batch; a record's end may be beyond it. `latest` is the greatest timestamp delta allowed, in
     zigzag form and not negative. Raises IndexError, InvalidRecord.
     """
-    at, delta, _ = skip_record(data, at, 0)
-    if delta > latest and not delta & 1:
-        raise _too_late()
+    at, first, _ = skip_record(data, at, 0)
     start = at
-    at, delta, _ = skip_record(data, at, 1)
-    if delta > latest and not delta & 1:
-        raise _too_late()
-    if last == 1:
-        return at
-    at, delta = _follow_from(data, at, end, at - start, last)
-    if delta > latest and not delta & 1:
-        raise _too_late()
+    at, second, _ = skip_record(data, at, 1)
+    third = second
+    if last > 1:
+        at, third = _follow_from(data, at, end, at - start, last)
+    if (
+        (first > latest and not first & 1)
+        or (second > latest and not second & 1)
+        or (third > latest and not third & 1)
+        or (last <= _CHECKED_LAST and latest not in (first, second, third))
+    ):
+        raise InvalidRecord("The batch's max timestamp is not that of its records")
     return at
-
-
-def _too_late() -> InvalidRecord:
-    return InvalidRecord("A record is later than its batch's max timestamp")
 
 
 def _follow_from(data: Buffer, at: int, end: int, stride: int, last: int) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.storage.log import Log
+from broker.storage.log_config import LogConfig
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import Compression
 from tests.support.logs import NOW_MS, open_log
@@ -36,7 +37,7 @@ def append(log: Log, batch: bytes) -> ErrorCode | None:
 @given(st.lists(sent, min_size=1, max_size=6))
 def test_log_with_wrong_headers_is_used_consistently(batches: list[Sent]) -> None:
     with TemporaryDirectory() as directory:
-        log = open_log(Path(directory) / "topic-0")
+        log = open_log(Path(directory) / "topic-0", LogConfig(segment_ms=2**62))
         for timestamps, compression, wrong in batches:
             assert append(log, wrong_batch(records_at(*timestamps), compression, wrong)) in {None, *REFUSALS}
         log.commit()

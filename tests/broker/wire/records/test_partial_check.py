@@ -191,6 +191,12 @@ def test_single_record_passes_only_with_its_timestamp_in_the_header(record: Reco
     assert passes(with_max_timestamp(encode_batch([record]), latest)) == (latest == record.timestamp)
 
 
+@given(st.lists(records, min_size=2, max_size=3), st.integers(1, 2**40))
+def test_header_after_all_of_three_records_does_not_pass(given: list[Record], by: int) -> None:
+    batch = encode_batch(given)
+    assert not passes(with_max_timestamp(batch, read_header(batch).max_timestamp + by))
+
+
 @given(st.lists(records, min_size=2, max_size=20), st.sampled_from(Compression))
 def test_unset_max_timestamp_does_not_pass(given: list[Record], compression: Compression) -> None:
     """As from clients that leave it -1 or 0."""
