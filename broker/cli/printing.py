@@ -11,7 +11,7 @@ from typing import TextIO
 
 from broker.printable import printable, printable_block
 
-# What the commands themselves use for the layout of several lines.
+# The layout of several lines.
 _LAYOUT = "\n\t"
 
 

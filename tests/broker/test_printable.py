@@ -23,7 +23,7 @@ ANY_TEXT = st.text(st.characters())
         ("\U000e0041", "\\U000e0041"),
     ],
 )
-def test_what_is_not_printable_is_escaped(text: str, shown: str) -> None:
+def test_unprintable_characters_are_escaped(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 

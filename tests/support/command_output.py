@@ -3,8 +3,11 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import click
 
 from tests.support.cluster_process import run_command
 
@@ -32,3 +35,15 @@ def pipe(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[byt
     """Run the installed command as a shell does, with this standard input."""
     command = [str(Path(sys.executable).with_name("kraft")), *arguments]
     return subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=120)
+
+
+def leaf_commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """The commands of a group and of the groups in it, by their names after the group's."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from leaf_commands(command, (*path, name))
+        else:
+            yield (*path, name), command

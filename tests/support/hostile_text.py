@@ -8,7 +8,7 @@ _CONTROLS: Final = "\n\r\x1b]0;x\x07\x1b[2J\x9b2J\x7f\x85\u202e\u2066\u200b\u202
 FORGED: Final = "kraft: forged"
 # A name that a client may have. As an argument of a command it is possible, too: it has no NUL and no surrogate.
 HOSTILE_NAME: Final = f"x{_CONTROLS}\n{FORGED}\n\t{FORGED}\r{FORGED}"
-# What a field of an event may have at worst.
+# The worst text in a field of an event.
 HOSTILE_TEXT: Final = f"{HOSTILE_NAME}\0\udc80{'y' * 40_000}"
 HOSTILE_BYTES: Final = HOSTILE_NAME.encode() + b"\0\xff\x9b"
 

@@ -10,7 +10,7 @@ import click
 import trio
 
 from broker.cli.grammar import ClusterCommand, CommandFailed, CommandGroup, Exit, Invocation
-from broker.cli.grammar.arguments import SIZE
+from broker.cli.grammar.arguments import RATE, SIZE, Integer
 from broker.cli.grammar.clients import open_admin, open_consumer, open_producer
 from broker.cli.grammar.completion import complete_topic
 from broker.cli.grammar.partitions import find_partitions
@@ -57,11 +57,9 @@ def bench() -> None:
 
 @bench.command("produce", cls=ClusterCommand, shape=one(BenchResult))
 @click.argument("topic", shell_complete=complete_topic)
-@click.option(
-    "-n", "--count", type=click.IntRange(min=1), default=100_000, metavar="N", help="Records; default 100000."
-)
+@click.option("-n", "--count", type=Integer(1), default=100_000, metavar="N", help="Records; default 100000.")
 @click.option("-s", "--size", type=SIZE, default="1KiB", metavar="SIZE", help="The size of a value; default 1KiB.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Records a second at most.")
+@click.option("--rate", type=RATE, metavar="N", help="Records a second at most.")
 @click.option("-z", "--compression", type=click.Choice(_COMPRESSIONS), help="How batches are compressed.")
 @click.option(
     "--acks",
@@ -88,7 +86,7 @@ async def produce(
 
 @bench.command("consume", cls=ClusterCommand, shape=one(BenchResult))
 @click.argument("topic", shell_complete=complete_topic)
-@click.option("-n", "--count", type=click.IntRange(min=1), metavar="N", help="Records; by default all.")
+@click.option("-n", "--count", type=Integer(1), metavar="N", help="Records; by default all.")
 async def consume(invocation: Invocation, topic: str, count: int | None) -> None:
     """Read a topic from its beginning."""
     settings = invocation.cluster()

@@ -18,6 +18,7 @@ import trio
 from broker.cli.commands.cluster_health import BROKER_COLUMNS, CONTROLLER_COLUMNS, ClusterHealth, examine_cluster
 from broker.cli.errors import print_errors
 from broker.cli.grammar import ClusterCommand, Command, CommandGroup, Exit, Invocation
+from broker.cli.grammar.arguments import Integer
 from broker.cli.local_cluster import FIRST_ID_DEFAULT, NODES_DEFAULT, LocalNode, NotOneCluster, open_cluster
 from broker.cli.output import Column, one
 from broker.cli.printing import print_line
@@ -65,20 +66,20 @@ def cluster() -> None:
 @cluster.command("start", cls=Command)
 @click.option(
     "--nodes",
-    type=click.IntRange(min=1),
+    type=Integer(1),
     metavar="N",
     help=f"Number of nodes; by default those of the existing cluster, or {NODES_DEFAULT}.",
 )
 @click.option(
     "--first-id",
-    type=click.IntRange(0, _NODE_ID_MAX, max_open=True),
+    type=Integer(0, _NODE_ID_MAX - 1),
     metavar="ID",
     help=f"The id of a new cluster's first node; default: {FIRST_ID_DEFAULT}.",
 )
 @click.option("--dir", "directory", default="data", metavar="DIR", help="Where the data is; default: ./data.")
 @click.option(
     "--first-port",
-    type=click.IntRange(0, _PORT_MAX),
+    type=Integer(0, _PORT_MAX),
     default=9092,
     metavar="PORT",
     help="The client port of a new cluster's first node. Its controller has the next port, the second node has the "

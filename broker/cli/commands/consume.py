@@ -10,7 +10,7 @@ import click
 
 from broker.cli.commands.consume_range import Range, Start, find_ranges, parse_start
 from broker.cli.grammar import ClusterCommand, Invocation
-from broker.cli.grammar.arguments import TOPIC_PARTITIONS, Parsed, TopicPartitions, parse_time
+from broker.cli.grammar.arguments import TOPIC_PARTITIONS, Integer, Parsed, TopicPartitions, parse_time
 from broker.cli.grammar.clients import open_admin, open_consumer
 from broker.cli.grammar.completion import complete_group
 from broker.cli.grammar.partitions import find_partitions
@@ -65,7 +65,7 @@ class Filters:
 )
 @click.option("--until", metavar="TIME", help="Stop before the first record since a time: 2026-01-31T08:00, or -1h.")
 @click.option("-e", "--exit", "stops_at_end", is_flag=True, help="Stop at the current end offsets.")
-@click.option("-n", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after this number of records.")
+@click.option("-n", "--count", type=Integer(1), metavar="N", help="Stop after this number of records.")
 @click.option(
     "-f",
     "--format",

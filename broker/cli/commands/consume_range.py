@@ -5,7 +5,7 @@ from typing import Final
 
 import attrs
 
-from broker.cli.grammar.units import parse_time_ms
+from broker.cli.grammar.units import is_digits, parse_time_ms
 from broker.client.admin import Admin, OffsetSpec
 from broker.client.types import TopicPartition
 
@@ -40,7 +40,7 @@ def parse_start(text: str, now_ms: int) -> Start:
     if stripped.startswith("@"):
         return Start(time_ms=parse_time_ms(text.strip()[1:], now_ms))
     digits = stripped.removeprefix("-")
-    if not digits.isdecimal():
+    if not is_digits(digits):
         raise ValueError(
             f"{text!r} is not an offset; write beginning, end, 42, -10 for the last ten, or @TIME as in @-2h"
         )

@@ -11,6 +11,7 @@ import click
 
 from broker.cli.dump_log import Dump, DumpOptions
 from broker.cli.grammar import Command, Exit, Invocation
+from broker.cli.grammar.arguments import Integer
 from broker.cli.printing import print_error, print_record
 from kraft.env import RealDisk
 
@@ -24,10 +25,18 @@ _MESSAGE_SIZE_MAX: Final = 5 * 1024 * 1024
 @click.option("--skip-record-metadata", is_flag=True, help="Leave out offsets, sizes and the like.")
 @click.option("--index-sanity-check", is_flag=True, help="Check indexes in the way that a starting node does.")
 @click.option("--verify-index-only", is_flag=True, help="Check indexes without printing them.")
-@click.option("--max-bytes", type=int, default=sys.maxsize, show_default=False, help="How much of a log file to read.")
+@click.option(
+    "--max-bytes",
+    type=Integer(0),
+    metavar="BYTES",
+    default=sys.maxsize,
+    show_default=False,
+    help="How much of a log file to read.",
+)
 @click.option(
     "--max-message-size",
-    type=int,
+    type=Integer(0),
+    metavar="BYTES",
     default=_MESSAGE_SIZE_MAX,
     expose_value=False,
     help="Accepted because Kafka's tool has it; it has no effect.",

@@ -7,6 +7,7 @@ import attrs
 import click
 
 from broker.cli.grammar import ClusterCommand, CommandGroup, Invocation, WrongSettings
+from broker.cli.grammar.units import is_digits
 from broker.cli.output import Column, list_of
 from broker.client.admin import FeatureUpdate, UpgradeType
 
@@ -91,6 +92,6 @@ async def _update(invocation: Invocation, levels: Iterable[tuple[str, int]], kin
 def _levels(settings: Sequence[str]) -> Iterable[tuple[str, int]]:
     for setting in settings:
         name, equals, level = setting.partition("=")
-        if not (equals and name and level.isdecimal() and int(level) <= _LEVEL_MAX):
+        if not (equals and name and is_digits(level) and int(level) <= _LEVEL_MAX):
             raise WrongSettings(f"{setting!r} is not a feature level; write FEATURE=LEVEL, as in group.version=1")
         yield name, int(level)

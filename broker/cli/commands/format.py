@@ -8,6 +8,7 @@ import trio
 
 from broker.cli.errors import print_errors
 from broker.cli.grammar import Command, Exit, Invocation
+from broker.cli.grammar.units import is_digits
 from broker.cli.node_config import read_node_config
 from broker.cli.printing import print_line
 from broker.config import KafkaConfig
@@ -144,7 +145,7 @@ def _feature(setting: str) -> tuple[str, int]:
     name, equals, text = (part.strip() for part in setting.partition("="))
     if not equals:
         raise FormattingRefused(f"Can't parse feature=level string {setting}: equals sign not found.")
-    if not text.isdecimal():
+    if not is_digits(text):
         raise FormattingRefused(f"Can't parse feature=level string {setting}: unable to parse {text} as a short.")
     supported = SUPPORTED_FEATURES.get(name)
     if supported is None:

@@ -9,7 +9,7 @@ import click
 from broker.cli.commands.group_lag import LAG_COLUMNS, LagRow, find_lag, lag_of_groups, lag_style, watch_lag
 from broker.cli.commands.offset_resets import Reset, choose_reset, plan_reset
 from broker.cli.grammar import ClusterCommand, CommandGroup, Invocation
-from broker.cli.grammar.arguments import DURATION, TopicPartitions, topic_option
+from broker.cli.grammar.arguments import DURATION, Integer, TopicPartitions, topic_option
 from broker.cli.grammar.completion import complete_group
 from broker.cli.grammar.partitions import find_partitions
 from broker.cli.output import Column, list_of
@@ -184,9 +184,9 @@ async def lag(invocation: Invocation, names: Sequence[str], watch: bool, interva
 @click.option("--to-earliest", is_flag=True, help="Reset to the earliest offsets.")
 @click.option("--to-latest", is_flag=True, help="Reset to the latest offsets.")
 @click.option("--to-current", is_flag=True, help="Keep committed offsets; set the latest offset where there is none.")
-@click.option("--to-offset", type=click.IntRange(min=0), metavar="OFFSET", help="Reset to this offset.")
+@click.option("--to-offset", type=Integer(0), metavar="OFFSET", help="Reset to this offset.")
 @click.option("--to-time", metavar="TIME", help="The first record since a time: 2026-01-31T08:00, or -2h.")
-@click.option("--shift-by", type=int, metavar="N", help="Move forward by N records, or backward if N is negative.")
+@click.option("--shift-by", type=Integer(), metavar="N", help="Move forward by N records; backward if N is negative.")
 @click.option("--execute", is_flag=True, help="Set the offsets; without this option they are only shown.")
 async def reset_offsets(
     invocation: Invocation,

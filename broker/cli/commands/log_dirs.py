@@ -6,7 +6,7 @@ import attrs
 import click
 
 from broker.cli.grammar import ClusterCommand, CommandGroup, Exit, Invocation
-from broker.cli.grammar.arguments import TopicPartitions, topic_option
+from broker.cli.grammar.arguments import INT32_MAX, Integer, TopicPartitions, topic_option
 from broker.cli.grammar.partitions import find_partitions
 from broker.cli.grammar.units import format_size
 from broker.cli.output import Column, list_of
@@ -65,7 +65,7 @@ def log_dirs() -> None:
 
 
 @log_dirs.command("describe", cls=ClusterCommand, shape=list_of(LogDirRow))
-@click.argument("brokers", nargs=-1, type=int, metavar="[BROKER]...")
+@click.argument("brokers", nargs=-1, type=Integer(0, INT32_MAX), metavar="[BROKER]...")
 @topic_option("Only the replicas of this topic; may be repeated.")
 @click.option("--replicas", is_flag=True, help="Show every replica.")
 async def describe(

@@ -16,7 +16,7 @@ from broker.cli.commands.produce_input import (
     unescape,
 )
 from broker.cli.grammar import ClusterCommand, CommandFailed, Invocation
-from broker.cli.grammar.arguments import Parsed
+from broker.cli.grammar.arguments import INT32_MAX, Integer, Parsed
 from broker.cli.grammar.clients import open_producer
 from broker.cli.grammar.completion import complete_topic
 from broker.cli.output import lines_of
@@ -59,7 +59,7 @@ HEADER: Parsed[Header] = Parsed("header", parse_header)
     "-d", "--delimiter", type=SEPARATOR, default="\\n", metavar="TEXT", help="The end of a line; default \\n."
 )
 @click.option("--null", type=SEPARATOR, metavar="TEXT", help="A key or value of this text is null.")
-@click.option("-p", "--partition", type=click.IntRange(min=0), metavar="N", help="The partition of all records.")
+@click.option("-p", "--partition", type=Integer(0, INT32_MAX), metavar="N", help="The partition of all records.")
 @click.option("--whole", is_flag=True, help="Each of FILES is one record.")
 @click.option("--from-json", is_flag=True, help="Each line is a record as `kraft consume --json` prints it.")
 @click.option("-z", "--compression", type=click.Choice(_COMPRESSIONS), help="How batches are compressed.")

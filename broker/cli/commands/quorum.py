@@ -12,6 +12,7 @@ from broker.cli.commands.quorum_description import (
     status_lines,
 )
 from broker.cli.grammar import ClusterCommand, CommandFailed, CommandGroup, Invocation
+from broker.cli.grammar.arguments import INT32_MAX, Integer
 from broker.cli.grammar.clients import open_admin
 from broker.cli.grammar.options import given_settings
 from broker.cli.grammar.settings import resolve_settings
@@ -109,7 +110,7 @@ def _endpoints(config: KafkaConfig) -> list[RaftEndpoint]:
 
 
 @quorum.command("remove-controller", cls=ClusterCommand, shape=one(ChangedVoter))
-@click.option("-i", "--controller-id", type=int, required=True, metavar="ID", help="The controller's node id.")
+@click.option("-i", "--controller-id", type=Integer(0, INT32_MAX), required=True, metavar="ID", help="Its node id.")
 @click.option("-d", "--controller-directory-id", required=True, metavar="ID", help="Its metadata directory's id.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, without doing it.")
 async def remove_controller(

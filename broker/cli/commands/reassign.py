@@ -8,9 +8,10 @@ import trio
 
 from broker.cli.commands.reassignment_plans import encode_plan, make_plan, read_plan
 from broker.cli.grammar import ClusterCommand, CommandFailed, CommandGroup, Invocation
-from broker.cli.grammar.arguments import TOPIC_PARTITIONS, TopicPartitions
+from broker.cli.grammar.arguments import INT16_MAX, TOPIC_PARTITIONS, Integer, TopicPartitions
 from broker.cli.grammar.completion import complete_topic
 from broker.cli.grammar.partitions import find_partitions
+from broker.cli.grammar.units import is_digits
 from broker.cli.output import Column, list_of
 from broker.cli.output.progress import Progress
 from broker.client.admin import Admin
@@ -62,7 +63,7 @@ def reassign() -> None:
 @click.option(
     "--brokers", metavar="ID,...", help="The brokers to spread the topics over; by default all that are alive."
 )
-@click.option("-r", "--replicas", type=click.IntRange(min=1), metavar="N", help="Also change the number of replicas.")
+@click.option("-r", "--replicas", type=Integer(1, INT16_MAX), metavar="N", help="Also change the number of replicas.")
 async def plan(invocation: Invocation, topics: Sequence[str], brokers: str | None, replicas: int | None) -> None:
     """Print a plan that spreads topics over brokers; nothing is moved.
 
@@ -152,7 +153,7 @@ async def _wait(admin: Admin, partitions: Sequence[TopicPartition]) -> None:
 def _broker_ids(text: str, alive: Sequence[int]) -> list[int]:
     """Parses the ids of --brokers, which have to be alive. Raises UsageError, CommandFailed."""
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts):
+    if not all(map(is_digits, parts)):
         raise click.UsageError(f"--brokers {text}: write ids, as in 1,2,3.", click.get_current_context())
     ids = list(dict.fromkeys(map(int, parts)))
     if missing := [broker for broker in ids if broker not in alive]:

@@ -11,7 +11,7 @@ import click
 from broker.cli.commands.spark_check import check
 from broker.cli.commands.spark_session import SparkCommand, source_options, spark_options, spark_session
 from broker.cli.grammar import Command, CommandGroup, Invocation
-from broker.cli.grammar.arguments import DURATION, SIZE
+from broker.cli.grammar.arguments import DURATION, RATE, SIZE, Integer
 from broker.cli.grammar.completion import complete_topic
 from broker.cli.grammar.units import format_size
 from broker.cli.output import Column, list_of, one
@@ -102,7 +102,7 @@ def spark() -> None:
 )
 @click.option(
     "--records-per-run",
-    type=click.IntRange(min=1),
+    type=Integer(1),
     default=10_000_000,
     metavar="N",
     help="Records that one run loads at most.",
@@ -110,7 +110,7 @@ def spark() -> None:
 @click.option("--file-size", type=SIZE, default="128MiB", metavar="SIZE", help="Files are joined up to this size.")
 @click.option(
     "--compact-from",
-    type=click.IntRange(min=0),
+    type=Integer(0),
     default=16,
     metavar="N",
     help="Join this number of small files; 0: never.",
@@ -159,7 +159,7 @@ def load(invocation: Invocation, master: str | None, confs: tuple[str, ...], all
     "--to", "topic", required=True, metavar="TOPIC", shell_complete=complete_topic, help="The topic to write to."
 )
 @click.option("--where", metavar="SQL", help="Which records, such as \"topic = 'orders' and date >= '2026-01-01'\".")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Records a second at most.")
+@click.option("--rate", type=RATE, metavar="N", help="Records a second at most.")
 @click.option("--order-by", multiple=True, metavar="COLUMN", help="Orders the records of a key; default: offsets.")
 @click.option("--keep-partitions", "keeps_partitions", is_flag=True, help="Write each record to its old partition.")
 @spark_options
@@ -181,9 +181,7 @@ def replay(invocation: Invocation, master: str | None, confs: tuple[str, ...], *
 @click.argument("topics", nargs=-1, shell_complete=complete_topic)
 @click.option("--files", metavar="DIR", help="Read files that `kraft spark load` has written, in place of the cluster.")
 @click.option("--page", type=click.Path(dir_okay=False), metavar="FILE", help="Write an HTML page with plots, too.")
-@click.option(
-    "-n", "--records", type=click.IntRange(min=1), metavar="N", help="Read only the last N records of the cluster."
-)
+@click.option("-n", "--records", type=Integer(1), metavar="N", help="Read only the last N records of the cluster.")
 @spark_options
 def stats(
     invocation: Invocation,

@@ -7,7 +7,7 @@ import attrs
 import click
 
 from broker.cli.grammar import ClusterCommand, CommandGroup, Invocation
-from broker.cli.grammar.arguments import TOPIC_PARTITIONS, TopicPartitions, parse_time
+from broker.cli.grammar.arguments import INT16_MAX, INT32_MAX, TOPIC_PARTITIONS, Integer, TopicPartitions, parse_time
 from broker.cli.grammar.completion import complete_topic
 from broker.cli.grammar.partitions import find_partitions
 from broker.cli.grammar.settings import parse_settings
@@ -153,8 +153,8 @@ async def list_topics(invocation: Invocation, pattern: str, internal: bool, name
 
 @topics.command("create", cls=ClusterCommand, shape=list_of(ChangedTopic))
 @click.argument("names", nargs=-1, required=True)
-@click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="The cluster's default without it.")
-@click.option("-r", "--replicas", type=click.IntRange(min=1), metavar="N", help="The cluster's default without it.")
+@click.option("-p", "--partitions", type=Integer(1, INT32_MAX), metavar="N", help="The cluster's default without it.")
+@click.option("-r", "--replicas", type=Integer(1, INT16_MAX), metavar="N", help="The cluster's default without it.")
 @click.option("-c", "--config", "settings", multiple=True, metavar="KEY=VALUE", help="A config of the topic.")
 @click.option("--if-not-exists", is_flag=True, help="Succeed if the topic already exists.")
 @click.option("--dry-run", is_flag=True, help="Only validate the change; do not apply it.")
@@ -204,7 +204,7 @@ async def describe(invocation: Invocation, names: Sequence[str]) -> None:
 
 @topics.command("alter", cls=ClusterCommand, shape=list_of(ChangedTopic))
 @click.argument("names", nargs=-1, required=True, shell_complete=complete_topic)
-@click.option("-p", "--partitions", type=click.IntRange(min=1), required=True, metavar="N", help="How many in all.")
+@click.option("-p", "--partitions", type=Integer(1, INT32_MAX), required=True, metavar="N", help="How many in all.")
 @click.option("--dry-run", is_flag=True, help="Only validate the change; do not apply it.")
 async def alter(invocation: Invocation, names: Sequence[str], partitions: int, dry_run: bool) -> None:
     """Add partitions to topics.
@@ -254,7 +254,7 @@ async def offsets(invocation: Invocation, chosen: Sequence[TopicPartitions], tim
 @topics.command("trim", cls=ClusterCommand, shape=list_of(TrimmedPartition))
 @click.argument("chosen", nargs=-1, required=True, type=TOPIC_PARTITIONS, metavar="TOPIC[:PARTITION,...]...")
 @click.option("--all", "trims_all", is_flag=True, help="Delete all records.")
-@click.option("--before-offset", type=click.IntRange(min=0), metavar="OFFSET", help="Delete those before an offset.")
+@click.option("--before-offset", type=Integer(0), metavar="OFFSET", help="Delete those before an offset.")
 @click.option("--before-time", metavar="TIME", help="Delete those before a time: 2026-01-31T08:00, or -7d.")
 async def trim(
     invocation: Invocation,

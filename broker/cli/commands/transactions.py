@@ -7,26 +7,22 @@ import attrs
 import click
 
 from broker.cli.grammar import ClusterCommand, CommandFailed, CommandGroup, Exit, Invocation
-from broker.cli.grammar.arguments import Parsed
+from broker.cli.grammar.arguments import INT16_MAX, INT32_MAX, Integer, Parsed
 from broker.cli.grammar.partitions import partitions_to_search
-from broker.cli.grammar.units import format_duration_ms, format_time_ms, parse_duration_ms
+from broker.cli.grammar.units import format_duration_ms, format_time_ms, is_digits, parse_duration_ms
 from broker.cli.output import Column, list_of
 from broker.client.admin import Admin, HangingTransaction, ProducerDescription
 from broker.client.types import TopicPartition
 
-_MINUTE_MS = 60_000
-_EPOCH_MAX = 2**15 - 1
-_INT_MAX = 2**31 - 1
-
 
 def _parse_milliseconds(text: str) -> int:
     """A duration whose number alone is milliseconds, as `kafka-transactions` has it. Raises ValueError."""
-    return int(text) if text.strip().isdecimal() else parse_duration_ms(text)
+    return parse_duration_ms(f"{text}ms" if is_digits(text.strip()) else text)
 
 
 def _parse_minutes(text: str) -> int:
     """Milliseconds of a duration whose number alone is minutes, as in `kafka-transactions`. Raises ValueError."""
-    return int(text) * _MINUTE_MS if text.strip().isdecimal() else parse_duration_ms(text)
+    return parse_duration_ms(f"{text}m" if is_digits(text.strip()) else text)
 
 
 MILLISECONDS = Parsed("duration", _parse_milliseconds)
@@ -136,7 +132,9 @@ def transactions() -> None:
 
 @transactions.command("list", cls=ClusterCommand, shape=list_of(TransactionRow))
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Only in this state, as Ongoing or Empty.")
-@click.option("--producer-id", "producer_ids", type=int, multiple=True, metavar="ID", help="Only of this producer id.")
+@click.option(
+    "--producer-id", "producer_ids", type=Integer(), multiple=True, metavar="ID", help="Only of this producer."
+)
 @click.option(
     "--duration-filter",
     type=MILLISECONDS,
@@ -202,8 +200,8 @@ async def describe(invocation: Invocation, ids: Sequence[str], more: Sequence[st
 
 @transactions.command("describe-producers", cls=ClusterCommand, shape=list_of(ProducerRow))
 @click.option("--topic", required=True, metavar="TOPIC", help="The topic.")
-@click.option("--partition", type=click.IntRange(0, _INT_MAX), required=True, metavar="N", help="The partition.")
-@click.option("--broker-id", type=int, metavar="ID", help="Ask this replica instead of the leader.")
+@click.option("--partition", type=Integer(0, INT32_MAX), required=True, metavar="N", help="The partition.")
+@click.option("--broker-id", type=Integer(0, INT32_MAX), metavar="ID", help="Ask this replica instead of the leader.")
 async def describe_producers(invocation: Invocation, topic: str, partition: int, broker_id: int | None) -> None:
     """Show the producers that a partition knows, and their open transactions there."""
     place = TopicPartition(topic, partition)
@@ -226,9 +224,9 @@ async def describe_producers(invocation: Invocation, topic: str, partition: int,
 
 
 @transactions.command("find-hanging", cls=ClusterCommand, shape=list_of(HangingRow))
-@click.option("--broker-id", type=int, metavar="ID", help="Search the partitions of this broker.")
+@click.option("--broker-id", type=Integer(0, INT32_MAX), metavar="ID", help="Search the partitions of this broker.")
 @click.option("--topic", metavar="TOPIC", help="Search this topic.")
-@click.option("--partition", type=click.IntRange(0, _INT_MAX), metavar="N", help="Search this partition of --topic.")
+@click.option("--partition", type=Integer(0, INT32_MAX), metavar="N", help="Search this partition of --topic.")
 @click.option(
     "--max-transaction-timeout",
     type=MINUTES,
@@ -267,11 +265,11 @@ async def find_hanging(
 
 @transactions.command("abort", cls=ClusterCommand, shape=list_of(AbortedTransaction))
 @click.option("--topic", required=True, metavar="TOPIC", help="The topic.")
-@click.option("--partition", type=click.IntRange(0, _INT_MAX), required=True, metavar="N", help="The partition.")
-@click.option("--start-offset", type=click.IntRange(0), metavar="OFFSET", help="Where the transaction starts.")
-@click.option("--producer-id", type=click.IntRange(0), metavar="ID", help="Without --start-offset: its producer id.")
-@click.option("--producer-epoch", type=click.IntRange(0, _EPOCH_MAX), metavar="N", help="The producer's epoch.")
-@click.option("--coordinator-epoch", type=click.IntRange(-1, _INT_MAX), metavar="N", help="The coordinator's epoch.")
+@click.option("--partition", type=Integer(0, INT32_MAX), required=True, metavar="N", help="The partition.")
+@click.option("--start-offset", type=Integer(0), metavar="OFFSET", help="Where the transaction starts.")
+@click.option("--producer-id", type=Integer(0), metavar="ID", help="Without --start-offset: its producer id.")
+@click.option("--producer-epoch", type=Integer(0, INT16_MAX), metavar="N", help="The producer's epoch.")
+@click.option("--coordinator-epoch", type=Integer(-1, INT32_MAX), metavar="N", help="The coordinator's epoch.")
 async def abort(
     invocation: Invocation,
     topic: str,

@@ -1,17 +1,23 @@
 """Arguments with a form of their own: topics and partitions, times, sizes, durations."""
 
+import re
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Any, Final, TypeAlias, TypeVar
 
 import click
 
-from broker.cli.grammar.units import parse_duration_ms, parse_size, parse_time_ms
+from broker.cli.grammar.units import INT64_MAX, is_digits, parse_duration_ms, parse_number, parse_size, parse_time_ms
 
 F = TypeVar("F", bound=Callable[..., Any])
 V = TypeVar("V")
 # A topic, and the partitions of it that are meant; None for all.
 TopicPartitions: TypeAlias = tuple[str, tuple[int, ...] | None]
-_PARTITION_MAX: Final = 2**31 - 1
+INT32_MAX: Final = 2**31 - 1
+INT16_MAX: Final = 2**15 - 1
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+# More than a topic can have in practice. A longer range is a typing error, and would fill the memory.
+_RANGE_MAX: Final = 1_000_000
 
 
 class Parsed(click.ParamType[V]):
@@ -28,8 +34,34 @@ class Parsed(click.ParamType[V]):
             self.fail(f"{error}.", param, ctx)
 
 
+class Integer(click.IntRange):
+    """A whole number in ASCII digits, by default of 64 bits. Python itself also takes `1_000` and other digits."""
+
+    def __init__(self, lowest: int = -INT64_MAX - 1, highest: int = INT64_MAX) -> None:
+        super().__init__(lowest, highest)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and not _INTEGER.fullmatch(value):
+            self.fail(f"{value!r} is not a whole number.", param, ctx)
+        return super().convert(value, param, ctx)
+
+    def _describe_range(self) -> str:
+        """The bounds for the help; the one of 64 bits goes without saying."""
+        if self.max != INT64_MAX:
+            return super()._describe_range()
+        return "" if self.min == -INT64_MAX - 1 else f"x>={self.min}"
+
+
+def _parse_rate(text: str) -> float:
+    rate = parse_number(text)
+    if not 0 < rate < inf:
+        raise ValueError(f"{text!r} is not a number above 0")
+    return rate
+
+
 SIZE: Final = Parsed("size", parse_size)
 DURATION: Final = Parsed("duration", parse_duration_ms)
+RATE: Final = Parsed("rate", _parse_rate)
 
 
 def parse_topic_partitions(text: str) -> TopicPartitions:
@@ -43,10 +75,10 @@ def parse_topic_partitions(text: str) -> TopicPartitions:
 def _numbers(numbers: str, text: str) -> Iterable[int]:
     for part in numbers.split(","):
         first, dash, last = part.partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
+        if not is_digits(first) or (dash and not is_digits(last)):
             raise ValueError(f"{text!r} names no partitions; write for example orders:0,3-5")
         low, high = int(first), int(last or first)
-        if not low <= high <= _PARTITION_MAX:
+        if not low <= high <= INT32_MAX or high - low >= _RANGE_MAX:
             raise ValueError(f"{text!r} names impossible partitions")
         yield from range(low, high + 1)
 

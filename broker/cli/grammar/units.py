@@ -11,6 +11,21 @@ _DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|w)")
 _DURATION_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
+INT64_MAX: Final = 2**63 - 1
+
+
+def is_digits(text: str) -> bool:
+    """True for a number of ASCII digits that is not longer than one of 64 bits; Python takes others, as `\u0663`."""
+    return text.isascii() and text.isdecimal() and len(text) <= 19 and int(text) <= INT64_MAX
+
+
+def _bounded(number: float, text: str) -> int:
+    """The number without its fraction. Raises ValueError if it has more than 64 bits."""
+    if number > INT64_MAX:
+        raise ValueError(f"{text!r} is too large")
+    return int(number)
+
+
 def parse_size(text: str) -> int:
     """Bytes: `1048576`, `1MiB` and `1m` are the same; `1MB` is a million. Raises ValueError."""
     found = _SIZE.fullmatch(text.strip())
@@ -19,7 +34,7 @@ def parse_size(text: str) -> int:
     number, letter, binary = found[1], found[2].lower(), found[3]
     is_decimal = bool(letter) and not binary and found[0].lower().endswith("b")
     power = _SIZE_LETTERS.index(letter) + 1 if letter else 0
-    return int(float(number) * (1000 if is_decimal else 1024) ** power)
+    return _bounded(float(number) * (1000 if is_decimal else 1024) ** power, text)
 
 
 def parse_number(text: str) -> float:
@@ -44,11 +59,11 @@ def parse_duration_ms(text: str) -> int:
     """Milliseconds: `1h30m`, `250ms`, `7d`; a bare number is seconds. Raises ValueError."""
     stripped = text.strip()
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?", stripped):
-        return int(float(stripped) * 1000)
+        return _bounded(float(stripped) * 1000, text)
     parts = list(_DURATION_PART.finditer(stripped))
     if not parts or "".join(part[0] for part in parts) != stripped:
         raise ValueError(f"{text!r} is not a duration; write for example 500ms, 30s, 5m, 1h30m or 7d")
-    return int(sum(float(part[1]) * _DURATION_MS[part[2]] for part in parts))
+    return _bounded(sum(float(part[1]) * _DURATION_MS[part[2]] for part in parts), text)
 
 
 def format_duration_ms(duration_ms: int) -> str:
@@ -82,10 +97,10 @@ def parse_time_ms(text: str, now_ms: int) -> int:
     """
     stripped = text.strip()
     if stripped.startswith("-"):
-        return now_ms - parse_duration_ms(stripped[1:])
+        return max(0, now_ms - parse_duration_ms(stripped[1:]))
     if stripped == "now":
         return now_ms
-    if stripped.isdecimal():
+    if is_digits(stripped):
         return int(stripped)
     try:
         moment = datetime.fromisoformat(stripped)
@@ -94,4 +109,5 @@ def parse_time_ms(text: str, now_ms: int) -> int:
             f"{text!r} is not a time; write for example 2026-01-31T08:00, milliseconds since 1970, or -2h"
         ) from error
     zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return (zoned - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    # Kafka's protocol gives negative times other meanings: -1 is the end of a partition.
+    return max(0, (zoned - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1))

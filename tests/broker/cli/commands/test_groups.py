@@ -20,7 +20,8 @@ from tests.support.terminal_images import on_a_terminal
 def topic(node: NodeProcess, request: pytest.FixtureRequest) -> str:
     """A topic of two partitions, ten records in each; its name is also that of a group."""
     name = f"groups-{abs(hash(request.node.nodeid)) % 10**8}"
-    succeed("topics", "create", name, "-p", "2")
+    # The records are old: without this the node deletes them by time.
+    succeed("topics", "create", name, "-p", "2", "--config", "retention.ms=-1")
     producer = Producer({"bootstrap.servers": node.bootstrap})
     for number in range(20):
         producer.produce(name, b"value", partition=number % 2, timestamp=1_769_846_400_000 + number)

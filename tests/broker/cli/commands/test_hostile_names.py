@@ -14,7 +14,7 @@ from broker.cli.grammar.command import ClusterCommand
 from broker.cli.grammar.root import kraft
 from broker.cli.kafka_tools.tools import COMMANDS_AS_TOOLS, NAMES, run_tool
 from tests.support.cluster_process import run_command
-from tests.support.command_output import succeed
+from tests.support.command_output import leaf_commands, succeed
 from tests.support.hostile_text import HOSTILE_BYTES, HOSTILE_NAME, assert_harmless
 from tests.support.node_process import NodeProcess
 from tests.support.terminal_images import on_a_terminal
@@ -48,18 +48,7 @@ STARTING: Final[dict[str, list[list[str]]]] = {
 }
 
 
-def leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        if isinstance(command, click.Group):
-            yield from leaves(command, (*path, name))
-        else:
-            yield (*path, name), command
-
-
-COMMANDS: Final = {" ".join(path): command for path, command in leaves(kraft)}
+COMMANDS: Final = {" ".join(path): command for path, command in leaf_commands(kraft)}
 
 
 def value_of(parameter: click.Parameter) -> str:

@@ -5,10 +5,15 @@ import subprocess
 import sys
 from importlib.metadata import version
 
+import click
 import pytest
 
 from broker.cli.grammar import Exit
+from broker.cli.grammar.arguments import parse_topic_partitions
+from broker.cli.grammar.root import kraft
+from broker.cli.grammar.units import parse_time_ms
 from tests.support.cluster_process import run_command
+from tests.support.command_output import leaf_commands
 from tests.support.source_code import is_within, read_modules
 
 
@@ -49,6 +54,32 @@ def test_a_missing_option_is_named_with_the_way_to_help() -> None:
     answer = run_command("dump-log")
     assert answer.code == Exit.USAGE
     assert answer.errors == "kraft: Missing option '--files'. See: kraft dump-log --help\n"
+
+
+NUMBERS = [
+    pytest.param(parameter, id=f"{' '.join(path)} {parameter.opts[0]}")
+    for path, command in leaf_commands(kraft)
+    for parameter in command.params
+    if parameter.type.name in ("integer range", "rate", "integer", "float", "size", "duration")
+]
+
+
+@pytest.mark.parametrize("parameter", NUMBERS)
+def test_a_number_of_an_option_is_written_in_digits_and_has_64_bits(parameter: click.Parameter) -> None:
+    for text in ("", " ", "x", "nan", "inf", "1_000", "\u0663", "9" * 400, "0x1", "1e999", "--1"):
+        with pytest.raises(click.BadParameter):
+            pytest.fail(f"{text!r} is {parameter.type.convert(text, parameter, None)!r}")
+
+
+def test_times_before_1970_do_not_become_other_requests() -> None:
+    for text in ("-99999d", "1969-12-31T23:59:59.999", "1900-01-01"):
+        assert parse_time_ms(text, 1_000) == 0
+
+
+def test_ranges_of_partitions_are_bounded() -> None:
+    for text in ("orders:0-2147483647", "orders:\u0663", "orders:-1", "orders:1-0", "orders:,", f"orders:{'9' * 5000}"):
+        with pytest.raises(ValueError, match="orders"):
+            parse_topic_partitions(text)
 
 
 def test_commands_print_by_the_functions_that_render() -> None:

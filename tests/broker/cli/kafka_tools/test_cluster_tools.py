@@ -113,7 +113,7 @@ async def test_features_are_described_and_changed_kip_584(tmp_path: Path, capsys
         ([], 1, "Command line error: too few arguments. Type --help for help.\n"),
     ],
 )  # fmt: skip
-async def test_features_need_no_cluster_for_what_they_know(
+async def test_mappings_and_dependencies_of_features_need_no_cluster(
     arguments: list[str], code: int, printed: str, capsys: Capture
 ) -> None:
     assert await run_tool("kafka-features", ["--bootstrap-server", "127.0.0.1:1", *arguments]) == code
