@@ -15,6 +15,7 @@ from broker.net.reply import PendingReply
 from broker.server.authorizer import CLUSTER_NAME, AclOperation, AclResourceType
 from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
+from broker.server.slices import STEP_ITEMS, Steps, each, run
 from broker.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -28,6 +29,8 @@ from broker.wire.errors import ErrorCode
 
 _BROKERS_FROM: Final = 4
 _FENCED_FROM: Final = 2
+# Shorter requests name less than 1,000 partitions.
+_LONG_BYTES: Final = 4096
 
 
 def add_partitions_to_txn(
@@ -42,19 +45,19 @@ def add_partitions_to_txn(
 
     def respond(
         outcomes: list[list[ErrorCode] | CoordinatorError] | CoordinatorError,
-    ) -> AddPartitionsToTxnResponse:
+    ) -> Steps[AddPartitionsToTxnResponse]:
         assert not isinstance(outcomes, CoordinatorError), "each transaction has an error of its own"
-        return AddPartitionsToTxnResponse(
-            results_by_transaction=[
-                AddPartitionsToTxnResult(
-                    transactional_id=transaction.transactional_id,
-                    topic_results=_results(context, transaction.topics, outcome),
-                )
-                for transaction, outcome in zip(transactions, outcomes, strict=True)
-            ]
-        )
+        results = []
+        for transaction, outcome in zip(transactions, outcomes, strict=True):
+            topic_results = yield from _results(context, transaction.topics, outcome)
+            results.append(
+                AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=topic_results)
+            )
+            if not len(results) % STEP_ITEMS:
+                yield
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
 
-    return context.answer(gather(completions), respond)
+    return context.answer(gather(completions), lambda outcomes: _unless_long(context, respond(outcomes)))
 
 
 def _add_for_client(
@@ -72,10 +75,11 @@ def _add_for_client(
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         completion = completed([code] * len(_partitions(transaction.topics)))
 
-    def respond(outcome: list[ErrorCode] | CoordinatorError) -> AddPartitionsToTxnResponse:
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(context, transaction.topics, outcome))
+    def respond(outcome: list[ErrorCode] | CoordinatorError) -> Steps[AddPartitionsToTxnResponse]:
+        results = yield from _results(context, transaction.topics, outcome)
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
-    return context.answer(completion, respond)
+    return context.answer(completion, lambda outcome: _unless_long(context, respond(outcome)))
 
 
 def _decide(context: RequestContext, transaction: AddPartitionsToTxnTransaction) -> Completion[list[ErrorCode]]:
@@ -116,21 +120,28 @@ def _refusal(context: RequestContext, place: TopicPartition) -> ErrorCode:
 
 def _results(
     context: RequestContext, topics: Sequence[AddPartitionsToTxnTopic], outcome: list[ErrorCode] | CoordinatorError
-) -> list[AddPartitionsToTxnTopicResult]:
+) -> Steps[list[AddPartitionsToTxnTopicResult]]:
     count = sum(len(topic.partitions) for topic in topics)
     codes = iter([outcome.code] * count if isinstance(outcome, CoordinatorError) else outcome)
-    return [
-        AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=[
-                AddPartitionsToTxnPartitionResult(
-                    partition_index=index, partition_error_code=_for_version(next(codes), context.api_version)
-                )
-                for index in topic.partitions
-            ],
+    results = []
+    for topic in topics:
+        partitions = yield from each(
+            lambda index: AddPartitionsToTxnPartitionResult(
+                partition_index=index, partition_error_code=_for_version(next(codes), context.api_version)
+            ),
+            topic.partitions,
         )
-        for topic in topics
-    ]
+        results.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=partitions))
+        if not len(results) % STEP_ITEMS:
+            yield
+    return results
+
+
+def _unless_long(
+    context: RequestContext, response: Steps[AddPartitionsToTxnResponse]
+) -> AddPartitionsToTxnResponse | Steps[AddPartitionsToTxnResponse]:
+    """The response to a short request, which needs no task; the steps to a long one."""
+    return run(response) if context.request_bytes < _LONG_BYTES else response
 
 
 def _for_version(code: ErrorCode, version: int) -> ErrorCode:
