@@ -62,14 +62,14 @@ class CleanedSegment:
         self._written = self.size_bytes
         return written
 
-    async def finish(self, aborted: list[AbortedTransaction], modified_ms: int) -> None:
+    async def finish(self, aborted: list[AbortedTransaction], retained_from_ms: int) -> None:
         """Make the files durable, so that they can replace the segments. Raises OSError, FsyncFailed.
 
-        `aborted` are the aborted transactions that ended in those segments, and of which batches are left. The segments
-        were last changed at `modified_ms`, from which retention counts for records without timestamps.
+        `aborted` are the aborted transactions that ended in those segments, and of which batches are left. Without a
+        record that has a timestamp, retention counts from `retained_from_ms`.
         """
         self.write()
-        self._file.set_modified(modified_ms)
+        self._file.set_modified(retained_from_ms)
         if aborted:
             self._transaction_index.replace(aborted)
             await self._transaction_index.sync()

@@ -140,8 +140,9 @@ class Compaction:
             retention = self._retention()
             for segment in group:
                 await self._clean_segment(cleaned, segment, retention, transactions)
-            modified_ms = max(segment.file.modified_ms() for segment in group)
-            await cleaned.finish(transactions.take_retained(), modified_ms)
+            # Also a segment that has lost all its records is retained as long as they would have been.
+            retained_from_ms = max(min(segment.retention_timestamp, segment.file.modified_ms()) for segment in group)
+            await cleaned.finish(transactions.take_retained(), retained_from_ms)
             self._check()
             if any(log.segments.index(segment) is None for segment in group):
                 raise CompactionAborted  # retention has deleted a segment
