@@ -56,7 +56,7 @@ class RaftNode:
         election, log_state, voters = self._election.state, recovered.log_state, recovered.voters
         self._time = RunningTime(trio.current_time)
         core = self.core = Core(
-            config.quorum, env.rng.random, election, log_state, voters, self._time.in_full_ms, env.wall
+            config.quorum, env.rng.random, election, log_state, voters, self._time.count_in_full(), env.wall
         )
         self._peers = Peers(core)
         # The first records of a new log, which its first leader appends, and the last epoch in which this replica did.

@@ -178,7 +178,7 @@ class ControllerChannel:
 
     async def _call_until_answered(self, attempt: Callable[[_Controller], Awaitable[T]], timeout_ms: float) -> T:
         failures = 0
-        with trio.move_on_after(timeout_ms / 1000):
+        with trio.move_on_after(max(timeout_ms, 0) / 1000):
             while True:
                 controller = await self._wait_for_controller()
                 try:

@@ -28,6 +28,9 @@ _REGISTRATION_VERSION = 4
 _HEARTBEAT_VERSION = 1
 # Timers fire later by this much: rounding to seconds must not let them fire before their time in milliseconds.
 _TIMER_SLACK_S = 1e-6
+# Where broker.heartbeat.interval.ms is less: a controller is not flooded, and has the time for a response.
+_HEARTBEAT_INTERVAL_MIN_MS = 10
+_REQUEST_TIMEOUT_MIN_MS = 500
 
 
 @attrs.frozen(kw_only=True)
@@ -62,7 +65,7 @@ class BrokerLifecycle:
         self._loader = loader
         self._online_log_dirs = online_log_dirs
         self._protocol = LifecycleProtocol(
-            heartbeat_interval_ms=config.heartbeat_interval_ms,
+            heartbeat_interval_ms=max(config.heartbeat_interval_ms, _HEARTBEAT_INTERVAL_MIN_MS),
             registration_timeout_ms=config.registration_timeout_ms,
             log_dir_failure_timeout_ms=config.log_dir_failure_timeout_ms,
             chance=env.rng.random,
@@ -196,7 +199,8 @@ class BrokerLifecycle:
     @property
     def _request_timeout_ms(self) -> float:
         """The timeout of a request. When the next heartbeat is due, the content of the last one is out of date."""
-        return max(0, min(self._config.heartbeat_interval_ms, self._protocol.give_up_ms - _now_ms()))
+        due_ms = max(self._config.heartbeat_interval_ms, _REQUEST_TIMEOUT_MIN_MS)
+        return max(0, min(due_ms, self._protocol.give_up_ms - _now_ms()))
 
     def _offline_log_dirs(self) -> list[bytes]:
         online = self._online_log_dirs()

@@ -17,6 +17,8 @@ from broker.storage.retention import delete_old_segments
 from broker.storage.rolled_logs import FLUSHING_TASKS
 from kraft.env import Env
 
+# The shortest interval of all other work: some of Kafka's intervals may be 0 or negative.
+INTERVAL_MIN_MS = 10
 # The shortest interval of checks for flush.ms, and the time after which a changed flush.ms is noticed.
 FLUSH_SCAN_MIN_MS = 50
 FLUSH_SCAN_MAX_MS = 10_000
@@ -115,7 +117,7 @@ class Housekeeping:
         await trio.sleep(self._log_manager.config.initial_task_delay_ms / 1000)
         while True:
             await task()
-            await trio.sleep(interval_ms / 1000)
+            await trio.sleep(max(interval_ms, INTERVAL_MIN_MS) / 1000)
 
     async def _flush_by_time(self) -> None:
         while True:

@@ -16,7 +16,7 @@ NO_OFFSET: Final = -1
 
 
 class OffsetMap:
-    """Holds as many keys as fit into `memory_bytes`, filled up to `load_factor`.
+    """Holds as many keys as fit into `memory_bytes`, filled up to `load_factor`, which is taken into 0..1.
 
     `end_offset` is the end of the part of the log whose keys are all in the map.
     """
@@ -24,7 +24,8 @@ class OffsetMap:
     __slots__ = ("_keys_max", "_offsets", "end_offset")
 
     def __init__(self, memory_bytes: int, load_factor: float = 1.0) -> None:
-        self._keys_max = max(int(memory_bytes * load_factor) // ENTRY_BYTES, 1)  # otherwise no log could be cleaned
+        share = min(max(0.0, load_factor), 1.0)  # 0 if it is not a number
+        self._keys_max = max(int(memory_bytes * share) // ENTRY_BYTES, 1)  # otherwise no log could be cleaned
         self._offsets: dict[bytes, int] = {}
         self.end_offset = 0
 

@@ -1,5 +1,6 @@
 """Limits the I/O and the event loop time of compaction, which shares the loop with the tasks that serve clients."""
 
+from math import inf
 from typing import Final
 
 import trio
@@ -14,16 +15,20 @@ PAUSE_PER_WORK: Final = 1.0
 
 
 class Throttle:
-    """Limits the bytes per second of all compactions together, by `log.cleaner.io.max.bytes.per.second`."""
+    """Limits the bytes per second of all compactions together, by `log.cleaner.io.max.bytes.per.second`.
+
+    As in Kafka, 0 stops compaction until the config changes, and a value below 0, or NaN, is no limit.
+    """
 
     def __init__(self, bytes_per_second: float) -> None:
-        self._bytes_per_second = bytes_per_second
+        self._bytes_per_second = bytes_per_second if bytes_per_second >= 0 else inf
         self._free_at = 0.0
 
     def spend(self, size_bytes: int) -> float:
         """Count bytes read and written; returns the seconds to wait before the next ones."""
         now = trio.current_time()
-        self._free_at = max(self._free_at, now) + size_bytes / self._bytes_per_second
+        duration = size_bytes / self._bytes_per_second if self._bytes_per_second else inf
+        self._free_at = max(self._free_at, now) + duration
         return self._free_at - now
 
 
