@@ -101,7 +101,7 @@ def _add_partitions(node: Node, count: int) -> None:
     assert node.broker is not None
     manager = node.broker.partitions
     context, tasks = manager._context, manager._tasks
-    config = node.broker._shared.effective.topic({}).log
+    config = node.broker._shared.effective.topic("t", {}).log
     log = node.broker._log_manager.create("shared", bytes(16), 0, config)
     for number in range(count // _PARTITIONS_PER_TOPIC):
         name, topic_id = f"topic-{number:05}", number.to_bytes(16, "big")

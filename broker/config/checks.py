@@ -1,6 +1,7 @@
 """The rules between keys, checked once every single value is valid. The messages are Kafka's."""
 
 import ipaddress
+from collections.abc import Collection
 from types import MappingProxyType
 from typing import Final
 
@@ -9,6 +10,11 @@ from metadata.configuration import BrokerConfigs, ConfigError
 from metadata.configuration.quorum_addresses import parse_quorum_voters
 
 _MIB = 1024 * 1024
+# Dynamic configs that have to fit to other configs of a broker's own file.
+OF_ONE_FILE: Final = frozenset(
+    key.name
+    for key in (BrokerConfigs.listeners, BrokerConfigs.listener_security_protocol_map, BrokerConfigs.cordoned_log_dirs)
+)
 _LOCALHOST: Final = ("127.0.0.1", "::1")
 
 # The class names that Kafka's configs may have for the assignors. Other classes cannot be loaded.
@@ -18,6 +24,7 @@ ASSIGNOR_CLASSES: Final = MappingProxyType(
         "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
     }
 )
+_SHARE_ASSIGNORS: Final = ("simple", "org.apache.kafka.coordinator.group.assignor.SimpleAssignor")
 _ASSIGNORS: Final = (*ASSIGNOR_CLASSES.values(), *ASSIGNOR_CLASSES)
 
 
@@ -32,13 +39,22 @@ def check_identity(config: BrokerConfigs) -> None:
 def check_values(config: BrokerConfigs, endpoints: Endpoints) -> None:
     """Check a broker's or controller's values against each other; raises ConfigError about the first conflict."""
     for protocol in ("consumer", "share", "streams"):
-        _check_group_timeouts(config, f"group.{protocol}")
+        _check_group_bounds(config, f"group.{protocol}")
     _check_groups(config)
     _check_logs(config)
     _check_replication(config)
     _check_roles(config, endpoints)
     _check_listeners(config, endpoints)
     _check_connections(config)
+
+
+def check_directories(config: BrokerConfigs, log_directories: Collection[str]) -> None:
+    """Raises ConfigError if a directory is cordoned that is not a log directory."""
+    cordoned = set(config.cordoned_log_dirs)
+    _require(
+        cordoned <= {"*"} or cordoned <= set(log_directories),
+        f"All entries in {BrokerConfigs.cordoned_log_dirs.name} must be present in log.dirs or log.dir, or be *.",
+    )
 
 
 def check_supported(config: BrokerConfigs, endpoints: Endpoints) -> None:
@@ -71,17 +87,22 @@ def _number(config: BrokerConfigs, name: str) -> float:
     return value
 
 
-def _check_group_timeouts(config: BrokerConfigs, prefix: str) -> None:
-    for kind in ("heartbeat.interval.ms", "session.timeout.ms"):
-        current, low, high = f"{prefix}.{kind}", f"{prefix}.min.{kind}", f"{prefix}.max.{kind}"
-        _require_order(config, low, high)
-        _require_order(config, low, current)
-        _require(_number(config, current) <= _number(config, high), f"{current} must be less than or equal to {high}")
+def _check_group_bounds(config: BrokerConfigs, prefix: str) -> None:
+    for kind in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
+        _check_bounds(config, f"{prefix}.{kind}", f"{prefix}.min.{kind}", f"{prefix}.max.{kind}")
     heartbeat, session = f"{prefix}.heartbeat.interval.ms", f"{prefix}.session.timeout.ms"
     _require(_number(config, heartbeat) < _number(config, session), f"{heartbeat} must be less than {session}")
 
 
+def _check_bounds(config: BrokerConfigs, current: str, low: str, high: str) -> None:
+    _require_order(config, low, high)
+    _require_order(config, low, current)
+    _require(_number(config, current) <= _number(config, high), f"{current} must be less than or equal to {high}")
+
+
 def _check_groups(config: BrokerConfigs) -> None:
+    for kind in ("delivery.count.limit", "partition.max.record.locks"):
+        _check_bounds(config, f"group.share.{kind}", f"group.share.min.{kind}", f"group.share.max.{kind}")
     for low, high in (
         (BrokerConfigs.group_share_min_record_lock_duration_ms, BrokerConfigs.group_share_record_lock_duration_ms),
         (BrokerConfigs.group_share_record_lock_duration_ms, BrokerConfigs.group_share_max_record_lock_duration_ms),
@@ -92,6 +113,7 @@ def _check_groups(config: BrokerConfigs) -> None:
     _require(
         len(assignors) == 1, f"group.share.assignors must contain exactly one assignor, but found {len(assignors)}"
     )
+    _require(assignors[0] in _SHARE_ASSIGNORS, f"group.share.assignors has to name one of: {_SHARE_ASSIGNORS}")
     _require(
         config.group_streams_num_standby_replicas <= config.group_streams_max_standby_replicas,
         "group.streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
@@ -116,8 +138,9 @@ def _check_logs(config: BrokerConfigs) -> None:
     retention = _first_set(config.log_retention_ms, config.log_retention_minutes, config.log_retention_hours)
     _require(retention != 0, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
     threads = config.log_cleaner_threads
+    _require(threads >= 1, "log.cleaner.threads must be at least 1")
     _require(
-        threads == 0 or config.log_cleaner_dedupe_buffer_size // threads > _MIB,
+        config.log_cleaner_dedupe_buffer_size // threads > _MIB,
         "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
     )
 
@@ -208,7 +231,8 @@ def _check_broker_only(endpoints: Endpoints) -> None:
 
 def _check_listeners(config: BrokerConfigs, endpoints: Endpoints) -> None:
     listening = [listener.name for listener in endpoints.listeners]
-    for name in filter(None, map(str.strip, (config.early_start_listeners or "").split(","))):
+    early = (config.early_start_listeners or "").strip()
+    for name in map(str.strip, early.split(",") if early else ()):
         _require(
             name in listening,
             f"early.start.listeners contains listener {name}, but this is not contained in listeners or "

@@ -1,17 +1,29 @@
 """The configuration in force: the node's file, the dynamic configs that override it, and the configs of topics."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
 import attrs
 
 from broker.config.kafka_config import KafkaConfig
 from broker.storage.log_config import LogConfig
 from kraft.env import Tracer
-from metadata.configuration import ConfigError, ResourceType
+from metadata.configuration import (
+    GROUP_CONFIGS,
+    TOPIC_CONFIGS,
+    ConfigDef,
+    ConfigError,
+    ResourceType,
+    unusable,
+    usable,
+)
+from metadata.configuration.broker import broker_key
+from metadata.configuration.synonyms import listener_base
 from metadata.image import MetadataDelta, MetadataImage
 
-_ALL_REPLICAS: Final = "*"
+T = TypeVar("T")
+
+_ALL: Final = "*"
 
 
 @attrs.frozen
@@ -25,7 +37,7 @@ class ThrottledReplicas:
     def parse(cls, entries: Iterable[str], broker_id: int) -> "ThrottledReplicas":
         """Read a topic's list, which is `*` or consists of `partition:broker` pairs."""
         texts = [entry.strip() for entry in entries]
-        if "".join(texts) == _ALL_REPLICAS:
+        if "".join(texts) == _ALL:
             return cls(are_all=True)
         pairs = [text.split(":") for text in texts if text]
         return cls(indexes=frozenset(int(index) for index, broker in pairs if int(broker) == broker_id))
@@ -47,17 +59,57 @@ class TopicConfig:
     throttled_as_follower: ThrottledReplicas = NO_REPLICAS
 
 
+@attrs.frozen
+class DynamicConfigsIgnored:
+    """The dynamic configs that this node ignores, by `dynamic.configs.ignored`: all, or those with these names."""
+
+    are_all: bool
+    names: frozenset[str]
+
+    @classmethod
+    def of(cls, config: KafkaConfig) -> "DynamicConfigsIgnored":
+        names = config.dynamic_configs_ignored
+        return cls(_ALL in names, frozenset(names))
+
+    def without(self, configs: Mapping[str, T]) -> Mapping[str, T]:
+        """The configs that are not ignored."""
+        if self.are_all:
+            return {}
+        return {name: value for name, value in configs.items() if name not in self.names} if self.names else configs
+
+
+class _Change(NamedTuple):
+    """A new value of a dynamic config, of all brokers or of this one; None removes it."""
+
+    per_broker: bool
+    name: str
+    text: str | None
+
+
 class EffectiveConfig:
-    """`config` is the configuration in force on this node now. Topics with the same configs share one TopicConfig."""
+    """`config` is the configuration in force on this node now. Topics with the same configs share one TopicConfig.
+
+    A config that cannot be applied never ends the node: its old value stays, or at the start its default, and an event
+    names it. The others are applied. The controller refuses most of such values. They are in the metadata log if a
+    controller of another release wrote them, or if they contradict this node's file.
+    """
 
     def __init__(self, config: KafkaConfig, trace: Tracer) -> None:
         self.config = config
         self._trace = trace
+        self._schema = config.schema()
+        self._ignored = DynamicConfigsIgnored.of(config)
         self._topics: dict[tuple[tuple[str, str], ...], TopicConfig] = {}
+        self._kept: dict[str, dict[str, str]] = {}  # of topics with unusable configs, the values that stay
         self._listeners: list[Callable[[KafkaConfig], None]] = []
+        self._reported: dict[_Change, None] = {}
+        self._ignored_names: dict[bool, str] = {}
 
     def add_listener(self, listener: Callable[[KafkaConfig], None]) -> None:
-        """Call `listener` with the new config after every change. It must not block."""
+        """Call `listener` with the new config after every change. It must not block.
+
+        If it raises, the change is not applied, and it is called again with the config as it was.
+        """
         self._listeners.append(listener)
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -65,20 +117,20 @@ class EffectiveConfig:
 
         A metadata publisher. It is registered before the publishers that read the config.
         """
-        if not any(resource.type == ResourceType.BROKER for resource in delta.configs.changed):
-            return
-        configs = image.configs
-        try:
-            self.config = self.config.with_dynamic(configs.all_brokers(), configs.broker(self.config.node_id))
-        except ConfigError as error:
-            # The controller checks each change, but not its conflicts with what only this node's file says.
-            self._trace("dynamic_config_refused", error=str(error))
-        self._topics.clear()
-        for listener in self._listeners:
-            listener(self.config)
+        changed = delta.configs.changed
+        for resource in changed:
+            if resource.type == ResourceType.TOPIC:
+                self._keep_usable(resource.name, delta.configs.base.topic(resource.name), image)
+            elif resource.type == ResourceType.GROUP:
+                self._report_unusable(f"group {resource.name}", GROUP_CONFIGS, image.configs.of(resource))
+        if any(resource.type == ResourceType.BROKER for resource in changed):
+            self._apply(image)
 
-    def topic(self, overrides: Mapping[str, str]) -> TopicConfig:
-        """The config of a topic that sets `overrides`."""
+    def topic(self, name: str, overrides: Mapping[str, str]) -> TopicConfig:
+        """The config of the topic `name`, which sets `overrides`."""
+        kept = self._kept.get(name)
+        if kept is not None:
+            overrides = kept
         key = tuple(sorted(overrides.items()))
         config = self._topics.get(key)
         if config is None:
@@ -91,3 +143,114 @@ class EffectiveConfig:
                 ThrottledReplicas.parse(topic.follower_replication_throttled_replicas, node_id),
             )
         return config
+
+    def _keep_usable(self, topic: str, before: Mapping[str, str], image: MetadataImage) -> None:
+        """Remember the values that stay in place of unusable ones."""
+        before = self._kept.pop(topic, before)
+        overrides = image.configs.topic(topic)
+        if self._report_unusable(f"topic {topic}", TOPIC_CONFIGS, overrides):
+            usable_before = usable(TOPIC_CONFIGS, before)
+            kept = {name: text for name, text in usable_before.items() if name in overrides}
+            self._kept[topic] = {**kept, **usable(TOPIC_CONFIGS, overrides)}
+
+    def _report_unusable(self, resource: str, definition: ConfigDef, texts: Mapping[str, str]) -> bool:
+        errors = unusable(definition, texts)
+        for name, error in errors.items():
+            self._report(resource, name, texts[name], error)
+        return bool(errors)
+
+    def _apply(self, image: MetadataImage) -> None:
+        changes: list[_Change] = []
+        refused: list[tuple[_Change, Exception]] = []
+        for per_broker, before, wanted in (
+            (False, self.config.layers.cluster, image.configs.all_brokers()),
+            (True, self.config.layers.broker, image.configs.broker(self.config.node_id)),
+        ):
+            used = self._ignored.without(wanted)
+            self._report_ignored(per_broker, [name for name in wanted if name not in used])
+            for name in {**before, **used}:
+                change = _Change(per_broker, name, used.get(name))
+                if change.text == before.get(name):
+                    continue
+                invalid = self._error(change)
+                if invalid is None:
+                    changes.append(change)
+                else:
+                    refused.append((change, invalid))
+        refused += self._apply_changes(changes)
+        reported, self._reported = self._reported, {change: None for change, _ in refused}
+        for change, error in refused:
+            if change not in reported:
+                self._report(self._resource(change.per_broker), change.name, change.text, error)
+
+    def _resource(self, per_broker: bool) -> str:
+        return f"broker {self.config.node_id}" if per_broker else "broker default"
+
+    def _report_ignored(self, per_broker: bool, names: list[str]) -> None:
+        text = " ".join(sorted(names))
+        if text != self._ignored_names.get(per_broker, ""):
+            self._ignored_names[per_broker] = text
+            if text:
+                self._trace("dynamic_configs_ignored", resource=self._resource(per_broker), configs=text)
+
+    def _error(self, change: _Change) -> ConfigError | None:
+        """The reason for which the value is invalid by itself."""
+        if change.text is not None:
+            try:
+                self._schema.validate_broker_keys({change.name: change.text}, per_broker=change.per_broker)
+            except ConfigError as error:
+                return error
+        return None
+
+    def _apply_changes(self, changes: list[_Change]) -> list[tuple[_Change, Exception]]:
+        """Apply as many changes as possible; returns the others. One may be possible only after another."""
+        refused = self._apply_halves(changes)
+        while refused:
+            again = self._apply_halves([change for change, _ in refused])
+            if len(again) == len(refused):
+                break
+            refused = again
+        return refused
+
+    def _apply_halves(self, changes: list[_Change]) -> list[tuple[_Change, Exception]]:
+        """Apply the changes together, or else each half by itself: most often one of many cannot be applied."""
+        error = self._try(changes) if changes else None
+        if error is None:
+            return []
+        if len(changes) == 1:
+            return [(changes[0], error)]
+        middle = len(changes) // 2
+        return self._apply_halves(changes[:middle]) + self._apply_halves(changes[middle:])
+
+    def _try(self, changes: list[_Change]) -> Exception | None:
+        """Apply all changes, or none: returns the error then."""
+        before = self.config
+        layers: tuple[dict[str, str], ...] = (dict(before.layers.cluster), dict(before.layers.broker))
+        for per_broker, name, text in changes:
+            if text is None:
+                layers[per_broker].pop(name, None)
+            else:
+                layers[per_broker][name] = text
+        try:
+            self._put_in_force(before.with_dynamic(*layers))
+        except Exception as error:  # noqa: BLE001 - a value that some part of the node cannot take must not end it
+            self._put_in_force(before)
+            return error
+        return None
+
+    def _put_in_force(self, config: KafkaConfig) -> None:
+        self._topics.clear()
+        self.config = config
+        for listener in self._listeners:
+            listener(config)
+
+    def _report(self, resource: str, name: str, text: str | None, error: Exception) -> None:
+        key = broker_key(listener_base(name) or name)
+        is_secret = key is not None and key.is_sensitive
+        self._trace(
+            "dynamic_config_refused",
+            resource=resource,
+            config=name,
+            value="removed" if text is None else "[hidden]" if is_secret else text,
+            error=str(error) if isinstance(error, ConfigError) else repr(error),
+        )

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from broker.config.checks import check_identity, check_values, read_address_limits
+from broker.config.checks import OF_ONE_FILE, check_directories, check_identity, check_values, read_address_limits
 from broker.config.endpoints import Endpoints, read_endpoints
 from broker.config.properties import parse_properties
 from metadata.configuration import (
@@ -18,12 +18,12 @@ from metadata.configuration import (
     DynamicOnlyConfigs,
     TopicConfigs,
     describe_broker,
-    describe_cluster_default,
     describe_group,
     describe_topic,
     topic_values,
 )
 from metadata.configuration.quorum_addresses import parse_quorum_server, parse_quorum_voters
+from metadata.configuration.schema import check_local_retention
 
 # The configuration of a node that is started without a file: one combined node, reachable from this machine only. The
 # values are those of the properties file that Kafka ships, apart from the directory and the loopback address. The
@@ -63,6 +63,7 @@ class KafkaConfig(BrokerConfigs):
         self.endpoints: Final[Endpoints] = read_endpoints(self, merged)
         self.log_directories: Final = _log_directories(self)
         check_values(self, self.endpoints)
+        check_directories(self, self.log_directories)
         self.connections_per_ip_overrides: Final = read_address_limits(self.max_connections_per_ip_overrides)
 
     @property
@@ -101,19 +102,19 @@ class KafkaConfig(BrokerConfigs):
     def with_dynamic(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> "KafkaConfig":
         """This configuration with the dynamic configs of all brokers and of this broker (KIP-226).
 
-        Names and values that may not be set dynamically are left out, as in Kafka.
-        Raises ConfigError when the remaining values are in conflict; the old configuration then stays in force.
+        Raises ConfigError when a value is invalid, or in conflict with others or with this node's file.
         """
-        return KafkaConfig(
-            BrokerLayers(
-                self.layers.static,
-                {name: text for name, text in cluster.items() if self._may_be_set(name, text, per_broker=False)},
-                {name: text for name, text in broker.items() if self._may_be_set(name, text, per_broker=True)},
-            )
-        )
+        return KafkaConfig(BrokerLayers(self.layers.static, cluster, broker))
+
+    def _check_dynamic(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
+        """Raises ConfigError for dynamic configs in conflict. `broker` are those of any broker, whose file may have
+        other listeners and directories than this one.
+        """
+        config = self.with_dynamic(cluster, {name: text for name, text in broker.items() if name not in OF_ONE_FILE})
+        check_local_retention(config.topic({}))
 
     def topic(self, overrides: Mapping[str, str]) -> TopicConfigs:
-        """The values in force for a topic that sets `overrides`. Raises ConfigError about a malformed value."""
+        """The values in force for a topic that sets `overrides`. Raises ConfigError about an invalid value."""
         return TopicConfigs(topic_values(self.values, overrides))
 
     def describe_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
@@ -128,13 +129,9 @@ class KafkaConfig(BrokerConfigs):
         """The configuration of a group that sets `overrides`, for DescribeConfigs."""
         return describe_group(self.layers, self.values, overrides)
 
-    def describe_cluster_default(self) -> list[ConfigEntry]:
-        """The configs that are set for all brokers, for DescribeConfigs of the broker without a name."""
-        return describe_cluster_default(self.layers)
-
     def schema(self) -> ConfigSchema:
         """The rules for changes of configuration, with this node's values as the defaults of topics."""
-        return ConfigSchema(self.values)
+        return ConfigSchema(self.values, self._check_dynamic)
 
     def unknown(self) -> list[str]:
         """Names in the file that Kafka does not know. They are kept and described, and a start warns about them."""
@@ -153,13 +150,6 @@ class KafkaConfig(BrokerConfigs):
             and name not in DEVELOPMENT_DEFAULTS
             and self.values[name] != key.default
         ]
-
-    def _may_be_set(self, name: str, text: str, *, per_broker: bool) -> bool:
-        try:
-            self.schema().validate_broker({name: text}, per_broker=per_broker)
-        except ConfigError:
-            return False
-        return True
 
 
 def read_config(properties: bytes | None = None, overrides: Sequence[str] = ()) -> KafkaConfig:

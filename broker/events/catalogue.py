@@ -10,6 +10,7 @@ from broker.events.nodes import (
     HANDLER_EVENTS,
     NODE_EVENTS,
     PROCESS_EVENTS,
+    QUOTA_EVENTS,
     SERVER_EVENTS,
     TELEMETRY_EVENTS,
 )
@@ -23,6 +24,7 @@ ALL_CATALOGUES: Final[tuple[EventCatalogue, ...]] = (
     CONTROLLER_EVENTS,
     NODE_EVENTS,
     CONFIG_EVENTS,
+    QUOTA_EVENTS,
     CONTROLLER_CLIENT_EVENTS,
     SERVER_EVENTS,
     HANDLER_EVENTS,

@@ -51,10 +51,42 @@ NODE_EVENTS: Final = EventCatalogue(
 CONFIG_EVENTS: Final = EventCatalogue(
     "broker.config",
     {
-        "dynamic_config_refused": EventKind(
+        "dynamic_configs_ignored": EventKind(
             Level.WARNING,
-            "A dynamic config contradicts this node's own file. The node keeps its configuration as it was.",
-            {"error": "the contradiction, as text"},
+            "Dynamic configs are set that this node ignores because of dynamic.configs.ignored.",
+            {"resource": "the broker", "configs": "names of the configs"},
+            "{configs} of {resource} is ignored, as dynamic.configs.ignored says. Remove it with kraft configs delete "
+            "{resource}, then start this node without dynamic.configs.ignored",
+        ),
+        "dynamic_config_refused": EventKind(
+            Level.ERROR,
+            "A dynamic config cannot be applied: its value is invalid, or contradicts others or this node's own file. "
+            "The old value stays, at the start the default.",
+            {
+                "resource": "the topic, group or broker",
+                "config": "the config",
+                "value": "the value that is not applied",
+                "error": "why, as text",
+            },
+            "{config}={value} of {resource} is not applied: {error}. Set another value, or remove it: "
+            "kraft configs delete {resource} {config}",
+        ),
+    },
+)
+QUOTA_EVENTS: Final = EventCatalogue(
+    "broker.quota",
+    {
+        "quota_refused": EventKind(
+            Level.ERROR,
+            "A client quota in the metadata log is invalid. The quota stays as it was, at the start unset.",
+            {
+                "entity": "the user, client id or address",
+                "key": "key of the quota",
+                "value": "the value that is not applied",
+                "error": "why, as text",
+            },
+            "The quota {key}={value} of {entity} is not applied: {error}. Set another value, or remove the quota "
+            "(kraft quotas)",
         ),
     },
 )
@@ -139,9 +171,11 @@ TELEMETRY_EVENTS: Final = EventCatalogue(
     {
         "client_metrics_ignored": EventKind(
             Level.WARNING,
-            "A client metrics subscription in the metadata log has a config that this node does not understand.",
+            "A client metrics subscription in the metadata log has a config that this node does not understand. "
+            "It stays as it was.",
             {"subscription": "name of the resource", "error": "the config, as text"},
-            "the client metrics subscription {subscription} is ignored: {error}",
+            "The client metrics subscription {subscription} is not applied: {error}. Set another value, or remove it: "
+            "kraft configs delete client-metrics {subscription} KEYS",
         ),
     },
 )

@@ -16,7 +16,14 @@ from broker.wire.api.describe_configs import (
     DescribeConfigsSynonym,
 )
 from broker.wire.errors import ErrorCode, KafkaError
-from metadata.configuration import ConfigEntry, ConfigSource, ConfigType, ResourceType, describe_client_metrics
+from metadata.configuration import (
+    ConfigEntry,
+    ConfigSource,
+    ConfigType,
+    ResourceType,
+    describe_client_metrics,
+    describe_cluster_default,
+)
 
 # Configs in one response: all of 10,000 topics, or of 2,500 with synonyms or documentation. Both are some 20 MB
 # on the wire and 100 MB in memory.
@@ -77,7 +84,7 @@ def _entries(context: Context[NodeServices], resource: DescribeConfigsResource) 
             return services.config.describe_topic(image.configs.topic(name))
         case ResourceType.BROKER:
             if not name:
-                return services.config.describe_cluster_default()
+                return describe_cluster_default(services.loader.image.configs.all_brokers())
             _check_broker(name, services.config.node_id)
             return services.config.describe_broker()
         case ResourceType.GROUP:

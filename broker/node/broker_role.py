@@ -100,7 +100,7 @@ class BrokerRole:
     def _make_quotas(self) -> BrokerQuotas:
         config = self._shared.config
         windows = QuotaWindows(config.quota_window_num, config.quota_window_size_seconds)
-        quotas = BrokerQuotas(windows, _now_ms, self._install_quotas, self._call_later)
+        quotas = BrokerQuotas(windows, _now_ms, self._install_quotas, self._call_later, config.dynamic_configs_ignored)
         self._shared.loader.add_publisher(quotas.publish)
         return quotas
 
@@ -126,7 +126,7 @@ class BrokerRole:
         self._load_began = True
         effective, loader = shared.effective, shared.loader
         await self._log_manager.load(
-            lambda topic: effective.topic(loader.image.configs.topic(topic)).log,
+            lambda topic: effective.topic(topic, loader.image.configs.topic(topic)).log,
             partial(has_replica, loader.image, shared.config.node_id),
         )
         self._is_loaded = True

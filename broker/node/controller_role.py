@@ -78,7 +78,7 @@ class ControllerRole:
         deadlines = Deadlines()
         config = self._shared.config
         windows = QuotaWindows(config.controller_quota_window_num, config.controller_quota_window_size_seconds)
-        quotas = MutationQuotas(windows, lambda: trio.current_time() * 1000)
+        quotas = MutationQuotas(windows, lambda: trio.current_time() * 1000, config.dynamic_configs_ignored)
         self._shared.loader.add_publisher(quotas.publish)
         self.dispatcher.mutation_charging = MutationCharging(quotas, deadlines)
         return deadlines

@@ -4,6 +4,7 @@ from broker.quota.client_quotas import BrokerQuotas, QuotaUse
 from broker.quota.connection_rates import ConnectionRates
 from broker.quota.mutation_quotas import MutationQuotas, MutationUse
 from broker.quota.precedence import QuotaTable
+from broker.quota.quota_changes import UnusableQuotas
 from broker.quota.sampled_rate import SampledRate
 from broker.quota.token_bucket import TokenBucket
 from broker.quota.windows import QuotaWindows
@@ -18,4 +19,5 @@ __all__ = [
     "QuotaWindows",
     "SampledRate",
     "TokenBucket",
+    "UnusableQuotas",
 ]

@@ -14,7 +14,7 @@ Clients may share one quota, and have others of their own. So what is granted of
 clients that share all their quotas draw allowances from it. Theirs end when any of these quotas has no grant any more.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from math import inf
 from typing import Final, Generic, TypeVar
 from weakref import WeakValueDictionary
@@ -22,6 +22,7 @@ from weakref import WeakValueDictionary
 import attrs
 
 from broker.quota.precedence import QuotaShare, QuotaTable, change_tables
+from broker.quota.quota_changes import usable_changes
 from broker.quota.sampled_rate import SampledRate
 from broker.quota.windows import QuotaWindows, throttle_time_ms
 from broker.server.quotas import Allowance, Usage
@@ -269,7 +270,7 @@ class BrokerQuotas:
     """Implements `broker.server.quotas.Quotas`, and is a metadata publisher.
 
     `changed` is called after the quotas of users or client ids have changed. `now_ms` is a monotonic time, and
-    `call_later` calls back after so many seconds.
+    `call_later` calls back after so many seconds. `ignored_quotas` as in `usable_changes`.
     """
 
     def __init__(
@@ -278,7 +279,9 @@ class BrokerQuotas:
         now_ms: Callable[[], float],
         changed: Callable[[], None],
         call_later: Callable[[float, Callable[[], None]], None],
+        ignored_quotas: Collection[str] = (),
     ) -> None:
+        self._ignored_quotas = ignored_quotas
         self._windows = windows
         self._now_ms = now_ms
         self._changed = changed
@@ -311,7 +314,7 @@ class BrokerQuotas:
         if not delta.client_quotas.changed:
             return
         self._settle()
-        change_tables(self._tables, delta.client_quotas.changed)
+        change_tables(self._tables, usable_changes(delta.client_quotas.changed, self._ignored_quotas))
         for meters in self._all:
             meters.clear_cached_limits()
         self._by_api = {

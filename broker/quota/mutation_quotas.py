@@ -4,12 +4,13 @@ The active controller enforces them, so they hold for the whole cluster. After a
 full again, as in Kafka.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 import attrs
 
 from broker.quota.precedence import QuotaShare, QuotaTable, change_tables
+from broker.quota.quota_changes import usable_changes
 from broker.quota.token_bucket import TokenBucket
 from broker.quota.windows import QuotaWindows, throttle_time_ms
 from broker.server.session import Session
@@ -36,10 +37,15 @@ class MutationUse:
 
 
 class MutationQuotas:
-    """Implements `broker.server.quotas.MutationQuotas`, and is a metadata publisher. `now_ms` is a monotonic time."""
+    """Implements `broker.server.quotas.MutationQuotas`, and is a metadata publisher. `now_ms` is a monotonic time.
+    `ignored_quotas` as in `usable_changes`.
+    """
 
-    def __init__(self, windows: QuotaWindows, now_ms: Callable[[], float]) -> None:
+    def __init__(
+        self, windows: QuotaWindows, now_ms: Callable[[], float], ignored_quotas: Collection[str] = ()
+    ) -> None:
         self._windows = windows
+        self._ignored_quotas = ignored_quotas
         self._now_ms = now_ms
         self._table = QuotaTable()
         self._buckets: dict[QuotaShare, tuple[float, TokenBucket]] = {}
@@ -47,7 +53,8 @@ class MutationQuotas:
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Apply changed quotas to the next request of every client."""
-        change_tables({QuotaKey.CONTROLLER_MUTATION_RATE: self._table}, delta.client_quotas.changed)
+        changed = usable_changes(delta.client_quotas.changed, self._ignored_quotas)
+        change_tables({QuotaKey.CONTROLLER_MUTATION_RATE: self._table}, changed)
 
     def charge(
         self, session: Session, client_id: str | None, api_key: int, api_version: int, count: int

@@ -250,7 +250,7 @@ class ReplicaManager:
         """Apply new or changed partitions of a topic. `delta` is None at the start, when logs may exist already."""
         assert self._image is not None, "set by every caller"
         local = self.topics.get(topic_id)
-        config = self._configs.topic(self._image.configs.topic(name))
+        config = self._configs.topic(name, self._image.configs.topic(name))
         for index, image in partitions.items():
             partition = None if local is None else local.partitions.get(index)
             if self._local_id not in image.replicas:
@@ -293,7 +293,7 @@ class ReplicaManager:
             local = self.topics[topic.name] = self.topics[topic_id] = LocalTopic(topic.name, topic_id)
         if index in local.partitions:
             return
-        config = self._configs.topic(self._image.configs.topic(topic.name))
+        config = self._configs.topic(topic.name, self._image.configs.topic(topic.name))
         log = self._create_log(local, index, config, is_new=is_new)
         high_watermark = self._high_watermarks.get((topic.name, index), 0)
         partition = Partition(topic.name, topic_id, index, log, self._context, self._tasks, high_watermark)
@@ -317,7 +317,7 @@ class ReplicaManager:
         for name in names:
             local = self.topics.get(name)
             if local is not None:
-                config = self._configs.topic(image.configs.topic(name))
+                config = self._configs.topic(name, image.configs.topic(name))
                 for partition in local.partitions.values():
                     partition.configure(config)
 

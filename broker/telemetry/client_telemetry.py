@@ -27,6 +27,7 @@ from broker.wire.records.errors import CorruptBatch, TooLargeContent
 from broker.wire.uuids import METADATA_TOPIC_ID, ZERO_UUID, encode_uuid, new_uuid
 from kraft.env import Tracer
 from metadata.configuration import ConfigError, ResourceType
+from metadata.configuration.client_metrics import check_client_metrics
 from metadata.image import MetadataDelta, MetadataImage
 
 T = TypeVar("T")
@@ -104,13 +105,15 @@ class ClientTelemetry:
         """Follow the changes of subscriptions. Clients get another subscription id with their next request."""
         changed = [each for each in delta.configs.changed if each.type == ResourceType.CLIENT_METRICS]
         for resource in changed:
-            self._subscriptions.pop(resource.name, None)
             configs = image.configs.of(resource)
-            if configs:
-                try:
-                    self._subscriptions[resource.name] = Subscription(configs)
-                except ConfigError as error:
-                    self._trace("client_metrics_ignored", subscription=resource.name, error=str(error))
+            if not configs:
+                self._subscriptions.pop(resource.name, None)
+                continue
+            try:
+                check_client_metrics(configs)
+                self._subscriptions[resource.name] = Subscription(configs)
+            except ConfigError as error:
+                self._trace("client_metrics_ignored", subscription=resource.name, error=str(error))
         if changed:
             self._version += 1
 

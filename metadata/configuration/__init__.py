@@ -31,6 +31,8 @@ from metadata.configuration.effective import (
     describe_topic,
     topic_defaults,
     topic_values,
+    unusable,
+    usable,
 )
 from metadata.configuration.group import GROUP_CONFIGS, GroupConfigs
 from metadata.configuration.schema import (
@@ -81,4 +83,6 @@ __all__ = [
     "subtract_from_list",
     "topic_defaults",
     "topic_values",
+    "unusable",
+    "usable",
 ]

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from metadata.configuration.definition import ConfigDef, ConfigError, ConfigValue, ConfigValues, key
+from metadata.configuration.definition import ConfigDef, ConfigError, ConfigValues, key
+from metadata.configuration.validators import no_empty_elements
 from metadata.configuration.vocabulary import INT, LIST, MEDIUM, MINUTE_MS
 from metadata.regex.matching import Regex, RegexError, compile_regex
 
@@ -30,25 +31,16 @@ class ClientMetricsRequestError(ConfigError):
     """An error about a client metrics subscription that Kafka answers with INVALID_REQUEST, not INVALID_CONFIG."""
 
 
-def no_duplicates(name: str, value: ConfigValue | None) -> None:
-    """A list may be empty. Its elements may neither be empty nor repeat."""
-    assert isinstance(value, tuple), "the key is a list"
-    if len(set(value)) < len(value):
-        raise ConfigError(f"Configuration '{name}' values must not be duplicated.")
-    if "" in value:
-        raise ConfigError(f"Configuration '{name}' values must not be empty.")
-
-
 # Each key: type, default, validator, importance; then its documentation.
 # fmt: off
 class ClientMetricsConfigs(ConfigValues):
     """The keys of a client metrics subscription."""
 
-    metrics = key(LIST, (), no_duplicates, MEDIUM,
+    metrics = key(LIST, (), no_empty_elements, MEDIUM,
         "Prefixes of the names of the metrics that clients push; * stands for all metrics.")
     interval_ms = key(INT, 5 * MINUTE_MS, None, MEDIUM,
         "How often in ms a client pushes its metrics.")
-    match = key(LIST, (), no_duplicates, MEDIUM,
+    match = key(LIST, (), no_empty_elements, MEDIUM,
         "Conditions attribute=pattern on the clients, all of which have to hold. Without any, all clients push.")
 # fmt: on
 

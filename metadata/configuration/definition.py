@@ -16,6 +16,7 @@ import attrs
 _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
 _JAVA_SPACES: Final = " \t\n\x0b\f\r"  # the characters that `\\s` matches in Java's patterns
 _DOUBLE: Final = r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)"
+_HEX_DOUBLE: Final = r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]{1,9})[fFdD]?"
 
 
 class ConfigError(ValueError):
@@ -333,9 +334,19 @@ def _parse_integer(name: str, text: str, trimmed: str, config_type: ConfigType) 
 
 
 def _parse_double(name: str, text: str, trimmed: str) -> float:
+    if hexadecimal := re.fullmatch(_HEX_DOUBLE, trimmed):
+        return _parse_hexadecimal(hexadecimal[1])
     if not re.fullmatch(_DOUBLE, trimmed):
         raise invalid_value(name, text, "Not a number of type DOUBLE")
     return float(trimmed if trimmed.endswith(("NaN", "Infinity")) else trimmed.rstrip("fFdD"))
+
+
+def _parse_hexadecimal(text: str) -> float:
+    """Java rounds what is too large to infinity; Python raises OverflowError."""
+    try:
+        return float.fromhex(text)
+    except OverflowError:
+        return -math.inf if text.startswith("-") else math.inf
 
 
 def _java_double(value: float) -> str:

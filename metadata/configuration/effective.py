@@ -14,7 +14,15 @@ import attrs
 
 from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, broker_key
 from metadata.configuration.client_metrics import CLIENT_METRICS_CONFIGS
-from metadata.configuration.definition import ConfigKey, ConfigType, ConfigValue, Values, value_text
+from metadata.configuration.definition import (
+    ConfigDef,
+    ConfigError,
+    ConfigKey,
+    ConfigType,
+    ConfigValue,
+    Values,
+    value_text,
+)
 from metadata.configuration.group import GROUP_CONFIGS, default_of, group_values
 from metadata.configuration.synonyms import TOPIC_SYNONYMS, broker_synonyms, broker_synonyms_with_base
 from metadata.configuration.topic import TOPIC_CONFIGS, TopicConfigs
@@ -76,6 +84,28 @@ class BrokerLayers:
         return merged
 
 
+def unusable(definition: ConfigDef, texts: Mapping[str, str]) -> dict[str, ConfigError]:
+    """The errors of the configs whose values are invalid, by name. Undefined names are not among them.
+
+    The controller refuses such values. They are in the metadata log if a controller of another release wrote them.
+    """
+    errors = {}
+    for name, text in texts.items():
+        key = definition.keys.get(name)
+        if key is not None:
+            try:
+                key.parse(text)
+            except ConfigError as error:
+                errors[name] = error
+    return errors
+
+
+def usable(definition: ConfigDef, texts: Mapping[str, str]) -> Mapping[str, str]:
+    """The configs without those that are `unusable`, which count as if they were not set."""
+    errors = unusable(definition, texts) if texts else {}
+    return {name: text for name, text in texts.items() if name not in errors} if errors else texts
+
+
 def topic_defaults(broker: Values) -> dict[str, ConfigValue | None]:
     """The values of a topic without own configs, given a broker's values."""
     defaults = TOPIC_CONFIGS.parse(_EMPTY)
@@ -101,7 +131,8 @@ def topic_values(broker: Values, overrides: Mapping[str, str]) -> dict[str, Conf
 
 
 def describe_topic(layers: BrokerLayers, broker: Values, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """A topic's configuration; `broker` are the values of the merged `layers`."""
+    """A topic's configuration; `broker` are the values of the merged `layers`. Unusable configs are left out."""
+    overrides = usable(TOPIC_CONFIGS, overrides)
     values = topic_values(broker, overrides)
     return [
         _describe_topic_key(layers, name, values[name], name in overrides)
@@ -114,8 +145,9 @@ def describe_group(layers: BrokerLayers, broker: Values, overrides: Mapping[str,
     """A group's configuration; `broker` are the values of the merged `layers`.
 
     The group need not exist. A value in the broker's file is among the synonyms, and is the source if the group has no
-    own value; Kafka 4.1 returns the source "default" then.
+    own value; Kafka 4.1 returns the source "default" then. Unusable configs are left out.
     """
+    overrides = usable(GROUP_CONFIGS, overrides)
     values = group_values(broker, overrides)
     entries = []
     for name, key in GROUP_CONFIGS.keys.items():
@@ -128,7 +160,11 @@ def describe_group(layers: BrokerLayers, broker: Values, overrides: Mapping[str,
 
 
 def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """The configuration of a client metrics subscription with the configs `overrides`; it need not exist."""
+    """The configuration of a client metrics subscription with the configs `overrides`; it need not exist.
+
+    Unusable configs are left out.
+    """
+    overrides = usable(CLIENT_METRICS_CONFIGS, overrides)
     values = CLIENT_METRICS_CONFIGS.parse(overrides)
     entries = []
     for name, key in CLIENT_METRICS_CONFIGS.keys.items():
@@ -147,15 +183,15 @@ def describe_broker(layers: BrokerLayers, broker: Values) -> list[ConfigEntry]:
     return [_describe_broker_key(layers, name, _broker_text(broker, merged, name)) for name in names]
 
 
-def describe_cluster_default(layers: BrokerLayers) -> list[ConfigEntry]:
-    """The cluster-wide dynamic configs, which are those of the broker with an empty name."""
-    only = BrokerLayers(static=_EMPTY, cluster=layers.cluster)
+def describe_cluster_default(cluster: Mapping[str, str]) -> list[ConfigEntry]:
+    """The cluster-wide dynamic configs, which are those of the broker with an empty name, usable or not."""
+    only = BrokerLayers(static=_EMPTY, cluster=cluster)
     return [
         entry._replace(
             source=ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
             synonyms=tuple(s for s in entry.synonyms if s.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
         )
-        for entry in (_describe_broker_key(only, name, text) for name, text in layers.cluster.items())
+        for entry in (_describe_broker_key(only, name, text) for name, text in cluster.items())
     ]
 
 

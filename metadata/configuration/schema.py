@@ -1,8 +1,10 @@
 """Validation of config changes before they are written to the metadata log."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import IntEnum
-from typing import TypeVar, cast
+from types import MappingProxyType
+from typing import Final, TypeAlias, TypeVar, cast
 
 from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, BrokerConfigs, broker_key
 from metadata.configuration.client_metrics import CLIENT_METRICS_CONFIGS, check_client_metrics
@@ -17,22 +19,39 @@ from metadata.configuration.definition import (
     Values,
     invalid_value,
 )
-from metadata.configuration.effective import topic_values
+from metadata.configuration.effective import topic_values, usable
 from metadata.configuration.group import GROUP_CONFIGS, check_group_values, group_values
 from metadata.configuration.synonyms import listener_base
 from metadata.configuration.topic import TOPIC_CONFIGS, TopicConfigs
 
 T = TypeVar("T")
 
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+# 0 would keep everyone out. A file may say 0, in a dynamic config it is refused, as in Kafka.
+_CONNECTION_LIMITS: Final = frozenset(
+    key.name for key in (BrokerConfigs.max_connections, BrokerConfigs.max_connection_creation_rate)
+)
 # The keys of a listener that may be set for the listeners of all brokers at once.
-_LISTENER_LIMITS = frozenset(
+_LISTENER_LIMITS: Final = _CONNECTION_LIMITS | {BrokerConfigs.num_network_threads.name}
+# Numbers of threads. A change may at most double or halve them (KIP-226).
+_THREAD_COUNTS: Final = frozenset(
     key.name
     for key in (
-        BrokerConfigs.max_connections,
-        BrokerConfigs.max_connection_creation_rate,
+        BrokerConfigs.background_threads,
+        BrokerConfigs.log_cleaner_threads,
+        BrokerConfigs.num_io_threads,
         BrokerConfigs.num_network_threads,
+        BrokerConfigs.num_recovery_threads_per_data_dir,
+        BrokerConfigs.num_replica_fetchers,
+        BrokerConfigs.remote_log_manager_copier_thread_pool_size,
+        BrokerConfigs.remote_log_manager_expiration_thread_pool_size,
+        BrokerConfigs.remote_log_manager_follower_thread_pool_size,
+        BrokerConfigs.remote_log_reader_threads,
     )
 )
+
+# Raises ConfigError if the dynamic configs of all brokers and those of one contradict each other, or a node's file.
+CheckDynamic: TypeAlias = Callable[[Mapping[str, str], Mapping[str, str]], None]
 
 
 class ResourceType(IntEnum):
@@ -50,10 +69,12 @@ class ConfigSchema:
     """The rules for all resources, given the values of the broker or controller that applies them.
 
     `broker` are those values as KafkaConfig has parsed them; they are the defaults of topics and groups.
+    `check_dynamic` compares dynamic configs of brokers with each other; None compares nothing.
     """
 
-    def __init__(self, broker: Values) -> None:
+    def __init__(self, broker: Values, check_dynamic: CheckDynamic | None = None) -> None:
         self._broker = broker
+        self._check_dynamic = check_dynamic
 
     def validate_topic(self, configs: Mapping[str, str], existing: Mapping[str, str] | None = None) -> None:
         """Validate a topic's new configs, given its existing ones. Raises ConfigError (INVALID_CONFIG)."""
@@ -78,12 +99,29 @@ class ConfigSchema:
                 "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
             )
 
-    def validate_broker(self, configs: Mapping[str, str], *, per_broker: bool) -> None:
+    def validate_broker(
+        self,
+        configs: Mapping[str, str],
+        *,
+        per_broker: bool,
+        existing: Mapping[str, str] = _NOTHING,
+        cluster: Mapping[str, str] = _NOTHING,
+    ) -> None:
         """Validate the new configs of one broker, or of all brokers. Raises ConfigError.
+
+        `existing` are the configs that the change replaces, `cluster` those of all brokers, for one broker.
 
         Kafka answers INVALID_REQUEST to this one (KAFKA-13609), not INVALID_CONFIG. Unknown names pass: they may belong
         to a plugin.
         """
+        self.validate_broker_keys(configs, per_broker=per_broker)
+        for name, text in configs.items():
+            if _is_thread_count(name) and text != existing.get(name):
+                self._check_thread_count(name, int(text), existing.get(name, cluster.get(name)))
+        self._check_contradictions(configs, existing, cluster if per_broker else None)
+
+    def validate_broker_keys(self, configs: Mapping[str, str], *, per_broker: bool) -> None:
+        """As `validate_broker`, without comparing configs with each other."""
         _refuse(
             [name for name in configs if name in BROKER_CONFIGS.keys and name not in DYNAMIC_CONFIGS],
             "Cannot update these configs dynamically",
@@ -96,12 +134,56 @@ class ConfigSchema:
         for name, text in configs.items():
             key = broker_key(listener_base(name) or name)
             if key is not None and key.update_mode is not UpdateMode.READ_ONLY:
-                key.parse(text)
+                value = key.parse(text)
+                if key.name in _CONNECTION_LIMITS and value == 0:
+                    raise invalid_value(name, value, "Value must be at least 1")
         if not per_broker:
             _refuse(
                 [name for name in configs if _is_per_broker(name)],
                 "Cannot update these configs at default cluster level, broker id must be specified",
             )
+
+    def _check_thread_count(self, name: str, count: int, current: str | None) -> None:
+        before = _integer(self._broker[listener_base(name) or name]) if current is None else int(current)
+        reason = f"Dynamic thread count update validation failed for {name}={count}"
+        if count < before // 2:
+            raise ConfigError(f"{reason}, value should be at least half the current value {before}")
+        if count > before * 2:
+            raise ConfigError(f"{reason}, value should not be greater than double the current value {before}")
+
+    def _check_contradictions(
+        self, configs: Mapping[str, str], existing: Mapping[str, str], cluster: Mapping[str, str] | None
+    ) -> None:
+        """Raises ConfigError for a contradiction that the change makes. One that was there does not hinder a change:
+        the change may be a part of its removal.
+        """
+        check = self._check_dynamic
+        if check is None:
+            return
+        try:
+            check(*((configs, _NOTHING) if cluster is None else (cluster, configs)))
+        except ConfigError:
+            try:
+                check(*((existing, _NOTHING) if cluster is None else (cluster, existing)))
+            except ConfigError:
+                return
+            raise
+
+    def valid_alone(
+        self, resource_type: ResourceType, configs: Mapping[str, str], *, per_broker: bool = False
+    ) -> dict[str, str]:
+        """The configs of a resource that are valid by themselves. See `unusable`."""
+        definition = _definition(resource_type)
+        if resource_type is not ResourceType.BROKER:
+            return {} if definition is None else dict(usable(definition, configs))
+        return {name: text for name, text in configs.items() if self._is_valid_alone(name, text, per_broker)}
+
+    def _is_valid_alone(self, name: str, text: str, per_broker: bool) -> bool:
+        try:
+            self.validate_broker_keys({name: text}, per_broker=per_broker)
+        except ConfigError:
+            return False
+        return True
 
     def validate_group(self, configs: Mapping[str, str]) -> None:
         """Validate a group's new configs. Raises ConfigError (INVALID_CONFIG)."""
@@ -134,8 +216,11 @@ class ConfigSchema:
 
         `topic` and `cluster` are the configs of the topic and of all brokers.
         """
-        text = topic.get(key.name, cluster.get(key.name))
-        return cast(T, self._broker[key.name] if text is None else key.parse(text))
+        for texts in (topic, cluster):
+            if key.name in texts:
+                with suppress(ConfigError):  # see `unusable`
+                    return cast(T, key.parse(texts[key.name]))
+        return cast(T, self._broker[key.name])
 
     def _check_remote_storage(self, topic: TopicConfigs) -> None:
         if not self._broker[BrokerConfigs.remote_log_storage_system_enable.name]:
@@ -145,8 +230,7 @@ class ConfigSchema:
             )
         if topic.cleanup_policy != ("delete",):
             raise ConfigError("Remote log storage only supports topics with cleanup.policy=delete")
-        for unit in ("bytes", "ms"):
-            _check_local_retention(topic, f"local.retention.{unit}", f"retention.{unit}")
+        check_local_retention(topic)
 
 
 def split_list(text: str | None) -> list[str]:
@@ -191,6 +275,10 @@ def _refuse(names: Sequence[str], reason: str, kind: str = "Set") -> None:
         raise ConfigError(f"{reason}: {kind}({', '.join(names)})")
 
 
+def _is_thread_count(name: str) -> bool:
+    return name in _THREAD_COUNTS or listener_base(name) == BrokerConfigs.num_network_threads.name
+
+
 def _is_per_listener(name: str) -> bool:
     key = BROKER_CONFIGS.keys.get(name)
     return key is not None and key.scope is Scope.LISTENER
@@ -210,6 +298,12 @@ def _check_compaction_lags(topic: TopicConfigs) -> None:
         raise ConfigError(
             f"conflict topic config setting min.compaction.lag.ms ({shortest}) > max.compaction.lag.ms ({longest})"
         )
+
+
+def check_local_retention(topic: TopicConfigs) -> None:
+    """Raises ConfigError if the local part of a log is kept longer than the whole."""
+    for unit in ("bytes", "ms"):
+        _check_local_retention(topic, f"local.retention.{unit}", f"retention.{unit}")
 
 
 def _check_local_retention(topic: TopicConfigs, local_name: str, total_name: str) -> None:

@@ -71,6 +71,12 @@ def no_empty_elements(name: str, value: ConfigValue | None) -> None:
         raise ConfigError(f"Configuration '{name}' values must not be empty.")
 
 
+def no_empty_names(name: str, value: ConfigValue | None) -> None:
+    """As `no_empty_elements`, for a list that is described as a string. It may be null."""
+    if value is not None and any(not element.strip() for element in str(value).split(",")):
+        raise ConfigError(f"Configuration '{name}' values must not be empty.")
+
+
 def non_empty(name: str, value: ConfigValue | None) -> None:
     """A string may be null, but not empty."""
     if value == "":
@@ -85,7 +91,7 @@ def non_null(name: str, value: ConfigValue | None) -> None:
 def throttled_replicas(name: str, value: ConfigValue | None) -> None:
     """`*`, or `partition:broker` pairs (KIP-73)."""
     elements = [element.strip() for element in _elements(value)]
-    are_pairs = all(re.fullmatch(r"(?:[0-9]+:[0-9]+)?", element) for element in elements)
+    are_pairs = all(re.fullmatch(r"(?:[0-9]{1,10}:[0-9]{1,10})?", element) for element in elements)
     if not are_pairs and "".join(elements) != "*":
         reason = (
             f"{name} must be the literal '*' or a list of replicas in the following format: "

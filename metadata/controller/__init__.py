@@ -33,7 +33,7 @@ from metadata.controller.features import FeatureUpdate, UpgradeType
 from metadata.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply
 from metadata.controller.partitions import NewPartitions, TopicOutcome
 from metadata.controller.producer_ids import PRODUCER_ID_BLOCK_SIZE, ProducerIdsBlock
-from metadata.controller.quotas import QuotaAlteration, QuotaEntityType, QuotaKey, QuotaOutcome
+from metadata.controller.quotas import QuotaAlteration, QuotaEntityType, QuotaKey, QuotaOutcome, check_quota
 from metadata.controller.reassignment import (
     OngoingReassignment,
     OngoingTopicReassignments,
@@ -98,6 +98,7 @@ __all__ = [
     "TopicReassignments",
     "TopicToDelete",
     "UpgradeType",
+    "check_quota",
     "initial_levels",
     "missing_dependency",
     "release_level",

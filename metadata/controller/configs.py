@@ -117,14 +117,17 @@ class ConfigsControl:
     def _change(
         self, image: MetadataImage, resource: ConfigResource, wanted: Mapping[str, str | None]
     ) -> list[ConfigRecord]:
-        """The records of the changed configs. For brokers, unchanged configs get a record, too: setting a file's path
-        again makes the broker read the file again (KAFKA-14136).
+        """The records of the changed configs. Another config that was invalid before does not hinder the change.
+
+        For brokers, unchanged configs get a record, too: setting a file's path again makes the broker read the file
+        again (KAFKA-14136).
         """
         for name, value in wanted.items():
             check_min_insync_replicas(image, resource, name, value)
         before = image.configs.of(resource)
-        after = {name: value for name, value in {**before, **wanted}.items() if value is not None}
-        self._validate(image, resource, before, after)
+        kept = self._schema.valid_alone(ResourceType(resource.type), before, per_broker=bool(resource.name))
+        after = {name: value for name, value in {**kept, **wanted}.items() if value is not None}
+        self._validate(image, resource, kept, after)
         return [
             ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
             for name, value in wanted.items()
@@ -141,7 +144,7 @@ class ConfigsControl:
         elif resource.type == ResourceType.CLIENT_METRICS:
             self._validate_client_metrics(resource.name, after)
         else:
-            self._validate_broker(image, resource.name, after)
+            self._validate_broker(image, resource.name, before, after)
 
     def _validate_topic(
         self, image: MetadataImage, name: str, before: Mapping[str, str], after: Mapping[str, str]
@@ -175,7 +178,9 @@ class ConfigsControl:
         except ConfigError as error:
             raise InvalidConfig(error.message) from error
 
-    def _validate_broker(self, image: MetadataImage, name: str, after: Mapping[str, str]) -> None:
+    def _validate_broker(
+        self, image: MetadataImage, name: str, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> None:
         try:
             broker_id = int(name) if name else None
         except ValueError as error:
@@ -183,7 +188,12 @@ class ConfigsControl:
         if broker_id is not None and broker_id < 0:
             raise InvalidRequest("Invalid negative broker ID.")
         try:
-            self._schema.validate_broker(after, per_broker=broker_id is not None)
+            self._schema.validate_broker(
+                after,
+                per_broker=broker_id is not None,
+                existing=before,
+                cluster=self._schema.valid_alone(ResourceType.BROKER, image.configs.all_brokers()),
+            )
         except ConfigError as error:  # INVALID_REQUEST as in Kafka, although INVALID_CONFIG would fit (KAFKA-13609)
             raise InvalidRequest(error.message) from error
         if broker_id is not None and broker_id not in image.cluster.brokers:

@@ -91,6 +91,11 @@ def alter_client_quotas(image: MetadataImage, alterations: Sequence[QuotaAlterat
     return Decision(records, outcomes)
 
 
+def check_quota(entity: QuotaEntity, key: str, value: float) -> None:
+    """Raises InvalidRequest for a quota that the entity cannot have."""
+    _check_value(_rules(entity), key, value)
+
+
 def _check_nodes(image: MetadataImage) -> None:
     cluster = image.cluster
     nodes = {f"Broker {broker.broker_id}": broker.features for broker in cluster.brokers.values()}

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from benchmarks import apache_kafka
-from tests.support import kafka_facts
+from tests.support import config_values, kafka_facts
 
 pytestmark = pytest.mark.clients
 
@@ -19,3 +19,10 @@ def test_facts_equal_those_of_kafkas_jars(kind: str, kafka_jars: None) -> None:
     line = [*apache_kafka.java(str(program)), kind]
     printed = subprocess.run(line, capture_output=True, text=True, check=True, timeout=300).stdout
     assert printed.splitlines() == (kafka_facts.DIRECTORY / f"{kind}.csv").read_text().splitlines()
+
+
+def test_accepted_values_equal_those_of_kafkas_jars_and_of_its_broker(kafka_jars: None, full: bool) -> None:
+    """Some 80,000 questions, which take three minutes."""
+    if not full:
+        pytest.skip("takes minutes: --full asks Apache Kafka again")
+    assert config_values.kafka_rows() == config_values.read_rows()

@@ -1,13 +1,24 @@
 // Prints facts about a release of Apache Kafka from its own jars, as the CSV files beside this file hold them.
 //
 //   java -cp 'DIRECTORY/*' KafkaFacts.java apis|features|configs|throttle_times
+//
+// `accepts` answers questions instead: each line of standard input is the name of a broker's config and a value in
+// base64, and each line printed is 1 if a node starts with this value, else 0.
 
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.Base64;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.Random;
 import java.util.StringJoiner;
 import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
+import kafka.server.KafkaConfig;
 import org.apache.kafka.common.MetricName;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.message.ApiMessageType;
@@ -30,12 +41,22 @@ import org.apache.kafka.server.quota.QuotaUtils;
 import org.apache.kafka.storage.internals.log.LogConfig;
 
 class KafkaFacts {
-    public static void main(String[] arguments) {
+    // A combined node. The configs that are asked about are set on top.
+    private static final Map<String, String> NODE = Map.of(
+        "process.roles", "broker,controller",
+        "node.id", "1",
+        "listeners", "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+        "controller.listener.names", "CONTROLLER",
+        "controller.quorum.bootstrap.servers", "localhost:9093",
+        "log.dirs", "/tmp/kafka-logs");
+
+    public static void main(String[] arguments) throws IOException {
         switch (arguments[0]) {
             case "apis" -> apis();
             case "features" -> features();
             case "configs" -> configs();
             case "throttle_times" -> throttleTimes();
+            case "accepts" -> accepts();
             default -> throw new IllegalArgumentException(arguments[0]);
         }
     }
@@ -72,6 +93,27 @@ class KafkaFacts {
                 boolean isIdle = random.nextInt(40) == 0;
                 timeMs += random.nextInt(isIdle ? 30_000 : 200) + (random.nextInt(8) == 0 ? 0 : throttleTimeMs);
             }
+        }
+    }
+
+    private static void accepts() throws IOException {
+        PrintStream answers = System.out;
+        System.setOut(System.err);  // Kafka logs what it thinks of some values
+        BufferedReader questions = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
+        for (String line = questions.readLine(); line != null; line = questions.readLine()) {
+            String[] cells = line.split(" ", 2);
+            Map<String, String> properties = new HashMap<>(NODE);
+            properties.put(cells[0], new String(Base64.getDecoder().decode(cells[1]), StandardCharsets.UTF_8));
+            answers.println(isAccepted(properties) ? 1 : 0);
+        }
+    }
+
+    private static boolean isAccepted(Map<String, String> properties) {
+        try {
+            new KafkaConfig(properties);
+            return true;
+        } catch (RuntimeException e) {
+            return false;
         }
     }
 

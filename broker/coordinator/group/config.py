@@ -7,7 +7,7 @@ import attrs
 
 from broker.config import KafkaConfig
 from broker.config.checks import ASSIGNOR_CLASSES
-from metadata.configuration import BrokerConfigs, GroupConfigs
+from metadata.configuration import GROUP_CONFIGS, BrokerConfigs, GroupConfigs, usable
 from metadata.configuration.settings import from_key, settings_from
 
 _MINUTE_MS: Final = 60_000
@@ -44,13 +44,14 @@ class ConsumerGroupConfig:
         )
 
     def of_group(self, overrides: Mapping[str, str]) -> "ConsumerGroupConfig":
-        """The configs of a group that sets `overrides`, which the controller has validated."""
+        """The configs of a group that sets `overrides`. Unusable ones count as not set."""
         if not overrides:
             return self
+        texts = usable(GROUP_CONFIGS, overrides)
         return attrs.evolve(
             self,
-            session_timeout_ms=int(overrides.get(_SESSION_TIMEOUT, self.session_timeout_ms)),
-            heartbeat_interval_ms=int(overrides.get(_HEARTBEAT_INTERVAL, self.heartbeat_interval_ms)),
+            session_timeout_ms=int(texts.get(_SESSION_TIMEOUT, self.session_timeout_ms)),
+            heartbeat_interval_ms=int(texts.get(_HEARTBEAT_INTERVAL, self.heartbeat_interval_ms)),
         )
 
 

@@ -1,7 +1,7 @@
 """Logs, their retention and their compaction (ServerLogConfigs and CleanerConfig in Kafka)."""
 
 from metadata.configuration.definition import ConfigValues, key
-from metadata.configuration.validators import at_least, between, each_of, no_empty_elements, one_of
+from metadata.configuration.validators import at_least, between, each_of, no_empty_elements, no_empty_names, one_of
 from metadata.configuration.vocabulary import (
     BOOLEAN,
     CLASS,
@@ -31,9 +31,9 @@ from metadata.configuration.vocabulary import (
 class LogConfigs(ConfigValues):
     """Logs, retention and compaction."""
 
-    log_dir = key(STRING, "/tmp/kafka-logs", None, HIGH,
+    log_dir = key(STRING, "/tmp/kafka-logs", no_empty_names, HIGH,
         "The log directory, where log.dirs is not set.")
-    log_dirs = key(STRING, None, None, HIGH,
+    log_dirs = key(STRING, None, no_empty_names, HIGH,
         "Directories that hold partitions, separated by commas.")
     cordoned_log_dirs = key(LIST, (), no_empty_elements, MEDIUM,
         "Directories that get no new partitions, or * for all (KIP-1066).", PER_BROKER, takes_effect=False)

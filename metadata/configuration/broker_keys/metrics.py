@@ -1,7 +1,7 @@
 """Metrics, telemetry and the windows of quotas (MetricConfigs and QuotaConfig in Kafka)."""
 
 from metadata.configuration.definition import ConfigValues, key
-from metadata.configuration.validators import at_least
+from metadata.configuration.validators import at_least, no_empty_elements
 from metadata.configuration.vocabulary import (
     CLASS,
     CLUSTER_WIDE,
@@ -23,11 +23,11 @@ class MetricConfigs(ConfigValues):
         "Samples from which a metric is computed.", takes_effect=False)
     metrics_sample_window_ms = key(LONG, 30_000, at_least(1), LOW,
         "Length in ms of one sample.", takes_effect=False)
-    metric_reporters = key(LIST, ("org.apache.kafka.common.metrics.JmxReporter",), None, LOW,
+    metric_reporters = key(LIST, ("org.apache.kafka.common.metrics.JmxReporter",), no_empty_elements, LOW,
         "Classes that report metrics.", CLUSTER_WIDE, takes_effect=False)
     metrics_recording_level = key(STRING, "INFO", None, LOW,
         "The most detailed level of metrics that is recorded.", takes_effect=False)
-    kafka_metrics_reporters = key(LIST, (), None, LOW,
+    kafka_metrics_reporters = key(LIST, (), no_empty_elements, LOW,
         "Classes that report Apache Kafka's older metrics.", takes_effect=False)
     kafka_metrics_polling_interval_secs = key(INT, 10, at_least(1), LOW,
         "How often in seconds those classes are asked to report.", takes_effect=False)

@@ -41,7 +41,7 @@ class ReplicationConfigs(ConfigValues):
         "A follower's fetch waits for at least this many bytes.")
     replica_fetch_response_max_bytes = key(INT, 10 * MIB, at_least(0), MEDIUM,
         "Most bytes a follower asks for in one fetch.")
-    num_replica_fetchers = key(INT, 1, None, HIGH,
+    num_replica_fetchers = key(INT, 1, at_least(1), HIGH,
         "Connections over which a follower fetches from each broker.", CLUSTER_WIDE, takes_effect=False)
     replica_high_watermark_checkpoint_interval_ms = key(LONG, 5000, None, HIGH,
         "How often in ms high watermarks are written to disk.")

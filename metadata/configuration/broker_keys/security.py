@@ -1,7 +1,7 @@
 """Principals, TLS, delegation tokens and SASL (BrokerSecurityConfigs, SslConfigs and SaslConfigs in Kafka)."""
 
 from metadata.configuration.definition import ConfigValues, key
-from metadata.configuration.validators import at_least, between, one_of, one_of_ignoring_case
+from metadata.configuration.validators import at_least, between, no_empty_elements, one_of, one_of_ignoring_case
 from metadata.configuration.vocabulary import (
     BOOLEAN,
     CLASS,
@@ -49,9 +49,9 @@ class SecurityConfigs(ConfigValues):
         "The TLS version of a new context.", PER_BROKER, takes_effect=False)
     ssl_provider = key(STRING, None, None, MEDIUM,
         "The Java security provider for TLS.", PER_BROKER, takes_effect=False)
-    ssl_enabled_protocols = key(LIST, ("TLSv1.2", "TLSv1.3"), None, MEDIUM,
+    ssl_enabled_protocols = key(LIST, ("TLSv1.2", "TLSv1.3"), no_empty_elements, MEDIUM,
         "TLS versions that are accepted.", PER_BROKER, takes_effect=False)
-    ssl_cipher_suites = key(LIST, (), None, MEDIUM,
+    ssl_cipher_suites = key(LIST, (), no_empty_elements, MEDIUM,
         "Cipher suites that are accepted; empty is the library's own choice.", PER_BROKER, takes_effect=False)
     ssl_keystore_type = key(STRING, "JKS", None, MEDIUM,
         "Format of the key store: JKS, PKCS12 or PEM.", PER_BROKER, scope=LISTENER, takes_effect=False)
@@ -95,7 +95,7 @@ class SecurityConfigs(ConfigValues):
         "SASL mechanism towards controllers.", takes_effect=False)
     sasl_mechanism_inter_broker_protocol = key(STRING, "GSSAPI", None, MEDIUM,
         "SASL mechanism between brokers.", PER_BROKER, takes_effect=False)
-    sasl_enabled_mechanisms = key(LIST, ("GSSAPI",), None, MEDIUM,
+    sasl_enabled_mechanisms = key(LIST, ("GSSAPI",), no_empty_elements, MEDIUM,
         "SASL mechanisms that are offered.", PER_BROKER, takes_effect=False)
     sasl_jaas_config = key(PASSWORD, None, None, MEDIUM,
         "Login module and its options, in the form of a JAAS file.", PER_BROKER, scope=MECHANISM, takes_effect=False)
@@ -109,7 +109,7 @@ class SecurityConfigs(ConfigValues):
         "The class that logs in.", scope=MECHANISM, takes_effect=False)
     sasl_login_callback_handler_class = key(CLASS, None, None, MEDIUM,
         "The class that answers a login's questions.", scope=MECHANISM, takes_effect=False)
-    sasl_kerberos_principal_to_local_rules = key(LIST, ("DEFAULT",), None, MEDIUM,
+    sasl_kerberos_principal_to_local_rules = key(LIST, ("DEFAULT",), no_empty_elements, MEDIUM,
         "Rules that turn a Kerberos principal into a short name; the first that fits counts.", PER_BROKER,
         takes_effect=False)
     sasl_kerberos_service_name = key(STRING, None, None, MEDIUM,
@@ -188,7 +188,7 @@ class SecurityConfigs(ConfigValues):
         "Longest pause in ms between two tries to fetch the keys.", takes_effect=False)
     sasl_oauthbearer_clock_skew_seconds = key(INT, 30, None, LOW,
         "How many seconds the clocks of broker and identity provider may differ.", takes_effect=False)
-    sasl_oauthbearer_expected_audience = key(LIST, (), None, LOW,
+    sasl_oauthbearer_expected_audience = key(LIST, (), no_empty_elements, LOW,
         "Audiences of which a token has to name one.", takes_effect=False)
     sasl_oauthbearer_expected_issuer = key(STRING, None, None, LOW,
         "Issuer that a token has to name.", takes_effect=False)

@@ -87,6 +87,9 @@ class ServerConfigs(ConfigValues):
         "Most bytes that one fetch is answered with; a first batch that is larger is still sent.")
     max_request_partition_size_limit = key(INT, 2000, at_least(1), MEDIUM,
         "Most partitions that one request may ask to be described.")
+    dynamic_configs_ignored = key(LIST, (), no_empty_elements, LOW,
+        "Not Kafka's: dynamic configs of brokers, and quotas, that this node ignores, or * for all. For a start with a "
+        "config that keeps everyone out.")
     unstable_api_versions_enable = key(BOOLEAN, False, None, HIGH,
         "Offer versions of requests that are still in development.", internal=True)
     unstable_feature_versions_enable = key(BOOLEAN, False, None, HIGH,

@@ -45,7 +45,6 @@ def test_request_errors_of_client_metrics_configs(configs: dict[str, str], messa
     ("configs", "message"),
     [
         ({"interval.ms": "soon"}, "Invalid value soon for configuration interval.ms: Not a number of type INT"),
-        ({"metrics": "a,b,a"}, "Configuration 'metrics' values must not be duplicated."),
         ({"metrics": "a,,b"}, "Configuration 'metrics' values must not be empty."),
         ({"match": "client_id"}, "Illegal client matching pattern: client_id"),
         ({"match": "client_id=="}, "Illegal client matching pattern: client_id=="),

@@ -37,7 +37,13 @@ OTHER_DEFAULT_HERE = {
 }
 # Keys that Kafka does not have.
 OWN_KEYS = {
-    "broker": {"http.listener", "request.log.client.ids", "request.log.slow.ms", "request.log.topics"},
+    "broker": {
+        "dynamic.configs.ignored",
+        "http.listener",
+        "request.log.client.ids",
+        "request.log.slow.ms",
+        "request.log.topics",
+    },
     "topic": set[str](),
     "group": set[str](),
 }

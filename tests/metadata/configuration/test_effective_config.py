@@ -127,7 +127,7 @@ def test_secrets_and_unknown_names_are_never_shown() -> None:
 
 def test_the_clusters_defaults_are_described_alone() -> None:
     layers = BrokerLayers(NODE | {"log.retention.ms": "1"}, cluster={"log.retention.ms": "2"}, broker={"x": "3"})
-    (entry,) = describe_cluster_default(layers)
+    (entry,) = describe_cluster_default(layers.cluster)
     assert (entry.name, entry.value, entry.source) == (
         "log.retention.ms",
         "2",
