@@ -63,7 +63,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "kraft",
         "metadata",
     ),
-    "broker.quota": ("broker.replication.throttles", "broker.server", "metadata"),
+    "broker.quota": ("broker.net.admission", "broker.replication.throttles", "broker.server", "kraft.env", "metadata"),
     "broker.logging": ("kraft.events", "metadata.controller", "metadata.errors"),
     "broker.telemetry": ("broker.metrics.exposition", "broker.net.connection", "broker.wire", "kraft.env", "metadata"),
     "broker.metrics": (),

@@ -1,7 +1,8 @@
 """Accepts connections within limits, and passes each to the driver for its kind of stream.
 
-`broker.net.admission` has the limits. A connection of an address that connects too often is held without being read,
-and closed when the address may connect again, so that its client does not connect at once again (KIP-612).
+`broker.net.admission` has the limits, and `broker.net.reserve` the connections beyond them. A connection of an address
+that connects too often may also be held without being read, and closed when the address may connect again, so that its
+client does not connect at once again (KIP-612).
 
 The kernel gives a new connection the lowest free descriptor. A high descriptor means that the process has nearly
 reached its limit of open connections and files. Such a connection is closed, because the node needs the remaining
@@ -24,6 +25,7 @@ from broker.net.connection_scheduler import ConnectionScheduler, LoopMeter
 from broker.net.deadlines import Deadlines
 from broker.net.epoll_reactor import EpollReactor
 from broker.net.peeked_stream import peek
+from broker.net.reserve import Reserve
 from broker.net.stream_driver import serve_stream
 from broker.net.turn_timer import TurnTimer
 
@@ -37,6 +39,8 @@ _HELLO_BEGINS: Final = 0x95
 ENVELOPE_BYTES_MAX: Final = 8_192
 # A client of a controller sends its first bytes at once.
 _FIRST_BYTES_TIMEOUT_S: Final = 10.0
+# Looking at all connections more often would take too much of the node's time.
+_IDLE_MS_MIN: Final = 10
 # How long to wait after the kernel had no resources for another connection.
 _ACCEPT_PAUSE_S: Final = 0.1
 _NO_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
@@ -44,7 +48,7 @@ _NO_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 # Connections that are held because their address connects too often. Each takes a descriptor; more are closed at once.
 _HELD_MAX: Final = 2_048
 
-Handle: TypeAlias = Callable[[trio.SocketStream, str], Awaitable[None]]
+Handle: TypeAlias = Callable[[trio.SocketStream, str, bool], Awaitable[None]]
 ServeStream: TypeAlias = Callable[[trio.abc.Stream], Awaitable[None]]
 
 
@@ -77,6 +81,7 @@ class Acceptor:
         self._activity: dict[Connection, int] = {}
         self._times_closed: Counter[str] = Counter()
         self._deadlines = Deadlines()
+        self._reserve = Reserve(self._admission, self._deadlines)
         self._held: dict[trio.SocketStream, None] = {}
         self.accepted: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
@@ -91,7 +96,8 @@ class Acceptor:
 
     def limit(self, limits: ConnectionLimits) -> None:
         """Apply other limits to new connections; open ones stay."""
-        self._admission.limit(limits)
+        self._admission.limits = limits
+        self._reserve.let_in_soon()
 
     @property
     def connection_count(self) -> int:
@@ -128,9 +134,11 @@ class Acceptor:
         """
         self._admission.add_listener(name, ListenerKind.BROKERS if is_for_peers else ListenerKind.CLIENTS)
 
-        async def handle(stream: trio.SocketStream, host: str) -> None:
+        async def handle(stream: trio.SocketStream, host: str, is_in_reserve: bool) -> None:
             connection = self._connection(host, name, service, self._admission.limits.request_size_max)
-            if self._admission.has_too_many:
+            if is_in_reserve:
+                self._reserve.add(connection)
+            elif self._admission.has_too_many:
                 self._close_client()
             try:
                 sock = self._kernel_socket(stream)
@@ -138,8 +146,7 @@ class Acceptor:
                     self._reactor.adopt(sock, connection)
                     return
             except OSError as error:
-                del self._activity[connection]
-                self._admission.remove(name, host)
+                self._forget(connection)
                 self._on_refused(name, host, str(error))
                 return
             await serve_stream(stream, connection, self._scheduler)
@@ -157,7 +164,8 @@ class Acceptor:
         self._admission.add_listener(name, ListenerKind.CONTROLLERS)
         request_size_max = self._admission.limits.request_size_max + ENVELOPE_BYTES_MAX
 
-        async def handle(stream: trio.SocketStream, host: str) -> None:
+        async def handle(stream: trio.SocketStream, host: str, is_in_reserve: bool) -> None:
+            assert not is_in_reserve, "controllers are not limited"
             times_closed = self._times_closed[name]
             prefix = b""
             with suppress(trio.BrokenResourceError), trio.move_on_after(_FIRST_BYTES_TIMEOUT_S):
@@ -190,8 +198,8 @@ class Acceptor:
         for connection in [each for each in self._activity if each.listener == listener]:
             connection.finish(reason)
 
-    async def _admit(self, stream: trio.SocketStream, listener: str) -> str | None:
-        """Wait until the connection may be served, count it, and return the peer's address.
+    async def _admit(self, stream: trio.SocketStream, listener: str) -> tuple[str, bool] | None:
+        """Count the connection, and return the peer's address, and whether the connection is in reserve.
 
         None if the connection is refused. It is closed then, now or later.
         """
@@ -201,24 +209,26 @@ class Acceptor:
             stream.socket.close()
             return None
         reason = self._admission.reason_to_refuse(stream.socket.fileno(), listener)
-        if reason is None:
-            try:
-                await self._admission.wait_for_place(listener)
-            except trio.Cancelled:
-                stream.socket.close()
-                raise
-            pause_ms = self._admission.address_pause_ms(listener, host)
-            if pause_ms > 0:
-                self._hold(stream, listener, host, pause_ms)
-                return None
-            reason = self._admission.add(listener, host)
         if reason is not None:
             self.refused[listener] += 1
             self._on_refused(listener, host, reason)
             stream.socket.close()
             return None
+        excess = self._admission.admit(listener, host)
+        if excess is not None:
+            rate = excess.rate
+            if rate is not None and rate.is_of_address and not self._reserve.has_turn:
+                self._hold(stream, listener, host, rate.pause_ms)
+                return None
+            if not len(self._reserve):
+                self._on_refused(listener, host, f"{excess.reason}; only brokers and administrators are served beyond")
+            try:
+                await self._reserve.wait_for_turn()
+            except trio.Cancelled:
+                stream.socket.close()
+                raise
         self.accepted[listener] += 1
-        return host
+        return host, excess is not None
 
     def _hold(self, stream: trio.SocketStream, listener: str, host: str, pause_ms: int) -> None:
         """Keep a refused connection open until its address may connect again."""
@@ -239,7 +249,11 @@ class Acceptor:
         """Close a connection of a client for one of a broker: the oldest one that waits for its client, or just the
         oldest.
         """
-        clients = [each for each in self._activity if self._admission.is_for_clients(each.listener)]
+        clients = [
+            each
+            for each in self._activity
+            if self._admission.is_for_clients(each.listener) and each not in self._reserve
+        ]
         victim = next((each for each in clients if each.is_idle), next(iter(clients), None))
         if victim is not None:
             victim.close("a broker needs the place, and there are as many connections as max.connections allows")
@@ -257,14 +271,21 @@ class Acceptor:
         return connection
 
     def _closed(self, connection: Connection) -> None:
-        if self._activity.pop(connection, None) is not None:
-            self._admission.remove(connection.listener, connection.peer_host)
+        if connection in self._activity:
+            self._forget(connection)
         self._on_close(connection)
 
+    def _forget(self, connection: Connection) -> None:
+        del self._activity[connection]
+        if not self._reserve.remove(connection):
+            self._admission.remove(connection.listener, connection.peer_host)
+            self._reserve.let_in_soon()
+
     async def _close_idle(self) -> None:
-        """Close connections that have sent nothing for one to two idle periods."""
-        while True:
-            await trio.sleep(self._admission.limits.idle_ms_max / 1000)
+        """Close connections that have sent nothing for one to two idle periods; a negative period closes none."""
+        idle_ms_max = self._admission.limits.idle_ms_max  # does not change while a node runs
+        while idle_ms_max >= 0:
+            await trio.sleep(max(idle_ms_max, _IDLE_MS_MIN) / 1000)
             for connection, before in list(self._activity.items()):
                 if connection.activity != before:
                     self._activity[connection] = connection.activity
@@ -282,9 +303,9 @@ class Acceptor:
         async with listener:
             while True:
                 stream = await self._next(listener, name)
-                host = await self._admit(stream, name)
-                if host is not None:
-                    nursery.start_soon(_handle, handle, stream, host)
+                admitted = await self._admit(stream, name)
+                if admitted is not None:
+                    nursery.start_soon(_handle, handle, stream, *admitted)
 
     async def _next(self, listener: trio.SocketListener, name: str) -> trio.SocketStream:
         """The next connection. Waits and retries while the kernel has no descriptor or memory for it."""
@@ -298,8 +319,8 @@ class Acceptor:
                 await trio.sleep(_ACCEPT_PAUSE_S)
 
 
-async def _handle(handle: Handle, stream: trio.SocketStream, host: str) -> None:
+async def _handle(handle: Handle, stream: trio.SocketStream, host: str, is_in_reserve: bool) -> None:
     try:
-        await handle(stream, host)
+        await handle(stream, host, is_in_reserve)
     finally:
         await trio.aclose_forcefully(stream)

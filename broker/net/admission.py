@@ -1,22 +1,17 @@
 """Decides which new connections a node serves: how many there may be, and how many per second (KIP-402, KIP-612).
 
-A listener that is full, or that accepts connections faster than it may, waits before it accepts the next one. The
-kernel's queue holds the others. An address that connects faster than it may is the only one that is refused for that,
-so that the listener serves others meanwhile.
-
-The listener of the brokers, if clients do not use it, has priority: neither the number nor the rate of all connections
-limits it. The listeners of controllers are counted by themselves, and rates do not limit them, because a cluster whose
-controllers do not reach each other ends.
+The limits are those of listeners for clients. Two kinds of listeners have none, because a cluster whose nodes do not
+reach each other ends: that of the controllers, and that of the brokers if clients do not use it. A new connection of a
+client beyond the limits is in reserve, see `broker.net.reserve`.
 """
 
 import sys
 from collections import Counter
 from collections.abc import Mapping
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import attrs
-import trio
 
 INT_MAX: Final = 2**31 - 1
 
@@ -51,33 +46,45 @@ class ListenerKind(Enum):
     CONTROLLERS = "controllers"
 
 
+class RateExcess(NamedTuple):
+    """A connection exceeds a rate: that of its address, or that of the listener or the node. In `pause_ms` it does not,
+    if no other is made."""
+
+    pause_ms: int
+    is_of_address: bool
+
+
+class Excess(NamedTuple):
+    """The limit that a connection exceeds, as text, and the rate if it is one."""
+
+    reason: str
+    rate: RateExcess | None = None
+
+
 class ConnectionRates(Protocol):
     """Measures how many connections per second are made, and limits that."""
 
-    def record(self, listener: str, *, is_limited_by_node: bool) -> int:
-        """Count a connection. Returns for how many ms the listener has to wait before it serves it."""
+    def count(self, listener: str) -> None:
+        """Count a connection that is not limited."""
         ...
 
-    def record_address(self, listener: str, address: str, *, is_limited_by_node: bool) -> int:
-        """Count a connection of an address. If this is not 0, it is refused, and not counted after all.
-
-        Returns for how many ms the address has to pause.
-        """
+    def admit(self, listener: str, address: str) -> RateExcess | None:
+        """Count a connection of a client, unless it exceeds a rate."""
         ...
 
 
 class UnlimitedRates:
     """Neither measures nor limits rates."""
 
-    def record(self, listener: str, *, is_limited_by_node: bool) -> int:
-        return 0
+    def count(self, listener: str) -> None:
+        pass
 
-    def record_address(self, listener: str, address: str, *, is_limited_by_node: bool) -> int:
-        return 0
+    def admit(self, listener: str, address: str) -> RateExcess | None:
+        return None
 
 
 class Admission:
-    """Counts the connections of a node by listener and address, and has listeners wait for free places."""
+    """Counts the connections of a node by listener and address, those in reserve apart."""
 
     def __init__(self, limits: ConnectionLimits, rates: ConnectionRates) -> None:
         self.limits = limits
@@ -85,7 +92,6 @@ class Admission:
         self._kinds: dict[str, ListenerKind] = {}
         self._per_address: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
-        self._waiting = trio.lowlevel.ParkingLot()
 
     @property
     def count(self) -> int:
@@ -100,32 +106,13 @@ class Admission:
     def add_listener(self, name: str, kind: ListenerKind) -> None:
         self._kinds[name] = kind
 
-    def limit(self, limits: ConnectionLimits) -> None:
-        """Apply other limits to new connections; open ones stay."""
-        self.limits = limits
-        self._waiting.unpark_all()
-
-    async def wait_for_place(self, listener: str) -> None:
-        """Wait until the listener may serve another connection."""
-        kind = self._kinds[listener]
-        if kind is not ListenerKind.CONTROLLERS:
-            pause_ms = self._rates.record(listener, is_limited_by_node=kind is ListenerKind.CLIENTS)
-            if pause_ms > 0:
-                await trio.sleep(pause_ms / 1000)
-        while not self._has_place(listener):
-            await self._waiting.park()
-
-    def address_pause_ms(self, listener: str, address: str) -> int:
-        """For how many ms the address has to pause; its new connection is refused if this is not 0."""
-        kind = self._kinds[listener]
-        if kind is ListenerKind.CONTROLLERS:
-            return 0
-        return self._rates.record_address(listener, address, is_limited_by_node=kind is ListenerKind.CLIENTS)
+    def is_for_clients(self, listener: str) -> bool:
+        return self._kinds[listener] is ListenerKind.CLIENTS
 
     def reason_to_refuse(self, descriptor: int, listener: str) -> str | None:
         """The reason to close a new connection at once: its descriptor is reserved for the node's own files."""
         limits = self.limits
-        is_client = self._kinds[listener] is ListenerKind.CLIENTS
+        is_client = self.is_for_clients(listener)
         if descriptor < (limits.client_descriptors_max if is_client else limits.peer_descriptors_max):
             return None
         return (
@@ -133,47 +120,54 @@ class Admission:
             "node's own files. Raise the limit of descriptors (ulimit -n)"
         )
 
-    def add(self, listener: str, address: str) -> str | None:
-        """Count a new connection. Returns the reason if the address has too many; it is not counted then."""
-        count = self._per_address[address]
-        limits = self.limits
-        if count >= limits.connections_per_ip_overrides.get(address, limits.connections_per_ip_max):
-            if not count:
-                del self._per_address[address]
-            return f"{count} connections come from there, as many as max.connections.per.ip allows"
-        self._per_address[address] += 1
-        self._per_listener[listener] += 1
+    def admit(self, listener: str, address: str) -> Excess | None:
+        """Count a connection, unless it exceeds a limit."""
+        if not self.is_for_clients(listener):
+            if self._kinds[listener] is ListenerKind.BROKERS:
+                self._rates.count(listener)
+            self.count_unlimited(listener, address)
+            return None
+        reason = self._exceeded(listener, address)
+        if reason is not None:
+            return Excess(reason)
+        rate = self._rates.admit(listener, address)
+        if rate is not None:
+            name = "connection_creation_rate" if rate.is_of_address else "max.connection.creation.rate"
+            return Excess(f"connections are made more often than {name} allows", rate)
+        self.count_unlimited(listener, address)
         return None
+
+    def count_unlimited(self, listener: str, address: str) -> None:
+        """Count a connection that may exceed the limits: it is a broker's or a controller's."""
+        if self.is_for_clients(listener):
+            self._per_address[address] += 1
+        self._per_listener[listener] += 1
 
     def remove(self, listener: str, address: str) -> None:
         """Forget a connection that was closed."""
         self._per_listener[listener] -= 1
-        self._per_address[address] -= 1
-        if not self._per_address[address]:
-            del self._per_address[address]
-        self._waiting.unpark_all()
+        if self.is_for_clients(listener):
+            self._per_address[address] -= 1
+            if not self._per_address[address]:
+                del self._per_address[address]
 
     @property
     def has_too_many(self) -> bool:
         """True if brokers have taken places of clients, which have to be closed."""
         return self._broker_count > self.limits.connections_max
 
-    def is_for_clients(self, listener: str) -> bool:
-        return self._kinds[listener] is ListenerKind.CLIENTS
-
     @property
     def _broker_count(self) -> int:
         kinds = self._kinds
         return sum(count for name, count in self._per_listener.items() if kinds[name] is not ListenerKind.CONTROLLERS)
 
-    def _has_place(self, listener: str) -> bool:
+    def _exceeded(self, listener: str, address: str) -> str | None:
         limits, count = self.limits, self._per_listener[listener]
         if count >= limits.listener_connections_max.get(listener, INT_MAX):
-            return False
-        match self._kinds[listener]:
-            case ListenerKind.BROKERS:
-                return True
-            case ListenerKind.CONTROLLERS:
-                return self.count - self._broker_count < limits.connections_max
-            case ListenerKind.CLIENTS:
-                return self._broker_count < limits.connections_max
+            return f"the listener has {count} connections, as many as its max.connections allows"
+        if self._broker_count >= limits.connections_max:
+            return f"there are {self._broker_count} connections, as many as max.connections allows"
+        count = self._per_address.get(address, 0)
+        if count >= limits.connections_per_ip_overrides.get(address, limits.connections_per_ip_max):
+            return f"{count} connections come from there, as many as max.connections.per.ip allows"
+        return None

@@ -11,6 +11,7 @@ restores Kafka's behaviour where a later request could see the difference.
 
 from collections import deque
 from collections.abc import Callable
+from enum import Enum
 from struct import Struct
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -62,6 +63,16 @@ class ClosedTransport:
         pass
 
 
+class Sender(Enum):
+    """The kind of sender of a request, as far as the request tells."""
+
+    BROKER = "broker"
+    CLIENT = "client"
+    """A producer or a consumer."""
+    ANYONE = "anyone"
+    """An administrator, or any of the others before it has said more."""
+
+
 class Service(Protocol):
     """Serves the requests of connections."""
 
@@ -75,6 +86,10 @@ class Service(Protocol):
 
         Raises ProtocolError when the connection has to be closed.
         """
+        ...
+
+    def sender_of(self, connection: "Connection", start: int, end: int) -> Sender:
+        """Tell who sends the request in `connection.buffer.data[start:end]`. Raises ProtocolError."""
         ...
 
     def check_size(self, api_key: int, size: int) -> None:
@@ -95,7 +110,7 @@ class Connection:
     `peer_host` is the client's address, `listener` the name of the listener it connected to. `session` is the
     service's. `muted` is set by the transport while it does not read, because `receive_space` was empty or the
     connection is `throttled`; the next `flush` reads again. `activity` counts what was received, for telling idle
-    connections.
+    connections. `service` may be replaced, which takes effect with the next turn.
     """
 
     __slots__ = (
@@ -107,7 +122,6 @@ class Connection:
         "_request_size_max",
         "_resumed",
         "_run",
-        "_service",
         "activity",
         "buffer",
         "close_reason",
@@ -118,6 +132,7 @@ class Connection:
         "outgoing_size",
         "peer_host",
         "queued",
+        "service",
         "session",
         "throttled",
         "transport",
@@ -133,7 +148,7 @@ class Connection:
         peer_host: str,
         listener: str,
     ) -> None:
-        self._service = service
+        self.service = service
         self._run = run
         self._on_close = on_close
         self._request_size_max = request_size_max
@@ -151,6 +166,11 @@ class Connection:
         self._is_held = False
         self.close_reason: str | None = None
         self.session: Any = service.open_session(self)
+
+    def hold(self, start: int) -> None:
+        """Called by the service for the request that begins at `start`: serve it later, after `end_throttle`."""
+        self.buffer.start = start - _SIZE.size
+        self.throttle()
 
     def receive_space(self) -> memoryview:
         """The memory to receive into; empty if the connection takes no more bytes until it has been run."""
@@ -175,7 +195,7 @@ class Connection:
         `timed` wraps the function that serves, to measure these requests.
         """
         buffer = self.buffer
-        serve = self._service.serve if timed is None else timed(self._service.serve)
+        serve = self.service.serve if timed is None else timed(self.service.serve)
         try:
             if self._is_held and self._resumed is not None:
                 self._resume(self._resumed)
@@ -291,7 +311,7 @@ class Connection:
         if not 0 <= size <= self._request_size_max:
             raise ProtocolError(f"a request of {size} bytes is outside 0..{self._request_size_max}")
         if held >= _KNOWN_FROM:
-            self._service.check_size(_API_KEY.unpack_from(self.buffer.data, start + 4)[0], size)
+            self.service.check_size(_API_KEY.unpack_from(self.buffer.data, start + 4)[0], size)
 
     def _resume(self, answer: Callable[[], Reply]) -> None:
         self._resumed = None

@@ -34,7 +34,7 @@ from broker.node.metadata_directory import METADATA_DIRECTORY, MetadataDirectory
 from broker.node.node_context import NodeContext
 from broker.node.request_logging import RequestLogging
 from broker.node.voters import driver_config
-from broker.quota import ConnectionRates, QuotaWindows
+from broker.quota import ConnectionRates, QuotaWindows, UnusableQuotas
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replica_selector import find_replica_selector
 from broker.storage.log_manager import LogManager
@@ -129,6 +129,7 @@ class Node:
         loader = self.loader = MetadataLoader()
         partitions = ReplicaManager(config.node_id, log_manager, effective, env.trace, lambda: int(env.wall() * 1000))
         loader.add_publisher(effective.publish)
+        loader.add_publisher(UnusableQuotas(env.trace).publish)
         loader.add_publisher(partitions.publish)
         quorum.register(loader)
         shared = self._make_context(quorum, loader, partitions, effective)
@@ -194,7 +195,7 @@ class Node:
     ) -> Acceptor:
         config = self._config
         windows = QuotaWindows(config.quota_window_num, config.quota_window_size_seconds)
-        rates = ConnectionRates(windows, lambda: trio.current_time() * 1000)
+        rates = ConnectionRates(windows, lambda: trio.current_time() * 1000, config.dynamic_configs_ignored)
         acceptor = Acceptor(
             partitions.end_turn,
             connection_limits(config),

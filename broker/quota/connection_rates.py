@@ -1,9 +1,11 @@
 """Limits how many connections per second a broker accepts: in all, by listener, and by address (KIP-612)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from ipaddress import ip_address
 from typing import Final
 
+from broker.net.admission import RateExcess
+from broker.quota.quota_changes import usable_changes
 from broker.quota.sampled_rate import SampledRate
 from broker.quota.windows import QuotaWindows, throttle_time_ms
 from metadata.controller import QuotaEntityType, QuotaKey
@@ -17,12 +19,16 @@ _KEPT_MIN: Final = 1024
 
 class ConnectionRates:
     """Implements `broker.net.admission.ConnectionRates`, and is a metadata publisher. `now_ms` is a monotonic time.
+    `ignored_quotas` as in `usable_changes`.
 
     Pauses are one window at most, as in Kafka.
     """
 
-    def __init__(self, windows: QuotaWindows, now_ms: Callable[[], float]) -> None:
+    def __init__(
+        self, windows: QuotaWindows, now_ms: Callable[[], float], ignored_quotas: Collection[str] = ()
+    ) -> None:
         self._windows = windows
+        self._ignored_quotas = ignored_quotas
         self._now_ms = now_ms
         self._node_max = UNLIMITED
         self._listener_max: Mapping[str, int] = {}
@@ -38,7 +44,7 @@ class ConnectionRates:
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Apply changed quotas of addresses to the next connection."""
-        for entity, quotas in delta.client_quotas.changed.items():
+        for entity, quotas in usable_changes(delta.client_quotas.changed, self._ignored_quotas).items():
             names = dict(entity)
             if QuotaEntityType.IP in names and QuotaKey.CONNECTION_CREATION_RATE in quotas:
                 address = canonical_address(names[QuotaEntityType.IP])
@@ -48,36 +54,29 @@ class ConnectionRates:
                 else:
                     self._address_max[address] = limit
 
-    def record(self, listener: str, *, is_limited_by_node: bool) -> int:
+    def count(self, listener: str) -> None:
         """See `broker.net.admission.ConnectionRates`."""
-        now_ms = self._now_ms()
-        rate = self._listeners.get(listener)
-        if rate is None:
-            rate = self._listeners[listener] = self._new_rate()
-        pause_ms = self._record(rate, self._listener_max.get(listener, UNLIMITED), now_ms)
-        if is_limited_by_node:
-            return max(pause_ms, self._record(self._node, self._node_max, now_ms))
-        return pause_ms
+        self._of_listener(listener).record(1, self._now_ms())
 
-    def record_address(self, listener: str, address: str, *, is_limited_by_node: bool) -> int:
+    def admit(self, listener: str, address: str) -> RateExcess | None:
         """See `broker.net.admission.ConnectionRates`."""
-        if not self._address_max:
-            return 0
-        limit = self._address_max.get(address, self._address_max.get(None))
-        if limit is None:
-            return 0
         now_ms = self._now_ms()
-        rate = self._addresses.get(address)
-        if rate is None:
-            if len(self._addresses) >= self._kept_max:
-                self._drop_idle(now_ms)
-            rate = self._addresses[address] = self._new_rate()
-        pause_ms = self._record(rate, limit, now_ms)
-        if pause_ms > 0:
-            refused = (rate, self._listeners[listener], *((self._node,) if is_limited_by_node else ()))
-            for each in refused:
-                each.record(-1, now_ms)
-        return pause_ms
+        of_listener = self._of_listener(listener)
+        limits: list[tuple[SampledRate, float]] = [
+            (of_listener, self._listener_max.get(listener, UNLIMITED)),
+            (self._node, self._node_max),
+        ]
+        pause_ms = max(self._record(rate, limit, now_ms) for rate, limit in limits)
+        is_of_address = False
+        limit = self._address_max.get(address, self._address_max.get(None)) if self._address_max else None
+        if not pause_ms and limit is not None:
+            limits.append((self._of_address(address, now_ms), limit))
+            pause_ms, is_of_address = self._record(*limits[-1], now_ms), True
+        if not pause_ms:
+            return None
+        for rate, _ in limits:
+            rate.record(-1, now_ms)
+        return RateExcess(pause_ms, is_of_address)
 
     @property
     def node_rate(self) -> float:
@@ -88,6 +87,20 @@ class ConnectionRates:
     def listener_rates(self) -> dict[str, float]:
         """The connections per second by listener."""
         return {name: rate.rate(self._now_ms()) for name, rate in self._listeners.items()}
+
+    def _of_listener(self, listener: str) -> SampledRate:
+        rate = self._listeners.get(listener)
+        if rate is None:
+            rate = self._listeners[listener] = self._new_rate()
+        return rate
+
+    def _of_address(self, address: str, now_ms: float) -> SampledRate:
+        rate = self._addresses.get(address)
+        if rate is None:
+            if len(self._addresses) >= self._kept_max:
+                self._drop_idle(now_ms)
+            rate = self._addresses[address] = self._new_rate()
+        return rate
 
     def _record(self, rate: SampledRate, limit: float, now_ms: float) -> int:
         rate.record(1, now_ms)

@@ -1,5 +1,7 @@
 """The rate of a client's usage over the last windows, and the pause that brings it within a quota. Pure."""
 
+from math import inf
+
 from broker.replication.throttles import WindowedRate
 
 
@@ -11,8 +13,13 @@ class SampledRate(WindowedRate):
     """
 
     def delay_ms(self, limit: float, now_ms: float) -> float:
-        """The pause after which the rate is `limit`, if nothing more is recorded; 0 or less within the limit."""
+        """The pause after which the rate is `limit`, if nothing more is recorded; 0 or less within the limit.
+
+        A file may set `max.connection.creation.rate` to 0, a rate that is never reached again.
+        """
         self._drop_old(now_ms)
+        if limit <= 0:
+            return inf if self._size > 0 else 0.0
         return self._size / limit * 1000 - self._elapsed_ms(now_ms)
 
     def unused(self, limit: float) -> float:

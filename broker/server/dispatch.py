@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 
 import trio
 
-from broker.net.connection import Connection, ProtocolError
+from broker.net.connection import Connection, ProtocolError, Sender
 from broker.net.reply import FileRange, Part, PendingReply, Reply, frame_response
 from broker.server.authorizer import Authorizer
 from broker.server.context import Context, Message, S
@@ -22,6 +22,7 @@ from broker.server.pending_replies import PendingReplies, encoded, encoded_in_st
 from broker.server.quotas import Charging, MutationCharging
 from broker.server.request_log import RequestLog
 from broker.server.routes import API_VERSIONS_KEY, Routes, UnservedVersion
+from broker.server.senders import sender_of
 from broker.server.services import ControllerServices, Services
 from broker.server.session import ANONYMOUS, Session
 from broker.server.shortcut_tables import ShortcutTables, TableKey, table_key
@@ -163,6 +164,10 @@ class Dispatcher(Generic[S]):
             return self._serve(connection, session, start, end)
         finally:
             charging.end(session, outer_s)
+
+    def sender_of(self, connection: Connection, start: int, end: int) -> Sender:
+        """See `broker.net.connection.Service`."""
+        return sender_of(connection.buffer.data, start, end)
 
     def check_size(self, api_key: int, size: int) -> None:
         """See `broker.net.connection.Service`."""

@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from broker.net.connection import Connection
+from broker.net.connection import Connection, Sender
 from broker.net.connection_scheduler import ConnectionScheduler
 from broker.net.reply import PendingReply, Reply
 from broker.net.turn_timer import RequestTime, TurnTimer
@@ -47,6 +47,10 @@ class Service:
     def serve(self, connection: Connection, start: int, end: int) -> Reply:
         self._clock.jump(self._serve_s)
         return self._reply(connection)
+
+    def sender_of(self, connection: Connection, start: int, end: int) -> Sender:
+        """Anyone may send any request."""
+        return Sender.ANYONE
 
     def check_size(self, api_key: int, size: int) -> None: ...
 

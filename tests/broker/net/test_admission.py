@@ -2,27 +2,24 @@
 
 import attrs
 import pytest
-import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
 
-from broker.net.admission import Admission, ConnectionLimits, ListenerKind
+from broker.net.admission import Admission, ConnectionLimits, Excess, ListenerKind, RateExcess
 
 CLIENTS, OTHERS, BROKERS, CONTROLLERS = "PLAINTEXT", "OTHERS", "BROKERS", "CONTROLLERS"
 
 
 @attrs.define
 class Rates:
-    """Has listeners and addresses pause."""
+    """Clients exceed a rate if `excess` is not None."""
 
-    pause_ms: int = 0
-    limited_by_node: list[bool] = attrs.field(factory=list)
+    excess: RateExcess | None = None
+    counted: list[str] = attrs.field(factory=list)
 
-    def record(self, listener: str, *, is_limited_by_node: bool) -> int:
-        self.limited_by_node.append(is_limited_by_node)
-        return self.pause_ms
+    def count(self, listener: str) -> None:
+        self.counted.append(listener)
 
-    def record_address(self, listener: str, address: str, *, is_limited_by_node: bool) -> int:
-        return self.pause_ms
+    def admit(self, listener: str, address: str) -> RateExcess | None:
+        return self.excess
 
 
 def admission(connections_max: int = 3, per_ip: int = 100, rates: Rates | None = None, **limits: object) -> Admission:
@@ -37,75 +34,59 @@ def admission(connections_max: int = 3, per_ip: int = 100, rates: Rates | None =
     return made
 
 
-def has_place(made: Admission, listener: str) -> bool:
-    return made._has_place(listener)
+def is_let_in(made: Admission, listener: str, address: str = "10.0.0.1") -> bool:
+    return made.admit(listener, address) is None
 
 
 def test_all_connections_of_brokers_and_clients_count_and_brokers_have_priority() -> None:
     made = admission(connections_max=3)
-    for listener in (CLIENTS, OTHERS, BROKERS):
-        assert made.add(listener, "10.0.0.1") is None
-    assert not has_place(made, CLIENTS)
-    assert not has_place(made, OTHERS)
-    assert has_place(made, BROKERS)
+    assert all(is_let_in(made, listener) for listener in (CLIENTS, OTHERS, BROKERS))
+    assert not is_let_in(made, CLIENTS)
+    assert not is_let_in(made, OTHERS)
     assert not made.has_too_many
-    assert made.add(BROKERS, "10.0.0.2") is None
+    assert is_let_in(made, BROKERS)
     assert made.has_too_many
-    assert has_place(made, CONTROLLERS)
+
+
+@pytest.mark.parametrize("listener", [BROKERS, CONTROLLERS])
+@pytest.mark.parametrize("value", [0, 1])
+def test_no_limit_holds_for_listeners_of_brokers_and_of_controllers(listener: str, value: int) -> None:
+    rates = Rates(RateExcess(1000, is_of_address=False))
+    limits = {"listener_connections_max": {listener: value}, "connections_per_ip_overrides": {"10.0.0.1": value}}
+    made = admission(value, value, rates, **limits)
+    assert all(is_let_in(made, listener) for _ in range(9))
+    assert rates.counted == [BROKERS] * 9 * (listener == BROKERS)
 
 
 def test_controllers_are_counted_by_themselves() -> None:
     made = admission(connections_max=2)
-    for _ in range(2):
-        made.add(CONTROLLERS, "10.0.0.1")
-    assert not has_place(made, CONTROLLERS)
-    assert has_place(made, CLIENTS)
+    assert all(is_let_in(made, CONTROLLERS) for _ in range(9))
+    assert is_let_in(made, CLIENTS)
 
 
-@pytest.mark.parametrize("listener", [CLIENTS, BROKERS])
-def test_limit_of_a_listener_holds_for_brokers_too(listener: str) -> None:
-    made = admission(connections_max=100, listener_connections_max={listener: 1})
-    made.add(listener, "10.0.0.1")
-    assert not has_place(made, listener)
-    made.remove(listener, "10.0.0.1")
-    assert has_place(made, listener)
+def test_limit_of_a_listener() -> None:
+    made = admission(connections_max=100, listener_connections_max={CLIENTS: 1})
+    assert is_let_in(made, CLIENTS)
+    assert not is_let_in(made, CLIENTS)
+    assert is_let_in(made, OTHERS)
+    made.remove(CLIENTS, "10.0.0.1")
+    assert is_let_in(made, CLIENTS)
 
 
 def test_override_replaces_the_limit_of_an_address() -> None:
     made = admission(100, 1, connections_per_ip_overrides={"10.0.0.2": 2, "10.0.0.3": 0})
-    assert made.add(CLIENTS, "10.0.0.1") is None
-    assert made.add(CLIENTS, "10.0.0.1") is not None
-    assert [made.add(CLIENTS, "10.0.0.2") is None for _ in range(3)] == [True, True, False]
-    assert made.add(CLIENTS, "10.0.0.3") is not None
+    assert [is_let_in(made, CLIENTS, "10.0.0.1") for _ in range(2)] == [True, False]
+    assert [is_let_in(made, CLIENTS, "10.0.0.2") for _ in range(3)] == [True, True, False]
+    assert not is_let_in(made, CLIENTS, "10.0.0.3")
     assert made.count == 3
+    assert "10.0.0.3" not in made._per_address
 
 
-async def test_listener_waits_for_a_place(autojump_clock: MockClock) -> None:
-    made = admission(connections_max=1)
-    made.add(CLIENTS, "10.0.0.1")
-    admitted = []
-
-    async def wait() -> None:
-        await made.wait_for_place(CLIENTS)
-        admitted.append(trio.current_time())
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(wait)
-        await trio.sleep(5)
-        assert not admitted
-        made.remove(CLIENTS, "10.0.0.1")
-        await wait_all_tasks_blocked()
-    assert len(admitted) == 1
-
-
-async def test_listener_waits_as_long_as_its_rate_says(autojump_clock: MockClock) -> None:
-    rates = Rates(pause_ms=400)
-    made = admission(rates=rates)
-    begun = trio.current_time()
-    await made.wait_for_place(CLIENTS)
-    await made.wait_for_place(BROKERS)
-    assert trio.current_time() - begun == pytest.approx(0.8)
-    assert rates.limited_by_node == [True, False]
-    await made.wait_for_place(CONTROLLERS)
-    assert trio.current_time() - begun == pytest.approx(0.8), "rates do not limit controllers"
-    assert made.address_pause_ms(CONTROLLERS, "10.0.0.1") == 0
+def test_rates_count_only_connections_within_the_other_limits() -> None:
+    excess = RateExcess(400, is_of_address=True)
+    made = admission(connections_max=1, rates=Rates(excess))
+    reason = "connections are made more often than connection_creation_rate allows"
+    assert made.admit(CLIENTS, "10.0.0.1") == Excess(reason, excess)
+    made.count_unlimited(CLIENTS, "10.0.0.1")
+    reason = "there are 1 connections, as many as max.connections allows"
+    assert made.admit(CLIENTS, "10.0.0.1") == Excess(reason)

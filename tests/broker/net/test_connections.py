@@ -10,7 +10,7 @@ import trio.testing
 
 from broker.net.acceptor import Acceptor
 from broker.net.admission import ConnectionLimits
-from broker.net.connection import IN_FLIGHT_MAX, Connection, ProtocolError
+from broker.net.connection import IN_FLIGHT_MAX, Connection, ProtocolError, Sender
 from broker.net.receive_buffer import INITIAL_SIZE, STEADY_SIZE
 from broker.net.reply import FileRange, PendingReply, Reply, frame_response
 from kraft.env import RealDisk, kernel_socket
@@ -37,6 +37,9 @@ class Commands:
 
     def open_session(self, connection: Connection) -> None:
         """Keep no state."""
+
+    def sender_of(self, connection: Connection, start: int, end: int) -> Sender:
+        return Sender.CLIENT
 
     def check_size(self, api_key: int, size: int) -> None:
         """Accept every size."""
@@ -402,19 +405,21 @@ async def test_a_file_cut_while_it_is_sent_closes_the_connection(server: Server,
     file.close()
 
 
-async def test_connections_beyond_the_limit_per_host_are_closed_at_once(server: Server) -> None:
+async def test_connections_beyond_the_limit_per_host_wait_for_others_to_close(server: Server) -> None:
     streams = [await server.connect() for _ in range(6)]
     for stream in streams:
         await stream.send_all(frame(b"echo in"))
         assert await read_frame(stream, bytearray()) == b"in"
-    refused = await server.connect()
-    await assert_closed(refused)
-    await refused.aclose()
-    await streams[0].aclose()
-    await until(lambda: server.acceptor.connection_count == 5)
-    async with await server.connect() as stream:
-        await stream.send_all(frame(b"echo in again"))
-        assert await read_frame(stream, bytearray()) == b"in again"
+    async with await server.connect() as waiting:
+        await waiting.send_all(frame(b"echo two") + frame(b"echo requests"))
+        with trio.move_on_after(0.1) as waited:
+            await waiting.receive_some()
+        assert waited.cancelled_caught
+        assert server.acceptor.connection_count == 6
+        await streams[0].aclose()
+        received = bytearray()
+        assert [await read_frame(waiting, received) for _ in range(2)] == [b"two", b"requests"]
+        assert server.acceptor.connection_count == 6
     for stream in streams:
         await stream.aclose()
 

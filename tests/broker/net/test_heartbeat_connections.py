@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from broker.net.connection import ClosedTransport, Connection, Service
+from broker.net.connection import ClosedTransport, Connection, Sender, Service
 from broker.net.heartbeat_connections import HeartbeatConnections
 from broker.net.reply import Reply
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest
@@ -23,6 +23,10 @@ class Served(Service):
 
     def open_session(self, connection: Connection) -> None:
         """Keep no state."""
+
+    def sender_of(self, connection: Connection, start: int, end: int) -> Sender:
+        """Anyone may send any request."""
+        return Sender.ANYONE
 
     def check_size(self, api_key: int, size: int) -> None:
         """Accept every size."""

@@ -9,7 +9,7 @@ import trio
 import trio.lowlevel
 from trio.testing import MockClock
 
-from broker.net.connection import Connection
+from broker.net.connection import Connection, Sender
 from broker.net.connection_scheduler import ConnectionScheduler
 from broker.net.deadlines import Deadlines
 from broker.server.quotas import Allowance, Charging, Usage
@@ -81,6 +81,10 @@ class Service:
 
     def serve(self, connection: Connection, start: int, end: int) -> None:
         self._clock.jump(connection.buffer.data[start + 1] / 10_000)
+
+    def sender_of(self, connection: Connection, start: int, end: int) -> Sender:
+        """Anyone may send any request."""
+        return Sender.ANYONE
 
     def check_size(self, api_key: int, size: int) -> None: ...
 
