@@ -1,0 +1,100 @@
+"""docs/errors.md: each message in it is the beginning or a part of one that is produced, in the document's order."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from broker.client import KafkaError, RecordTooLarge, SyncAdmin, SyncProducer, TimedOut
+from broker.client.errors import check
+from broker.config import read_config
+from broker.config.checks import check_supported
+from broker.spark import java
+from broker.spark.data_loss import DataLoss
+from broker.storage.log_dir import LogDir, LogDirInUse
+from broker.wire.errors import ErrorCode
+from kraft.env import real_env
+from metadata.configuration import ConfigError
+from tests.support.source_code import ROOT
+
+DOCUMENT = ROOT / "docs" / "errors.md"
+FAST = {"retry.backoff.ms": 10, "reconnect.backoff.ms": 10}
+
+
+def documented() -> list[str]:
+    return re.findall(r"^```text\n(.+)\n```$", DOCUMENT.read_text(), re.MULTILINE)
+
+
+def pattern(message: str) -> str:
+    """A regular expression, in which `...` stands for any text."""
+    return ".+".join(map(re.escape, message.split("...")))
+
+
+def message_of(error: type[Exception], call: Callable[[], object]) -> str:
+    with pytest.raises(error) as raised:
+        call()
+    return str(raised.value)
+
+
+@pytest.fixture
+def produced(bootstrap: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The messages in the document's order."""
+
+    def reach_nobody() -> None:
+        with SyncAdmin("127.0.0.1:1", config={**FAST, "default.api.timeout.ms": 200}) as admin:
+            admin.list_topics()
+
+    def send_to_a_partition_that_is_missing() -> None:
+        with SyncProducer(bootstrap, config={**FAST, "max.block.ms": 200}) as producer:
+            producer.send("errors", b"v", partition=99)
+
+    def send_a_large_record() -> None:
+        with SyncProducer(bootstrap) as producer:
+            producer.send("errors", bytes(2_000_000))
+
+    def claim_twice() -> None:
+        disk = real_env(lambda kind, /, **fields: None).disk
+        first, second = (LogDir(disk, str(tmp_path), producer_expiration_ms=1) for _ in range(2))
+        first.claim()
+        second.claim()
+
+    def listen_with_tls() -> None:
+        config = read_config(
+            overrides=[
+                "listeners=SSL://localhost:9092,CONTROLLER://localhost:9093",
+                "listener.security.protocol.map=SSL:SSL,CONTROLLER:PLAINTEXT",
+                "inter.broker.listener.name=SSL",
+            ]
+        )
+        check_supported(config, config.endpoints)
+
+    def lose_records() -> None:
+        raise DataLoss("the log starts at 4")
+
+    monkeypatch.setattr(java, "_package_home", lambda: None)
+    return [
+        message_of(TimedOut, reach_nobody),
+        message_of(KafkaError, lambda: check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)),
+        message_of(TimedOut, send_to_a_partition_that_is_missing),
+        message_of(RecordTooLarge, send_a_large_record),
+        message_of(KafkaError, lambda: check(ErrorCode.NOT_ENOUGH_REPLICAS)),
+        message_of(LogDirInUse, claim_twice),
+        message_of(ConfigError, listen_with_tls),
+        message_of(AnalysisException, lambda: spark.read.format("no-such-source").load()),
+        message_of(java.NoJava, lambda: java.find_java({"PATH": ""})),
+        message_of(DataLoss, lose_records),
+    ]
+
+
+def test_messages_of_the_document_are_those_that_are_produced(produced: list[str]) -> None:
+    assert len(documented()) == len(produced)
+    for message, found in zip(documented(), produced, strict=True):
+        assert re.search(pattern(message), found, re.DOTALL), found
+
+
+def test_the_document_has_a_cause_and_a_cure_for_each_message() -> None:
+    text = DOCUMENT.read_text()
+    assert text.count("**Cause.**") == text.count("**Cure.**") == len(documented()) == 10
