@@ -56,8 +56,8 @@ def produced(bootstrap: str, spark: SparkSession, tmp_path: Path, monkeypatch: p
             producer.send("errors", bytes(2_000_000))
 
     def claim_twice() -> None:
-        disk = real_env(lambda kind, /, **fields: None).disk
-        first, second = (LogDir(disk, str(tmp_path), producer_expiration_ms=1) for _ in range(2))
+        env = real_env(lambda kind, /, **fields: None)
+        first, second = (LogDir(env, str(tmp_path), producer_expiration_ms=1) for _ in range(2))
         first.claim()
         second.claim()
 

@@ -229,3 +229,26 @@ async def test_pushed_predicates_read_the_same_rows_of_a_node(tmp_path: Path) ->
             expected = await trio.to_thread.run_sync(partial(read, address, pushed, is_pushed=False))
             assert expected, "the predicate chooses some rows"
             assert await trio.to_thread.run_sync(partial(read, address, pushed, is_pushed=True)) == expected
+
+
+async def test_times_choose_records_of_batches_whose_header_has_no_max_timestamp(tmp_path: Path) -> None:
+    """Some clients leave it unset (-1). Brokers compute it from the records."""
+
+    def read(address: str, more: Mapping[str, str], pushed: list[Filter]) -> list[int]:
+        options = {"kafka.bootstrap.servers": address, "subscribe": "topic", "pushDownPredicate": "true", **more}
+        reader = batch_reader(ReadOptions.of(options, is_streaming=False), ("offset",))
+        assert isinstance(reader, FilteringKraftReader)
+        reader.pushFilters(pushed)
+        found = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+        return [row["offset"] for row in found]
+
+    async with node_with_topic(tmp_path, partitions=1) as node:
+        async with connected(node.port) as client:
+            for first in range(0, 10, 2):
+                records = [Record(timestamp=1_000 + each, value=b"v") for each in (first, first + 1)]
+                await produce(client, encode_batch(records, base_offset=0, max_timestamp=NO_TIMESTAMP))
+        address = f"127.0.0.1:{node.port}"
+        times = {"startingTimestamp": "1003", "endingTimestamp": "1008"}
+        assert await trio.to_thread.run_sync(read, address, times, []) == [3, 4, 5, 6, 7]
+        since = [GreaterThanOrEqual(("timestamp",), EPOCH + timedelta(milliseconds=1_005))]
+        assert await trio.to_thread.run_sync(read, address, {}, since) == [5, 6, 7, 8, 9]
