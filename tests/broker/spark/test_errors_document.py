@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from broker.client import KafkaError, RecordTooLarge, SyncAdmin, SyncProducer, TimedOut
@@ -83,7 +83,7 @@ def produced(bootstrap: str, spark: SparkSession, tmp_path: Path, monkeypatch: p
         message_of(KafkaError, lambda: check(ErrorCode.NOT_ENOUGH_REPLICAS)),
         message_of(LogDirInUse, claim_twice),
         message_of(ConfigError, listen_with_tls),
-        message_of(AnalysisException, lambda: spark.read.format("no-such-source").load()),
+        message_of(Py4JJavaError, lambda: spark.read.format("no-such-source").load()),
         message_of(java.NoJava, lambda: java.find_java({"PATH": ""})),
         message_of(DataLoss, lose_records),
     ]
