@@ -4,9 +4,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
+import attrs
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kraft.core import QuorumConfig, ReplicaKey, Voter, VoterSet
 from kraft.env import Env, FsyncFailed
@@ -37,9 +38,9 @@ class RecordingStateMachine:
         self.events.append(f"leader {leadership.leader_id} in epoch {leadership.epoch}")
 
 
-async def opened(disk: VolatileDisk) -> tuple[RaftNode, RecordingStateMachine]:
+async def opened(disk: VolatileDisk, config: RaftNodeConfig = CONFIG) -> tuple[RaftNode, RecordingStateMachine]:
     env = Env(disk=disk, rng=Random(1), wall=lambda: 1_700_000_000.0, trace=lambda kind, /, **fields: None)
-    log, heard = await RaftNode.open(env, DIRECTORY, CONFIG), RecordingStateMachine()
+    log, heard = await RaftNode.open(env, DIRECTORY, config), RecordingStateMachine()
     log.register(heard)
     return log, heard
 
@@ -50,6 +51,20 @@ async def running(disk: VolatileDisk) -> AsyncIterator[tuple[RaftNode, Recording
     async with trio.open_nursery() as nursery:
         await nursery.start(log.run)
         yield log, heard
+        nursery.cancel_scope.cancel()
+
+
+async def test_voter_whose_process_pauses_after_its_start_begins_no_earlier_than_it_started(
+    mock_clock: MockClock,
+) -> None:
+    """Without a retry backoff, the first deadline has passed at once. The pause is taken out of the time."""
+    mock_clock.rate = 10_000  # time passes between any two looks at the clock
+    quorum = attrs.evolve(CONFIG.quorum, retry_backoff_ms=0)
+    log, _ = await opened(VolatileDisk(), attrs.evolve(CONFIG, quorum=quorum))
+    mock_clock.jump(1)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(log.run)
+        assert log.append(log.leadership.epoch, [b"a"]) == FIRST
         nursery.cancel_scope.cancel()
 
 
