@@ -11,6 +11,8 @@
 #                            mvn, skipped without; ARGS="--kills 20"
 #   make test-prometheus     Prometheus itself scrapes three nodes, two of which die; skipped where it cannot be had;
 #                            ARGS="--prometheus-plots docs/images" plots what it has found
+#   make explore             the tests that draw examples, on new ones, until SECONDS=600 are over; WORKERS=1
+#                            ARGS="tests/broker/storage" for a part; prints what draws the examples of a failure again
 #   make test-interpreters   the packages' own tests on the other supported versions of Python that are installed
 #   make test-wheel          the built wheel in an empty environment: import, produce and consume, read by Spark
 #   make check               lint, format, types
@@ -47,6 +49,13 @@ BIN := $(VENV)/bin
 # The load generator is C: PyPI's compiler where the system has none.
 COMPILER := $(if $(shell command -v cc),,--group bench-compiler)
 
+# Where the environment disables compiled modules beside the sources, each process would compile all modules that it
+# imports: a node 560 of them, in 0.3 s. The processes of a target share a directory of compiled modules instead.
+ifneq ($(PYTHONDONTWRITEBYTECODE),)
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX ?= $(CURDIR)/$(VENV)/compiled
+endif
+
 .DELETE_ON_ERROR:
 # Tests that are under way at the same time. Much of their time they wait.
 WORKERS ?= 2
@@ -59,8 +68,9 @@ SEED ?= 1
 # PySpark's version for the tests of tables: 4_1 has all packages; 4_2 has none for Iceberg.
 SPARK ?= 4_1
 
-.PHONY: venv run test test-client-kafka test-differential test-kafka-monitoring test-spark-tables test-java-clients \
-	test-prometheus test-interpreters test-wheel check docs terminal-images soak jepsen fuzz transaction-kills spark-kills \
+.PHONY: venv run test explore test-client-kafka test-differential test-kafka-monitoring test-spark-tables \
+	test-java-clients test-prometheus test-interpreters test-wheel check docs terminal-images soak jepsen fuzz \
+	transaction-kills spark-kills \
 	spark-standalone spark-steady spark-demo bench bench-client-library bench-kafka bench-replication \
 	bench-followers bench-moves bench-transactions bench-groups bench-quotas bench-metadata bench-loop-holds \
 	bench-metrics bench-spark bench-spark-load bench-spark-check kafka-dump-log
@@ -72,6 +82,10 @@ run: $(VENV)/.installed
 
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
+
+explore: SECONDS := 600
+explore: $(VENV)/.installed-test
+	$(BIN)/python -m tests.support.exploration --seconds $(SECONDS) --workers $(WORKERS) $(ARGS)
 
 test-client-kafka: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/clients/client_library tests/clients/test_transaction_requests.py --apache-kafka -k apache-kafka $(ARGS)
