@@ -243,7 +243,7 @@ class Core:
                 if isinstance(replica.state, Resigned):
                     replica.state.acknowledged[source] = True
             case BeginEpochRequest(), BeginEpochResponse():
-                pass
+                reconfiguration.on_begin_epoch_response(replica, request, response)
             case UpdateVoterRequest(), VoterChangeResponse():
                 reconfiguration.on_update_response(replica, source)
             case _:
@@ -253,8 +253,11 @@ class Core:
         replica = self._replica
         if replica.requests.complete(destination, request):
             replica.requests.back_off(destination, type(request), replica.now_ms + replica.config.retry_backoff_ms)
-            if isinstance(request, VoteRequest):
-                elections.on_vote_failed(replica, destination)
+            match request:
+                case VoteRequest():
+                    elections.on_vote_failed(replica, destination)
+                case BeginEpochRequest():
+                    reconfiguration.on_begin_epoch_failed(replica, request)
 
     def _expire(self) -> None:
         replica = self._replica
@@ -271,6 +274,7 @@ class Core:
         match replica.state:
             case Leader() as leader:
                 leading.send_begin_epoch_requests(replica, leader)
+                reconfiguration.announce_to_new_voter(replica, leader)
             case Prospective() | Candidate() as standing:
                 elections.send_vote_requests(replica, standing)
             case Follower() as follower:

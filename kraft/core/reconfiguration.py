@@ -5,6 +5,8 @@ from kraft.core import leading
 from kraft.core.control_records import is_valid_voter, voters_entry
 from kraft.core.messages import (
     AddVoterRequest,
+    BeginEpochRequest,
+    BeginEpochResponse,
     Error,
     RemoveVoterRequest,
     UpdateVoterRequest,
@@ -36,9 +38,50 @@ def append_due_change(replica: Replica, leader: Leader) -> None:
     if change is None:
         if (mine := replica.outdated_voter()) is not None:
             _write(replica, leader, replica.voters.with_voter(mine))
-    elif not isinstance(change.request, AddVoterRequest) or _caught_up(replica, leader, change.request):
+    elif not isinstance(change.request, AddVoterRequest) or (
+        change.is_reachable and _caught_up(replica, leader, change.request)
+    ):
         change.offset = replica.log.end_offset
         _write(replica, leader, changed(replica.voters, change.request))
+
+
+def announce_to_new_voter(replica: Replica, leader: Leader) -> None:
+    """Send BeginEpoch to the replica that is to be added, at the address that the request gives for it (KIP-853).
+
+    The connection shows that a node with this id is there that belongs to the cluster and speaks the quorum's protocol,
+    and the response that the node has this directory. A voter at another address would count towards the majority, but
+    no candidate could ask it for its vote. Kafka sends ApiVersions.
+    """
+    change = leader.change
+    if change is None or not isinstance(change.request, AddVoterRequest) or change.is_reachable:
+        return
+    voter = change.request.voter
+    if replica.requests.may_send(voter.node_id, BeginEpochRequest, replica.now_ms):
+        change.announcement = BeginEpochRequest(replica.epoch, replica.me.node_id, replica.config.my_address, voter.key)
+        replica.send(voter.node_id, voter.address, change.announcement)
+
+
+def on_begin_epoch_response(replica: Replica, request: BeginEpochRequest, response: BeginEpochResponse) -> None:
+    """Let the new voter be added, or refuse the change if the replica at its address has another directory."""
+    leader = replica.state
+    if isinstance(leader, Leader) and leader.change is not None and leader.change.announcement is request:
+        leader.change.is_reachable = True
+        if response.error is Error.INVALID_VOTER_KEY:
+            message = f"Node {request.voter.node_id} has another directory id"
+            _end_change(replica, leader, leader.change, Error.INVALID_REQUEST, message)
+
+
+def on_begin_epoch_failed(replica: Replica, request: BeginEpochRequest) -> None:
+    """Refuse to add a voter that does not answer at its address."""
+    leader = replica.state
+    if isinstance(leader, Leader) and leader.change is not None and leader.change.announcement is request:
+        message = f"Node {request.voter.node_id} does not answer at the address that was given for it"
+        _end_change(replica, leader, leader.change, Error.REQUEST_TIMED_OUT, message)
+
+
+def _end_change(replica: Replica, leader: Leader, change: VoterChange, error: Error, message: str) -> None:
+    leader.change = None
+    replica.answer(change.token, VoterChangeResponse(replica.current_leader, error, message))
 
 
 def send_update_voter_request(replica: Replica, follower: Follower) -> None:

@@ -6,7 +6,7 @@ from typing import ClassVar, TypeAlias
 import attrs
 
 from kraft.core.log_state import OffsetAndEpoch
-from kraft.core.messages import CurrentLeader, FetchRequest, VoterChangeRequest
+from kraft.core.messages import BeginEpochRequest, CurrentLeader, FetchRequest, VoterChangeRequest
 from kraft.core.transitions import Role
 from kraft.core.voters import ReplicaKey, VoterSet
 
@@ -87,12 +87,17 @@ class WaitingFetch:
 
 @attrs.define
 class VoterChange:
-    """The pending voter change. `offset` is that of its entry, or None before the entry is appended."""
+    """The pending voter change. `offset` is that of its entry, or None before the entry is appended.
+
+    `announcement` is the BeginEpoch that is under way to a new voter. It has answered one if `is_reachable` is True.
+    """
 
     token: int
     request: VoterChangeRequest
     deadline_ms: float
     offset: int | None = None
+    announcement: BeginEpochRequest | None = None
+    is_reachable: bool = False
 
 
 @attrs.define

@@ -1,13 +1,16 @@
 """Voters are added to and removed from a running quorum, while records are appended (KIP-853)."""
 
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 import trio
 
+from kraft.core import ReplicaKey, Voter
 from kraft.core.messages import AddVoterRequest, Error, RemoveVoterRequest, VoterChangeRequest
 from kraft.replicated_log import NotLeader
+from tests.support.directory_ids import directory_id
 from tests.support.quorum_nodes import QuorumNode, QuorumNodes, running_nodes, snapshot
 
 
@@ -62,6 +65,28 @@ async def test_from_one_voter_to_three_and_back(figure: Callable[[str], None]) -
         assert (await quorum.leader()).node_id == 2
         assert quorum.nodes[2].quorum.core.voters.ids == (2,)
         figure(f"{len(acknowledged)} records acknowledged meanwhile")
+
+
+async def test_voter_is_added_only_at_an_address_at_which_it_answers_kip_853() -> None:
+    async with running_nodes(1, spares=2, formatted=()) as quorum:
+        await quorum.commit(b"record")
+        leader, node, other = quorum.nodes[1].quorum, quorum.nodes[2], quorum.nodes[3]
+        await quorum.until(lambda: node.heard.records == [b"record"] == other.heard.records)
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            nowhere = f"127.0.0.1:{closed.getsockname()[1]}"
+            for address in (nowhere, other.voter.address, leader.core.voters.voters[0].address):
+                response = await leader.change_voters(AddVoterRequest(Voter(node.voter.key, address), 5_000))
+                assert (response.error, response.message) == (
+                    Error.REQUEST_TIMED_OUT,
+                    "Node 2 does not answer at the address that was given for it",
+                )
+        former = ReplicaKey(2, directory_id("lost"))
+        response = await leader.change_voters(AddVoterRequest(Voter(former, node.voter.address), 5_000))
+        assert (response.error, response.message) == (Error.INVALID_REQUEST, "Node 2 has another directory id")
+        assert leader.core.voters.ids == (1,)
+        await change(quorum, AddVoterRequest(node.voter, 5_000))
+        assert leader.core.voters.ids == (1, 2)
 
 
 async def test_record_that_is_committed_with_the_removal_of_its_leader_is_acknowledged_kip_853() -> None:

@@ -46,10 +46,15 @@ class ScriptedQuorum(ScriptedRun):
                 await trio.sleep(0.05)
 
 
-def play(script: Callable[[ScriptedQuorum], Awaitable[None]], voters: int = 3, seed: int = 1) -> ScriptedQuorum:
-    """Start a quorum of `voters`, with Kafka's default timeouts and without snapshots, and run the script."""
+def play(
+    script: Callable[[ScriptedQuorum], Awaitable[None]], voters: int = 3, seed: int = 1, spares: int = 0
+) -> ScriptedQuorum:
+    """Start a quorum of `voters`, with Kafka's default timeouts and without snapshots, and run the script.
+
+    `spares` are replicas that do not vote at first.
+    """
     simulation = Simulation(str(seed))
-    subject = QuorumSubject(simulation, voters, voters, {}, NO_SNAPSHOTS)
+    subject = QuorumSubject(simulation, voters, voters + spares, {}, NO_SNAPSHOTS)
     stage = ScriptedQuorum(simulation=simulation, cluster=subject.cluster, subject=subject)
 
     async def prepared() -> None:

@@ -1,7 +1,10 @@
 """Named scenarios of the quorum."""
 
+from math import inf
+
 import trio
 
+from jepsen.simulation.subjects.register_node import RAFT_PORT
 from tests.simulation.scripted_quorum import ScriptedQuorum, play
 from tests.support.quorum_bugs import QUORUM_BUGS
 
@@ -52,3 +55,19 @@ def test_a_leader_that_was_stopped_writes_nothing_of_its_own_when_it_wakes() -> 
     assert first.fields["role"] != "leader"
     before = stage.events[: stage.events.index(first)]
     assert [event for event in before if event.kind in ("log_written", "committed")] == []
+
+
+async def a_spare_is_added_at_the_address_of_another_node(stage: ScriptedQuorum) -> None:
+    """Try for five seconds to add n4 at the address of n2, and then at its own."""
+    spare = stage.subject.key_of("n4")
+    with trio.move_on_after(5):
+        elsewhere = f"n2:{RAFT_PORT}"
+        await stage.subject.ask(stage.leader, "add-voter", "", spare.node_id, spare.directory_id, elsewhere, inf)
+    assert [voter[0] for voter in stage.subject.replicas.by_host[stage.leader].voters] == [1, 2, 3]
+    await stage.subject.change("add-voter", "n4", spare, inf)
+    assert [voter[0] for voter in stage.subject.replicas.by_host[stage.leader].voters] == [1, 2, 3, 4]
+
+
+def test_a_voter_is_added_only_at_an_address_at_which_it_answers() -> None:
+    """KIP-853: the leader tries the address first."""
+    assert play(a_spare_is_added_at_the_address_of_another_node, spares=1).violation is None

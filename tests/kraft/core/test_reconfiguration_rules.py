@@ -82,7 +82,8 @@ def test_kip_853_a_removed_voter_with_a_higher_epoch_deposes_the_leader() -> Non
 
 def test_kip_853_a_voter_is_added_once_it_has_caught_up() -> None:
     one = established()
-    one.ask(add(4))
+    (begin,) = [sent for sent in sends(one.ask(add(4))) if isinstance(sent, said.BeginEpochRequest)]
+    one.step(happened.Responded(4, begin, said.BeginEpochResponse(CurrentLeader(1, 1))))
     one.fetch(4, 1, 1)
     assert one.core.voters.ids == (1, 2, 3)
     one.fetch(4, 2, 1)
@@ -257,3 +258,53 @@ def test_number_of_voters_is_bounded() -> None:
     one.core._replica.voter_history.append(2, many)
     response = one.answer_to(said.AddVoterRequest(Voter(ReplicaKey(200, directory_id("d200")), "host:1"), 5_000))
     assert response.error is Error.INVALID_REQUEST
+
+
+def asked_to_add_a_voter_that_has_caught_up() -> tuple[SingleCore, said.BeginEpochRequest]:
+    """The leader of three voters, and the request by which it looks for node 4 at its address."""
+    one = established()
+    one.fetch(4, one.core.end_offset, 1)
+    one.step(happened.Tick(), 10.0)
+    effects = one.ask(add(4))
+    (sent,) = [effect for effect in effects if isinstance(effect, todo.Send) and effect.destination == 4]
+    assert isinstance(sent.request, said.BeginEpochRequest)
+    assert (sent.address, sent.request.voter) == ("host4:1", KEYS[4])
+    assert one.core.voters.ids == (1, 2, 3)
+    return one, sent.request
+
+
+def answers(effects: list[todo.Effect]) -> list[Error]:
+    return [effect.response.error for effect in effects if isinstance(effect, todo.Answer)]
+
+
+def test_kip_853_voter_that_has_caught_up_is_added_after_it_has_answered_at_its_address() -> None:
+    one, begin = asked_to_add_a_voter_that_has_caught_up()
+    one.step(happened.Responded(4, begin, said.BeginEpochResponse(CurrentLeader(1, 1))))
+    assert one.core.voters.ids == (1, 2, 3, 4)
+
+
+def test_kip_853_voter_that_does_not_answer_at_its_address_is_not_added() -> None:
+    one, begin = asked_to_add_a_voter_that_has_caught_up()
+    assert answers(one.step(happened.RequestFailed(4, begin))) == [Error.REQUEST_TIMED_OUT]
+    assert one.core.voters.ids == (1, 2, 3)
+    one.ask(said.RemoveVoterRequest(KEYS[3], 5_000))
+    assert one.core.voters.ids == (1, 2)
+
+
+def test_kip_853_replica_with_another_directory_at_the_address_of_a_new_voter_is_not_added() -> None:
+    one, begin = asked_to_add_a_voter_that_has_caught_up()
+    other = said.BeginEpochResponse(CurrentLeader(1, 1), Error.INVALID_VOTER_KEY)
+    assert answers(one.step(happened.Responded(4, begin, other))) == [Error.INVALID_REQUEST]
+    assert one.core.voters.ids == (1, 2, 3)
+
+
+def test_kip_853_late_answer_to_an_earlier_request_does_not_add_a_voter() -> None:
+    """The requester has given up, and asks for another address."""
+    one, begin = asked_to_add_a_voter_that_has_caught_up()
+    one.fetch(2, one.core.end_offset, 1)
+    one.step(happened.Tick(), 5_100.0)
+    one.fetch(2, one.core.end_offset, 1)
+    one.fetch(4, one.core.end_offset, 1)
+    one.ask(said.AddVoterRequest(Voter(KEYS[4], "elsewhere:1"), 5_000))
+    one.step(happened.Responded(4, begin, said.BeginEpochResponse(CurrentLeader(1, 1))))
+    assert one.core.voters.ids == (1, 2, 3)

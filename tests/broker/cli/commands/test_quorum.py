@@ -53,6 +53,22 @@ def test_any_controller_knows_the_way_to_the_active_one(cluster: ClusterProcess)
         assert f"LeaderId:               {VOTER}\n" in answer.output
 
 
+def test_a_controller_is_not_added_at_an_address_at_which_it_does_not_answer(
+    cluster: ClusterProcess, tmp_path: Path
+) -> None:
+    """KIP-853: the leader tries the address first."""
+    newcomer, voter = cluster.nodes[NEWCOMER], cluster.nodes[VOTER]
+    properties = cluster.properties_path(NEWCOMER).read_text()
+    wrong = tmp_path / "wrong.properties"
+    elsewhere = properties.replace(f":{newcomer.controller_port}", f":{voter.controller_port}")
+    wrong.write_text(f"{elsewhere}\ndefault.api.timeout.ms=1000\n")
+    answer = cluster.quorum("--command-config", str(wrong), "add-controller")
+    assert "within 1000 ms" in answer.errors
+    assert f"Node {NEWCOMER} does not answer at the address that was given for it" in answer.errors
+    assert answer.code == Exit.UNREACHABLE
+    assert cluster.part(NEWCOMER) == "Observer"
+
+
 def test_a_controller_is_added_and_removed_while_the_quorum_runs(cluster: ClusterProcess) -> None:
     directory = cluster.directory_id(NEWCOMER)
     shown = (
