@@ -1,5 +1,6 @@
 """The simulated administrator loses and damages disks only as far as a quorum may survive that."""
 
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -42,12 +43,12 @@ class Disks:
         raise AssertionError("all changes succeed here")
 
 
-def administrator(disks: Disks, configured: list[str]) -> VoterAdministrator:
-    """The administrator of three nodes whose only voter is n1."""
+def administrator(disks: Disks, configured: list[str], voters: Sequence[int] = (1,)) -> VoterAdministrator:
+    """The administrator of three nodes."""
     replicas = Replicas()
     for node_id, name in NAMES.items():
         replicas.hosts[node_id] = name
-        replicas.by_host[name] = Replica(voters_offset=5, voters=((1, "disk-n1"),))
+        replicas.by_host[name] = Replica(voters_offset=5, voters=tuple((voter, f"disk-n{voter}") for voter in voters))
     return VoterAdministrator(replicas, NAMES, list(NAMES.values()), configured, disks)
 
 
@@ -97,3 +98,19 @@ async def test_damaged_replica_is_not_added_to_a_single_voter() -> None:
         await admin.change_voters(Random(seed))
     (intact,) = {"n2", "n3"} - set(disks.damaged)
     assert set(disks.changes) == {("add-voter", intact)}
+
+
+async def test_damaged_replica_is_not_added_before_its_node_serves_again() -> None:
+    """Its node may refuse to start, although the other two voters are a majority with it."""
+    disks = Disks()
+    admin = administrator(disks, [], voters=(1, 2))
+    await admin.damage_disk(Random(1))
+    assert disks.damaged == ["n3"]
+    for seed in range(9):
+        await admin.change_voters(Random(seed))
+    assert {change for change, _ in disks.changes} == {"remove-voter"}
+
+    disks.serving.add("n3")
+    for seed in range(9):
+        await admin.change_voters(Random(seed))
+    assert ("add-voter", "n3") in disks.changes

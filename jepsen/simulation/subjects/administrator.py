@@ -84,8 +84,9 @@ class VoterAdministrator:
             for node_id, name in self._nodes.items():
                 key = self._node_access.key_of(name)
                 is_voter = node_id in [each.node_id for each in voters]
-                # The log with the new voter is committed by a majority of which a damaged replica may be one.
-                if key is not None and not is_voter and _is_minority(self._lost, [*voters, key]):
+                # A majority with the new voter commits the log. A damaged replica that is added before its node serves
+                # again may be refused by its node, and would then count as a voter that can never acknowledge anything.
+                if key is not None and not is_voter and key not in self._lost:
                     changes.append(("add-voter", key))
             for key in voters:
                 rest = [each for each in voters if each != key]
