@@ -2,6 +2,7 @@
 
 import re
 import string
+from functools import cache
 
 import pytest
 
@@ -9,19 +10,24 @@ from broker.events import ALL_CATALOGUES, EVENT_KINDS
 from kraft.events import EventCatalogue
 from tests.support.event_reference import event_reference
 from tests.support.source_code import ROOT, Module, is_within, read_modules
-from tests.support.traced_events import EmittedEvent, emitted_events
+from tests.support.traced_events import EmittedEvent, Wrapper, emitted_events
 
 NODE_PACKAGES = ("kraft", "metadata", "broker")
-MODULES = {
-    name: module
-    for name, module in read_modules().items()
-    if any(is_within(name, package) for package in NODE_PACKAGES)
-    and not is_within(name, "broker.client")
-    and not is_within(name, "broker.spark")
-}
-EVENTS, WRAPPERS, UNCLEAR = emitted_events(MODULES)
 # Kinds that the log itself prints.
 OF_THE_LOG = {"events_suppressed"}
+
+
+@cache
+def of_a_node() -> tuple[list[EmittedEvent], list[Wrapper], list[str]]:
+    return emitted_events(
+        {
+            name: module
+            for name, module in read_modules().items()
+            if any(is_within(name, package) for package in NODE_PACKAGES)
+            and not is_within(name, "broker.client")
+            and not is_within(name, "broker.spark")
+        }
+    )
 
 
 def catalogue_of(kind: str) -> EventCatalogue:
@@ -37,23 +43,26 @@ def wrong(event: EmittedEvent) -> str | None:
     catalogue = catalogue_of(event.kind)
     if not is_within(event.module, catalogue.package):
         return f"is declared for {catalogue.package}"
-    added = {field for wrapper in WRAPPERS if is_within(wrapper.module, catalogue.package) for field in wrapper.fields}
+    wrappers = [wrapper for wrapper in of_a_node()[1] if is_within(wrapper.module, catalogue.package)]
+    added = {field for wrapper in wrappers for field in wrapper.fields}
     missing = set(declared.fields) - event.fields - added
     unknown = event.fields - set(declared.fields)
     return f"lacks {missing}, has undeclared {unknown}" if missing or unknown else None
 
 
 def test_every_call_of_a_tracer_names_its_kind_and_fields() -> None:
-    assert UNCLEAR == []
-    assert len(EVENTS) > 60
+    events, _, unclear = of_a_node()
+    assert unclear == []
+    assert len(events) > 60
 
 
 def test_every_event_is_declared_with_its_fields_by_its_package() -> None:
-    assert [f"{event.module}:{event.line} {event.kind} {why}" for event in EVENTS if (why := wrong(event))] == []
+    events = of_a_node()[0]
+    assert [f"{event.module}:{event.line} {event.kind} {why}" for event in events if (why := wrong(event))] == []
 
 
 def test_every_declared_event_is_emitted() -> None:
-    assert set(EVENT_KINDS) - {event.kind for event in EVENTS} == OF_THE_LOG
+    assert set(EVENT_KINDS) - {event.kind for event in of_a_node()[0]} == OF_THE_LOG
 
 
 def test_kinds_are_declared_once_and_in_snake_case() -> None:

@@ -47,6 +47,8 @@ SYSTEM_CALLS = (
 FORBIDDEN_NAMES = re.compile(r"(?:.*_)?(?:utils?|helpers?|common|misc)")
 
 _SETS = (ast.Set, ast.SetComp)
+# Targets of assignments that may be sets.
+_TARGETS = (ast.Name, ast.Attribute, ast.Subscript)
 _SET_TYPES = ("set", "frozenset", "Set", "AbstractSet", "MutableSet")
 # Functions whose result does not depend on the order of their argument.
 _ORDERLESS = ("sorted", "set", "frozenset", "any", "all", "sum", "min", "max", "len", "Counter")
@@ -103,7 +105,7 @@ def system_access(module: Module) -> set[str]:
         if imported.top_level in SYSTEM_MODULES and imported.bound_name in used
     }
     for node in ast.walk(module.tree):
-        if isinstance(node, ast.Attribute | ast.Name) and (name := ast.unparse(node)) in SYSTEM_CALLS:
+        if isinstance(node, ast.Attribute | ast.Name) and (name := _dotted_name(node)) in SYSTEM_CALLS:
             found.add(name)
     return found
 
@@ -204,7 +206,7 @@ def _mutable_assignments(scope: ast.AST) -> Iterator[tuple[str, int, bool]]:
             continue
         if _is_mutable(value):
             for target in targets:
-                yield ast.unparse(target), node.lineno, annotation.startswith("Final")
+                yield _text(target), node.lineno, annotation.startswith("Final")
 
 
 def _is_mutable(value: ast.expr) -> bool:
@@ -217,7 +219,7 @@ def _changes(function: ast.AST, tables: Collection[str]) -> Iterator[tuple[int, 
     for node in ast.walk(function):
         if isinstance(node, ast.Global):
             yield node.lineno, f"global {', '.join(node.names)}"
-        elif (changed := _changed(node)) is not None and ast.unparse(changed) in tables:
+        elif (changed := _changed(node)) is not None and _text(changed) in tables:
             assert isinstance(node, ast.expr)
             yield node.lineno, f"{ast.unparse(changed)} is changed"
 
@@ -269,10 +271,10 @@ def _known_sets(tree: ast.Module) -> set[str]:
         if isinstance(node, ast.arg) and node.annotation is not None:
             (sets if _is_set_type(node.annotation) else others).add(node.arg)
         elif isinstance(node, ast.AnnAssign):
-            (sets if _is_set_type(node.annotation) else others).add(ast.unparse(node.target))
+            (sets if _is_set_type(node.annotation) else others).add(_text(node.target))
         elif isinstance(node, ast.Assign):
             for target in node.targets:
-                (sets if _is_set(node.value, ()) else others).add(ast.unparse(target))
+                (sets if _is_set(node.value, ()) else others).add(_text(target))
     return sets - others
 
 
@@ -281,11 +283,11 @@ def _is_set(node: ast.expr, known: Collection[str]) -> bool:
         return _is_set(node.left, known) or (isinstance(node.op, ast.BitAnd) and _is_set(node.right, known))
     if isinstance(node, ast.Call):
         return _last_name(node.func) in ("set", "frozenset")
-    return isinstance(node, _SETS) or ast.unparse(node) in known
+    return isinstance(node, _SETS) or (isinstance(node, _TARGETS) and _text(node) in known)
 
 
 def _is_set_type(annotation: ast.expr) -> bool:
-    text = ast.unparse(annotation).removeprefix("Final[")
+    text = _text(annotation).removeprefix("Final[")
     return re.split(r"\W", text, maxsplit=1)[0] in _SET_TYPES
 
 
@@ -294,4 +296,17 @@ def _is_join(node: ast.Call) -> bool:
 
 
 def _last_name(function: ast.expr) -> str:
-    return ast.unparse(function).rpartition(".")[2]
+    return function.attr if isinstance(function, ast.Attribute) else _text(function)
+
+
+def _text(node: ast.expr) -> str:
+    """The source of an expression. `ast.unparse` alone takes most of the time of these rules."""
+    return _dotted_name(node) or ast.unparse(node)
+
+
+def _dotted_name(node: ast.expr) -> str:
+    """The source of a name with or without attributes; empty for other expressions."""
+    if isinstance(node, ast.Attribute):
+        value = _dotted_name(node.value)
+        return value and f"{value}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
