@@ -2,25 +2,25 @@
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import settings
 from trio.testing import MockClock
 
 from jepsen.processes import ports
 from tests.support.source_code import ROOT
 
-# The duration of an example depends on the machine more than on the product.
-settings.register_profile("kraft", deadline=None)
-settings.load_profile("kraft")
+pytest_plugins = ["tests.support.examples"]
 
 FIGURE = "figure"
 
 # A node starts in about half the processor time if its modules are compiled, and the tests start hundreds of processes.
-# If the environment disables compiled modules beside the sources, those processes share a directory of them.
+# If the environment disables compiled modules beside the sources, this process and those share a directory of them, as
+# in the Makefile.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".venv" / "compiled-for-tests"))
+    prefix = os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".venv" / "compiled"))
+    sys.pycache_prefix, sys.dont_write_bytecode = prefix, False
 
 # Background processes of a shell, and their children, ignore SIGINT. Tests send SIGINT to processes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

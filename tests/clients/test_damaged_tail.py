@@ -125,11 +125,10 @@ def read_values(bootstrap: str, topic: str, ends: list[int]) -> list[list[bytes 
     return values
 
 
+@pytest.mark.seeds(1)
 def test_a_damaged_tail_is_cut_to_the_longest_valid_prefix(
-    new_node: Callable[..., NodeProcess], topic: str, full: bool, figure: Callable[[str], None]
+    new_node: Callable[..., NodeProcess], topic: str, seed: int, full: bool, figure: Callable[[str], None]
 ) -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
     node = new_node()
     node.start()
     create_topic(node.bootstrap, "probe", 1)

@@ -110,12 +110,11 @@ def test_every_api_is_attacked() -> None:
     assert valid_requests.api_keys(valid_requests.controller_frames("t")) == of_controllers
 
 
+@pytest.mark.seeds(1)
 def test_hostile_connections_affect_only_themselves(
-    new_node: Callable[..., NodeProcess], full: bool, figure: Callable[[str], None]
+    new_node: Callable[..., NodeProcess], seed: int, full: bool, figure: Callable[[str], None]
 ) -> None:
     connections, seconds = (10_000, 300.0) if full else (300, 6.0)
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
     node = new_node(auto_create_topics_enable="false", offsets_topic_num_partitions=2)
     node.start()
     create_topic(node.bootstrap, "hostile-target", 1, retention_bytes=20_000_000)
@@ -162,10 +161,9 @@ def test_closed_connection_drops_its_pending_requests(new_node: Callable[..., No
     node.stop()
 
 
-def test_hostile_connections_to_a_controller(new_node: Callable[..., NodeProcess]) -> None:
+@pytest.mark.seeds(1)
+def test_hostile_connections_to_a_controller(new_node: Callable[..., NodeProcess], seed: int) -> None:
     """The controller keeps working, and accepts no request in the name of a broker."""
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
     node = new_node()
     node.start()
     create_topic(node.bootstrap, "hostile-target", 1)

@@ -32,13 +32,12 @@ def test_every_record_of_a_load_is_read_back_exactly_once(
     )
 
 
+@pytest.mark.seeds(1)
 def test_a_killed_node_loses_and_doubles_nothing(
-    new_node: Callable[..., NodeProcess], topic: str, full: bool, figure: Callable[[str], None]
+    new_node: Callable[..., NodeProcess], topic: str, seed: int, full: bool, figure: Callable[[str], None]
 ) -> None:
     """Data in the page cache survives the process, so every acknowledged record exists after each kill -9."""
     kills, records = (20, 1_000_000) if full else (3, 60_000)
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
     kill_after = sorted(random.Random(seed).sample(range(records * 9 // 10), kills))
     node = new_node()
     node.start()

@@ -107,7 +107,7 @@ def test_a_run_that_went_well() -> None:
     assert broken(run()) == set()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.seeds(3)
 @pytest.mark.parametrize("harm", HARMS)
 def test_one_thing_wrong_is_found(harm: str, seed: int) -> None:
     history = run()

@@ -78,7 +78,7 @@ def reachable(followers: dict[str, list[str]], start: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.seeds(30)
 def test_components_are_the_nodes_that_reach_each_other(seed: int) -> None:
     rng = Random(seed)
     names = [f"n{number:02}" for number in range(rng.randint(2, 14))]

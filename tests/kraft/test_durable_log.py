@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 import trio
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kraft.env import FsyncFailed
@@ -100,7 +100,6 @@ async def test_batch_with_a_wrong_offset_or_epoch_is_cut() -> None:
         await DurableLog.open(disk, DIRECTORY)
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 2**32), synced=st.integers(0, 4), unsynced=st.integers(0, 4))
 def test_power_cut_between_write_and_sync_leaves_a_prefix_with_all_synced_batches(
     seed: int, synced: int, unsynced: int

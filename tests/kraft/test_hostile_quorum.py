@@ -22,7 +22,6 @@ from tests.support.directory_ids import directory_id
 from tests.support.quorum_nodes import QuorumNode, QuorumNodes, running_nodes
 
 FRAMES = 1_000
-SEEDS = range(2)
 STRANGER = ReplicaKey(9, directory_id("d9"))
 # The voter that the test impersonates. It never runs.
 LIAR = 3
@@ -104,7 +103,7 @@ async def assert_all_answer(quorum: QuorumNodes) -> None:
                     await frames.receive()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.seeds(2)
 async def test_frames_of_an_unknown_peer_change_nothing(seed: int, frames: int, figure: Callable[[str], None]) -> None:
     rng = Random(seed)
     async with without_liar() as quorum:
@@ -118,7 +117,7 @@ async def test_frames_of_an_unknown_peer_change_nothing(seed: int, frames: int, 
         figure(f"{frames} frames, epoch {before[0]} as before")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.seeds(2)
 async def test_frames_of_a_faulty_voter_end_no_replica(seed: int, frames: int) -> None:
     rng = Random(100 + seed)
     async with without_liar() as quorum:
@@ -128,7 +127,7 @@ async def test_frames_of_a_faulty_voter_end_no_replica(seed: int, frames: int) -
         await assert_all_answer(quorum)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.seeds(2)
 async def test_responses_of_a_faulty_voter_end_no_replica(
     seed: int, frames: int, figure: Callable[[str], None]
 ) -> None:

@@ -13,7 +13,7 @@ async def cut_power(quorum: QuorumNodes, node_id: int, rng: Random) -> None:
     node.disk.power_cut(rng)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.seeds(3)
 async def test_acknowledged_records_are_neither_lost_nor_duplicated_by_power_cuts(seed: int, full: bool) -> None:
     rng, acknowledged = Random(seed), []
     async with running_nodes(3) as quorum:

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 import trio
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kraft.core import ElectionState, ReplicaKey
@@ -24,7 +24,6 @@ async def test_new_file_has_epoch_zero() -> None:
     assert (await QuorumStateFile.open(VolatileDisk(), DIRECTORY)).state == ElectionState()
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 2**32), saved=st.integers(0, 5), restarts=st.integers(0, 2))
 def test_power_cut_during_a_save_leaves_the_state_before_or_after(seed: int, saved: int, restarts: int) -> None:
     async def run() -> None:
@@ -49,7 +48,6 @@ def test_power_cut_during_a_save_leaves_the_state_before_or_after(seed: int, sav
     trio.run(run)
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 2**32), saved=st.integers(0, 5))
 def test_power_cut_during_the_rewrite_after_a_failed_sync_loses_nothing(seed: int, saved: int) -> None:
     async def run() -> None:

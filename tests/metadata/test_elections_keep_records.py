@@ -271,5 +271,5 @@ class ReplicatedPartition(RuleBasedStateMachine):
         self.epochs = epochs
 
 
-ReplicatedPartition.TestCase.settings = settings(deadline=None, max_examples=100, stateful_step_count=30)
+ReplicatedPartition.TestCase.settings = settings(max_examples=100, stateful_step_count=30)
 test_no_acknowledged_record_is_lost_while_one_in_sync_or_eligible_replica_survives = ReplicatedPartition.TestCase

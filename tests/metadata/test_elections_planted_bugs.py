@@ -15,12 +15,9 @@ from metadata.controller.partition_change_builder import PartitionChangeBuilder
 from tests.metadata.test_elections_keep_records import ReplicatedPartition
 
 HUNT = settings(
-    deadline=None,
     max_examples=500,
     stateful_step_count=40,
     phases=[Phase.generate],  # no shrinking: finding the bug is enough
-    derandomize=True,
-    database=None,
 )
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import attrs
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from metadata.image import MetadataDelta, MetadataImage, MetadataLoader, image_records
@@ -135,7 +135,6 @@ def in_portions(records: Sequence[MetadataRecord], size: int = 3) -> Iterator[tu
         yield tuple(map(encode_record, records[first : first + size]))
 
 
-@settings(deadline=None)
 @given(states())
 def test_image_and_its_records_round_trip(records: list[MetadataRecord]) -> None:
     image = image_of(records)
@@ -155,7 +154,6 @@ def test_generated_images_cover_every_field() -> None:
     assert {field.name for field in attrs.fields(MetadataImage)} == {"offset", *aspects}
 
 
-@settings(deadline=None)
 @given(lives())
 def test_the_difference_of_two_images_turns_one_into_the_other(
     life: tuple[list[MetadataRecord], list[MetadataRecord]],
@@ -207,7 +205,6 @@ def test_difference_holds_removed_configs_but_not_absent_ones() -> None:
     assert delta.apply(8) == image
 
 
-@settings(deadline=None)
 @given(lives())
 async def test_lagging_loader_publishes_the_difference_to_a_snapshot(
     life: tuple[list[MetadataRecord], list[MetadataRecord]],

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from metadata.configuration import ResourceType
@@ -59,7 +59,6 @@ def decided(cluster: Cluster, kind: str, names: list[str], number: int) -> Decis
             return allocate_producer_ids(image, 1, image.cluster.brokers[1].broker_epoch)
 
 
-@settings(deadline=None)
 @given(STEPS, st.integers(0, 2**32))
 def test_replaying_decided_records_gives_an_equal_state(steps: list[tuple[str, list[str], int]], seed: int) -> None:
     cluster = Cluster()

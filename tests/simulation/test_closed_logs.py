@@ -16,7 +16,6 @@ from tests.support.logs import NOW_MS, batch
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100)
 LOGS = 70
-SEEDS = 10
 
 
 async def open_logs(env: Env) -> LogManager:
@@ -64,7 +63,7 @@ def look(seed: int) -> tuple[bool | None, dict[int, int], dict[int, int], list[i
     return found[0]
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.seeds(10)
 def test_cleanly_closed_log_survives_a_power_cut(seed: int) -> None:
     was_clean, ends, left, forgetful = look(seed)
     assert was_clean

@@ -206,7 +206,7 @@ def run(seed: int) -> dict[str, Any]:
     return seen
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.seeds(2, first=1)
 def test_each_key_keeps_its_last_value(seed: int) -> None:
     seen = run(seed)
     assert seen["wrong"] == []

@@ -90,7 +90,7 @@ async def _produce_to(stage: ScriptedReplicas, leader: str, acknowledged: list[f
         await connection.aclose()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.seeds(2, first=1)
 @pytest.mark.parametrize("ends", [_stop, _kill], ids=["stop", "kill"])
 def test_producers_hardly_notice(ends: Callable[[ScriptedReplicas, str], Awaitable[None]], seed: int) -> None:
     pauses: list[float] = []

@@ -87,7 +87,7 @@ async def delete_records(client: WireClient, index: int, offset: int) -> None:
     assert only(only(response.topics).partitions).error_code == 0
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.seeds(4)
 async def test_a_session_tells_everything_in_time(node: RunningNode, client: WireClient, seed: int) -> None:
     rng = Random(seed)
     await create_topic(client, partitions=PARTITIONS)

@@ -365,7 +365,7 @@ def test_allowance_of_bytes_ends_with_that_of_time_even_if_other_clients_share_i
     assert not take(limited.allowance, 1)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.seeds(5)
 def test_allowances_let_no_client_use_more_than_charging_each_request(seed: int) -> None:
     """The pauses equal those of a rate that records every request at its time, as long as time passes in steps.
 

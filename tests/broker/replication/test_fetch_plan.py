@@ -387,5 +387,5 @@ class SessionMachine(RuleBasedStateMachine):
         assert len(self.plan) == len(self.followed)
 
 
-SessionMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+SessionMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
 test_the_leader_reads_for_those_that_are_followed = SessionMachine.TestCase

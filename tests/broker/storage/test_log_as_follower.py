@@ -231,7 +231,7 @@ def test_truncation_to_a_segment_deletes_the_later_segments(leader: Log, followe
     assert listing(tmp_path / "follower-0", ".log") == before[:1]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     lives=st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.booleans()), min_size=1, max_size=8),
     max_bytes=st.integers(1, 600),

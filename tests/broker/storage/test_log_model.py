@@ -149,5 +149,5 @@ class LogMachine(RuleBasedStateMachine):
                 assert self.log.epochs.epoch_for_offset(offset) == self.epochs[offset]
 
 
-LogMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+LogMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 test_log_against_a_list = LogMachine.TestCase

@@ -29,9 +29,6 @@ st.register_type_strategy(
 
 few = settings(
     max_examples=4,
-    deadline=None,
-    database=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
 every_message = pytest.mark.parametrize(("api", "version", "kind"), message_versions(), ids=message_id)

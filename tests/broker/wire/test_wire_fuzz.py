@@ -68,7 +68,7 @@ def test_a_mutated_message_decodes_or_is_a_wire_error(api: Api, version: int, ki
 
 
 @given(st.binary(max_size=200), st.sampled_from(message_versions()))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_random_bytes_decode_or_are_a_wire_error(data: bytes, which: tuple[Api, int, str]) -> None:
     api, version, kind = which
     for buffer in (data, bytearray(data), memoryview(data)):
@@ -80,7 +80,7 @@ def test_random_bytes_decode_or_are_a_wire_error(data: bytes, which: tuple[Api, 
 
 
 @given(st.sampled_from(sorted(APIS)), st.integers(0, 15), st.binary(max_size=64))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_random_request_headers_parse_or_are_a_wire_error(key: int, version: int, rest: bytes) -> None:
     frame = key.to_bytes(2, "big") + version.to_bytes(2, "big") + rest
     try:

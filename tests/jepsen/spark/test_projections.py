@@ -54,7 +54,7 @@ def test_history_without_anomalies_is_valid_either_way() -> None:
     assert broken(history, CHECKERS) == broken_by_key(history) == Counter()
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.seeds(120)
 def test_planted_anomalies_are_found_as_often_key_by_key(seed: int) -> None:
     history = RandomHistory(seed, batches=12, anomalies=1 + seed % 6).history
     assert broken_by_key(history) == broken(history, CHECKERS)

@@ -85,7 +85,7 @@ class Driven:
         self.step(happened.SnapshotInstalled(effect.snapshot, THREE))
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.seeds(10)
 def test_core_never_fails_and_returns_only_possible_effects(seed: int) -> None:
     driven = Driven(seed)
     core, rng = driven.one.core, driven.rng

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from zlib import crc32
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -19,7 +20,7 @@ from tests.support.terminal_images import on_a_terminal
 @pytest.fixture
 def topic(node: NodeProcess, request: pytest.FixtureRequest) -> str:
     """A topic of two partitions, ten records in each; its name is also that of a group."""
-    name = f"groups-{abs(hash(request.node.nodeid)) % 10**8}"
+    name = f"groups-{crc32(request.node.nodeid.encode()) % 10**8}"
     # The records are old: without this the node deletes them by time.
     succeed("topics", "create", name, "-p", "2", "--config", "retention.ms=-1")
     producer = Producer({"bootstrap.servers": node.bootstrap})

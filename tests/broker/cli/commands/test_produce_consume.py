@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -22,7 +23,7 @@ BEGAN_MS = 1_769_846_400_000
 @pytest.fixture
 def topic(node: NodeProcess, request: pytest.FixtureRequest) -> str:
     """A topic of two partitions."""
-    name = f"records-{abs(hash(request.node.nodeid))}"
+    name = f"records-{crc32(request.node.nodeid.encode())}"
     succeed("topics", "create", name, "-p", "2")
     return name
 

@@ -229,4 +229,4 @@ class Positions(RuleBasedStateMachine):
 
 
 TestPositions = Positions.TestCase
-TestPositions.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestPositions.settings = settings(max_examples=60, stateful_step_count=30)

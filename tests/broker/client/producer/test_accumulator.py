@@ -54,7 +54,7 @@ def play(model: ProduceModel, script: list[Step]) -> ProduceModel:
 
 
 @given(steps(*DISTURBED, "append and refuse"))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_every_record_is_written_once_and_in_order_whatever_is_retried(script: list[Step]) -> None:
     model = play(ProduceModel(), script)
     model.check_logs()
@@ -63,7 +63,7 @@ def test_every_record_is_written_once_and_in_order_whatever_is_retried(script: l
 
 
 @given(steps(*DISTURBED, "append and refuse", "lose", "lose", "lose"))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_unclean_elections_lose_records_but_write_none_twice_or_out_of_order(script: list[Step]) -> None:
     model = play(ProduceModel(), script)
     model.check_order()
@@ -71,13 +71,13 @@ def test_unclean_elections_lose_records_but_write_none_twice_or_out_of_order(scr
 
 
 @given(steps(*(name for name in STEPS if name != "lose")))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_records_that_fail_or_expire_leave_the_others_once_and_in_order(script: list[Step]) -> None:
     play(ProduceModel(), script).check_logs()
 
 
 @given(steps(*DISTURBED), st.integers(1, 2))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_batches_that_are_too_large_are_split_without_loss(script: list[Step], batch_max: int) -> None:
     model = play(ProduceModel(batch_max=batch_max), script)
     model.check_logs()
@@ -85,7 +85,7 @@ def test_batches_that_are_too_large_are_split_without_loss(script: list[Step], b
 
 
 @given(steps(*DISTURBED))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_without_idempotence_no_record_is_lost(script: list[Step]) -> None:
     model = ProduceModel(is_idempotent=False)
     for name, number in script:

@@ -191,6 +191,4 @@ class Producers(RuleBasedStateMachine):
 
 
 TestProducers = Producers.TestCase
-TestProducers.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, derandomize=True, database=None
-)
+TestProducers.settings = settings(max_examples=60, stateful_step_count=40)

@@ -168,5 +168,5 @@ class CompactedLogMachine(RuleBasedStateMachine):
             assert producer.last_sequence >= 0
 
 
-CompactedLogMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+CompactedLogMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=40)
 test_compacted_log_against_a_list = CompactedLogMachine.TestCase

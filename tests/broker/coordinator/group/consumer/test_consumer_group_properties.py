@@ -178,5 +178,5 @@ class ConsumerGroupsHold(RuleBasedStateMachine):
                         assert {group.owner_of(topic_id, index) for index in partitions} == {member.member_id}
 
 
-ConsumerGroupsHold.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+ConsumerGroupsHold.TestCase.settings = settings(max_examples=100, stateful_step_count=30)
 TestConsumerGroupsHold = ConsumerGroupsHold.TestCase

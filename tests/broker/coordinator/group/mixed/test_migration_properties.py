@@ -271,5 +271,5 @@ class MigrationHolds(RuleBasedStateMachine):
                         assert {group.owner_of(topic_id, index) for index in partitions} == {member.member_id}
 
 
-MigrationHolds.TestCase.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
+MigrationHolds.TestCase.settings = settings(max_examples=300, stateful_step_count=30)
 TestMigrationHolds = MigrationHolds.TestCase

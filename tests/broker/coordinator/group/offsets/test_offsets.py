@@ -462,7 +462,7 @@ class OffsetsAgainstAModel(RuleBasedStateMachine):
             assert set(offsets.of_topic(topic, len(self.shard.log))) == wanted
 
 
-OffsetsAgainstAModel.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+OffsetsAgainstAModel.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestOffsetsAgainstAModel: Any = OffsetsAgainstAModel.TestCase
 
 
