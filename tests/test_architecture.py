@@ -182,6 +182,7 @@ PURE: dict[str, frozenset[str]] = {
         {
             "broker.client.consumer.consumer",
             "broker.client.consumer.engine",
+            "broker.client.consumer.obstacles",
             "broker.client.consumer.fetcher",
             "broker.client.consumer.group.assignment_changes",
             "broker.client.consumer.group.classic.driver",
@@ -200,6 +201,7 @@ PURE: dict[str, frozenset[str]] = {
     "broker.client.producer": frozenset(
         {
             "broker.client.producer.delivery",
+            "broker.client.producer.unread_failures",
             "broker.client.producer.producer",
             "broker.client.producer.sender",
             "broker.client.producer.transaction_calls",
@@ -274,7 +276,9 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     "broker.client.environment": {"random", "time"},
     # The blocking clients: the thread of their loop, which a fork of the process does not inherit.
     "broker.client.blocking.queued_producer": {"threading"},
-    "broker.client.blocking.loop": {"os", "threading", "trio.to_thread.run_sync"},
+    "broker.client.blocking.calls": {"threading", "trio.to_thread.run_sync"},
+    "broker.client.blocking.loop": {"os", "threading"},
+    "broker.client.producer.unread_failures": {"threading"},
     # Consumers between the tasks of a worker process, which Spark forks, and the wait between attempts to plan.
     "broker.spark.clients": {"os", "threading", "time"},
     "broker.spark.cluster_offsets": {"time"},

@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from broker.client.consumer.group import RebalanceInProgress as RebalanceInProgress
     from broker.client.consumer.group import RebalanceListener as RebalanceListener
     from broker.client.errors import ClientError as ClientError
+    from broker.client.errors import ClientFailed as ClientFailed
     from broker.client.errors import ClosedError as ClosedError
     from broker.client.errors import ConfigError as ConfigError
     from broker.client.errors import KafkaError as KafkaError
@@ -108,12 +109,15 @@ if TYPE_CHECKING:
     from broker.client.producer.partitioners import RoundRobinPartitioner as RoundRobinPartitioner
     from broker.client.producer.partitioners import TopicPartitions as TopicPartitions
     from broker.client.producer.producer import Producer as Producer
-    from broker.client.producer.routing import BadPartition as BadPartition
+    from broker.client.producer.record_arguments import BadPartition as BadPartition
     from broker.client.producer.transaction_state import PreparedTransaction as PreparedTransaction
+    from broker.client.producer.unread_failures import UndeliveredRecords as UndeliveredRecords
     from broker.client.serializers import BytesSerializer as BytesSerializer
     from broker.client.serializers import Deserializer as Deserializer
+    from broker.client.serializers import JsonDeserializer as JsonDeserializer
     from broker.client.serializers import JsonSerializer as JsonSerializer
     from broker.client.serializers import Serializer as Serializer
+    from broker.client.serializers import StringDeserializer as StringDeserializer
     from broker.client.serializers import StringSerializer as StringSerializer
     from broker.client.types import ConsumerRecord as ConsumerRecord
     from broker.client.types import Node as Node
@@ -121,6 +125,8 @@ if TYPE_CHECKING:
     from broker.client.types import OffsetAndTimestamp as OffsetAndTimestamp
     from broker.client.types import RecordMetadata as RecordMetadata
     from broker.client.types import TopicPartition as TopicPartition
+    from broker.wire.errors import ErrorCode as ErrorCode
+    from broker.wire.records import TimestampType as TimestampType
 else:
     from broker.client.exports import __dir__ as __dir__
     from broker.client.exports import __getattr__ as __getattr__

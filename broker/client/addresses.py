@@ -1,26 +1,43 @@
 """Parses bootstrap servers."""
 
-import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
+from broker.client.arguments.check import shown
 from broker.client.errors import ConfigError
 
 Address: TypeAlias = tuple[str, int]
 
-_PORT: Final = re.compile("[0-9]{1,9}")
 _PORT_MAX: Final = 65_535
+_NOT_YET: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_FORM: Final = "they are given as host1:9092,host2:9092"
 
 
 def parse_addresses(servers: str | Sequence[str]) -> list[Address]:
-    """Reads `host:port,...` or a list of `host:port`; an IPv6 address stands in brackets. Raises ConfigError."""
-    texts = servers.split(",") if isinstance(servers, str) else servers
-    addresses = []
-    for text in filter(None, (text.strip() for text in texts)):
-        host, colon, port = text.rpartition(":")
-        if not (colon and host and _PORT.fullmatch(port) and int(port) <= _PORT_MAX):
-            raise ConfigError(f"{text!r} is not host:port; bootstrap servers are given as host1:9092,host2:9092")
-        addresses.append((host.removeprefix("[").removesuffix("]"), int(port)))
+    """Reads `host:port,...` or a list of `host:port`, each as `PLAINTEXT://host:port` too. Raises ConfigError.
+
+    An IPv6 address stands in brackets.
+    """
+    texts = [servers] if isinstance(servers, str) else servers
+    parts = [part.strip() for text in texts for part in text.split(",")]
+    addresses = [_address(part) for part in parts if part]
     if not addresses:
-        raise ConfigError("no bootstrap server is given; they are given as host1:9092,host2:9092")
+        raise ConfigError(f"no bootstrap server is given; {_FORM}")
     return addresses
+
+
+def _address(text: str) -> Address:
+    protocol, separator, rest = text.rpartition("://")
+    if protocol.upper() in _NOT_YET:
+        raise ConfigError(f"{shown(text)}: this client does not speak {protocol.upper()} yet, but PLAINTEXT only")
+    if separator and protocol.upper() != "PLAINTEXT":
+        raise ConfigError(f"{shown(text)} is not host:port or PLAINTEXT://host:port")
+    host, colon, port = rest.rpartition(":")
+    is_port = port.isascii() and port.isdecimal() and len(port) <= len(str(_PORT_MAX)) and 0 < int(port) <= _PORT_MAX
+    if not (colon and host and is_port):
+        raise ConfigError(f"{shown(text)} is not host:port; bootstrap servers: {_FORM}")
+    if host.startswith("[") and host.endswith("]"):
+        return host[1:-1], int(port)
+    if ":" in host:
+        raise ConfigError(f"{shown(text)}: an IPv6 address stands in brackets, as in [::1]:9092")
+    return host, int(port)

@@ -16,6 +16,7 @@ from broker.client.connection import Connection
 from broker.client.environment import Environment
 from broker.client.errors import ClosedError, ConnectionLost, KafkaError, UnsupportedByBroker, check
 from broker.client.payloads import decode_response, encode_request
+from broker.client.reachability import Reachability
 from broker.client.types import Node
 from broker.wire.api import APIS
 from broker.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -150,9 +151,17 @@ class _Attempt:
 class BrokerLink:
     """Keeps one connection to a node and makes it again when a caller needs it; `nursery` carries it."""
 
-    def __init__(self, node: Node, config: ClientConfig, environment: Environment, nursery: trio.Nursery) -> None:
+    def __init__(
+        self,
+        node: Node,
+        config: ClientConfig,
+        environment: Environment,
+        nursery: trio.Nursery,
+        reachability: Reachability,
+    ) -> None:
         self.node = node
         self._config = config
+        self._reachability = reachability
         self._nursery = nursery
         self._reconnect = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, environment.rng)
         self._setup_timeout = Backoff(
@@ -207,9 +216,13 @@ class BrokerLink:
             await trio.sleep_until(self._not_before)
             attempt.broker = self._broker = await self._open()
             self._failures = 0
+            self._reachability.reached(self.node)
         except (ConnectionLost, UnsupportedByBroker, KafkaError) as failure:
             self._failures += 1
             attempt.failure = failure
+            if isinstance(failure, ConnectionLost):
+                attempt.failure = ConnectionLost(self._reachability.failed(self.node, str(failure)))
+                attempt.failure.__cause__ = failure
             self._pause(self._failures)
         finally:
             self._attempt = None
@@ -228,6 +241,9 @@ class BrokerLink:
         self._nursery.start_soon(self._carry, connection, scope)
         try:
             response = await _negotiate(connection, self._config.client_id)
+        except ConnectionLost as lost:
+            scope.cancel()
+            raise ConnectionLost(f"it takes connections, but is no broker for clients: {lost}") from lost
         except BaseException:
             scope.cancel()
             raise

@@ -3,8 +3,7 @@
 Every client stands on one `Cluster`. Its nursery carries the connections and a task that keeps the metadata fresh.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from math import inf
 from typing import Final, Literal, TypeAlias, TypeVar
 
@@ -15,6 +14,7 @@ from broker.client.brokers import Broker, BrokerLink
 from broker.client.config import ClientConfig
 from broker.client.environment import Environment
 from broker.client.errors import (
+    ClientFailed,
     ClosedError,
     ConnectionLost,
     KafkaError,
@@ -25,6 +25,7 @@ from broker.client.errors import (
     is_stale_metadata,
 )
 from broker.client.metadata_cache import MetadataCache
+from broker.client.reachability import Reachability, Trouble
 from broker.client.types import Node
 from broker.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -55,6 +56,9 @@ class Cluster:
         self.nursery = nursery
         self.metadata = MetadataCache()
         self.backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, environment.rng)
+        self.reachability = Reachability(config.client_id)
+        # Since when no broker at all can be reached, and what is wrong with each.
+        self._unreachable: Trouble | None = None
         self._links: dict[tuple[int, Purpose], BrokerLink] = {}
         self._bootstrap_links: list[BrokerLink] = []
         self._coordinators: dict[tuple[str, int], int] = {}
@@ -65,6 +69,9 @@ class Cluster:
         self._stale = trio.Event()
         self._changed = trio.Event()
         self._is_closed = False
+        # Why a background task ended, which has closed the cluster.
+        self.failure: ClientFailed | None = None
+        self._on_failure: list[Callable[[ClientFailed], None]] = []
 
     # Brokers
 
@@ -77,6 +84,7 @@ class Cluster:
         await self._check_open()
         connected = [broker for link in self._all_links() if (broker := link.broker) is not None]
         if connected:
+            self._unreachable = None
             return min(connected, key=lambda broker: broker.in_flight)
         failures = []
         known = list(self.metadata.brokers.values())
@@ -85,11 +93,41 @@ class Cluster:
         may_bootstrap = not known or self.config.metadata_recovery_strategy == "rebootstrap"
         for link in [*candidates, *(self._new_bootstrap_links() if may_bootstrap else [])]:
             try:
-                return await link.connected()
+                broker = await link.connected()
             except (ConnectionLost, UnsupportedByBroker, KafkaError) as failure:
-                failures.append(f"{link.node.host}:{link.node.port}: {failure}")
+                failures.append(str(failure))
+            else:
+                self._unreachable = None
+                return broker
+        if failures or self._unreachable is None:
+            since = trio.current_time() if self._unreachable is None else self._unreachable.since
+            reasons = "; ".join(failures) or "all were tried a moment ago"
+            self._unreachable = Trouble(f"no broker can be reached: {reasons}", since, is_bootstrap=True)
         await trio.sleep(self.backoff.pause_s(1))
-        raise ConnectionLost(f"no broker can be reached: {'; '.join(failures) or 'all were tried a moment ago'}")
+        raise ConnectionLost(self._unreachable.text)
+
+    def trouble(self, *, tolerated_ms: float = 0.0) -> ConnectionLost | None:
+        """Why this client gets no answers: no broker can be reached, or none at the address that the cluster gives.
+
+        A trouble that lasts less than `tolerated_ms` is left out once the client has reached a broker.
+        """
+        reachability = self.reachability
+        found = self._unreachable
+        if found is None and not reachability.has_reached_broker:
+            found = reachability.of_brokers()
+        if found is None or (
+            reachability.has_reached_broker and trio.current_time() - found.since < tolerated_ms / 1000
+        ):
+            return None
+        return ConnectionLost(found.text)
+
+    def trouble_of(self, node_id: int, *, tolerated_ms: float = 0.0) -> ConnectionLost | None:
+        """Why this client gets no answers of one broker, since more than `tolerated_ms`."""
+        node = self.metadata.brokers.get(node_id)
+        found = None if node is None else self.reachability.of(node)
+        if found is None or trio.current_time() - found.since < tolerated_ms / 1000:
+            return self.trouble(tolerated_ms=tolerated_ms)
+        return ConnectionLost(found.text)
 
     async def broker(self, node_id: int, purpose: Purpose = "general") -> Broker:
         """A connection to one broker, after its reconnect back-off. Raises ConnectionLost."""
@@ -208,11 +246,29 @@ class Cluster:
     def close(self) -> None:
         self._is_closed = True
 
+    def closed_error(self, message: str) -> ClosedError:
+        """The error of a call that the end of the client refuses or interrupts. A failure is its cause."""
+        error = ClosedError(message)
+        error.__cause__ = self.failure
+        return error
+
+    def call_on_failure(self, function: Callable[[ClientFailed], None]) -> None:
+        """Has a function called if a task of the client fails; it must not raise."""
+        self._on_failure.append(function)
+
+    def fail(self, failure: ClientFailed) -> None:
+        """Closes the cluster because a task of its nursery failed."""
+        self.failure = failure
+        self.close()
+        for function in self._on_failure:
+            function(failure)
+        self.notify_changed()
+
     async def _check_open(self) -> None:
         """Raises ClosedError if the cluster is closed; in a background task, which closing has cancelled, Cancelled."""
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._is_closed:
-            raise ClosedError("the client is closed; open a new one")
+            raise self.closed_error("the client is closed; open a new one")
 
     async def _keep_metadata(self) -> None:
         failures = 0
@@ -277,8 +333,11 @@ class Cluster:
         if link is None or (link.node.host, link.node.port) != (node.host, node.port):
             if link is not None:
                 link.close()
-            link = self._links[node.id, purpose] = BrokerLink(node, self.config, self.environment, self.nursery)
+            link = self._links[node.id, purpose] = self._new_link(node)
         return link
+
+    def _new_link(self, node: Node) -> BrokerLink:
+        return BrokerLink(node, self.config, self.environment, self.nursery, self.reachability)
 
     def _all_links(self) -> list[BrokerLink]:
         general = [link for (_, purpose), link in self._links.items() if purpose == "general"]
@@ -289,7 +348,7 @@ class Cluster:
             link.close()
         nodes = [Node(-1 - number, host, port) for number, (host, port) in enumerate(self.config.bootstrap_servers)]
         self.environment.rng.shuffle(nodes)
-        self._bootstrap_links = [BrokerLink(node, self.config, self.environment, self.nursery) for node in nodes]
+        self._bootstrap_links = [self._new_link(node) for node in nodes]
         return self._bootstrap_links
 
     def _drop_superseded_links(self) -> None:
@@ -300,12 +359,14 @@ class Cluster:
             node = by_address.get((link.node.host, link.node.port))
             if node is not None and link.broker is not None and (node.id, "general") not in self._links:
                 link.become(node)
+                self.reachability.reached(node)
                 self._links[node.id, "general"] = link
             elif link.broker is None or not link.broker.in_flight:
                 link.close()
             else:
                 in_use.append(link)
         self._bootstrap_links = in_use
+        self.reachability.keep([*self.config.bootstrap_servers, *by_address])
         for node_id, purpose in list(self._links):
             if node_id not in self.metadata.brokers:
                 self._links.pop((node_id, purpose)).close()
@@ -332,43 +393,3 @@ class Cluster:
         """Wakes the tasks that wait for a change of the metadata."""
         changed, self._changed = self._changed, trio.Event()
         changed.set()
-
-
-@asynccontextmanager
-async def open_cluster(
-    config: ClientConfig, environment: Environment | None = None, cluster_class: type[Cluster] = Cluster
-) -> AsyncIterator[Cluster]:
-    """A cluster for as long as the block runs. Connects when the first call needs it.
-
-    An exception of the block leaves it as it is, not in a group. Where the block is cancelled, the connections live on
-    until it has ended: a client that leaves its group or flushes its records then, with a shield, reaches the brokers.
-    """
-    failure: BaseException | None = None
-    background = trio.CancelScope(shield=True)
-    async with trio.open_nursery() as nursery:
-        try:
-            # If the caller is cancelled already, `start` would leave the task in a nursery of its own, and wait for it.
-            with trio.CancelScope(shield=True):
-                carrying = await nursery.start(_carry_tasks, background)
-            cluster = cluster_class(config, environment or Environment(), carrying)
-            cluster.nursery.start_soon(cluster.run)
-            try:
-                yield cluster
-            finally:
-                cluster.close()
-        except trio.Cancelled:
-            raise
-        except BaseException as raised:  # noqa: BLE001 - raised again below, outside the nursery
-            failure = raised
-        finally:
-            background.cancel()
-    if failure is not None:
-        raise failure
-
-
-async def _carry_tasks(scope: trio.CancelScope, *, task_status: trio.TaskStatus[trio.Nursery]) -> None:
-    """Opens a nursery that runs until `scope` is cancelled."""
-    with scope:
-        async with trio.open_nursery() as nursery:
-            task_status.started(nursery)
-            await trio.sleep_forever()

@@ -7,11 +7,13 @@ of `ClientConfig` with keys of its own.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from math import isinf
 from typing import Any, Final, Literal, TypedDict, TypeVar
 
 import attrs
 
 from broker.client.addresses import Address, parse_addresses
+from broker.client.arguments.check import shown
 from broker.client.errors import ConfigError
 
 _READ: Final = "read"
@@ -33,6 +35,9 @@ _OF_JAVA: Final = {
     "client.dns.lookup": "all addresses of a host name are always tried",
 }
 
+_OF_SECURITY: Final = ("ssl.", "sasl.", "security.")
+_NOT_YET: Final = "this client has no TLS and no SASL yet; it speaks PLAINTEXT only"
+
 
 def number(
     default: float | None, *, at_least: float | None = None, at_most: float | None = None, is_optional: bool = False
@@ -44,9 +49,9 @@ def number(
             return None
         found = _number(key, value)
         if at_least is not None and found < at_least:
-            raise ConfigError(f"{key} must be at least {at_least}, not {value}")
+            raise ConfigError(f"{key} must be at least {at_least}, not {shown(value)}")
         if found > (_INT64_MAX if at_most is None else at_most):
-            raise ConfigError(f"{key} must be at most {_INT64_MAX if at_most is None else at_most}, not {value}")
+            raise ConfigError(f"{key} must be at most {_INT64_MAX if at_most is None else at_most}, not {shown(value)}")
         return found
 
     return attrs.field(default=default, metadata={_READ: read})
@@ -59,10 +64,10 @@ def whole_number(default: int | None, *, at_least: int | None = None, at_most: i
         if value is None and default is None:
             return None
         found = _number(key, value)
-        if found != int(found):
-            raise ConfigError(f"{key} must be a whole number, not {value}")
+        if isinf(found) or found != int(found):
+            raise ConfigError(f"{key} must be a whole number, not {shown(value)}")
         if not (at_least is None or found >= at_least) or found > at_most:
-            raise ConfigError(f"{key} must be between {at_least} and {at_most}, not {value}")
+            raise ConfigError(f"{key} must be between {at_least} and {at_most}, not {shown(value)}")
         return int(found)
 
     return attrs.field(default=default, metadata={_READ: read})
@@ -75,7 +80,7 @@ def flag(default: bool) -> Any:
         if isinstance(value, str):
             value = _TRUE_AND_FALSE.get(value.strip().lower(), value)
         if not isinstance(value, bool):
-            raise ConfigError(f"{key} must be true or false, not {value!r}")
+            raise ConfigError(f"{key} must be true or false, not {shown(value)}")
         return value
 
     return attrs.field(default=default, metadata={_READ: read})
@@ -91,12 +96,12 @@ def text(
         if value is None and default is None:
             return None
         if not isinstance(value, str):
-            raise ConfigError(f"{key} must be a string, not {value!r}")
+            raise ConfigError(f"{key} must be a string, not {shown(value)}")
         if unsupported is not None and value in unsupported:
             raise ConfigError(f"{key}={value} is not supported: {unsupported[value]}")
         if accepted is not None and value not in accepted:
             raise ConfigError(
-                f"{key} must be one of {', '.join(accepted)}, not {value!r}{_suggestion(value, accepted)}"
+                f"{key} must be one of {', '.join(accepted)}, not {shown(value)}{_suggestion(value, accepted)}"
             )
         return value
 
@@ -110,10 +115,10 @@ def strings(default: Sequence[str] = ()) -> Any:
         if isinstance(value, str):
             return tuple(filter(None, (part.strip() for part in value.split(","))))
         if not isinstance(value, Iterable):
-            raise ConfigError(f"{key} must be a list of strings, not {value!r}")
+            raise ConfigError(f"{key} must be a list of strings, not {shown(value)}")
         found = tuple(value)
         if not all(isinstance(part, str) for part in found):
-            raise ConfigError(f"{key} must be a list of strings, not {value!r}")
+            raise ConfigError(f"{key} must be a list of strings, not {shown(value)}")
         return found
 
     return attrs.field(default=tuple(default), metadata={_READ: read})
@@ -123,11 +128,11 @@ def addresses() -> Any:
     """A list of `host:port`."""
 
     def read(key: str, value: object) -> tuple[Address, ...]:
-        if isinstance(value, str):
-            return tuple(parse_addresses(value))
-        if isinstance(value, Iterable):
-            return tuple(parse_addresses([str(part) for part in value]))
-        raise ConfigError(f"{key} must be a list of host:port, not {value!r}")
+        parts = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else []
+        texts = [part for part in parts if isinstance(part, str)]
+        if not isinstance(value, str | Iterable) or isinstance(value, bytes) or len(texts) < len(parts):
+            raise ConfigError(f"{key} must be a list of host:port, not {shown(value)}")
+        return tuple(parse_addresses(texts))
 
     return attrs.field(default=(), metadata={_READ: read})
 
@@ -144,7 +149,7 @@ class ClientConfig:
     bootstrap_servers: tuple[Address, ...] = addresses()
     client_id: str = text("")
     client_rack: str = text("")
-    request_timeout_ms: float = number(30_000, at_least=0)
+    request_timeout_ms: float = number(30_000, at_least=0, at_most=_INT32_MAX)
     retry_backoff_ms: float = number(100, at_least=0)
     retry_backoff_max_ms: float = number(1_000, at_least=0)
     reconnect_backoff_ms: float = number(50, at_least=0)
@@ -161,7 +166,7 @@ class ClientConfig:
     security_protocol: str = text(
         "PLAINTEXT",
         one_of=("PLAINTEXT",),
-        unsupported=dict.fromkeys(("SSL", "SASL_PLAINTEXT", "SASL_SSL"), "this client speaks PLAINTEXT only, so far"),
+        unsupported=dict.fromkeys(("SSL", "SASL_PLAINTEXT", "SASL_SSL"), _NOT_YET),
     )
 
 
@@ -204,6 +209,8 @@ def read_config(
     if bootstrap_servers is not None:
         given["bootstrap_servers"] = bootstrap_servers
     for key, value in [*(config or {}).items(), *(settings or {}).items()]:
+        if not isinstance(key, str):
+            raise ConfigError(f"a config key is a str, such as client.id, not {shown(key)}")
         name = key.replace(".", "_")
         if name in given:
             raise ConfigError(f"{_key(name)} is given twice")
@@ -218,6 +225,8 @@ def _unknown(key: str, fields: Mapping[str, object]) -> str:
     dotted = key.replace("_", ".")
     if dotted in _OF_JAVA:
         return f"{key} does not apply to this client: {_OF_JAVA[dotted]}"
+    if dotted.startswith(_OF_SECURITY):
+        return f"{key}: {_NOT_YET}"
     return f"{key} is not a config key of this client{_suggestion(dotted, [_key(name) for name in fields])}"
 
 
@@ -238,7 +247,7 @@ def _number(key: str, value: object) -> float:
                 raise ValueError
             value = float(text) if "." in text else int(text)
         except ValueError:
-            raise ConfigError(f"{key} must be a number, not {value!r}") from None
+            raise ConfigError(f"{key} must be a number, not {shown(value)}") from None
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-        raise ConfigError(f"{key} must be a number, not {value!r}")
+        raise ConfigError(f"{key} must be a number, not {shown(value)}")
     return value

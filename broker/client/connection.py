@@ -9,6 +9,7 @@ from typing import Any, Final
 import attrs
 import trio
 
+from broker.client.connection_failures import connect_failure, foreign_answer
 from broker.client.errors import ConnectionLost
 from broker.client.payloads import decode_response, encode_request
 from broker.wire.errors import WireError
@@ -19,6 +20,8 @@ IN_FLIGHT_MAX: Final = 64
 # Far above the largest answer, that to a Fetch of 50 MiB. The buffer grows with what arrives, not with what is claimed.
 RESPONSE_BYTES_MAX: Final = 100 << 20
 _RECEIVE_BYTES: Final = 65_536
+# The bytes of a response that is none which its error shows.
+_SHOWN_BYTES: Final = 16
 # While a response is incomplete, as much of it is received at a time.
 _RECEIVE_BYTES_MAX: Final = 1 << 20
 # A larger response is handed over in the buffer that it was received in, which saves a copy; a smaller one would leave
@@ -74,10 +77,8 @@ class Connection:
         try:
             with trio.fail_after(connect_timeout_ms / 1000):
                 stream = await trio.open_tcp_stream(host, port)
-        except (OSError, UnicodeError) as error:  # UnicodeError: the host name cannot be one
-            raise ConnectionLost(str(error)) from error
-        except trio.TooSlowError as error:
-            raise ConnectionLost(f"no answer from {host}:{port}") from error
+        except (OSError, UnicodeError, trio.TooSlowError) as error:  # UnicodeError: the host name cannot be one
+            raise ConnectionLost(connect_failure(error, connect_timeout_ms)) from error
         return cls(stream, client_id, request_timeout_ms=request_timeout_ms)
 
     async def run(self) -> None:
@@ -228,7 +229,7 @@ class Connection:
             while len(received) - start >= 4:
                 size = int.from_bytes(received[start : start + 4])
                 if size > RESPONSE_BYTES_MAX:
-                    raise ConnectionLost(f"a response of {size} bytes")
+                    raise ConnectionLost(foreign_answer(bytes(received[start : start + _SHOWN_BYTES])))
                 missing = size - (len(received) - start - 4)
                 if missing > 0:
                     wanted = min(max(missing, _RECEIVE_BYTES), _RECEIVE_BYTES_MAX)

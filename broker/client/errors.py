@@ -1,14 +1,14 @@
 """The exceptions of clients, and the classification of the protocol's error codes (Errors.java, KIP-1050)."""
 
 from copy import copy
-from typing import Final
 
 from broker.client.error_explanations import EXPLANATIONS
 from broker.printable import printable
-from broker.wire.errors import ErrorCode, KafkaError
+from broker.wire.errors import RETRIABLE, STALE_COORDINATOR, STALE_METADATA, ErrorCode, KafkaError
 
 __all__ = [
     "ClientError",
+    "ClientFailed",
     "ClosedError",
     "ConfigError",
     "ConnectionLost",
@@ -30,15 +30,24 @@ __all__ = [
 
 
 class ClientError(Exception):
-    """The base class of a client's own errors. The message says what can be done about it."""
+    """The base class of a client's own errors. The message says what can be done about it.
+
+    `retriable` is True if the same call may succeed later without a change.
+    """
+
+    retriable = False
 
 
 class ConnectionLost(ClientError):
     """The connection broke, or a response was overdue: the broker may or may not have executed the request."""
 
+    retriable = True
+
 
 class TimedOut(ClientError):
     """A call did not succeed in time. `__cause__` is the last failure, if there was one."""
+
+    retriable = True
 
 
 class UnsupportedByBroker(ClientError):
@@ -51,6 +60,13 @@ class ConfigError(ClientError, ValueError):
 
 class ClosedError(ClientError):
     """The client is closed; a new one is needed."""
+
+
+class ClientFailed(ClosedError):
+    """A task of the client failed: `__cause__` is its error, of a callback of the application, or of this library.
+
+    The client is closed. Other clients of the process are not concerned.
+    """
 
 
 class TransactionError(ClientError):
@@ -77,61 +93,19 @@ class ProducerFenced(ProducerFailed):
     """A newer producer with the same transactional id has begun, or the coordinator has aborted the transaction."""
 
 
-_STALE_COORDINATOR: Final = frozenset(
-    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
-)
-_STALE_METADATA: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.NOT_CONTROLLER,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.LISTENER_NOT_FOUND,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-    }
-)
-_RETRIABLE: Final = (
-    _STALE_COORDINATOR
-    | _STALE_METADATA
-    | {
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.UNSTABLE_OFFSET_COMMIT,
-        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-        ErrorCode.SHARE_SESSION_NOT_FOUND,
-        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
-    }
-)
-
-
 def is_retriable(code: int) -> bool:
     """True if the same request may succeed later (Kafka's RetriableException)."""
-    return code in _RETRIABLE
+    return code in RETRIABLE
 
 
 def is_stale_metadata(code: int) -> bool:
     """True if the client's metadata is out of date (Kafka's InvalidMetadataException): refresh it before retrying."""
-    return code in _STALE_METADATA
+    return code in STALE_METADATA
 
 
 def is_stale_coordinator(code: int) -> bool:
     """True if the coordinator has to be looked up again before retrying."""
-    return code in _STALE_COORDINATOR
+    return code in STALE_COORDINATOR
 
 
 def copy_to_raise(error: Exception) -> Exception:

@@ -5,19 +5,22 @@ method will do: docs/client.md shows Avro, Protobuf and JSON Schema with a schem
 """
 
 import json
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+S = TypeVar("S", contravariant=True)
+D = TypeVar("D", covariant=True)
 
 
-class Serializer(Protocol):
-    """Turns the keys or the values of a producer into bytes. None is not serialized: it stays None."""
+class Serializer(Protocol[S]):
+    """Turns the keys or the values of a producer into bytes, or None for a tombstone. None itself is not serialized."""
 
-    def serialize(self, topic: str, value: Any, /) -> bytes: ...
+    def serialize(self, topic: str, value: S, /) -> bytes | None: ...
 
 
-class Deserializer(Protocol):
+class Deserializer(Protocol[D]):
     """Turns bytes into the keys or the values of a consumer. None is not deserialized: it stays None."""
 
-    def deserialize(self, topic: str, data: bytes, /) -> Any: ...
+    def deserialize(self, topic: str, data: bytes, /) -> D: ...
 
 
 class BytesSerializer:
@@ -36,27 +39,38 @@ class BytesSerializer:
         return data
 
 
-class StringSerializer:
+class StringDeserializer:
     """Text in an encoding, UTF-8 by default."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
         self._encoding = encoding
-
-    def serialize(self, topic: str, value: str, /) -> bytes:
-        return value.encode(self._encoding)
 
     def deserialize(self, topic: str, data: bytes, /) -> str:
         """Decodes the text. Raises UnicodeDecodeError."""
         return data.decode(self._encoding)
 
 
-class JsonSerializer:
-    """JSON in UTF-8 without blanks: what `json.dumps` takes and `json.loads` returns."""
+class StringSerializer(StringDeserializer):
+    """Text in an encoding, UTF-8 by default; a deserializer too."""
 
-    def serialize(self, topic: str, value: Any, /) -> bytes:
-        """Encodes JSON. Raises TypeError and ValueError, as `json.dumps` does."""
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    def serialize(self, topic: str, value: str, /) -> bytes:
+        """Encodes the text. Raises TypeError for what is no text, and UnicodeEncodeError."""
+        if not isinstance(value, str):
+            raise TypeError(f"a record for {topic} has {type(value).__name__} where str is needed")
+        return value.encode(self._encoding)
+
+
+class JsonDeserializer:
+    """JSON in UTF-8."""
 
     def deserialize(self, topic: str, data: bytes, /) -> Any:
         """Decodes JSON. Raises ValueError, as `json.loads` does."""
         return json.loads(data)
+
+
+class JsonSerializer(JsonDeserializer):
+    """JSON in UTF-8 without blanks: what `json.dumps` takes and `json.loads` returns; a deserializer too."""
+
+    def serialize(self, topic: str, value: Any, /) -> bytes:
+        """Encodes JSON. Raises TypeError and ValueError, as `json.dumps` does."""
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()

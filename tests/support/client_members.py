@@ -6,11 +6,12 @@ from typing import Any
 
 import trio
 
-from broker.client.cluster import Cluster, open_cluster
+from broker.client.cluster import Cluster
 from broker.client.config import read_config
 from broker.client.consumer.config import ConsumerConfig
 from broker.client.consumer.group import GroupMember, RebalanceListener
 from broker.client.consumer.group.assignors import Assignor
+from broker.client.open_cluster import open_cluster
 from broker.client.types import OffsetAndMetadata, TopicPartition
 
 WITHIN_S = 30.0

@@ -28,12 +28,17 @@ _SECTIONS: Final = {
     "Admin": ("broker.client.admin",),
     "Blocking clients": ("broker.client.blocking",),
     "Serializers": ("broker.client.serializers",),
-    "Values that several clients take and return": ("broker.client.types", "broker.client.metadata_cache"),
+    "Values that several clients take and return": (
+        "broker.client.types",
+        "broker.client.metadata_cache",
+        "broker.wire.errors",
+        "broker.wire.records",
+    ),
     "Requests and responses": ("broker.client.connection", "broker.client.payloads"),
 }
 _FIRST: Final = ("Producer", "Consumer", "Admin", "SyncProducer", "SyncConsumer", "SyncAdmin")
 # Classes that applications construct, in addition to those that have only fields.
-_CONSTRUCTED: Final = (*_FIRST, "StringSerializer")
+_CONSTRUCTED: Final = (*_FIRST, "StringDeserializer", "StringSerializer")
 _KEYS_END: Final = ("Config", "Settings")
 _HEAD: Final = """# The client library's reference
 
@@ -84,7 +89,7 @@ class _Source:
                 definitions[statement.target.id] = statement
                 if ast.unparse(statement.annotation) == "TypeAlias" and name.startswith("broker.client"):
                     assert statement.value is not None, "an alias has a value"
-                    self._aliases[statement.target.id] = statement.value
+                    self._aliases[statement.target.id] = _without_bounds(statement.value)
 
     def is_in(self, name: str, packages: tuple[str, ...]) -> bool:
         module = self._module_of(name)
@@ -267,6 +272,14 @@ class _Expansion(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return self._source.expand(self._module, node)
+
+
+def _without_bounds(alias: ast.expr) -> ast.expr:
+    """The type of `Annotated[type, ...]`, whose bounds the calls check."""
+    if isinstance(alias, ast.Subscript) and ast.unparse(alias.value) == "Annotated":
+        assert isinstance(alias.slice, ast.Tuple), "a type and a bound"
+        return alias.slice.elts[0]
+    return alias
 
 
 def _is_error(name: str) -> bool:

@@ -24,7 +24,7 @@ from broker.cli.output.record_json import RecordToProduce
 from broker.client.producer.batch import OnDelivery
 from broker.client.producer.buffer_memory import BufferFull, RecordTooLarge
 from broker.client.producer.producer import Producer
-from broker.client.producer.routing import BadPartition
+from broker.client.producer.record_arguments import BadPartition
 from broker.client.types import Header, RecordMetadata
 
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")

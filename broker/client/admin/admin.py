@@ -21,10 +21,11 @@ from broker.client.admin.quotas import QuotaCalls
 from broker.client.admin.reassignments import ReassignmentCalls
 from broker.client.admin.topic_descriptions import TopicDescriptionCalls
 from broker.client.admin.topics import TopicCalls
-from broker.client.cluster import Cluster, open_cluster
+from broker.client.cluster import Cluster
 from broker.client.config import read_config
 from broker.client.environment import Environment
 from broker.client.errors import ClosedError
+from broker.client.open_cluster import open_cluster
 
 
 class Admin(

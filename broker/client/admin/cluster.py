@@ -11,7 +11,7 @@ from broker.client.admin.results import Outcomes, Results, failure
 from broker.client.admin.routing import Deadline, Routing
 from broker.client.brokers import SOFTWARE_NAME, Broker, software_version
 from broker.client.errors import check
-from broker.client.types import Node
+from broker.client.types import Int16, Node, NodeId
 from broker.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from broker.wire.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from broker.wire.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -86,7 +86,7 @@ class UpgradeType(IntEnum):
 class FeatureUpdate:
     """The level that a feature is to have; 0 turns the feature off."""
 
-    level: int
+    level: Int16
     upgrade_type: UpgradeType = UpgradeType.UPGRADE
 
 
@@ -116,7 +116,7 @@ class ClusterCalls(Routing):
         return await self._ask_any(ask, timeout_ms)
 
     async def describe_api_versions(
-        self, node_ids: Iterable[int] | None = None, *, timeout_ms: float | None = None
+        self, node_ids: Iterable[NodeId] | None = None, *, timeout_ms: float | None = None
     ) -> Results[int, ApiVersions]:
         """Returns what nodes serve; all nodes where `node_ids` is None."""
 
@@ -166,7 +166,7 @@ class ClusterCalls(Routing):
 
         return await self._change(updates, ask, timeout_ms)
 
-    async def unregister_broker(self, broker_id: int, *, timeout_ms: float | None = None) -> None:
+    async def unregister_broker(self, broker_id: NodeId, *, timeout_ms: float | None = None) -> None:
         """Removes a broker that was shut down for good from the cluster. Raises KafkaError."""
 
         async def ask(broker: Broker, deadline: Deadline) -> None:

@@ -7,9 +7,10 @@ import attrs
 
 from broker.client.admin.config import AdminConfig
 from broker.client.brokers import Broker
-from broker.client.cluster import Cluster, open_cluster
+from broker.client.cluster import Cluster
 from broker.client.environment import Environment
 from broker.client.errors import check
+from broker.client.open_cluster import open_cluster
 from broker.client.types import Node
 from broker.wire.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from broker.wire.errors import ErrorCode, KafkaError

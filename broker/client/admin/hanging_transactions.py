@@ -7,7 +7,7 @@ from broker.client.admin.results import Outcomes, outcome_of
 from broker.client.admin.routing import Deadline
 from broker.client.admin.transactions import ProducerDescription, TransactionCalls
 from broker.client.brokers import Broker
-from broker.client.types import TopicPartition
+from broker.client.types import NodeId, TopicPartition
 from broker.wire.api.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -36,7 +36,7 @@ class HangingTransactionCalls(TransactionCalls):
         self,
         partitions: Iterable[TopicPartition],
         *,
-        broker_id: int | None = None,
+        broker_id: NodeId | None = None,
         max_transaction_timeout_ms: float = MAX_TRANSACTION_TIMEOUT_MS,
         timeout_ms: float | None = None,
     ) -> list[HangingTransaction]:

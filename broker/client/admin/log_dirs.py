@@ -10,7 +10,7 @@ from broker.client.admin.routing import Deadline, Routing
 from broker.client.admin.topic_partitions import by_topic
 from broker.client.brokers import Broker
 from broker.client.errors import check
-from broker.client.types import TopicPartition
+from broker.client.types import NodeId, TopicPartition
 from broker.wire.api.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -48,7 +48,7 @@ class LogDirCalls(Routing):
 
     async def describe_log_dirs(
         self,
-        broker_ids: Iterable[int] | None = None,
+        broker_ids: Iterable[NodeId] | None = None,
         *,
         partitions: Iterable[TopicPartition] | None = None,
         timeout_ms: float | None = None,

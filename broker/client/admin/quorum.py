@@ -8,6 +8,7 @@ import attrs
 from broker.client.admin.routing import Deadline, Routing
 from broker.client.brokers import Broker
 from broker.client.errors import check
+from broker.client.types import NodeId, Port, Uuid
 from broker.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
 from broker.wire.api.describe_quorum import (
     DescribeQuorumRequest,
@@ -28,7 +29,7 @@ class RaftEndpoint(NamedTuple):
 
     listener: str
     host: str
-    port: int
+    port: Port
 
 
 @attrs.frozen
@@ -73,8 +74,8 @@ class QuorumCalls(Routing):
 
     async def add_raft_voter(
         self,
-        voter_id: int,
-        directory_id: bytes,
+        voter_id: NodeId,
+        directory_id: Uuid,
         endpoints: Sequence[RaftEndpoint],
         *,
         cluster_id: str | None = None,
@@ -96,7 +97,7 @@ class QuorumCalls(Routing):
         await self._ask_controller(ask, timeout_ms)
 
     async def remove_raft_voter(
-        self, voter_id: int, directory_id: bytes, *, cluster_id: str | None = None, timeout_ms: float | None = None
+        self, voter_id: NodeId, directory_id: Uuid, *, cluster_id: str | None = None, timeout_ms: float | None = None
     ) -> None:
         """Makes a voter an observer, which no longer votes. Raises KafkaError."""
 

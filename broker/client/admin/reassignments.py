@@ -10,7 +10,7 @@ from broker.client.admin.routing import Deadline, Routing
 from broker.client.admin.topic_partitions import by_topic
 from broker.client.brokers import Broker
 from broker.client.errors import check
-from broker.client.types import TopicPartition
+from broker.client.types import NodeId, TopicPartition
 from broker.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -49,7 +49,7 @@ class ReassignmentCalls(Routing):
 
     async def alter_partition_reassignments(
         self,
-        reassignments: Mapping[TopicPartition, Sequence[int] | None],
+        reassignments: Mapping[TopicPartition, Sequence[NodeId] | None],
         *,
         allow_replication_factor_change: bool = True,
         timeout_ms: float | None = None,

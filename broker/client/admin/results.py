@@ -10,7 +10,7 @@ Failure: TypeAlias = KafkaError | ClientError
 """The error of an item in `Results`: the broker's, or the client's."""
 
 K = TypeVar("K")
-V = TypeVar("V")
+V = TypeVar("V", covariant=True)
 E = TypeVar("E")
 
 # The result of one request: the outcome of each of its items.
@@ -85,7 +85,7 @@ def failure(code: int, message: str | None = None) -> KafkaError | None:
     return None
 
 
-def outcome_of(code: int, message: str | None, value: V) -> V | Failure:
+def outcome_of(code: int, message: str | None, value: E) -> E | Failure:
     """The value, or the error that a response reports in its place."""
     return failure(code, message) or value
 

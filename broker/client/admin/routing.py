@@ -7,6 +7,7 @@ import trio
 
 from broker.client.admin.config import AdminConfig
 from broker.client.admin.results import Failure, Outcomes, Results, failure, missing
+from broker.client.arguments.calls import checks_arguments
 from broker.client.brokers import Broker
 from broker.client.cluster import GROUP, Cluster
 from broker.client.errors import ConnectionLost, KafkaError, TimedOut, UnsupportedByBroker, is_retriable
@@ -59,9 +60,12 @@ class Deadline:
 
 
 class Routing:
-    """The base class of the calls of each concern."""
+    """The base class of the calls of each concern, which check their arguments."""
 
     _config: AdminConfig
+
+    def __init_subclass__(cls) -> None:
+        checks_arguments()(cls)
 
     @property
     def _cluster(self) -> Cluster:

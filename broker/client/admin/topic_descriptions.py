@@ -10,6 +10,7 @@ from broker.client.admin.routing import Deadline, Routing
 from broker.client.brokers import Broker
 from broker.client.errors import ConnectionLost, UnsupportedByBroker, check
 from broker.client.every_broker import ask_every_broker
+from broker.client.types import Count, Uuid
 from broker.wire.api.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -69,10 +70,10 @@ class TopicDescriptionCalls(Routing):
 
     async def describe_topics(
         self,
-        topics: Iterable[str | bytes],
+        topics: Iterable[str | Uuid],
         *,
         include_authorized_operations: bool = False,
-        partition_limit: int = 2000,
+        partition_limit: Count = 2000,
         timeout_ms: float | None = None,
     ) -> Results[str | bytes, TopicDescription]:
         """Describes topics by name (str) or id (16 bytes), with at most `partition_limit` partitions per request.

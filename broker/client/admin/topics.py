@@ -11,7 +11,7 @@ from broker.client.admin.routing import Deadline, Routing
 from broker.client.admin.topic_partitions import by_topic
 from broker.client.brokers import Broker
 from broker.client.errors import check
-from broker.client.types import TopicPartition
+from broker.client.types import Int16, Int32, NodeId, PartitionNumber, TopicPartition, Uuid
 from broker.wire.api.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -54,9 +54,9 @@ class NewTopic:
     """
 
     name: str
-    num_partitions: int | None = None
-    replication_factor: int | None = None
-    assignments: Mapping[int, Sequence[int]] | None = None
+    num_partitions: Int32 | None = None
+    replication_factor: Int16 | None = None
+    assignments: Mapping[PartitionNumber, Sequence[NodeId]] | None = None
     configs: Mapping[str, str | None] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
@@ -85,8 +85,8 @@ class CreatedTopic:
 class NewPartitions:
     """How many partitions a topic shall have in all. `assignments` are the replicas of the added ones, in order."""
 
-    total_count: int
-    assignments: Sequence[Sequence[int]] | None = None
+    total_count: Int32
+    assignments: Sequence[Sequence[NodeId]] | None = None
 
 
 @attrs.frozen
@@ -125,7 +125,7 @@ class TopicCalls(Routing):
         return await self._change(wanted, ask, timeout_ms)
 
     async def delete_topics(
-        self, topics: Iterable[str | bytes], *, timeout_ms: float | None = None
+        self, topics: Iterable[str | Uuid], *, timeout_ms: float | None = None
     ) -> Results[str | bytes, None]:
         """Deletes topics by name (str) or id (16 bytes)."""
 
@@ -169,7 +169,7 @@ class TopicCalls(Routing):
 
     async def create_partitions(
         self,
-        topics: Mapping[str, int | NewPartitions],
+        topics: Mapping[str, Int32 | NewPartitions],
         *,
         validate_only: bool = False,
         timeout_ms: float | None = None,

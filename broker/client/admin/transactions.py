@@ -13,7 +13,7 @@ from broker.client.cluster import TRANSACTION
 from broker.client.errors import check
 from broker.client.producer.transaction_state import PreparedTransaction
 from broker.client.transaction_versions import end_versions, has_version_2
-from broker.client.types import TopicPartition
+from broker.client.types import Int16, Int32, NodeId, TopicPartition
 from broker.wire.api.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
 from broker.wire.api.describe_producers import ProducerState as WireProducerState
 from broker.wire.api.describe_transactions import (
@@ -36,10 +36,10 @@ class ProducerDescription(NamedTuple):
     """A producer that a partition knows. `transaction_start_offset` is None unless a transaction is open there."""
 
     producer_id: int
-    epoch: int
+    epoch: Int16
     last_sequence: int
     last_timestamp_ms: int
-    coordinator_epoch: int
+    coordinator_epoch: Int32
     transaction_start_offset: int | None
 
 
@@ -72,7 +72,7 @@ class ProducerEpoch(NamedTuple):
     """The producer id and epoch that a transactional id was given."""
 
     producer_id: int
-    epoch: int
+    epoch: Int16
 
 
 class TransactionCalls(Routing):
@@ -82,7 +82,7 @@ class TransactionCalls(Routing):
         self,
         partitions: Iterable[TopicPartition],
         *,
-        broker_id: int | None = None,
+        broker_id: NodeId | None = None,
         timeout_ms: float | None = None,
     ) -> Results[TopicPartition, list[ProducerDescription]]:
         """Describes the producers that the leaders of partitions know, or the replicas on the broker `broker_id`."""

@@ -12,7 +12,8 @@ from broker.client.arrow.records import ArrowRecords
 from broker.client.arrow.tables import given_partitions
 from broker.client.producer.batch import NO_OFFSET, Batch
 from broker.client.producer.buffer_memory import RecordTooLarge
-from broker.client.producer.routing import BadPartition, TopicRouting
+from broker.client.producer.record_arguments import BadPartition
+from broker.client.producer.routing import TopicRouting
 from broker.client.types import TopicPartition
 
 # The least size that batches are given, as far as requests allow it: in small ones the work per array would show.

@@ -5,9 +5,11 @@ from typing import Unpack
 
 from broker.client.admin.admin import Admin
 from broker.client.admin.config import AdminSettings
+from broker.client.arguments.calls import checks_arguments
 from broker.client.blocking.client import BlockingClient, blocking
 
 
+@checks_arguments()
 class SyncAdmin(BlockingClient[Admin]):
     """`Admin` for scripts, notebooks and threads: the same methods, which block.
 

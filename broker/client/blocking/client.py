@@ -7,6 +7,7 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
+from broker.client.arguments.calls import read_arguments
 from broker.client.blocking.loop import PROCESS_LOOP, HostedClient
 
 P = ParamSpec("P")
@@ -39,7 +40,8 @@ def blocking(method: Callable[Concatenate[Any, P], Awaitable[T]]) -> Callable[Co
 
     @wraps(method)
     def call(self: BlockingClient[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._hosted.run(method, *args, **kwargs)
+        given, named = read_arguments(method, args, kwargs)
+        return self._hosted.run(method, *given, **named)
 
     return call
 
@@ -49,8 +51,10 @@ def on_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Bl
 
     @wraps(method)
     def call(self: BlockingClient[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        given, named = read_arguments(method, args, kwargs)
+
         async def on_the_loop(client: object) -> T:
-            return method(client, *args, **kwargs)
+            return method(client, *given, **named)
 
         return self._hosted.run(on_the_loop)
 

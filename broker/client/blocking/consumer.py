@@ -4,10 +4,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, Unpack
+from typing import Any, Final, Generic, Self, TypeVar, Unpack
 
+from broker.client.arguments.calls import checks_arguments
+from broker.client.blocking.calls import do_in_calling_thread
 from broker.client.blocking.client import BlockingClient, blocking, on_loop
-from broker.client.blocking.loop import do_in_calling_thread
 from broker.client.consumer.config import ConsumerSettings
 from broker.client.consumer.consumer import ARROW_RECORDS_MAX, Consumer
 from broker.client.consumer.errors import NotAssigned
@@ -17,7 +18,7 @@ from broker.client.consumer.range_reader import RangeReader
 from broker.client.consumer.record_reader import EncodedRecords
 from broker.client.errors import ClosedError
 from broker.client.serializers import Deserializer
-from broker.client.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from broker.client.types import ConsumerRecord, Count, K, OffsetAndMetadata, TopicPartition, Uuid, V
 
 T = TypeVar("T")
 
@@ -43,7 +44,8 @@ class SyncRebalanceListener:
         self.on_revoked(partitions)
 
 
-class SyncConsumer(BlockingClient[Consumer]):
+@checks_arguments()
+class SyncConsumer(BlockingClient[Consumer[K, V]], Generic[K, V]):
     """`Consumer` for scripts, notebooks and threads: the same methods, which block.
 
         with SyncConsumer("localhost:9092", topics=["orders"], group_id="tour") as consumer:
@@ -61,13 +63,13 @@ class SyncConsumer(BlockingClient[Consumer]):
         pattern: Pattern | None = None,
         listener: SyncRebalanceListener | None = None,
         assignors: Sequence[Assignor] = (),
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
         config: Mapping[str, object] | None = None,
         **settings: Unpack[ConsumerSettings],
     ) -> None:
         """Takes what `Consumer` takes. Deserializers and assignors are called by the loop. Raises ConfigError."""
-        self._consumer = Consumer(
+        self._consumer: Consumer[K, V] = Consumer(
             bootstrap_servers,
             topics=topics,
             pattern=pattern,
@@ -89,7 +91,7 @@ class SyncConsumer(BlockingClient[Consumer]):
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> ConsumerRecord:
+    def __next__(self) -> ConsumerRecord[K, V]:
         """The next record. Raises as `fetch` does."""
         # Records that are here already need no visit to the loop. Either this thread takes a record out of the
         # iterator or the loop does, which counts the ones that are left when it ends a run.
@@ -98,12 +100,12 @@ class SyncConsumer(BlockingClient[Consumer]):
                 return record
         return self._read(Consumer.__anext__, lambda record: _begin_of([record]))
 
-    def fetch(self, max_records: int | None = None, timeout_s: float | None = None) -> list[ConsumerRecord]:
+    def fetch(self, max_records: Count | None = None, timeout_s: float | None = None) -> list[ConsumerRecord[K, V]]:
         """The next records; see `Consumer.fetch`. If the wait is interrupted, no record is taken."""
         return self._read(lambda consumer: consumer.fetch(max_records, timeout_s), _begin_of)
 
     def fetch_arrow(
-        self, max_records: int = ARROW_RECORDS_MAX, timeout_s: float | None = None, *, columns: Sequence[str] = ()
+        self, max_records: Count = ARROW_RECORDS_MAX, timeout_s: float | None = None, *, columns: Sequence[str] = ()
     ) -> Any:
         """The next records as a pyarrow Table; see `Consumer.fetch_arrow`. If interrupted, no record is taken."""
         from broker.client.arrow import DEFAULT_COLUMNS
@@ -121,7 +123,7 @@ class SyncConsumer(BlockingClient[Consumer]):
         end: int,
         *,
         columns: Sequence[str] = (),
-        topic_id: bytes | None = None,
+        topic_id: Uuid | None = None,
         timeout_s: float | None = None,
     ) -> Iterator[Any]:
         """The records from `start` up to `end` of one partition; see `Consumer.read_range`.
@@ -129,10 +131,10 @@ class SyncConsumer(BlockingClient[Consumer]):
         The calling thread decodes, while the background thread fetches what comes next.
         """
 
-        async def begin(consumer: Consumer) -> RangeReader:
+        async def begin(consumer: Consumer[K, V]) -> RangeReader:
             return consumer.read_range(partition, start, end, columns=columns, topic_id=topic_id, timeout_s=timeout_s)
 
-        async def fetch(consumer: Consumer) -> EncodedRecords | None:
+        async def fetch(consumer: Consumer[K, V]) -> EncodedRecords | None:
             return await reader.fetch()
 
         reader = self._hosted.run(begin)
@@ -148,7 +150,7 @@ class SyncConsumer(BlockingClient[Consumer]):
     ) -> None:
         """Reads the partitions of these topics that the group assigns; see `Consumer.subscribe`."""
 
-        async def subscribe(consumer: Consumer) -> None:
+        async def subscribe(consumer: Consumer[K, V]) -> None:
             consumer.subscribe(topics, pattern=pattern, listener=_on_calling_thread(listener))
 
         self._hosted.run(subscribe)
@@ -177,13 +179,13 @@ class SyncConsumer(BlockingClient[Consumer]):
 
     def _read(
         self,
-        read: Callable[[Consumer], Awaitable[T]],
+        read: Callable[[Consumer[K, V]], Awaitable[T]],
         begin_of: Callable[[T], Mapping[TopicPartition, OffsetAndMetadata]],
     ) -> T:
         """Reads records. If the thread is interrupted when they are on their way, the consumer goes back to them."""
         taken: list[T] = []
 
-        async def take(consumer: Consumer) -> None:
+        async def take(consumer: Consumer[K, V]) -> None:
             taken.append(await read(consumer))
 
         try:
@@ -216,7 +218,7 @@ def _on_calling_thread(listener: SyncRebalanceListener | None) -> RebalanceListe
     return None if listener is None else _OnCallingThread(listener)
 
 
-def _begin_of(records: Iterable[ConsumerRecord]) -> dict[TopicPartition, OffsetAndMetadata]:
+def _begin_of(records: Iterable[ConsumerRecord[Any, Any]]) -> dict[TopicPartition, OffsetAndMetadata]:
     """The position of the first of these records in each partition."""
     first: dict[TopicPartition, OffsetAndMetadata] = {}
     for record in records:
@@ -231,7 +233,7 @@ def _begin_of_table(table: Any) -> dict[TopicPartition, OffsetAndMetadata]:
     return {TopicPartition(row["topic"], row["partition"]): OffsetAndMetadata(row["offset_min"]) for row in begins}
 
 
-async def _seek_back(consumer: Consumer, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+async def _seek_back(consumer: Consumer[Any, Any], positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
     """Has the consumer read from these positions again, as far as their partitions are still assigned."""
     for partition, position in positions.items():
         with suppress(NotAssigned):

@@ -5,22 +5,26 @@ thread exists in the parent only, and clients that were opened there are of no u
 """
 
 import atexit
+import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from contextvars import ContextVar
-from queue import SimpleQueue
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 import trio
 
-from broker.client.errors import ClosedError
+from broker.client.blocking.calls import CURRENT_CALL, Call
+from broker.client.errors import ClientFailed, ClosedError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 A = TypeVar("A")
 
+_log: Final = logging.getLogger(__name__)
+
+# A thread that waits for a client to open looks this often whether the loop still runs.
+_LOOK_AGAIN_S: Final = 1.0
 # How long clients that are still open at the end of the process may take to close: a producer sends what it has.
 _EXIT_TIMEOUT_S: Final = 10.0
 
@@ -31,8 +35,11 @@ class BackgroundLoop:
     def __init__(self) -> None:
         self._is_running = threading.Event()
         self._belongs_to_parent = False
+        self.has_ended = False
         self._clients: dict[HostedClient[Any], None] = {}
-        self._thread = threading.Thread(target=trio.run, args=(self._main,), name="kraft-client", daemon=True)
+        # The calls that threads wait for. Threads add to it and remove from it, each its own.
+        self._calls: dict[Call[Any], None] = {}
+        self._thread = threading.Thread(target=self._run, name="kraft-client", daemon=True)
         self._thread.start()
         self._is_running.wait()
 
@@ -52,9 +59,19 @@ class BackgroundLoop:
         if self._belongs_to_parent:
             raise ClosedError("the client was opened before this process was forked; open a new one in this process")
         try:
-            self._token.run_sync_soon(lambda: function(*args, **kwargs))
+            self._token.run_sync_soon(_contained, lambda: function(*args, **kwargs))
         except trio.RunFinishedError:
             raise ClosedError("the process is ending") from None
+
+    def wait_for(self, call: "Call[Any]") -> None:
+        """Waits until a call has ended. Should the loop itself end before it, the call is refused."""
+        self._calls[call] = None
+        try:
+            if self.has_ended:
+                call.refuse(None)
+            call.serve()
+        finally:
+            self._calls.pop(call, None)
 
     def check_thread(self) -> None:
         """Raises RuntimeError on the loop's own thread, which must not wait for the loop."""
@@ -76,6 +93,15 @@ class BackgroundLoop:
             with suppress(ClosedError):
                 self.call_soon(self._nursery.start_soon, self._end)
             self._thread.join(2 * _EXIT_TIMEOUT_S)
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._main)
+        finally:
+            self.has_ended = True
+            self._is_running.set()
+            for call in list(self._calls):
+                call.refuse(None)
 
     async def _main(self) -> None:
         async with trio.open_nursery() as self._nursery:
@@ -100,10 +126,11 @@ class HostedClient(Generic[A]):
         self._manager = manager
         self._calls: trio.Nursery | None = None
         self._closing = trio.Event()
-        self._failure: BaseException | None = None
+        self._failure: Exception | None = None
+        self._untold: Exception | None = None  # until `close` has raised it
         self._block_error: BaseException | None = None
-        self._in_flight: dict[_Call[Any], None] = {}
-        self._closers: list[_Call[None]] = []
+        self._in_flight: dict[Call[Any], None] = {}
+        self._closers: list[Call[None]] = []
         self._opened = threading.Event()
         self._closed = threading.Event()
         self.ended = trio.Event()
@@ -111,7 +138,9 @@ class HostedClient(Generic[A]):
         loop.check_thread()
         loop.call_soon(loop.add, self)
         try:
-            self._opened.wait()
+            while not self._opened.wait(_LOOK_AGAIN_S):
+                if loop.has_ended:
+                    raise ClosedError("the loop of the blocking clients has ended")
         except BaseException:  # interrupted: the caller cannot close it
             self.close_soon()
             raise
@@ -121,6 +150,12 @@ class HostedClient(Generic[A]):
     @property
     def is_closed(self) -> bool:
         return self._closed.is_set() or not self._loop.is_usable
+
+    def closed_error(self, message: str) -> ClosedError:
+        """The error of a call on a closed client. If the client failed, that is its cause."""
+        error = ClosedError(message)
+        error.__cause__ = self._failure
+        return error
 
     def call_soon(self, method: Callable[[A], object]) -> None:
         """Has the loop call a method of the client that is not async. Raises ClosedError."""
@@ -133,38 +168,44 @@ class HostedClient(Generic[A]):
         exception leaves.
         """
         self._loop.check_thread()
-        call = _Call(lambda: method(self._client, *args, **kwargs))
+        call = Call(lambda: method(self._client, *args, **kwargs))
         try:
             self._loop.call_soon(self._start, call)
-            call.serve()
+            self._loop.wait_for(call)
         except BaseException:
             call.is_left = True
             with suppress(ClosedError):
                 self._loop.call_soon(call.leave)
-                call.serve()
+                self._loop.wait_for(call)
             raise
-        return call.result()
+        return call.result(self._failure)
 
     def close(self, error: BaseException | None = None) -> None:
         """Closes the client as the end of its `async with` block does, or as an `error` in the block does.
 
-        Raises what closing raised, unless there is an error already. In a child process the client stays the parent's.
+        Raises what closing raised, or why the client has failed before, once. In a child process the client stays the
+        parent's.
         """
         if self.is_closed:
+            self._raise_failure()
             return
         self._loop.check_thread()
-        call = _Call(self.ended.wait)
+        call = Call(self.ended.wait)
         try:
             self._loop.call_soon(self._start_closing_for, call, error)
-            call.serve()
+            self._loop.wait_for(call)
         except BaseException:  # interrupted: the client is closed all the same
             call.is_left = True
             self.close_soon()
             with suppress(ClosedError):
                 self._loop.call_soon(call.cancel)
             raise
-        if self._failure is not None:
-            raise self._failure
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        failure, self._untold = self._untold, None
+        if failure is not None:
+            raise failure
 
     def close_soon(self) -> None:
         """Closes a client that was dropped. The thread that collects garbage may be the loop's."""
@@ -179,6 +220,8 @@ class HostedClient(Generic[A]):
             async with trio.open_nursery() as self._calls:
                 await self._host()
                 self._calls.cancel_scope.cancel()
+        except Exception as failure:  # noqa: BLE001 - of this client alone
+            self._failed(failure)
         finally:
             self._calls = None
             self._loop.remove(self)
@@ -197,18 +240,23 @@ class HostedClient(Generic[A]):
                 self._cancel_calls()
                 if self._block_error is not None:
                     raise _BlockFailed from self._block_error
+        except _BlockFailed:
+            pass
         except Exception as failure:  # noqa: BLE001 - the client's user is told
-            if self._block_error is None:
-                self._failure = failure
+            if self._block_error is None or isinstance(failure, ClientFailed):
+                self._failed(failure)
+
+    def _failed(self, failure: Exception) -> None:
+        self._failure = self._untold = failure
 
     def _cancel_calls(self) -> None:
         """Cancels the calls that are under way. Callbacks run on the thread that closes, and may still call."""
         for call in list(self._in_flight):
             call.cancel()
         if self._closers:
-            _CURRENT_CALL.set(self._closers[0])
+            CURRENT_CALL.set(self._closers[0])
 
-    def _start_closing_for(self, call: "_Call[None]", error: BaseException | None) -> None:
+    def _start_closing_for(self, call: "Call[None]", error: BaseException | None) -> None:
         if self.ended.is_set():
             call.end()
             return
@@ -217,15 +265,18 @@ class HostedClient(Generic[A]):
             self._block_error = error
             self._closing.set()
 
-    def _start(self, call: "_Call[T]") -> None:
+    def _start(self, call: "Call[T]") -> None:
         call.is_begun = True
         is_of_closer = any(call.thread_id == closer.thread_id for closer in self._closers)
         if self._calls is None or (self._closing.is_set() and not is_of_closer):
             call.refuse(self._failure)
         else:
-            self._calls.start_soon(self._carry_out, call)
+            try:
+                self._calls.start_soon(self._carry_out, call)
+            except RuntimeError:  # the nursery has just ended, because the client failed
+                call.refuse(self._failure)
 
-    async def _carry_out(self, call: "_Call[Any]") -> None:
+    async def _carry_out(self, call: "Call[Any]") -> None:
         self._in_flight[call] = None
         try:
             await call.run()
@@ -237,123 +288,12 @@ class _BlockFailed(Exception):
     """Represents on the loop the exception that left the `with` block of a client."""
 
 
-class _Call(Generic[T]):
-    """One call: run by the loop, waited for by a thread, which serves what the call wants done on its own thread."""
-
-    def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
-        self.thread_id = threading.get_ident()
-        self.is_left = False
-        self.is_begun = False
-        self._has_ended = False
-        self._function = function
-        self._scope = trio.CancelScope()
-        self._value: T | None = None
-        self._error: BaseException | None = ClosedError("the client was closed during the call")
-        # Jobs for the thread; None when the call has ended.
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-
-    async def run(self) -> None:
-        _CURRENT_CALL.set(self)
-        try:
-            with self._scope:
-                self._value = await self._function()
-                self._error = None
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - raised in the thread that waits
-            self._error = error
-        finally:
-            self.end()
-
-    def end(self) -> None:
-        """Ends the call: the waiting thread continues."""
-        self._has_ended = True
-        self._jobs.put(None)
-
-    async def do_in_thread(self, function: Callable[[], object]) -> None:
-        """Runs a function on the thread that waits for this call. Raises what the function raises."""
-        job = _Job(function, trio.lowlevel.current_trio_token())
-        if self.is_left:
-            job.refuse()
-        else:
-            self._jobs.put(job)
-        await job.done.wait()
-        if job.error is not None:
-            raise job.error
-
-    def cancel(self) -> None:
-        """Cancels the call. Jobs that the thread has not begun are refused: it was interrupted."""
-        self._scope.cancel()
-        while not self._jobs.empty():
-            job = self._jobs.get()
-            if job is None:
-                self.end()
-                return
-            job.refuse()
-
-    def leave(self) -> None:
-        """Cancels the call of a thread that was interrupted, and lets the thread go on when the call has ended.
-
-        The interrupt may come before the loop has the call, or after the call has ended.
-        """
-        self.cancel()
-        if not self.is_begun or self._has_ended:
-            self.end()
-
-    def refuse(self, failure: BaseException | None) -> None:
-        """Ends the call without running it."""
-        self._error = ClosedError("the client is closed; open a new one")
-        self._error.__cause__ = failure
-        self.end()
-
-    def serve(self) -> None:
-        """Waits until the call has ended, and does its jobs meanwhile."""
-        while (job := self._jobs.get()) is not None:
-            job.run()
-
-    def result(self) -> T:
-        if self._error is not None:
-            raise self._error
-        return self._value  # type: ignore[return-value]  # it is that of the function
-
-
-class _Job:
-    """A function that a call on the loop wants run on the thread that waits for the call."""
-
-    def __init__(self, function: Callable[[], object], token: trio.lowlevel.TrioToken) -> None:
-        self.done = trio.Event()
-        self.error: Exception | None = None
-        self._function = function
-        self._token = token
-
-    def run(self) -> None:
-        try:
-            self._function()
-        except Exception as error:  # noqa: BLE001 - raised by the call
-            self.error = error
-        except BaseException:
-            self.error = ClosedError("the thread was interrupted")
-            raise
-        finally:
-            with suppress(trio.RunFinishedError):
-                self._token.run_sync_soon(self.done.set)
-
-    def refuse(self) -> None:
-        self.error = ClosedError("the thread was interrupted")
-        self.done.set()
-
-
-_CURRENT_CALL: Final[ContextVar[_Call[Any]]] = ContextVar("_CURRENT_CALL")
-
-
-async def do_in_calling_thread(function: Callable[[], object]) -> None:
-    """Runs a function on the thread whose blocking call the current task carries out. Raises what it raises.
-
-    Where no thread waits, as for a client that closes at the end of the process, it gets a thread of its own.
-    """
-    call = _CURRENT_CALL.get(None)
-    if call is None:
-        await trio.to_thread.run_sync(function)
-    else:
-        await call.do_in_thread(function)
+def _contained(function: Callable[[], object]) -> None:
+    """Calls a function for the loop, which an exception would end, with all clients of the process."""
+    try:
+        function()
+    except Exception:  # noqa: BLE001 - it must not end the loop
+        _log.exception("a call on the loop of the blocking clients failed")
 
 
 class ProcessLoop:

@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from math import inf
-from typing import Any, Unpack
+from types import TracebackType
+from typing import Any, Final, Generic, Unpack
 
+from broker.client.arguments.calls import checks_arguments
 from broker.client.blocking.client import BlockingClient
 from broker.client.blocking.loop import HostedClient
 from broker.client.blocking.queued_producer import OnDelivery, QueuedProducer, QueuedRecord
@@ -14,9 +16,20 @@ from broker.client.metadata_cache import PartitionMetadata
 from broker.client.producer.config import ProducerSettings
 from broker.client.producer.partitioners import Partitioner
 from broker.client.producer.producer import Producer
+from broker.client.producer.record_arguments import (
+    NO_HEADERS,
+    check_callback,
+    check_topic,
+    headers_of,
+    partition_number,
+    timestamp,
+)
 from broker.client.producer.transaction_state import PreparedTransaction
-from broker.client.serializers import Serializer
-from broker.client.types import Header, OffsetAndMetadata, RecordMetadata, TopicPartition
+from broker.client.producer.unread_failures import UndeliveredRecords
+from broker.client.serializers import BytesSerializer, Serializer
+from broker.client.types import Header, K, OffsetAndMetadata, RecordMetadata, TopicPartition, V
+
+_BYTES: Final = BytesSerializer()
 
 
 class SyncDelivery(QueuedRecord):
@@ -38,7 +51,8 @@ class SyncDelivery(QueuedRecord):
         return self._hosted.run(QueuedProducer.outcome, self, timeout_s)
 
 
-class SyncProducer(BlockingClient[QueuedProducer]):
+@checks_arguments(but_not=("send", "send_soon"))
+class SyncProducer(BlockingClient[QueuedProducer], Generic[K, V]):
     """`Producer` for scripts, notebooks and threads: the same methods, which block. It may be used by several threads.
 
         with SyncProducer("localhost:9092", compression_type="zstd") as producer:
@@ -54,13 +68,13 @@ class SyncProducer(BlockingClient[QueuedProducer]):
         bootstrap_servers: str | Sequence[str] | None = None,
         *,
         config: Mapping[str, object] | None = None,
-        key_serializer: Serializer | None = None,
-        value_serializer: Serializer | None = None,
+        key_serializer: Serializer[K] | None = None,
+        value_serializer: Serializer[V] | None = None,
         partitioner: Partitioner | None = None,
         **settings: Unpack[ProducerSettings],
     ) -> None:
         """Takes what `Producer` takes. Serializers and the partitioner are called by the loop. Raises ConfigError."""
-        producer = Producer(
+        producer: Producer[K, V] = Producer(
             bootstrap_servers,
             config=config,
             key_serializer=key_serializer,
@@ -68,15 +82,18 @@ class SyncProducer(BlockingClient[QueuedProducer]):
             partitioner=partitioner,
             **settings,
         )
+        self._producer = producer
+        self._has_no_key_serializer = key_serializer is None
+        self._has_no_value_serializer = value_serializer is None
         self._queued_producer = QueuedProducer(producer)
         super().__init__(self._queued_producer.open())
 
     def send_soon(
         self,
         topic: str,
-        value: Any = None,
+        value: V | None = None,
         *,
-        key: Any = None,
+        key: K | None = None,
         headers: Sequence[Header] = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -91,7 +108,12 @@ class SyncProducer(BlockingClient[QueuedProducer]):
         """
         hosted = self._hosted
         if hosted.is_closed:
-            raise ClosedError("the producer is closed; open another one")
+            raise hosted.closed_error("the producer is closed; open another one")
+        is_plain = key is None and headers is NO_HEADERS and partition is None and timestamp_ms is None
+        if not (is_plain and on_delivery is None and type(value) is bytes and type(topic) is str and topic.isascii()):
+            key, value, headers, partition, timestamp_ms = self._checked(
+                topic, key, value, headers, partition, timestamp_ms, on_delivery
+            )
         if self._queued_producer.is_full:
             hosted.run(QueuedProducer.wait_for_room)
         delivery = SyncDelivery(hosted)
@@ -102,9 +124,9 @@ class SyncProducer(BlockingClient[QueuedProducer]):
     def send(
         self,
         topic: str,
-        value: Any = None,
+        value: V | None = None,
         *,
-        key: Any = None,
+        key: K | None = None,
         headers: Sequence[Header] = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -174,6 +196,47 @@ class SyncProducer(BlockingClient[QueuedProducer]):
 
     def close(self, timeout_s: float = inf) -> None:
         """Waits until every record has its outcome, gives up the rest after the timeout, and closes the producer."""
-        if not self._hosted.is_closed:
-            self._hosted.run(QueuedProducer.close, timeout_s)
-        super().close()
+        try:
+            if not self._hosted.is_closed:
+                self._hosted.run(QueuedProducer.close, timeout_s)
+        finally:
+            super().close()
+        if (undelivered := self._producer.unread_failures.take()) is not None:
+            raise undelivered
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        undelivered = None
+        try:
+            self.close()
+        except UndeliveredRecords as found:
+            undelivered = found.beside(error)
+        if undelivered is not None:
+            raise undelivered
+
+    def _checked(
+        self,
+        topic: str,
+        key: Any,
+        value: Any,
+        headers: Sequence[Header],
+        partition: int | None,
+        timestamp_ms: int | None,
+        on_delivery: OnDelivery | None,
+    ) -> tuple[Any, Any, Sequence[Header], int | None, int | None]:
+        """The parts of a record, as far as they need no serializer. Raises TypeError and ValueError."""
+        check_topic(topic)
+        if on_delivery is not None:
+            check_callback(on_delivery)
+        if self._has_no_key_serializer and key is not None:
+            key = _BYTES.serialize(topic, key)
+        if self._has_no_value_serializer and value is not None:
+            value = _BYTES.serialize(topic, value)
+        if headers is not NO_HEADERS:
+            headers = headers_of(topic, headers)
+        if partition is not None:
+            partition = partition_number(topic, partition)
+        if timestamp_ms is not None:
+            timestamp_ms = timestamp(topic, timestamp_ms)
+        return key, value, headers, partition, timestamp_ms

@@ -15,12 +15,13 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import trio
 
 from broker.client.consumer.group.identity import GroupMetadata
-from broker.client.errors import ClosedError, TimedOut
+from broker.client.errors import ClosedError, TimedOut, TransactionError, TransactionStateError
 from broker.client.metadata_cache import PartitionMetadata
 from broker.client.producer.buffer_memory import BufferFull
 from broker.client.producer.delivery import Delivery
 from broker.client.producer.producer import Producer
 from broker.client.producer.transaction_state import PreparedTransaction
+from broker.client.producer.unread_failures import UnreadFailures
 from broker.client.types import Header, OffsetAndMetadata, RecordMetadata, TopicPartition
 
 OnDelivery: TypeAlias = Callable[[RecordMetadata | None, Exception | None], None]
@@ -36,11 +37,13 @@ _RECORDS_PER_STEP: Final = 200
 class QueuedRecord:
     """A record in the queue. The producer's delivery, or the error that the producer raised, decides its outcome."""
 
-    __slots__ = ("delivery", "error")
+    __slots__ = ("delivery", "error", "unread_failures")
 
     def __init__(self) -> None:
         self.delivery: Delivery | None = None
         self.error: Exception | None = None
+        # Where the error counts until it is read.
+        self.unread_failures: UnreadFailures | None = None
 
     @property
     def is_done(self) -> bool:
@@ -50,6 +53,9 @@ class QueuedRecord:
     def outcome(self) -> RecordMetadata:
         """Where the record was written. Raises the reason why it was not, and RuntimeError where it is not decided."""
         if self.error is not None:
+            if self.unread_failures is not None:
+                self.unread_failures.read()
+                self.unread_failures = None
             error = copy(self.error)  # each raise would add its traceback to it
             error.__cause__ = self.error.__cause__
             raise error
@@ -73,7 +79,7 @@ class _Entry(NamedTuple):
 class QueuedProducer:
     """A producer that threads feed through a queue. `put` and `is_full` are for threads, the rest is for the loop."""
 
-    def __init__(self, producer: Producer) -> None:
+    def __init__(self, producer: Producer[Any, Any]) -> None:
         self.producer = producer
         self._queue: deque[_Entry] = deque()
         self._lock = threading.Lock()
@@ -231,12 +237,12 @@ class QueuedProducer:
             self._refuse_all(error)
             return
         except Exception as error:  # noqa: BLE001 - raised by the record's result()
-            _refuse(entry, error)
+            self._refuse(entry, error)
         self._take_first()
 
     def _refuse_all(self, error: Exception) -> None:
         for _ in range(len(self._queue)):
-            _refuse(self._queue[0], error)
+            self._refuse(self._queue[0], error)
             self._take_first()
 
     def _take_first(self) -> None:
@@ -266,8 +272,12 @@ class QueuedProducer:
         advanced, self._advanced = self._advanced, trio.Event()
         advanced.set()
 
-
-def _refuse(entry: _Entry, error: Exception) -> None:
-    entry.record.error = error
-    if entry.on_delivery is not None:
-        entry.on_delivery(None, error)
+    def _refuse(self, entry: _Entry, error: Exception) -> None:
+        # A commit tells of records that were refused because of their transaction.
+        is_of_transaction = isinstance(error, TransactionError) and not isinstance(error, TransactionStateError)
+        if entry.on_delivery is None and not is_of_transaction:
+            entry.record.unread_failures = self.producer.unread_failures
+            self.producer.unread_failures.add(1, error)
+        entry.record.error = error
+        if entry.on_delivery is not None:
+            entry.on_delivery(None, error)

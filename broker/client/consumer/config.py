@@ -5,6 +5,7 @@ from typing import Final
 
 import attrs
 
+from broker.client.arguments.check import shown
 from broker.client.config import ClientConfig, ClientSettings, flag, number, parsed, text, whole_number
 from broker.client.consumer.offset_reset import LATEST, OffsetReset, read_offset_reset
 from broker.client.errors import ConfigError
@@ -22,13 +23,13 @@ def _read_assignors(key: str, value: object) -> tuple[str, ...]:
     """Names of assignors, or Kafka's names of their classes; objects are passed as `assignors=`."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list | tuple) or not parts:
-        raise ConfigError(f"{key} must be a list of {', '.join(_ASSIGNORS)}, not {value!r}")
+        raise ConfigError(f"{key} must be a list of {', '.join(_ASSIGNORS)}, not {shown(value)}")
     names = []
     for part in parts:
-        name = str(part).strip()
+        name = part.strip() if isinstance(part, str) else ""
         name = _JAVA_ASSIGNORS.get(name, name)
         if name not in _ASSIGNORS:
-            raise ConfigError(f"{key} must name {', '.join(_ASSIGNORS)}, not {name!r}")
+            raise ConfigError(f"{key} must name {', '.join(_ASSIGNORS)}, not {shown(part)}")
         names.append(name)
     return tuple(dict.fromkeys(names))
 

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from math import inf
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, Unpack
+from typing import Any, Final, Generic, Self, TypeVar, Unpack
 
 import trio
 
-from broker.client.cluster import open_cluster
+from broker.client.arguments.calls import Arguments, checks_arguments
 from broker.client.config import read_config
 from broker.client.consumer.config import ConsumerConfig, ConsumerSettings
 from broker.client.consumer.engine import ConsumerEngine
@@ -20,10 +20,11 @@ from broker.client.consumer.positions import Position
 from broker.client.consumer.range_reader import RangeReader
 from broker.client.consumer.record_reader import RecordReader
 from broker.client.environment import Environment
-from broker.client.errors import ClosedError, ConfigError
+from broker.client.errors import ClientFailed, ClosedError, ConfigError
 from broker.client.metadata_cache import PartitionMetadata
+from broker.client.open_cluster import open_cluster
 from broker.client.serializers import Deserializer
-from broker.client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from broker.client.types import ConsumerRecord, Count, K, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition, Uuid, V
 
 # Rows of one Arrow table, unless the caller says otherwise: tens of MiB of records of a few hundred bytes.
 ARROW_RECORDS_MAX: Final = 100_000
@@ -31,7 +32,8 @@ ARROW_RECORDS_MAX: Final = 100_000
 _Taken = TypeVar("_Taken")
 
 
-class Consumer:
+@checks_arguments(but_not=("fetch",))
+class Consumer(Generic[K, V]):
     """Reads records, as an async iterator or in batches with `fetch`.
 
         async with Consumer("localhost:9092", topics=["orders"], group_id="tour") as consumer:
@@ -41,6 +43,8 @@ class Consumer:
     `topics` or `pattern` subscribe as `subscribe` does; without them, `assign` chooses partitions. Settings are Kafka's
     keys with underscores, or `config`, a dict of Kafka's keys. One task at a time reads; other tasks of the same event
     loop may call the other methods.
+
+    A Consumer[K, V] returns keys and values of the types that its deserializers return, bytes unless they are given.
 
     A record counts as consumed when the next one is asked for: auto commit never includes the record that is being
     worked on.
@@ -54,8 +58,8 @@ class Consumer:
         pattern: Pattern | None = None,
         listener: RebalanceListener | None = None,
         assignors: Sequence[Assignor] = (),
-        key_deserializer: Deserializer | None = None,
-        value_deserializer: Deserializer | None = None,
+        key_deserializer: Deserializer[K] | None = None,
+        value_deserializer: Deserializer[V] | None = None,
         config: Mapping[str, object] | None = None,
         environment: Environment | None = None,
         **settings: Unpack[ConsumerSettings],
@@ -72,7 +76,8 @@ class Consumer:
         self._value_deserializer = value_deserializer
         self._environment = environment
         self._lifetime: AbstractAsyncContextManager[None] | None = None
-        self._engine: ConsumerEngine | None = None
+        self._engine: ConsumerEngine[K, V] | None = None
+        self._failure: ClientFailed | None = None
 
     async def __aenter__(self) -> Self:
         if self._lifetime is not None:
@@ -90,9 +95,10 @@ class Consumer:
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[None]:
         async with open_cluster(self._config, self._environment) as cluster:
-            engine = self._engine = ConsumerEngine(
+            engine: ConsumerEngine[K, V] = ConsumerEngine(
                 cluster, self._config, self._key_deserializer, self._value_deserializer, self._assignors
             )
+            self._engine = engine
             if self._topics or self._pattern is not None:
                 engine.subscribe(self._topics, self._pattern, self._listener)
             cluster.nursery.start_soon(engine.run)
@@ -104,15 +110,18 @@ class Consumer:
             else:
                 await self._close(engine, None)
 
-    async def _close(self, engine: ConsumerEngine, error: BaseException | None) -> None:
+    async def _close(self, engine: ConsumerEngine[K, V], error: BaseException | None) -> None:
         try:
             await engine.close(is_failed=error is not None, is_cancelled=isinstance(error, trio.Cancelled))
         finally:
-            self._engine = None
+            self._engine, self._failure = None, engine.cluster.failure
 
-    def _opened(self) -> ConsumerEngine:
+    def _opened(self) -> ConsumerEngine[K, V]:
         if self._engine is None:
-            raise ClosedError("the consumer is not open: use it within `async with Consumer(...) as consumer`")
+            reason = "the consumer is not open: use it within `async with Consumer(...) as consumer`"
+            raise ClosedError(reason) from self._failure
+        if self._engine.cluster.failure is not None:
+            raise self._engine.cluster.closed_error("the consumer is closed; open another one")
         return self._engine
 
     # Reading
@@ -120,18 +129,18 @@ class Consumer:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> ConsumerRecord:
+    async def __anext__(self) -> ConsumerRecord[K, V]:
         """The next record. Raises as `fetch` does."""
         if self._engine is not None:
             for record in self._engine.reader.run:
                 return record
         return await self._next_run()
 
-    def _ready(self) -> Iterator[ConsumerRecord]:
+    def _ready(self) -> Iterator[ConsumerRecord[K, V]]:
         """The records that iteration returns without waiting, for an iteration in another thread."""
         return iter(()) if self._engine is None else self._engine.reader.run
 
-    async def _next_run(self) -> ConsumerRecord:
+    async def _next_run(self) -> ConsumerRecord[K, V]:
         engine = self._opened()
         while True:
             await engine.poll()
@@ -139,22 +148,29 @@ class Consumer:
                 return next(engine.reader.run)
             await engine.wait_for_change()
 
-    async def fetch(self, max_records: int | None = None, timeout_s: float | None = None) -> list[ConsumerRecord]:
+    async def fetch(
+        self, max_records: Count | None = None, timeout_s: float | None = None
+    ) -> list[ConsumerRecord[K, V]]:
         """The next records, in the order of their offsets within each partition.
 
         Returns at once what was fetched ahead, at most `max_records` (`max.poll.records`). Where there is nothing, it
         waits for records, up to `timeout_s`; None waits without a limit. A cancelled call has taken no record.
 
         Raises PartitionFailed where a partition cannot be read on; KafkaError where a broker refuses (as without
-        authorization); what a rebalance listener raises. The next call tries again.
+        authorization); what a rebalance listener raises. Where nothing came in the time, it raises ConnectionLost if
+        the brokers cannot be reached, and KafkaError with UNKNOWN_TOPIC_OR_PARTITION if there is no such partition or
+        topic. The next call tries again.
         """
+        is_right = (max_records is None or (type(max_records) is int and max_records > 0)) and (
+            timeout_s is None or (type(timeout_s) in (float, int) and timeout_s >= 0)
+        )
+        if not is_right:
+            (max_records, timeout_s), _ = _FETCH_ARGUMENTS.read((max_records, timeout_s), {})
         limit = self._config.max_poll_records if max_records is None else max_records
-        if limit < 1:
-            raise ValueError(f"max_records must be at least 1, not {limit}")
         return await self._poll_until(lambda reader: reader.take(limit), timeout_s)
 
     async def fetch_arrow(
-        self, max_records: int = ARROW_RECORDS_MAX, timeout_s: float | None = None, *, columns: Sequence[str] = ()
+        self, max_records: Count = ARROW_RECORDS_MAX, timeout_s: float | None = None, *, columns: Sequence[str] = ()
     ) -> Any:
         """The next records as a pyarrow Table: for many records, several times as fast as `fetch`.
 
@@ -179,7 +195,7 @@ class Consumer:
         end: int,
         *,
         columns: Sequence[str] = (),
-        topic_id: bytes | None = None,
+        topic_id: Uuid | None = None,
         timeout_s: float | None = None,
     ) -> RangeReader:
         """Iterates over the records of one partition from offset `start` up to, and without, `end`, in Arrow.
@@ -195,14 +211,19 @@ class Consumer:
         """
         return RangeReader(self._opened(), partition, start, end, _arrow_columns(columns), topic_id, timeout_s)
 
-    async def _poll_until(self, take: Callable[[RecordReader], list[_Taken]], timeout_s: float | None) -> list[_Taken]:
+    async def _poll_until(
+        self, take: Callable[[RecordReader[K, V]], list[_Taken]], timeout_s: float | None
+    ) -> list[_Taken]:
         """Polls until `take` returns something, or the time is over."""
         engine = self._opened()
         deadline = inf if timeout_s is None else trio.current_time() + timeout_s
         while True:
             await engine.poll()
             taken = take(engine.reader)
-            if taken or trio.current_time() >= deadline:
+            if taken:
+                return taken
+            if trio.current_time() >= deadline:
+                await engine.obstacles.check()
                 return taken
             await engine.wait_for_change(deadline)
 
@@ -366,6 +387,9 @@ class Consumer:
     async def topics(self) -> dict[str, list[PartitionMetadata]]:
         """All topics and their partitions. Raises KafkaError, TimedOut."""
         return {name: list(partitions) for name, partitions in (await self._opened().describe(None)).items()}
+
+
+_FETCH_ARGUMENTS: Final = Arguments(Consumer.fetch)
 
 
 def _arrow_columns(columns: Sequence[str]) -> Sequence[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
-from typing import Final
+from typing import Final, Generic
 
 import trio
 
@@ -12,35 +12,46 @@ from broker.client.consumer.fetched_partition import FetchBuffer
 from broker.client.consumer.fetcher import Fetcher
 from broker.client.consumer.group import Assignor, GroupMember, RebalanceListener
 from broker.client.consumer.group.subscribed_topics import Pattern
+from broker.client.consumer.obstacles import ReadObstacles
 from broker.client.consumer.offset_reset import OffsetReset
 from broker.client.consumer.offsets import OffsetLookups
 from broker.client.consumer.position_updates import PositionUpdates
 from broker.client.consumer.positions import Position
 from broker.client.consumer.record_reader import RecordReader
 from broker.client.consumer.subscription import SubscriptionKind, SubscriptionState
-from broker.client.errors import ClientError, ClosedError, ConnectionLost, KafkaError, TimedOut, UnsupportedByBroker
+from broker.client.errors import (
+    ClientError,
+    ClientFailed,
+    ClosedError,
+    ConnectionLost,
+    KafkaError,
+    TimedOut,
+    UnsupportedByBroker,
+)
 from broker.client.metadata_cache import PartitionMetadata
 from broker.client.serializers import Deserializer
-from broker.client.types import OffsetAndMetadata, TopicPartition
+from broker.client.types import K, OffsetAndMetadata, TopicPartition, V
 from broker.wire.errors import ErrorCode
 
 # How long closing may take when the block was cancelled.
 CANCELLED_CLOSE_TIMEOUT_S: Final = 1.0
 # Errors that the user has to know of: the topic is not looked for again.
 _FINAL_TOPIC_ERRORS: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
+# How often a read that waits looks whether the brokers can be reached.
+_LOOK_AGAIN_S: Final = 5.0
 # The longest interval between polls while the application iterates or waits, for auto commit and max.poll.interval.ms.
 _POLL_EVERY_S: Final = 1.0
 
 
-class ConsumerEngine:
+class ConsumerEngine(Generic[K, V]):
     """See the module's docstring. `run` has to run for anything to happen."""
 
     def __init__(
         self,
         cluster: Cluster,
         config: ConsumerConfig,
-        key_deserializer: Deserializer | None,
-        value_deserializer: Deserializer | None,
+        key_deserializer: Deserializer[K] | None,
+        value_deserializer: Deserializer[V] | None,
         assignors: Sequence[Assignor],
     ) -> None:
         self.cluster = cluster
@@ -51,10 +62,19 @@ class ConsumerEngine:
         )
         self.buffer = FetchBuffer()
         self.lookups = OffsetLookups(cluster, config)
-        self.reader = RecordReader(config, self.buffer, key_deserializer, value_deserializer, self._drained)
+        self.reader: RecordReader[K, V] = RecordReader(
+            config, self.buffer, key_deserializer, value_deserializer, self._drained
+        )
         self._fetcher = Fetcher(cluster, config, self.subscription, self.buffer, self._notify_waiters, self.recheck)
         committed = None if self.group is None else self.group.committed
         self._updates = PositionUpdates(cluster, self.subscription, self.lookups, committed, self._positions_changed)
+        self.obstacles = ReadObstacles(
+            cluster,
+            self.subscription,
+            lambda: () if self.group is None else self.group.subscribed_names,
+            config.default_api_timeout_ms,
+        )
+        cluster.call_on_failure(self._fail)
         self._change = trio.lowlevel.ParkingLot()
         self._polled = trio.Event()
         self._is_closed = False
@@ -76,7 +96,7 @@ class ConsumerEngine:
         timeout_s = CANCELLED_CLOSE_TIMEOUT_S if is_cancelled else self.config.request_timeout_ms / 1000
         with trio.CancelScope(shield=True, deadline=trio.current_time() + timeout_s):
             try:
-                if self.group is not None:
+                if self.group is not None and self.cluster.failure is None:
                     await self.group.leave(timeout_s)
             finally:
                 await self._fetcher.close()
@@ -90,7 +110,7 @@ class ConsumerEngine:
         poll.
         """
         if self._is_closed:
-            raise ClosedError("the consumer was closed while a task was reading")
+            raise self.cluster.closed_error("the consumer was closed while a task was reading")
         self.reader.end_run()
         if self.subscription.kind is SubscriptionKind.NONE:
             raise ClientError("there is nothing to read: subscribe() to topics or assign() partitions first")
@@ -107,8 +127,11 @@ class ConsumerEngine:
 
     async def wait_for_change(self, deadline: float = inf) -> None:
         """Waits until there are records or an error, or the group needs a poll; at most until the deadline."""
-        with trio.move_on_at(deadline):
+        with trio.move_on_at(min(deadline, trio.current_time() + _LOOK_AGAIN_S)):
             await self._change.park()
+        # A read without a limit of its own would else wait for ever for brokers that are not there.
+        if (error := self.obstacles.unreachable_for_long()) is not None:
+            raise error
 
     async def wait_for_position(self, partition: TopicPartition) -> Position:
         """The position of the next record. Raises NotAssigned, PartitionFailed, KafkaError, TimedOut."""
@@ -122,10 +145,13 @@ class ConsumerEngine:
             if assigned.is_fetching and assigned.consumed is not None:
                 return assigned.consumed
             await self.wait_for_change(deadline)
+        if self._is_closed:
+            raise self.cluster.closed_error("the consumer was closed while a task waited for a position")
+        trouble = self.cluster.trouble()
         raise TimedOut(
-            f"the position of {partition.topic}-{partition.partition} is not known yet: the group's coordinator or the "
-            "partition's leader did not respond in time"
-        )
+            f"the position of {partition.topic}-{partition.partition} is not known yet: "
+            f"{trouble or 'the coordinator of the group, or the leader of the partition, did not respond in time'}"
+        ) from trouble
 
     async def _watch_group(self, group: GroupMember) -> None:
         """Interrupts iterations and waits for records when the group needs a poll."""
@@ -238,6 +264,7 @@ class ConsumerEngine:
             topic = metadata.topic(assigned.partition.topic)
             if topic is not None and topic.error in _FINAL_TOPIC_ERRORS:
                 assigned.error = KafkaError(topic.error, topic.name)
+        self.obstacles.note_metadata()
         self._wake_tasks()
 
     def _positions_changed(self) -> None:
@@ -246,6 +273,10 @@ class ConsumerEngine:
 
     def _drained(self) -> None:
         self._fetcher.notify()
+
+    def _fail(self, failure: ClientFailed) -> None:
+        self._is_closed = True
+        self._notify_waiters()
 
     def _notify_waiters(self) -> None:
         self._change.unpark_all()

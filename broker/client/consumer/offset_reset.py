@@ -6,6 +6,7 @@ from typing import Final
 
 import attrs
 
+from broker.client.arguments.check import shown
 from broker.client.errors import ConfigError
 
 # Timestamps with a meaning of their own in ListOffsets.
@@ -37,29 +38,28 @@ class OffsetReset:
 
 EARLIEST: Final = OffsetReset(EARLIEST_TIMESTAMP)
 LATEST: Final = OffsetReset(LATEST_TIMESTAMP)
+_BY_NAME: Final = {"none": None, "earliest": EARLIEST, "latest": LATEST}
 
 
 def read_offset_reset(key: str, value: object) -> OffsetReset | None:
     """Reads a value of `auto.offset.reset`; None is the policy `none`. Raises ConfigError."""
-    if value is None or value == "none":
+    if value is None:
         return None
-    if value == "earliest":
-        return EARLIEST
-    if value == "latest":
-        return LATEST
+    if isinstance(value, str) and value in _BY_NAME:
+        return _BY_NAME[value]
     if isinstance(value, str) and value.startswith(_BY_DURATION):
         return OffsetReset(duration_ms=_duration_ms(key, value))
-    raise ConfigError(f"{key} must be {_FORMS}, not {value!r}")
+    raise ConfigError(f"{key} must be {_FORMS}, not {shown(value)}")
 
 
 def _duration_ms(key: str, value: str) -> int:
     found = _DURATION.fullmatch(value.removeprefix(_BY_DURATION))
     amounts = {} if found is None else {unit: found[unit] for unit in _UNIT_MS if found[unit] is not None}
     if found is None or not amounts or found["time"] in ("T", "t"):
-        raise ConfigError(f"{key} must be {_FORMS}, not {value!r}")
+        raise ConfigError(f"{key} must be {_FORMS}, not {shown(value)}")
     total = int(sum(Decimal(amount.replace(",", ".")) * _UNIT_MS[unit] for unit, amount in amounts.items()))
     if found["sign"] == "-":
         total = -total
     if total < 0:
-        raise ConfigError(f"{key} must not be a negative duration, as {value!r} is")
+        raise ConfigError(f"{key} must not be a negative duration, as {shown(value)} is")
     return total

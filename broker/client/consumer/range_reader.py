@@ -34,7 +34,7 @@ class RangeReader:
 
     def __init__(
         self,
-        engine: ConsumerEngine,
+        engine: ConsumerEngine[Any, Any],
         partition: TopicPartition,
         start: int,
         end: int,

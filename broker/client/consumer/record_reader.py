@@ -1,7 +1,7 @@
 """Turns fetched bytes into the records that polls return, and moves the consumed positions along."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Generic, cast
 
 import attrs
 
@@ -10,7 +10,7 @@ from broker.client.consumer.errors import CorruptRecords, DeserializationFailed
 from broker.client.consumer.fetched_partition import FetchBuffer, FetchedPartition
 from broker.client.consumer.positions import Position
 from broker.client.serializers import Deserializer
-from broker.client.types import ConsumerRecord, TopicPartition
+from broker.client.types import ConsumerRecord, K, TopicPartition, V
 from broker.wire.api.fetch import AbortedTransaction
 from broker.wire.errors import WireError
 
@@ -48,7 +48,7 @@ class EncodedRecords:
             raise CorruptRecords(self.partition, reached, str(error)) from error
 
 
-class RecordReader:
+class RecordReader(Generic[K, V]):
     """Reads a run of records of one partition at a time.
 
     `run` iterates over records that are not taken yet: `end_run` takes as many of them as it has returned. `drained` is
@@ -59,8 +59,8 @@ class RecordReader:
         self,
         config: ConsumerConfig,
         buffer: FetchBuffer,
-        key_deserializer: Deserializer | None,
-        value_deserializer: Deserializer | None,
+        key_deserializer: Deserializer[K] | None,
+        value_deserializer: Deserializer[V] | None,
         drained: Callable[[], None],
     ) -> None:
         self._read_committed = config.isolation_level == "read_committed"
@@ -71,15 +71,15 @@ class RecordReader:
         self._is_decoding_only = key_deserializer is None and value_deserializer is None
         self._drained = drained
         self._current: FetchedPartition | None = None
-        self.run: Iterator[ConsumerRecord] = iter(())
+        self.run: Iterator[ConsumerRecord[K, V]] = iter(())
         self._run_length = 0
 
-    def take(self, limit: int) -> list[ConsumerRecord]:
+    def take(self, limit: int) -> list[ConsumerRecord[K, V]]:
         """The next records, at most `limit`, from as many partitions as have some. Raises PartitionFailed.
 
         If an error comes after some records, the next call raises it.
         """
-        taken: list[ConsumerRecord] = []
+        taken: list[ConsumerRecord[K, V]] = []
         while len(taken) < limit:
             try:
                 records = self._begin(limit - len(taken))
@@ -166,7 +166,7 @@ class RecordReader:
             self._take(max(self._run_length - unprocessed, 0))
             self._run_length = 0
 
-    def _begin(self, limit: int) -> list[ConsumerRecord]:
+    def _begin(self, limit: int) -> list[ConsumerRecord[K, V]]:
         """The next records of one partition, which `_take` takes."""
         while (fetched := self._buffer.first()) is not None:
             self._current = fetched
@@ -176,7 +176,9 @@ class RecordReader:
                 self._take(0)
                 raise CorruptRecords(fetched.assigned.partition, fetched.position.offset, str(error)) from error
             if records:
-                return records if self._is_decoding_only else self._deserialized(records)
+                return (
+                    cast(list[ConsumerRecord[K, V]], records) if self._is_decoding_only else self._deserialized(records)
+                )
             self._take(0)
         return []
 
@@ -197,9 +199,9 @@ class RecordReader:
                 fetched.assigned.waits_for_buffer = False
             self._drained()
 
-    def _deserialized(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+    def _deserialized(self, records: list[ConsumerRecord]) -> list[ConsumerRecord[K, V]]:
         """Up to the first record that cannot be deserialized. Raises DeserializationFailed if that is the first."""
-        done: list[ConsumerRecord] = []
+        done: list[ConsumerRecord[K, V]] = []
         for record in records:
             part = "key"
             try:
@@ -211,12 +213,9 @@ class RecordReader:
                     break
                 partition = TopicPartition(record.topic, record.partition)
                 raise DeserializationFailed(partition, record.offset, part) from error
-            done.append(record._replace(key=key, value=value))
+            done.append(cast(ConsumerRecord[K, V], record._replace(key=key, value=value)))
         return done
 
     @staticmethod
-    def _applied(deserializer: Deserializer | None, topic: str, data: bytes | None) -> bytes | None:
-        if deserializer is None or data is None:
-            return data
-        decoded: bytes = deserializer.deserialize(topic, data)  # or whatever else the user's code makes of them
-        return decoded
+    def _applied(deserializer: Deserializer[Any] | None, topic: str, data: bytes | None) -> Any:
+        return data if deserializer is None or data is None else deserializer.deserialize(topic, data)

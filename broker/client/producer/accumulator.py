@@ -17,8 +17,10 @@ import attrs
 from broker.client.producer.batch import NO_OFFSET, Batch, record_size
 from broker.client.producer.buffer_memory import BufferMemory
 from broker.client.producer.compression_ratio import CompressionRatios
+from broker.client.producer.config import ProducerConfig
 from broker.client.producer.sequences import NO_SEQUENCE, PartitionSequences, ProducerIdentity, sequence_after
 from broker.client.producer.transaction_state import ProducerTransaction
+from broker.client.producer.unread_failures import UnreadFailures
 from broker.client.records import NewRecord, RecordColumns
 from broker.client.types import TopicPartition
 
@@ -37,6 +39,16 @@ class AccumulatorLimits:
     delivery_timeout_s: float = 120.0
     in_flight_max: int = 5
     request_size_max: int = 1_048_576
+
+    @classmethod
+    def of(cls, config: ProducerConfig) -> "AccumulatorLimits":
+        return cls(
+            batch_size=config.batch_size,
+            linger_s=config.linger_ms / 1000,
+            delivery_timeout_s=config.delivery_timeout_s,
+            in_flight_max=config.max_in_flight_requests_per_connection,
+            request_size_max=config.max_request_size,
+        )
 
 
 @attrs.define(eq=False)
@@ -93,12 +105,14 @@ class Accumulator:
         memory: BufferMemory,
         on_batch: Callable[[], None] = lambda: None,
         transaction: ProducerTransaction | None = None,
+        failures: UnreadFailures | None = None,
     ) -> None:
         self.limits = limits
         self.identity = identity
         self.transaction = transaction
         self.ratios = ratios
         self.memory = memory
+        self.failures = failures or UnreadFailures()
         # While True, batches are sent without waiting for more records.
         self.is_urgent = False
         self._on_batch = on_batch
@@ -316,13 +330,18 @@ class Accumulator:
             self._remove(queue, batch)
             if queue.outstanding and queue.oldest_to_resend() is None and not queue.must_renumber:
                 self._begin_renumbering(queue)  # the batch was the last one to ask with
-            self.note_failure(error)
+            self.note_failure(batch, error)
             batch.fail(error, record_errors)
 
-    def note_failure(self, error: Exception) -> None:
-        """Notes that records were given up: their transaction, if there is one, can no longer be committed."""
+    def note_failure(self, batch: Batch, error: Exception) -> None:
+        """Notes that a batch is given up: its transaction, if there is one, can no longer be committed.
+
+        Without a transaction the records count as unread failures, unless the caller waits for the whole batch.
+        """
         if self.transaction is not None:
             self.transaction.batch_failed(error)
+        elif not isinstance(batch.records, RecordColumns):
+            batch.count_unread(self.failures, error)
 
     def split(self, batch: Batch, now: float) -> None:
         """Replaces a batch that is too large for the broker by two halves, with the same sequences."""

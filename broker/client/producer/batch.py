@@ -1,9 +1,11 @@
 """A batch of records of one partition, from its first record to its outcome. Pure."""
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Final, TypeAlias
 
 from broker.client.producer.sequences import NO_IDENTITY, NO_SEQUENCE
+from broker.client.producer.unread_failures import UnreadFailures
 from broker.client.records import NewRecord
 from broker.client.types import Header, RecordMetadata, TopicPartition
 
@@ -59,6 +61,8 @@ class Batch:
         "records",
         "retry_at",
         "size",
+        "unread",
+        "unread_failures",
         "waiters",
     )
 
@@ -86,6 +90,9 @@ class Batch:
         self.base_offset = NO_OFFSET
         self.log_append_time_ms = _NO_LOG_APPEND_TIME
         self.moved: list[tuple[Batch, int]] | None = None
+        # After a failure that nobody was told of: the records whose errors are not read yet, and where they count.
+        self.unread: set[int] = set()
+        self.unread_failures: UnreadFailures | None = None
 
     def succeed(self, base_offset: int, log_append_time_ms: int = _NO_LOG_APPEND_TIME) -> None:
         """Notes where the batch was written, and calls back. `base_offset` is NO_OFFSET where it is unknown."""
@@ -98,6 +105,18 @@ class Batch:
         self.error = error
         self.record_errors = record_errors or {}
         self._finish()
+
+    def count_unread(self, failures: UnreadFailures, error: Exception) -> None:
+        """Counts the records without a callback, before the batch fails with this error."""
+        self.unread = set(range(len(self.records))).difference(index for index, _ in self.callbacks)
+        self.unread_failures = failures
+        failures.add(len(self.unread), error)
+
+    def note_read(self, index: int) -> None:
+        """Notes that the application has read the error of a record."""
+        if index in self.unread and self.unread_failures is not None:
+            self.unread.discard(index)
+            self.unread_failures.read()
 
     def outcome(self, index: int) -> RecordMetadata | Exception:
         """The record's position in the log, or the error. The batch has to be done."""
@@ -139,8 +158,10 @@ class Batch:
         self.encoded = None
         callbacks, self.callbacks = self.callbacks, []
         self._notify_waiters()
-        for index, callback in callbacks:
-            self._call_back(index, callback)
+        # An error of one callback keeps no other one from its outcome.
+        with ExitStack() as stack:
+            for index, callback in reversed(callbacks):
+                stack.callback(self._call_back, index, callback)
 
     def _notify_waiters(self) -> None:
         waiters, self.waiters = self.waiters, []

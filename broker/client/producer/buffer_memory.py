@@ -15,6 +15,8 @@ class RecordTooLarge(ClientError):
 class BufferFull(ClientError):
     """`buffer.memory` is used up by records that have no outcome yet."""
 
+    retriable = True
+
 
 @attrs.define(eq=False)
 class MemoryRequest:

@@ -4,6 +4,7 @@ from typing import Final, Literal
 
 import attrs
 
+from broker.client.arguments.check import shown
 from broker.client.config import ClientConfig, ClientSettings, flag, number, parsed, text, whole_number
 from broker.client.errors import ConfigError
 from broker.wire.records import Compression
@@ -20,18 +21,18 @@ _TRANSACTION_TIMEOUT_MS: Final = 60_000
 
 
 def _read_acks(key: str, value: object) -> int:
-    acks = _ACKS.get(str(value).strip().lower())
+    acks = _ACKS.get(str(value).strip().lower()) if isinstance(value, str | int) else None
     if acks is None:
-        raise ConfigError(f"{key} must be 0, 1 or all, not {value!r}")
+        raise ConfigError(f"{key} must be 0, 1 or all, not {shown(value)}")
     return acks
 
 
 def _read_idempotence(key: str, value: object) -> bool | None:
     if value is None or isinstance(value, bool):
         return value
-    known = {"true": True, "false": False}.get(str(value).strip().lower())
+    known = {"true": True, "false": False}.get(value.strip().lower()) if isinstance(value, str) else None
     if known is None:
-        raise ConfigError(f"{key} must be true or false, not {value!r}")
+        raise ConfigError(f"{key} must be true or false, not {shown(value)}")
     return known
 
 

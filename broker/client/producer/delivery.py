@@ -38,6 +38,7 @@ class Delivery:
             raise RuntimeError("the record has no outcome yet: await the delivery, or flush the producer")
         outcome = batch.outcome(index)
         if isinstance(outcome, Exception):
+            batch.note_read(index)
             # All records of the batch share the error: each raise would add its traceback to it.
             error = copy(outcome)
             error.__cause__ = outcome.__cause__

@@ -5,46 +5,56 @@ from contextlib import AsyncExitStack
 from functools import partial
 from math import inf
 from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Generic, Self, Unpack
 
 import trio
 
-from broker.client.cluster import Cluster, open_cluster
+from broker.client.arguments.calls import checks_arguments
+from broker.client.cluster import Cluster
 from broker.client.config import read_config
 from broker.client.environment import Environment
 from broker.client.errors import ClosedError, TimedOut, check, copy_to_raise
 from broker.client.every_broker import look_for_topic
 from broker.client.metadata_cache import PartitionMetadata
+from broker.client.open_cluster import open_cluster
 from broker.client.producer.accumulator import Accumulator, AccumulatorLimits
-from broker.client.producer.batch import RECORD_OVERHEAD_BYTES, Batch, OnDelivery, record_size
+from broker.client.producer.batch import RECORD_OVERHEAD_BYTES, Batch, OnDelivery
 from broker.client.producer.buffer_memory import BufferFull, BufferMemory, RecordTooLarge
 from broker.client.producer.compression_ratio import CompressionRatios
 from broker.client.producer.config import ProducerConfig, ProducerSettings
 from broker.client.producer.delivery import Delivery, wait_until_done
 from broker.client.producer.partitioners import KeyHashes, Partitioner
+from broker.client.producer.record_arguments import (
+    NO_HEADERS,
+    TIMESTAMP_MAX,
+    RecordSerializers,
+    check_callback,
+    timestamp,
+)
 from broker.client.producer.routing import PartitionChoice, TopicRouting
 from broker.client.producer.sender import Sender
 from broker.client.producer.sequences import ProducerIdentity
 from broker.client.producer.transaction_calls import OpenTransactions, TransactionCalls
 from broker.client.producer.transaction_requests import TransactionRequests
 from broker.client.producer.transaction_state import ProducerTransaction
-from broker.client.serializers import BytesSerializer, Serializer
-from broker.client.types import Header, RecordMetadata, TopicPartition
+from broker.client.producer.unread_failures import UndeliveredRecords, UnreadFailures
+from broker.client.serializers import Serializer
+from broker.client.types import Header, K, RecordMetadata, TopicPartition, V
 from broker.wire.errors import ErrorCode
 
-_TIMESTAMP_MAX: Final = 2**63 - 1
-# The batch's header, and how far the estimate of a record's size may be too low.
-_BATCH_OVERHEAD_BYTES: Final = 61
-_SIZE_SLACK_BYTES: Final = 9
-_BYTES: Final = BytesSerializer()
+_UNACKNOWLEDGED: Final = "the producer was closed before the record was acknowledged; it may have been written"
+_BATCH_OVERHEAD_BYTES: Final = 61  # the batch's header
 
 
-class Producer(TransactionCalls):
+@checks_arguments(but_not=("send", "send_soon"))
+class Producer(TransactionCalls, Generic[K, V]):
     """Writes records. Use it as `async with Producer("localhost:9092") as producer:`.
 
     Keyword arguments are Kafka's config keys with underscores (`linger_ms=20`), `config` is a dict of the same with
     dots; see `ProducerConfig`. Leaving the block waits until every record has its outcome, at most
     `delivery.timeout.ms`; if it is left because of a cancellation, records that were not sent are given up.
+
+    A Producer[K, V] takes keys and values of the types that its serializers take, bytes without them.
 
     A record is written once and in order even if brokers fail in between, unless `enable_idempotence` is off. With a
     `transactional_id`, records are sent within transactions: `async with producer.transaction():`.
@@ -55,21 +65,21 @@ class Producer(TransactionCalls):
         bootstrap_servers: str | Sequence[str] | None = None,
         *,
         config: Mapping[str, object] | None = None,
-        key_serializer: Serializer | None = None,
-        value_serializer: Serializer | None = None,
+        key_serializer: Serializer[K] | None = None,
+        value_serializer: Serializer[V] | None = None,
         partitioner: Partitioner | None = None,
         environment: Environment | None = None,
         **settings: Unpack[ProducerSettings],
     ) -> None:
         """Raises ConfigError. `partitioner` chooses the partitions in place of Kafka's default partitioner."""
         self.config = read_config(ProducerConfig, bootstrap_servers, config, settings)
-        self._key_serializer: Serializer = key_serializer or _BYTES
-        self._value_serializer: Serializer = value_serializer or _BYTES
-        self._takes_bytes = key_serializer is None and value_serializer is None
+        self._serializers = RecordSerializers(key_serializer, value_serializer)
+        self._takes_bytes = self._serializers.takes_bytes
         self._partitioner = partitioner
         self._environment = environment or Environment()
         self._now_ms = self._environment.now_ms
         self._memory = BufferMemory(self.config.buffer_memory)
+        self.unread_failures = UnreadFailures()
         self._record_size_max = min(self.config.max_request_size - _BATCH_OVERHEAD_BYTES, self.config.buffer_memory)
         self._routings: dict[str, TopicRouting] = {}
         self._hashes = KeyHashes()
@@ -94,12 +104,13 @@ class Producer(TransactionCalls):
             transaction = ProducerTransaction(config.transactional_id, self._take_transaction_state)
             requests = TransactionRequests(cluster, config, identity, transaction)
         self._accumulator = Accumulator(
-            _limits(config),
+            AccumulatorLimits.of(config),
             identity,
             CompressionRatios(is_compressing=config.compression_type != "none"),
             self._memory,
             on_batch=lambda: self._sender.wake(),
             transaction=None if requests is None else requests.transaction,
+            failures=self.unread_failures,
         )
         self._sender = Sender(cluster, config, self._accumulator, identity, self._routings, self._refuse, requests)
         self._choice = PartitionChoice(
@@ -110,6 +121,7 @@ class Producer(TransactionCalls):
             is_adaptive=config.partitioner_adaptive_partitioning_enable,
             is_slow=self._sender.is_slow,
         )
+        cluster.call_on_failure(self._refuse)
         cluster.nursery.start_soon(self._sender.run)
         self._refusal = self._end = None
         if requests is not None:
@@ -119,17 +131,22 @@ class Producer(TransactionCalls):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        undelivered = None
         try:
             await self.close()
+        except UndeliveredRecords as found:
+            undelivered = found.beside(error)
         finally:
             await self._stack.__aexit__(kind, error, traceback)
+        if undelivered is not None:
+            raise undelivered
 
     def send_soon(
         self,
         topic: str,
-        value: Any = None,
+        value: V | None = None,
         *,
-        key: Any = None,
+        key: K | None = None,
         headers: Sequence[Header] = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -142,10 +159,12 @@ class Producer(TransactionCalls):
         or use `send`. Raises RecordTooLarge, ClosedError, what the serializers and the partitioner raise, and the error
         that ended the producer, such as a refused producer id.
         """
-        if key is None and not headers and self._takes_bytes and type(value) is bytes:
+        if on_delivery is not None:
+            check_callback(on_delivery)
+        if key is None and headers is NO_HEADERS and self._takes_bytes and type(value) is bytes:
             size = RECORD_OVERHEAD_BYTES + len(value)
         else:
-            key, value, size = self._serialized(topic, key, value, headers)
+            key, value, headers, size = self._serializers.serialized(topic, key, value, headers)
         memory = self._memory
         if memory.used + size > memory.limit or memory.is_awaited:
             self._check_size(topic, size)
@@ -162,9 +181,9 @@ class Producer(TransactionCalls):
     async def send(
         self,
         topic: str,
-        value: Any = None,
+        value: V | None = None,
         *,
-        key: Any = None,
+        key: K | None = None,
         headers: Sequence[Header] = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -176,7 +195,7 @@ class Producer(TransactionCalls):
         `max.block.ms` or `delivery.timeout.ms`, KafkaError where the broker refused the record, and what `send_soon`
         raises, except for BufferFull.
         """
-        key, value, size = self._serialized(topic, key, value, headers)
+        key, value, headers, size = self._serializers.serialized(topic, key, value, headers)
         self._check_size(topic, size)
         if self._memory.has_room(size):
             self._memory.used += size
@@ -267,33 +286,24 @@ class Producer(TransactionCalls):
         """Takes no more records, waits until those it has have their outcome, and gives up the rest after the timeout.
 
         The `async with` block calls it at its end; call it yourself only for a timeout. A transaction that is still
-        open is aborted.
+        open is aborted. Raises UndeliveredRecords if records were not written and nobody has looked at their outcome.
         """
         if self._cluster is None or self._is_closed:
             return
         self._is_closed = True
-        self._refusal = self._end = ClosedError("the producer is closed: open another one")
+        self._refusal = self._end = self._cluster.closed_error("the producer is closed: open another one")
         try:
             with trio.move_on_after(timeout_s):
-                if self._transactions is not None:
-                    await self._transactions.close()
-                await self.flush()
+                if self._cluster.failure is None:
+                    if self._transactions is not None:
+                        await self._transactions.close()
+                    await self.flush()
         finally:
-            self._sender.fail_all(
-                ClosedError("the producer was closed before the record was acknowledged; it may have been written")
-            )
+            self._sender.fail_all(self._cluster.closed_error(_UNACKNOWLEDGED))
+        if (undelivered := self.unread_failures.take()) is not None:
+            raise undelivered
 
     # The inside
-
-    def _serialized(
-        self, topic: str, key: Any, value: Any, headers: Sequence[Header]
-    ) -> tuple[bytes | None, bytes | None, int]:
-        """The key, the value, and the bytes that the record is expected to take."""
-        if key is not None:
-            key = self._key_serializer.serialize(topic, key)
-        if value is not None:
-            value = self._value_serializer.serialize(topic, value)
-        return key, value, record_size(key, value, headers)
 
     def _check_size(self, topic: str, size: int) -> None:
         if size > self._record_size_max:
@@ -305,20 +315,20 @@ class Producer(TransactionCalls):
     def _append(
         self,
         topic: str,
-        key: bytes | None,
-        value: bytes | None,
+        key: Any,
+        value: Any,
         headers: Sequence[Header],
         partition: int | None,
         timestamp_ms: int | None,
         size: int,
     ) -> Delivery:
-        """Adds a record to its batch; the caller counts its size as used memory. This runs once per record."""
+        """Adds a record of bytes to its batch; the caller counts its size as used memory. This runs once per record."""
         if self._refusal is not None:
             raise copy_to_raise(self._refusal)
         if timestamp_ms is None:
             timestamp_ms = self._now_ms()
-        elif not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
-            raise ValueError(f"a timestamp is a number of milliseconds since 1970, not {timestamp_ms}")
+        elif type(timestamp_ms) is not int or not 0 <= timestamp_ms <= TIMESTAMP_MAX:
+            timestamp_ms = timestamp(topic, timestamp_ms)
         routing = self._routings.get(topic) or self._route(topic)
         # Most records have no key, and there is room in the batch that takes them.
         sticky = routing.sticky if key is None and partition is None else None
@@ -388,13 +398,3 @@ class Producer(TransactionCalls):
             raise copy_to_raise(self._end)
         assert self._cluster is not None, "it is open"
         return self._cluster
-
-
-def _limits(config: ProducerConfig) -> AccumulatorLimits:
-    return AccumulatorLimits(
-        batch_size=config.batch_size,
-        linger_s=config.linger_ms / 1000,
-        delivery_timeout_s=config.delivery_timeout_s,
-        in_flight_max=config.max_in_flight_requests_per_connection,
-        request_size_max=config.max_request_size,
-    )

@@ -11,19 +11,17 @@ from typing import Final
 
 import attrs
 
-from broker.client.errors import ClientError
+from broker.client.arguments.check import shown
+from broker.client.arguments.scalars import whole
 from broker.client.metadata_cache import NO_LEADER, TopicMetadata
 from broker.client.producer.accumulator import Accumulator, PartitionQueue
 from broker.client.producer.batch import Batch, record_size
 from broker.client.producer.partitioners import KeyHashes, Partitioner, TopicPartitions, choose_sticky_partition
+from broker.client.producer.record_arguments import BadPartition, check_topic, partition_number
 from broker.client.records import RecordColumns
 from broker.client.types import TopicPartition
 
 UNKNOWN_PARTITION: Final = -1
-
-
-class BadPartition(ClientError, ValueError):
-    """The caller or the partitioner has named a partition that no topic, or not this topic, can have."""
 
 
 @attrs.frozen
@@ -48,6 +46,7 @@ class TopicRouting:
     def __init__(
         self, topic: str, accumulator: Accumulator, choice: PartitionChoice, hashes: KeyHashes, now: Callable[[], float]
     ) -> None:
+        check_topic(topic)
         self.topic = topic
         self.queues: list[PartitionQueue] = []
         self._available: Sequence[int] = ()
@@ -88,11 +87,13 @@ class TopicRouting:
         if (held := self._held) is not None:
             self._held, self._held_partitions = None, []
             self._accumulator.memory.release(held.size)
-            self._accumulator.note_failure(error)
+            self._accumulator.note_failure(held, error)
             held.fail(error)
 
     def batch_for(self, key: bytes | None, value: bytes | None, partition: int | None, size: int) -> Batch:
         """The batch that takes a record of this size; the caller adds it. Raises BadPartition."""
+        if partition is not None and type(partition) is not int:
+            partition = partition_number(self.topic, partition)
         if not self.queues or (partition is not None and not 0 <= partition < len(self.queues)):
             return self._hold(partition)
         if partition is None:
@@ -142,17 +143,18 @@ class TopicRouting:
 
     def apply(self, partitioner: Partitioner, key: bytes | None, value: bytes | None) -> int:
         """Calls a custom partitioner. Raises BadPartition, and the partitioner's exceptions."""
-        partition = partitioner(self.topic, key, value, TopicPartitions(len(self.queues), self._available))
-        if not 0 <= partition < len(self.queues):
+        chosen = partitioner(self.topic, key, value, TopicPartitions(len(self.queues), self._available))
+        partition = whole(chosen)
+        if partition is None or not 0 <= partition < len(self.queues):
             raise BadPartition(
-                f"the partitioner returned partition {partition} for topic {self.topic}, which has"
+                f"the partitioner returned partition {shown(chosen)} for topic {self.topic}, which has"
                 f" {len(self.queues)}: it must return a number from 0 to the count of partitions minus 1"
             )
         return partition
 
     def _hold(self, partition: int | None) -> Batch:
-        if partition is not None and partition < 0:
-            raise BadPartition(f"a partition is a number from 0, not {partition}")
+        if partition is not None:
+            partition = partition_number(self.topic, partition)
         if self._held is None:
             self._held = Batch(TopicPartition(self.topic, UNKNOWN_PARTITION), self._now(), inf)
         self._held_partitions.append(partition)
@@ -173,7 +175,7 @@ class TopicRouting:
             except Exception as error:  # noqa: BLE001  what the application's partitioner raises is the record's error
                 batch = Batch(held.partition, held.created_at, inf)
                 batch.records.append(record)
-                self._accumulator.note_failure(error)
+                self._accumulator.note_failure(batch, error)
                 batch.fail(error)
                 self._accumulator.memory.release(size)
                 moved.append((batch, 0))

@@ -7,7 +7,7 @@ connection, metadata, a timer. It never waits for a single broker.
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from math import inf
 from typing import Final
@@ -118,11 +118,12 @@ class Sender:
                 await self._wakeup.wait()
 
     def fail_all(self, error: Exception) -> None:
-        """Gives up everything that has no outcome yet."""
-        for batch in list(self._accumulator.batches()):
-            self._accumulator.fail(batch, error)
-        for routing in self._routings.values():
-            routing.give_up_held(error)
+        """Gives up everything that has no outcome yet. Raises what callbacks raise, when everything has one."""
+        with ExitStack() as stack:
+            for batch in list(self._accumulator.batches()):
+                stack.callback(self._accumulator.fail, batch, error)
+            for routing in self._routings.values():
+                stack.callback(routing.give_up_held, error)
 
     async def wait_until_idle(self) -> None:
         """Waits until no request is on the wire, also of batches that were given up: up to `request.timeout.ms`."""
@@ -273,12 +274,14 @@ class Sender:
 
     def _expiry(self, batch: Batch, now: float) -> TimedOut:
         topic, partition = batch.partition
+        leader = self._leader(batch.partition)
+        trouble = self._cluster.trouble() if leader is None else self._cluster.trouble_of(leader)
+        reason = trouble or batch.last_failure
         error = TimedOut(
             f"{len(batch.records)} records for partition {partition} of {topic} were not written within"
-            f" {now - batch.created_at:.1f} s (delivery.timeout.ms): {batch.last_failure or 'they were never sent'}."
-            " Check that the partition's leader can be reached"
+            f" {now - batch.created_at:.1f} s (delivery.timeout.ms): {reason or 'they were never sent'}"
         )
-        error.__cause__ = batch.last_failure
+        error.__cause__ = reason
         return error
 
     # Metadata, connections, the producer id
@@ -303,18 +306,32 @@ class Sender:
             if (held := routing.held) is None:
                 continue
             if held.created_at + max_block_s <= now:
-                routing.give_up_held(
-                    TimedOut(
-                        f"topic {routing.topic}, or the partition that was asked for, is not in the metadata after"
-                        f" {self._config.max_block_ms:g} ms (max.block.ms): create it, or check its name"
-                    )
-                )
+                routing.give_up_held(self._metadata_failure(routing))
                 continue
             next_at = min(next_at, held.created_at + max_block_s)
             if not self._is_describing:
                 self._is_describing = True
                 self._cluster.nursery.start_soon(self._describe)
         return next_at
+
+    def _metadata_failure(self, routing: TopicRouting) -> TimedOut:
+        """Why records are still held after `max.block.ms`."""
+        trouble = self._cluster.trouble()
+        known = self._cluster.metadata.topic(routing.topic)
+        if trouble is not None:
+            reason = str(trouble)
+        elif known is not None and known.partitions:
+            count = len(known.partitions)
+            reason = f"topic {routing.topic} has {count} partitions: the partition that was asked for is none of them"
+        elif known is not None and known.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            reason = f"topic {routing.topic} does not exist: create it, or check its name"
+        elif known is not None:
+            reason = f"topic {routing.topic}: {KafkaError(known.error)}"
+        else:
+            reason = "the brokers did not describe the topic"
+        error = TimedOut(f"the record was not sent within {self._config.max_block_ms:g} ms (max.block.ms): {reason}")
+        error.__cause__ = trouble
+        return error
 
     async def _forget_idle_topics(self) -> None:
         """Stops following topics that no record was written to for `metadata.max.idle.ms`."""

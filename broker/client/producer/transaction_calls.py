@@ -7,6 +7,7 @@ from typing import Final
 import attrs
 import trio
 
+from broker.client.arguments.calls import checks_arguments
 from broker.client.cluster import Cluster
 from broker.client.consumer.group.identity import GroupMetadata
 from broker.client.errors import (
@@ -193,6 +194,7 @@ class OpenTransactions:
             raise copy_to_raise(error) from error.__cause__
 
 
+@checks_arguments()
 class TransactionCalls:
     """The calls of `Producer` on transactions; it needs a `transactional_id` for them."""
 

@@ -28,7 +28,7 @@ from broker.client.errors import (
     UnsupportedByBroker,
     is_retriable,
 )
-from broker.client.types import TopicPartition
+from broker.client.types import Int16, TopicPartition
 from broker.wire.errors import ErrorCode, KafkaError
 
 
@@ -86,7 +86,7 @@ class PreparedTransaction(NamedTuple):
     """The producer id and epoch of a transaction that was prepared (KIP-939), to be kept with the decision on it."""
 
     producer_id: int
-    epoch: int
+    epoch: Int16
 
     def __str__(self) -> str:
         return f"{self.producer_id}:{self.epoch}"

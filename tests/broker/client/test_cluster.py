@@ -8,9 +8,10 @@ import pytest
 import trio
 import trio.testing
 
-from broker.client.cluster import Cluster, open_cluster
+from broker.client.cluster import Cluster
 from broker.client.config import ClientConfig, read_config
 from broker.client.errors import ClosedError, ConnectionLost, KafkaError, TimedOut, UnsupportedByBroker
+from broker.client.open_cluster import open_cluster
 from broker.client.types import TopicPartition
 from broker.wire.api import APIS
 from broker.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse

@@ -15,6 +15,25 @@ def test_keyword_arguments_and_kafka_keys_set_the_same_fields() -> None:
 
 
 @pytest.mark.parametrize(
+    "servers",
+    [
+        "PLAINTEXT://a:1,plaintext://[::1]:2",
+        ["PLAINTEXT://a:1", "PLAINTEXT://[::1]:2"],
+        ["a:1,[::1]:2"],
+        ("a:1", " [::1]:2 "),
+    ],
+)
+def test_bootstrap_servers_may_name_the_protocol(servers: str | list[str]) -> None:
+    assert read_config(ClientConfig, servers).bootstrap_servers == (("a", 1), ("::1", 2))
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL", "sasl_plaintext"])
+def test_bootstrap_servers_of_other_protocols_are_not_served_yet(protocol: str) -> None:
+    with pytest.raises(ConfigError, match=f"does not speak {protocol.upper()} yet"):
+        read_config(ClientConfig, f"{protocol}://a:1")
+
+
+@pytest.mark.parametrize(
     ("key", "value", "message"),
     [
         ("request.timeout.m", 1, r"did you mean request\.timeout\.ms\?"),
@@ -28,9 +47,14 @@ def test_keyword_arguments_and_kafka_keys_set_the_same_fields() -> None:
         ("request.timeout.ms", float("nan"), "must be a number"),
         ("send.buffer.bytes", 1.5, "whole number"),
         ("send.buffer.bytes", 2**31, "between -1 and 2147483647"),
+        ("send.buffer.bytes", float("inf"), "whole number"),
+        ("request.timeout.ms", 2**31, "at most 2147483647"),
         ("client.id", 5, "must be a string"),
         ("metadata.recovery.strategy", "rebotstrap", "did you mean rebootstrap"),
-        ("security.protocol", "SASL_SSL", "not supported"),
+        ("security.protocol", "SASL_SSL", "no TLS and no SASL yet"),
+        ("ssl.ca.location", "ca.pem", "ssl.ca.location: this client has no TLS and no SASL yet"),
+        ("sasl_mechanism", "PLAIN", "sasl_mechanism: this client has no TLS and no SASL yet"),
+        ("sasl.jaas.config", "", "no TLS and no SASL yet"),
         ("key.serializer", "org.apache.kafka.StringSerializer", "key_serializer="),
         ("bootstrap.servers", "b:2", "given twice"),
     ],
@@ -42,8 +66,32 @@ def test_wrong_settings_are_refused_with_advice(key: str, value: object, message
 
 @pytest.mark.parametrize(
     "servers",
-    ["", "host", "host:port", "host:70000", "host:9_2", "host:\u0669", f"host:{'1' * 5_000}", ":9092", ["a:1", "b"]],
+    [
+        "",
+        "host",
+        "host:port",
+        "host:70000",
+        "host:0",
+        "host:9_2",
+        "host:\u0669",
+        f"host:{'1' * 5_000}",
+        ":9092",
+        ["a:1", "b"],
+    ],
 )
 def test_bootstrap_servers_that_are_no_addresses_are_refused(servers: str | list[str]) -> None:
     with pytest.raises(ConfigError, match="host1:9092,host2:9092"):
         read_config(ClientConfig, servers)
+
+
+@pytest.mark.parametrize(
+    ("servers", "message"),
+    [
+        ("::1:9092", "stands in brackets"),
+        ("http://a:1", "is not host:port or PLAINTEXT"),
+        ([b"a:1"], "list of host:port"),
+    ],
+)
+def test_bootstrap_servers_in_another_form_are_refused(servers: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_config(ClientConfig, servers)  # type: ignore[arg-type]

@@ -11,7 +11,9 @@ import broker.client
 from tests.support.source_code import ROOT
 
 
-@pytest.mark.parametrize("name", ["ConsumerConfig", "PartitionMetadata", "ProducerConfig"])
+@pytest.mark.parametrize(
+    "name", ["ConsumerConfig", "ErrorCode", "PartitionMetadata", "ProducerConfig", "TimestampType"]
+)
 def test_types_of_signatures_and_config_keys_are_public(name: str) -> None:
     assert name in broker.client.__all__
     assert getattr(broker.client, name).__name__ == name
@@ -39,3 +41,12 @@ def test_in_an_archive_a_name_imports_its_own_module_alone(tmp_path: Path) -> No
     )
     found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert found.stdout.split() == [f"{archive}/broker/client/__init__.py"]
+
+
+def test_errors_say_whether_the_same_call_may_succeed_later() -> None:
+    client = broker.client
+    assert client.KafkaError(client.ErrorCode.NOT_ENOUGH_REPLICAS).retriable
+    assert not client.KafkaError(client.ErrorCode.MESSAGE_TOO_LARGE).retriable
+    assert client.TimedOut("").retriable
+    assert client.ConnectionLost("").retriable
+    assert not client.ClosedError("").retriable

@@ -2,7 +2,13 @@
 
 import pytest
 
-from broker.client import BytesSerializer, JsonSerializer, StringSerializer
+from broker.client import (
+    BytesSerializer,
+    JsonDeserializer,
+    JsonSerializer,
+    StringDeserializer,
+    StringSerializer,
+)
 
 
 def test_round_trips() -> None:
@@ -13,6 +19,8 @@ def test_round_trips() -> None:
     )
     assert JsonSerializer().deserialize("t", b' {"n": 1.5} ') == {"n": 1.5}
     assert BytesSerializer().serialize("t", memoryview(b"abc")) == b"abc"
+    assert StringDeserializer("latin-1").deserialize("t", b"Z\xfcrich") == "Zürich"
+    assert JsonDeserializer().deserialize("t", b"[1]") == [1]
 
 
 def test_text_without_a_serializer_is_refused_with_advice() -> None:
@@ -23,3 +31,8 @@ def test_text_without_a_serializer_is_refused_with_advice() -> None:
 def test_json_has_no_nan() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         JsonSerializer().serialize("t", float("nan"))
+
+
+def test_bytes_are_no_text() -> None:
+    with pytest.raises(TypeError, match="orders has bytes where str is needed"):
+        StringSerializer().serialize("orders", b"text")  # type: ignore[arg-type]

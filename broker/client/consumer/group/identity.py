@@ -4,6 +4,8 @@ group.
 
 from typing import Final, NamedTuple
 
+from broker.client.types import Int32
+
 NO_EPOCH: Final = -1
 
 
@@ -14,6 +16,6 @@ class GroupMetadata(NamedTuple):
     """
 
     group_id: str
-    generation_id: int = NO_EPOCH
+    generation_id: Int32 = NO_EPOCH
     member_id: str = ""
     group_instance_id: str | None = None

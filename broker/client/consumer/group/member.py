@@ -112,6 +112,11 @@ class GroupMember:
         except (ClientError, KafkaError) as error:
             _log.warning("group %s: commits were under way when the consumer closed: %s", self._context.group_id, error)
 
+    @property
+    def subscribed_names(self) -> frozenset[str]:
+        """The names of a subscription by name."""
+        return frozenset() if self._subscription is None else self._subscription.names
+
     # Polls
 
     def poll_made(self) -> None:

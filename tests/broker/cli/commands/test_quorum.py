@@ -143,7 +143,7 @@ def test_a_server_that_is_not_there_is_named() -> None:
     answer = run_command("quorum", "--bootstrap-server", "127.0.0.1:1,[::1]:1", "describe", "--status")
     assert answer.code == Exit.UNREACHABLE
     assert answer.errors.startswith("kraft: No server of 127.0.0.1:1,[::1]:1 can be used: ")
-    assert "127.0.0.1:1: all attempts to connect to 127.0.0.1:1 failed" in answer.errors
+    assert "127.0.0.1:1 cannot be reached: connection refused: no process listens there" in answer.errors
 
 
 @pytest.mark.parametrize("servers", ["", "localhost", "localhost:", "localhost:x", ":1", "localhost:65536"])

@@ -4,10 +4,13 @@ import inspect
 import threading
 from collections.abc import Sequence
 from itertools import islice
+from typing import Any
 
 import pytest
 
 from broker.client import (
+    ClientError,
+    ClientFailed,
     ClosedError,
     ConfigError,
     Consumer,
@@ -19,6 +22,7 @@ from broker.client import (
     SyncRebalanceListener,
     TopicPartition,
 )
+from broker.client.consumer.group.assignors import RoundRobinAssignor
 from broker.client.consumer.record_reader import RecordReader
 from tests.support.scripts import run_script
 
@@ -240,3 +244,34 @@ def test_a_closed_consumer_says_so(bootstrap: str) -> None:
         next(consumer)
     with pytest.raises(ConfigError, match=r"group\.id"):
         SyncConsumer(bootstrap, config={"group.idd": "x"})
+
+
+def test_wrong_partition_is_refused_at_the_call_and_concerns_no_other_client(bootstrap: str) -> None:
+    with SyncProducer(bootstrap) as other, SyncConsumer(bootstrap) as consumer:
+        with pytest.raises(TypeError, match=r"assign\(\): partitions\[0\]\.topic must be str, not bytes"):
+            consumer.assign([TopicPartition(b"wrong", 0)])  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=r"seek\(\): partition\.partition must be at least 0, not -1"):
+            consumer.seek(TopicPartition("wrong", -1), 0)
+        with pytest.raises(ClientError, match="there is nothing to read"):
+            consumer.fetch(timeout_s=0)
+        other.send("wrong", b"value")
+
+
+def test_task_that_fails_ends_its_consumer_alone_and_calls_name_the_cause(bootstrap: str) -> None:
+    class Failing(RoundRobinAssignor):
+        def assign(self, topics: object, members: object) -> Any:
+            raise LookupError("of the application")
+
+    with SyncProducer(bootstrap) as other:
+        other.send("failing-assignor", b"value")
+        consumer = SyncConsumer(bootstrap, topics=["failing-assignor"], group_id="failing", assignors=[Failing()])
+        for _ in range(2):
+            with pytest.raises(ClosedError) as raised:
+                consumer.fetch(timeout_s=30)
+            cause = raised.value.__cause__
+            assert isinstance(cause, ClientFailed)
+            assert isinstance(cause.__cause__, LookupError)
+        with pytest.raises(ClientFailed):
+            consumer.close()
+        consumer.close()
+        other.send("failing-assignor", b"value")

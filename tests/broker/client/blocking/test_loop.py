@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from broker.client.blocking.loop import PROCESS_LOOP, HostedClient, do_in_calling_thread
+from broker.client.blocking.calls import do_in_calling_thread
+from broker.client.blocking.loop import PROCESS_LOOP, HostedClient
 from broker.client.errors import ClosedError
 from tests.support.scripts import run_script
 
@@ -230,6 +231,7 @@ admin.list_topics()
 def test_clients_that_are_open_at_the_end_of_the_process_are_closed_in_order() -> None:
     script = """
 from contextlib import asynccontextmanager
+from broker.client.blocking.calls import do_in_calling_thread
 from broker.client.blocking.loop import HostedClient, PROCESS_LOOP
 @asynccontextmanager
 async def client():

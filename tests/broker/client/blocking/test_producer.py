@@ -3,11 +3,13 @@
 import inspect
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from broker.client import (
+    ClientFailed,
     ClosedError,
     ConfigError,
     JsonSerializer,
@@ -18,9 +20,11 @@ from broker.client import (
     RecordMetadata,
     RecordTooLarge,
     SyncAdmin,
+    SyncConsumer,
     SyncProducer,
     TimedOut,
     TopicPartition,
+    UndeliveredRecords,
 )
 from jepsen.processes.ports import free_ports
 from tests.support.scripts import run_script
@@ -150,9 +154,78 @@ def test_records_for_which_there_is_no_room_time_out_together() -> None:
         with pytest.raises(TimedOut):
             deliveries[-1].result(timeout_s=30)
         assert time.monotonic() - started < 30
-        producer.close(timeout_s=0)
+        with pytest.raises(UndeliveredRecords, match="199 records were not written"):
+            producer.close(timeout_s=0)
         with pytest.raises((ClosedError, TimedOut)):
             deliveries[0].result()
+
+
+@pytest.mark.parametrize("wrong", [{"timestamp_ms": 1.5}, {"headers": [("a", "text")]}, {"key": "k"}], ids=str)
+def test_wrong_part_of_a_record_is_refused_at_the_call_and_no_other_record_is_lost(
+    bootstrap: str, wrong: dict[str, Any]
+) -> None:
+    topic = f"wrong-{next(iter(wrong))}"
+    create(bootstrap, topic)
+    with SyncProducer(bootstrap, linger_ms=30) as producer:
+        for number in range(10):
+            if number == 5:
+                with pytest.raises(TypeError, match=f"a record for {topic}"):
+                    producer.send_soon(topic, b"", **wrong)
+            else:
+                producer.send_soon(topic, b"")
+    with SyncConsumer(bootstrap) as consumer:
+        partition = TopicPartition(topic, 0)
+        assert consumer.end_offsets([partition]) == {partition: 9}
+
+
+def test_record_that_its_serializer_refuses_is_told_at_the_end_of_the_block(bootstrap: str) -> None:
+    topic = "refused-by-serializer"
+    create(bootstrap, topic)
+
+    def run(error: Exception | None) -> None:
+        with SyncProducer(bootstrap, value_serializer=JsonSerializer()) as producer:
+            producer.send_soon(topic, b"no JSON")
+            producer.send_soon(topic, "JSON")
+            with pytest.raises(TypeError):
+                producer.send_soon(topic, b"no JSON").result()
+            if error is not None:
+                raise error
+
+    with pytest.raises(UndeliveredRecords, match="1 record was not written: Object of type bytes") as raised:
+        run(None)
+    assert isinstance(raised.value.__cause__, TypeError)
+    with pytest.raises(UndeliveredRecords) as raised:
+        run(LookupError("of the application"))
+    assert isinstance(raised.value.__context__, LookupError)
+    assert latest(bootstrap, topic) == 2
+
+
+def test_error_of_a_callback_ends_its_producer_alone_and_the_records_it_holds(bootstrap: str) -> None:
+    topic = "failing-callback"
+    create(bootstrap, topic)
+
+    def fail(metadata: RecordMetadata | None, error: Exception | None) -> None:
+        raise LookupError("of the application")
+
+    with SyncProducer(bootstrap) as other:
+        producer = SyncProducer(bootstrap)
+        waiting = producer.send_soon(topic, b"held", partition=5)
+        producer.send_soon(topic, b"1", on_delivery=fail)
+        with pytest.raises(ClosedError) as raised:
+            waiting.result(timeout_s=30)
+        assert isinstance(_root_cause(raised.value), LookupError)
+        with pytest.raises(ClosedError) as raised:
+            producer.send(topic, b"2")
+        assert isinstance(_root_cause(raised.value), LookupError)
+        with pytest.raises(ClientFailed):
+            producer.close()
+        assert other.send(topic, b"3").offset > 0
+
+
+def _root_cause(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def test_a_closed_producer_says_so(bootstrap: str) -> None:

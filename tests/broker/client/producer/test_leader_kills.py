@@ -9,8 +9,9 @@ import pytest
 import trio
 
 from broker.client import BufferFull, Producer, RecordMetadata, TopicPartition
-from broker.client.cluster import Cluster, open_cluster
+from broker.client.cluster import Cluster
 from broker.client.config import ClientConfig, read_config
+from broker.client.open_cluster import open_cluster
 from tests.support.cluster_process import ClusterProcess, new_cluster
 from tests.support.confluent_driver import create_replicated_topic
 from tests.support.produced import read_all

@@ -19,7 +19,8 @@ from broker.client.producer.accumulator import Accumulator, AccumulatorLimits
 from broker.client.producer.buffer_memory import BufferMemory, RecordTooLarge
 from broker.client.producer.compression_ratio import CompressionRatios
 from broker.client.producer.partitioners import KeyHashes
-from broker.client.producer.routing import BadPartition, PartitionChoice, TopicRouting
+from broker.client.producer.record_arguments import BadPartition
+from broker.client.producer.routing import PartitionChoice, TopicRouting
 from broker.client.types import TopicPartition
 from tests.support.requests import create_topic
 from tests.support.running_node import RunningNode, running_node

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -9,6 +10,7 @@ import trio
 from broker.client import (
     BadPartition,
     BufferFull,
+    ClientFailed,
     ClosedError,
     JsonSerializer,
     KafkaError,
@@ -19,6 +21,7 @@ from broker.client import (
     StringSerializer,
     TimedOut,
     TopicPartitions,
+    UndeliveredRecords,
 )
 from broker.wire.errors import ErrorCode
 from tests.support.produced import make_topic, read_all
@@ -120,8 +123,100 @@ async def test_error_of_a_callback_ends_the_block(bootstrap: str) -> None:
             producer.send_soon("orders", b"1", on_delivery=fail)
             await trio.sleep_forever()
 
-    with pytest.RaisesGroup(LookupError, flatten_subgroups=True, allow_unwrapped=True):
+    with pytest.raises(ClientFailed, match="LookupError") as raised:
         await run()
+    assert isinstance(raised.value.__cause__, LookupError)
+
+
+WRONG_PARTS: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"timestamp_ms": 1.5e12}, r"a record for orders: timestamp_ms must be int, not float: int\(time\.time"),
+    ({"timestamp_ms": -1}, "a record for orders: a timestamp is a number of milliseconds since 1970"),
+    ({"headers": [("a", b""), ("b", "text")]}, r"the value of headers\[1\] \('b'\) must be bytes or None, not str"),
+    ({"headers": [(b"a", b"")]}, r"the name of headers\[0\] must be str, not bytes"),
+    ({"headers": [("\ud800", b"")]}, r"the name of headers\[0\] cannot be written in UTF-8"),
+    ({"headers": {"a": b""}}, r"not a mapping: pass list\(headers\.items\(\)\)"),
+    ({"headers": [("a", b"", 1)]}, r"headers\[0\] must be a \(name, value\) pair"),
+    ({"partition": "0"}, "partition must be int, not str"),
+    ({"partition": True}, "partition must be int, not bool"),
+    ({"partition": 2**31}, "a partition is a number from 0"),
+    ({"key": "text"}, "orders has str where bytes are needed"),
+    ({"topic": b"orders"}, "a record's topic must be str, not bytes"),
+    ({"topic": ""}, "topic must not be empty"),
+    ({"topic": "\ud800"}, "cannot be written in UTF-8"),
+    ({"on_delivery": 1}, "on_delivery must be a function"),
+)
+
+
+async def test_wrong_part_of_a_record_is_refused_at_the_call_and_no_other_record_is_lost(bootstrap: str) -> None:
+    await make_topic(bootstrap, "orders")
+    async with Producer(bootstrap, linger_ms=30) as producer:
+        for wrong, message in WRONG_PARTS:
+            producer.send_soon("orders", b"")
+            with pytest.raises((TypeError, ValueError), match=message):
+                producer.send_soon(**({"topic": "orders", "value": b""} | wrong))
+    assert len((await read_all(bootstrap, "orders"))[0]) == len(WRONG_PARTS)
+
+
+async def test_serializer_that_returns_no_bytes_is_named_and_no_other_record_is_lost(bootstrap: str) -> None:
+    await make_topic(bootstrap, "orders")
+
+    class Careless:
+        def serialize(self, topic: str, value: Any, /) -> Any:
+            return value
+
+    async with Producer(bootstrap, value_serializer=Careless(), linger_ms=30) as producer:
+        producer.send_soon("orders", b"1")
+        with pytest.raises(TypeError, match="orders: the serializer of the value returned str where bytes are needed"):
+            producer.send_soon("orders", "2")
+        producer.send_soon("orders", bytearray(b"3"))
+    assert [record.value for record in (await read_all(bootstrap, "orders"))[0]] == [b"1", b"3"]
+
+
+async def test_headers_may_be_any_iterable_and_may_change_after_the_call(bootstrap: str) -> None:
+    await make_topic(bootstrap, "orders")
+    headers = [("a", b"1")]
+    async with Producer(bootstrap, linger_ms=30) as producer:
+        producer.send_soon("orders", b"", headers=headers)
+        headers.append(("b", b"2"))
+        producer.send_soon("orders", b"", headers=(header for header in [("c", None)]))  # type: ignore[arg-type]
+        producer.send_soon("orders", b"", headers=None)  # type: ignore[arg-type]
+    assert [list(record.headers) for record in (await read_all(bootstrap, "orders"))[0]] == [
+        [("a", b"1")],
+        [("c", None)],
+        [],
+    ]
+
+
+async def test_block_that_ends_with_records_that_were_not_written_raises(bootstrap: str) -> None:
+    async def run() -> None:
+        async with Producer(bootstrap, max_block_ms=200) as producer:
+            read = producer.send_soon("unknown", b"0")
+            producer.send_soon("unknown", b"1")
+            producer.send_soon("unknown", b"2")
+            producer.send_soon("unknown", b"3", on_delivery=lambda metadata, error: None)
+            with pytest.raises(TimedOut):
+                await read
+
+    with pytest.raises(UndeliveredRecords, match=r"2 records .*topic unknown does not exist") as raised:
+        await run()
+    assert isinstance(raised.value.__cause__, TimedOut)
+    assert raised.value.count == 2
+
+
+async def test_records_that_were_not_written_are_told_beside_the_exception_of_the_block(bootstrap: str) -> None:
+    async def run(error: BaseException) -> None:
+        async with Producer(bootstrap, max_block_ms=200) as producer:
+            producer.send_soon("unknown", b"1")
+            raise error
+
+    with pytest.raises(UndeliveredRecords, match=r"1 record .*topic unknown does not exist") as raised:
+        await run(LookupError("of the application"))
+    assert isinstance(raised.value.__context__, LookupError)
+    assert not raised.value.__suppress_context__
+    assert isinstance(raised.value.first_error, TimedOut)
+    with pytest.raises(SystemExit) as ended:
+        await run(SystemExit())
+    assert "1 record was not written" in ended.value.__notes__[0]
 
 
 async def test_batch_that_is_too_large_for_the_topic_is_split(bootstrap: str) -> None:
@@ -268,7 +363,9 @@ async def test_cancelled_wait_for_room_takes_no_room(bootstrap: str) -> None:
             await producer.send("unknown", bytes(100))
         with pytest.raises(TimedOut):
             await held
-        producer.send_soon("unknown", bytes(180))
+        there_is_room = producer.send_soon("unknown", bytes(180))
+        with pytest.raises(TimedOut):
+            await there_is_room
 
 
 async def test_leaving_the_block_writes_everything_and_closes(bootstrap: str) -> None:
@@ -283,7 +380,8 @@ async def test_leaving_the_block_writes_everything_and_closes(bootstrap: str) ->
 async def test_close_gives_up_after_its_timeout(bootstrap: str) -> None:
     async with Producer(bootstrap) as producer:
         delivery = producer.send_soon("unknown", b"1")
-        await producer.close(timeout_s=0.05)
+        with pytest.raises(UndeliveredRecords, match="1 record was not written"):
+            await producer.close(timeout_s=0.05)
         with pytest.raises(ClosedError, match="before the record was acknowledged"):
             delivery.result()
 

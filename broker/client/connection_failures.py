@@ -1,0 +1,40 @@
+"""Why a connection cannot be made, or does not lead to a broker, in words."""
+
+from collections.abc import Iterable
+
+import trio
+
+
+def connect_failure(error: Exception, timeout_ms: float) -> str:
+    """Why no connection could be made, in words."""
+    if isinstance(error, trio.TooSlowError):
+        return f"timed out: no answer within {timeout_ms / 1000:.0f} s"
+    if isinstance(error, UnicodeError):
+        return "this cannot be a host name"
+    if isinstance(error, trio.socket.gaierror):
+        is_unknown = error.errno in (trio.socket.EAI_NONAME, trio.socket.EAI_NODATA)
+        return "unknown host" if is_unknown else f"the host name cannot be resolved now: {error.strerror}"
+    reasons = dict.fromkeys(_words(each) for each in _causes(error))
+    return "; ".join(reasons)
+
+
+def _causes(error: BaseException) -> Iterable[BaseException]:
+    """The errors of the attempts at the addresses of a host name, of which Trio makes one."""
+    cause = error.__cause__ or error
+    return cause.exceptions if isinstance(cause, BaseExceptionGroup) else [cause]
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused: no process listens there"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def foreign_answer(first_bytes: bytes) -> str:
+    """What answers where no broker does, by the first bytes that it sends."""
+    if first_bytes.startswith(b"HTTP"):
+        return "an HTTP server answers, not a Kafka broker"
+    if first_bytes[:2] in (b"\x15\x03", b"\x16\x03"):
+        return "a TLS port answers; this client speaks PLAINTEXT only, so far"
+    size = int.from_bytes(first_bytes[:4])
+    return f"a response of {size} bytes, as no broker sends it; it begins with {first_bytes!r}"

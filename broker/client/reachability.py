@@ -1,0 +1,96 @@
+"""Which addresses a client cannot reach, and why: told once in the log, and by the errors of calls that need them."""
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+import trio
+
+from broker.client.addresses import Address
+from broker.client.types import Node
+
+_log: Final = logging.getLogger(__name__)
+
+
+@attrs.frozen
+class Trouble:
+    """An address that cannot be reached since a time of Trio's clock. `text` says what it is, and why."""
+
+    text: str
+    since: float
+    is_bootstrap: bool
+
+
+class Reachability:
+    """See the module's docstring. A client has one.
+
+    `has_reached_broker` is True once a broker was reached at an address that the cluster gives clients.
+    """
+
+    def __init__(self, client_id: str) -> None:
+        self._prefix = f"client {client_id}: " if client_id else ""
+        self._troubles: dict[Address, Trouble] = {}
+        self._reached_bootstrap: str | None = None
+        self.has_reached_broker = False
+
+    def failed(self, node: Node, reason: str) -> str:
+        """Notes that an attempt to connect has failed, which is logged the first time. Returns what is wrong."""
+        text = f"{self._place(node)} cannot be reached: {reason}"
+        before = self._troubles.get(address_of(node))
+        if before is None:
+            _log.warning("%s%s", self._prefix, text)
+        since = trio.current_time() if before is None else before.since
+        self._troubles[address_of(node)] = Trouble(text, since, is_bootstrap(node))
+        return text
+
+    def reached(self, node: Node) -> None:
+        """Notes that an attempt to connect has succeeded."""
+        if self._troubles.pop(address_of(node), None) is not None:
+            _log.info("%s%s is reached again", self._prefix, self._place(node))
+        if is_bootstrap(node):
+            self._reached_bootstrap = _shown(node)
+        else:
+            self.has_reached_broker = True
+
+    def keep(self, addresses: Iterable[Address]) -> None:
+        """Forgets addresses that are no longer those of any broker."""
+        kept = set(addresses)
+        self._troubles = {address: trouble for address, trouble in self._troubles.items() if address in kept}
+
+    @property
+    def has_troubles(self) -> bool:
+        """True if an attempt to connect has failed, and none at that address has succeeded since."""
+        return bool(self._troubles)
+
+    def of(self, node: Node) -> Trouble | None:
+        """The trouble with one broker."""
+        return self._troubles.get(address_of(node))
+
+    def of_brokers(self) -> Trouble | None:
+        """The trouble with a broker at an address that the cluster gives clients."""
+        return next((trouble for trouble in self._troubles.values() if not trouble.is_bootstrap), None)
+
+    def _place(self, node: Node) -> str:
+        if is_bootstrap(node):
+            return f"bootstrap server {_shown(node)}"
+        place = f"broker {node.id} at {_shown(node)}"
+        if self.has_reached_broker or self._reached_bootstrap in (None, _shown(node)):
+            return place
+        return (
+            f"{place}, the address that the cluster gives its clients (advertised.listeners) through"
+            f" {self._reached_bootstrap},"
+        )
+
+
+def is_bootstrap(node: Node) -> bool:
+    """True for an address that was configured, and whose broker is not known yet."""
+    return node.id < 0
+
+
+def address_of(node: Node) -> Address:
+    return node.host, node.port
+
+
+def _shown(node: Node) -> str:
+    return f"[{node.host}]:{node.port}" if ":" in node.host else f"{node.host}:{node.port}"

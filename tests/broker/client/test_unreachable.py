@@ -1,0 +1,168 @@
+"""What a client cannot reach, and why: in a log line at once, and in the error of the call in the end."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from broker.client import (
+    Admin,
+    ConnectionLost,
+    Consumer,
+    KafkaError,
+    Producer,
+    TimedOut,
+    TopicPartition,
+    UndeliveredRecords,
+)
+from broker.wire.errors import ErrorCode
+from jepsen.processes.ports import free_ports
+from tests.support.produced import make_topic
+from tests.support.running_node import running_node
+
+WITHIN_S = 30.0
+REFUSED = "connection refused: no process listens there"
+QUICK: dict[str, Any] = {"reconnect_backoff_ms": 10, "retry_backoff_ms": 10, "request_timeout_ms": 5_000}
+
+
+@asynccontextmanager
+async def answering(answer: bytes) -> AsyncIterator[int]:
+    """A port that sends this once it has received something; then it closes."""
+
+    async def serve(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all(answer)
+        await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
+        yield listeners[0].socket.getsockname()[1]
+        nursery.cancel_scope.cancel()
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+async def send_to(address: str) -> str:
+    """The error of a record that no broker is there for."""
+    with trio.fail_after(WITHIN_S):
+        async with Producer(address, max_block_ms=300, **QUICK) as producer:
+            with pytest.raises(TimedOut) as raised:
+                await producer.send("orders", b"value")
+    assert isinstance(raised.value.__cause__, ConnectionLost)
+    return str(raised.value)
+
+
+async def test_refused_connection_is_logged_once_and_named_by_every_client(caplog: pytest.LogCaptureFixture) -> None:
+    (port,) = free_ports(1)
+    reason = f"bootstrap server 127.0.0.1:{port} cannot be reached: {REFUSED}"
+    error = await send_to(f"127.0.0.1:{port}")
+    assert error == f"the record was not sent within 300 ms (max.block.ms): no broker can be reached: {reason}"
+    assert warnings(caplog) == [reason]
+    assert caplog.records[0].name == "broker.client.reachability"
+
+    async with Consumer(f"127.0.0.1:{port}", client_id="reader", default_api_timeout_ms=300, **QUICK) as consumer:
+        consumer.assign([TopicPartition("orders", 0)])
+        with pytest.raises(ConnectionLost, match=f"no broker can be reached: {reason}"):
+            await consumer.fetch(timeout_s=0.2)
+        with trio.fail_after(WITHIN_S), pytest.raises(ConnectionLost, match=reason):
+            await consumer.fetch()
+        with pytest.raises(TimedOut, match=reason):
+            await consumer.end_offsets([TopicPartition("orders", 0)])
+    assert warnings(caplog) == [reason, f"client reader: {reason}"]
+
+    async with Admin(f"127.0.0.1:{port}", default_api_timeout_ms=300, **QUICK) as admin:
+        with pytest.raises(TimedOut, match=reason):
+            await admin.list_topics()
+
+
+async def test_unknown_host_is_named() -> None:
+    assert "bootstrap server no.such.host.invalid:9092 cannot be reached: " in await send_to(
+        "no.such.host.invalid:9092"
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "an HTTP server answers, not a Kafka broker"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "a TLS port answers; this client speaks PLAINTEXT only, so far"),
+        (
+            b"SSH-2.0-OpenSSH_9.2\r\n",
+            "a response of 1397966893 bytes, as no broker sends it; it begins with b'SSH-2.0-OpenSSH",
+        ),
+        (b"\x00\x00\x00\x04\x00\x00\x00\x00", "the other side does not speak Kafka's protocol"),
+        (b"", "closed by the other side"),
+    ],
+    ids=["http", "tls", "ssh", "short", "closed"],
+)
+async def test_port_of_something_else_is_named(answer: bytes, reason: str) -> None:
+    async with answering(answer) as port:
+        error = await send_to(f"127.0.0.1:{port}")
+    assert f"127.0.0.1:{port} cannot be reached: it takes connections, but is no broker for clients: {reason}" in error
+
+
+async def test_advertised_address_that_cannot_be_reached_is_told_apart_from_the_bootstrap_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    advertised, port, controller_port = free_ports(3)
+    async with running_node(
+        tmp_path,
+        listeners=f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        advertised_listeners=f"PLAINTEXT://127.0.0.1:{advertised}",
+    ):
+        reason = (
+            f"broker 1 at 127.0.0.1:{advertised}, the address that the cluster gives its clients "
+            rf"\(advertised.listeners\) through 127.0.0.1:{port}, cannot be reached: {REFUSED}"
+        )
+        with trio.fail_after(WITHIN_S):
+            async with Producer(f"127.0.0.1:{port}", request_timeout_ms=1_000, delivery_timeout_ms=1_500) as producer:
+                with pytest.raises(TimedOut, match=f"partition 0 of orders were not written.*{reason}"):
+                    await producer.send("orders", b"value")
+            async with Consumer(f"127.0.0.1:{port}", auto_offset_reset="earliest") as consumer:
+                consumer.assign([TopicPartition("orders", 0)])
+                with pytest.raises(ConnectionLost, match=reason):
+                    await consumer.fetch(timeout_s=1)
+    assert len(warnings(caplog)) == 2, "one of each client"
+
+
+async def test_what_does_not_exist_is_told_as_such(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with running_node(tmp_path, auto_create_topics_enable="false") as node:
+        bootstrap = f"127.0.0.1:{node.port}"
+        await make_topic(bootstrap, "orders")
+        missing = "topic missing does not exist: create it, or check its name"
+        async with Producer(bootstrap, max_block_ms=200) as producer:
+            with pytest.raises(TimedOut, match=missing):
+                await producer.send("missing", b"value")
+            with pytest.raises(TimedOut, match="topic orders has 1 partitions: the partition that was asked for"):
+                await producer.send("orders", b"value", partition=3)
+        async with Consumer(bootstrap, group_id="readers") as consumer:
+            for topic, partition, reason in (("missing", 0, missing), ("orders", 3, "orders has 1 partitions, and no")):
+                consumer.assign([TopicPartition("orders", 0), TopicPartition(topic, partition)])
+                with pytest.raises(KafkaError, match=reason) as raised:
+                    await consumer.fetch(timeout_s=1)
+                assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            await consumer.unsubscribe()
+            consumer.subscribe(["missing"])
+            with pytest.raises(KafkaError, match=missing):
+                await consumer.fetch(timeout_s=1)
+            await make_topic(bootstrap, "missing")
+            assert await consumer.fetch(timeout_s=0.1) == []
+    assert f"{missing}; the consumer goes on when it exists" in warnings(caplog)
+
+
+async def test_records_for_a_broker_that_is_not_there_are_told_at_the_end_of_the_block() -> None:
+    (port,) = free_ports(1)
+
+    async def run() -> None:
+        async with Producer(f"127.0.0.1:{port}", max_block_ms=200, **QUICK) as producer:
+            producer.send_soon("orders", b"value")
+
+    with trio.fail_after(WITHIN_S), pytest.raises(UndeliveredRecords, match=f"1 record was not written: .*{REFUSED}"):
+        await run()
