@@ -22,8 +22,8 @@ def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupR
         if isinstance(outcome, CoordinatorError):
             member_id = "" if outcome.code in _WITHOUT_MEMBER_ID else request.member_id
             outcome = JoinGroupResponse(error_code=outcome.code, member_id=member_id)
-        if outcome.error_code and version >= _NULL_PROTOCOL_FROM:
-            outcome.protocol_name = None
+        if version >= _NULL_PROTOCOL_FROM:
+            outcome.protocol_name = None if outcome.error_code else outcome.protocol_name or None
         elif outcome.protocol_name is None:
             outcome.protocol_name = ""
         return outcome

@@ -28,7 +28,16 @@ def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Offs
 
 
 async def _delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    """Deletes portions of the offsets by one decision each."""
+    """Deletes portions of the offsets by one decision each.
+
+    The first decision is about the group alone, which is checked even if none of the partitions exists.
+    """
+    async with context.slice():
+        permission = context.services.groups.offset_delete(request.group_id, ())
+        context.services.partitions.commit_staged()  # no connection's turn commits it
+    permitted = await permission.wait()
+    if isinstance(permitted, CoordinatorError):
+        return OffsetDeleteResponse(error_code=permitted.code)
     response = OffsetDeleteResponse()
     for topic in request.topics:
         answer = OffsetDeleteResponseTopic(name=topic.name)

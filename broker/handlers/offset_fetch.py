@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from broker.coordinator.group.offsets.requests import NO_OFFSET, no_offset
+from broker.coordinator.group.offsets.requests import no_offset
 from broker.coordinator.runtime.completion import gather
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.group_portions import FEW_GROUPS
@@ -104,26 +104,19 @@ async def _fetch_group(
     for portion in await context.finish(_portions(group)):
         async with context.slice():
             unknown = _name_topics(portion, image) if names_ids and not wants_all else []
-            fetched = context.services.groups.offset_fetch(portion, require_stable=require_stable)
+            fetched = context.services.groups.offset_fetch(
+                portion, require_stable=require_stable, only_committed=wants_all
+            )
         outcome = await fetched.wait()
         told = _answer(portion, outcome, unknown)
         answer.error_code = told.error_code
         if told.error_code:
             answer.topics = told.topics
             break
-        if wants_all:
-            _drop_deleted(told)
         if names_ids:
             _identify_topics(told, image)
         _add(answer, told.topics)
     return answer
-
-
-def _drop_deleted(answer: OffsetFetchResponseGroup) -> None:
-    """Leave out offsets that were deleted after their partitions were listed."""
-    for topic in answer.topics:
-        topic.partitions = [each for each in topic.partitions if each.error_code or each.committed_offset != NO_OFFSET]
-    answer.topics = [topic for topic in answer.topics if topic.partitions]
 
 
 def _portions(group: OffsetFetchRequestGroup) -> Steps[list[OffsetFetchRequestGroup]]:

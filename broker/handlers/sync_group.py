@@ -13,10 +13,10 @@ _PROTOCOL_FROM: Final = 5
 
 
 def sync_group(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | PendingReply:
-    if not request.group_id:
-        return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     if context.api_version >= _PROTOCOL_FROM and None in (request.protocol_type, request.protocol_name):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not request.group_id:
+        return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     return context.answer(context.services.groups.sync_group(request), _respond)
 
 

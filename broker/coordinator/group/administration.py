@@ -60,16 +60,16 @@ def describe_group(shard: OffsetsShard, group_id: str) -> DescribedGroup:
 
 
 def _described(member: Member, protocol_name: str | None) -> DescribedGroupMember:
-    """Describes a member; with its metadata and assignment only if `protocol_name` is given."""
+    """Describes a member with its last assignment; with its metadata only if `protocol_name` is given."""
     described = DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
+        member_assignment=member.assignment,
     )
     if protocol_name is not None:
         described.member_metadata = member.metadata(protocol_name)
-        described.member_assignment = member.assignment
     return described
 
 

@@ -189,11 +189,14 @@ class GroupCoordinator:
         )
 
     def offset_fetch(
-        self, request: OffsetFetchRequestGroup, *, require_stable: bool
+        self, request: OffsetFetchRequestGroup, *, require_stable: bool, only_committed: bool = False
     ) -> Completion[OffsetFetchResponseGroup]:
-        """Completes with the committed offsets of the topics that the request names."""
+        """Completes with the committed offsets of the topics that the request names; see `fetch_offsets`."""
         return self._read(
-            request.group_id, lambda state, now_ms: fetch_offsets(state, request, require_stable=require_stable)
+            request.group_id,
+            lambda state, now_ms: fetch_offsets(
+                state, request, require_stable=require_stable, only_committed=only_committed
+            ),
         )
 
     def committed_partitions(self, request: OffsetFetchRequestGroup) -> Completion[list[OffsetFetchRequestTopics]]:

@@ -21,7 +21,7 @@ class DescribeGroupsRequest:
 
 @struct
 class DescribedGroupMember:
-    """`member_metadata` and `member_assignment` are the client's own, and there in a stable group only."""
+    """`member_metadata` and `member_assignment` are the client's own; the metadata is there in a stable group only."""
 
     member_id: str = field("string", "0+", default="")
     group_instance_id: str | None = field("string", "4+", default=None, nullable="4+")

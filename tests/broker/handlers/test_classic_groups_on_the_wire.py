@@ -128,6 +128,21 @@ async def test_sync(tmp_path: Path, version: int) -> None:
         request.group_id, request.protocol_name = "group", None
         expected = ErrorCode.INCONSISTENT_GROUP_PROTOCOL if version >= 5 else ErrorCode.NONE
         assert (await client.call(request, version)).error_code == expected
+        request.group_id = ""
+        expected = ErrorCode.INCONSISTENT_GROUP_PROTOCOL if version >= 5 else ErrorCode.INVALID_GROUP_ID
+        assert (await client.call(request, version)).error_code == expected
+
+
+@pytest.mark.parametrize(("version", "name"), [(6, ""), (7, None)])
+async def test_protocol_without_a_name_is_null_in_the_response_from_version_7_on(
+    tmp_path: Path, version: int, name: str | None
+) -> None:
+    async with running_node(tmp_path, **SETTINGS) as node, client_of(node) as client:
+        await coordinated(client)
+        request = join_request(group_instance_id="i")
+        only(request.protocols).name = ""
+        answer = await client.call(request, version)
+        assert (answer.error_code, answer.protocol_name) == (0, name)
 
 
 @pytest.mark.parametrize("version", range(5))

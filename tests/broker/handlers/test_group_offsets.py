@@ -334,10 +334,19 @@ async def test_offsets_are_deleted(node: RunningNode, client: WireClient) -> Non
 async def test_offsets_of_no_group_are_not_deleted(client: WireClient, group: str, code: ErrorCode) -> None:
     await create_topic(client)
     await coordinated(client)
+    for topics in ([delete_topic([0])], [delete_topic([5]), delete_topic([0], "absent")], []):
+        response = await client.call(OffsetDeleteRequest(group_id=group, topics=topics), 0)
+        assert (response.error_code, response.topics) == (code, [])
 
-    response = await client.call(OffsetDeleteRequest(group_id=group, topics=[delete_topic([0])]), 0)
 
-    assert (response.error_code, response.topics) == (code, [])
+@pytest.mark.parametrize("version", [7, 9])
+async def test_offset_minus_1_is_among_all_offsets_of_a_group(
+    node: RunningNode, client: WireClient, version: int
+) -> None:
+    await create_topic(client, partitions=2)
+    await coordinated(client)
+    await commit(node, client, {0: -1, 1: 2})
+    assert await fetch(node, client, version) == {("topic", 0): (-1, 3, "note", 0), ("topic", 1): (2, 3, "note", 0)}
 
 
 async def test_offsets_outlive_the_node(tmp_path: Path) -> None:

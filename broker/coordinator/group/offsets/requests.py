@@ -137,12 +137,13 @@ def committed_partitions(state: OffsetsShard, request: OffsetFetchRequestGroup) 
 
 
 def fetch_offsets(
-    state: OffsetsShard, request: OffsetFetchRequestGroup, *, require_stable: bool
+    state: OffsetsShard, request: OffsetFetchRequestGroup, *, require_stable: bool, only_committed: bool = False
 ) -> OffsetFetchResponseGroup:
     """The group's committed offsets for the partitions of the request. Raises CoordinatorError.
 
     The request names its topics. With `require_stable`, an offset that an open transaction may replace is answered with
-    UNSTABLE_OFFSET_COMMIT (KIP-447).
+    UNSTABLE_OFFSET_COMMIT (KIP-447). With `only_committed`, partitions without an offset are left out: those whose
+    offsets were deleted after `committed_partitions` listed them.
     """
     _validate_fetch(state, request)
     committed = state.offsets.of_group(request.group_id)
@@ -155,7 +156,10 @@ def fetch_offsets(
             if unstable(request.group_id, topic.name, partition)
             else _answer(partition, offsets.get(partition), topic.topic_id)
             for partition in topic.partition_indexes
+            if partition in offsets or not only_committed
         ]
+        if only_committed and not answers:
+            continue
         topics.append(OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=answers))
     return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
 

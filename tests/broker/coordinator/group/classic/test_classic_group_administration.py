@@ -58,12 +58,12 @@ def test_describe_stable_group_has_metadata_and_assignments(clients: ClassicClie
     assert (member.member_metadata, member.member_assignment) == (b"r", b"0")
 
 
-def test_describe_rebalancing_group_has_no_metadata(clients: ClassicClients) -> None:
+def test_describe_rebalancing_group_has_the_last_assignments_and_no_metadata(clients: ClassicClients) -> None:
     leader, _ = clients.stable(2)
     clients.ask_to_join(leader)
     described = describe_group(clients.state, GROUP)
     assert (described.group_state, described.protocol_data) == ("PreparingRebalance", "")
-    assert {(each.member_metadata, each.member_assignment) for each in described.members} == {(b"", b"")}
+    assert [(each.member_metadata, each.member_assignment) for each in described.members] == [(b"", b"0"), (b"", b"1")]
 
 
 def test_describe_unknown_group_is_refused(clients: ClassicClients) -> None:
