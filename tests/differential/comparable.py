@@ -19,7 +19,9 @@ _STEPS_UNTIL_MS: Final = 1_750_000_000_000
 
 @attrs.define(eq=False)
 class Labels:
-    """The labels of one server's ids, by kind: `P` for producer ids, `T` for topic ids."""
+    """The labels of one server's ids, by kind: `P` for producer ids, `T` for topic ids, `M` for ids of members, `E`
+    for epochs of consumer groups.
+    """
 
     _known: dict[str, dict[Any, str]] = attrs.field(factory=dict)
 
@@ -28,8 +30,27 @@ class Labels:
         return known.setdefault(value, f"{kind}{len(known)}")
 
 
+class _NoLabels(Labels):
+    """Gives all ids of a kind the same label."""
+
+    def label(self, kind: str, value: Any) -> str:
+        return kind
+
+
+_NO_LABELS: Final = _NoLabels()
+
+
 def _producer_id(value: int, labels: Labels) -> Any:
     return value if value == _NO_ID else labels.label("P", value)
+
+
+def _member_id(value: str | None, labels: Labels) -> str | None:
+    return labels.label("M", value) if value else value
+
+
+def _epoch(value: int, labels: Labels) -> Any:
+    """Epochs of consumer groups are compared by when they change: a change may raise them by one or by two."""
+    return labels.label("E", value) if value > 0 else value
 
 
 def _time(value: int, labels: Labels) -> Any:
@@ -39,6 +60,11 @@ def _time(value: int, labels: Labels) -> Any:
 # How fields with these names are compared. A field that is not named is compared as it is.
 FIELDS: Final[Mapping[str, Callable[[Any, Labels], Any]]] = {
     "producer_id": _producer_id,
+    "member_id": _member_id,
+    "leader": _member_id,
+    "member_epoch": _epoch,
+    "group_epoch": _epoch,
+    "assignment_epoch": _epoch,
     "topic_id": lambda value, labels: labels.label("T", bytes(value)) if any(value) else None,
     "transaction_start_time_ms": _time,
     "last_timestamp": _time,
@@ -54,7 +80,9 @@ def comparable(value: Any, labels: Labels) -> Any:
     if attrs.has(type(value)):
         return {each.name: _field(each.name, getattr(value, each.name), labels) for each in attrs.fields(type(value))}
     if isinstance(value, list):
-        return sorted((comparable(each, labels) for each in value), key=repr)
+        # Ids that are new get their labels in an order that does not depend on the server's.
+        ordered = sorted(value, key=lambda each: repr(comparable(each, _NO_LABELS))) if len(value) > 1 else value
+        return sorted((comparable(each, labels) for each in ordered), key=repr)
     return value
 
 

@@ -17,10 +17,14 @@ from tests.support.wire_client import WireClient
 # The outcomes of a step without a response.
 CLOSED: Final = "the connection was closed"
 SILENCE: Final = "no response"
+WAITING: Final = "no response yet"
+STILL_WAITING: Final = "not sent, because the client waits for a response"
 
 # A passing error is accepted as an outcome after this time.
 _PASSING_S: Final = 5
 _RETRY_PAUSE_S: Final = 0.005
+# A response that a server has sent before other responses is here within this time.
+_ARRIVAL_S: Final = 0.3
 # The longest wait for the leaders of new topics.
 _LEADERS_S: Final = 30
 # The records of steps have fixed times, which are long ago.
@@ -45,11 +49,12 @@ class Server:
     name: str
     port: int
     _clients: dict[int, WireClient] = attrs.field(factory=dict)
+    _streams: dict[int, trio.SocketStream] = attrs.field(factory=dict)
     _waiting: dict[int, Outcome] = attrs.field(factory=dict)
 
     async def client(self, number: int) -> WireClient:
         if number not in self._clients:
-            stream = await trio.open_tcp_stream("127.0.0.1", self.port)
+            stream = self._streams[number] = await trio.open_tcp_stream("127.0.0.1", self.port)
             self._clients[number] = WireClient(stream, f"client-{number}")
         return self._clients[number]
 
@@ -101,14 +106,16 @@ class Server:
         self._waiting.clear()
         outcomes = []
         for step in steps:
-            await self._receive(step.client, place)
-            if step.is_paused:
+            if step.is_paused or not step.is_awaited:
                 await family.settle(place, self.call)
-            outcome = Outcome(step, None)
+            outcome = Outcome(step, STILL_WAITING)
             outcomes.append(outcome)
-            await self._perform(family, outcome, place)
+            if await self._receive(step.client, place):
+                await self._perform(family, outcome, place)
+        await family.settle(place, self.call)
         for number in list(self._waiting):
-            await self._receive(number, place)
+            if not await self._receive(number, place):
+                await self.drop(number)
         return outcomes
 
     async def _perform(self, family: Family, outcome: Outcome, place: Place) -> None:
@@ -118,6 +125,7 @@ class Server:
         if not step.is_awaited:
             await client.send(request, version)
             self._waiting[step.client] = outcome
+            outcome.value = WAITING
             return
         deadline = trio.current_time() + _PASSING_S
         passing = {code.name for code in family.passing}
@@ -133,12 +141,20 @@ class Server:
         step.observe(place, response)
         outcome.value = step.comparable(place, response)
 
-    async def _receive(self, number: int, place: Place) -> None:
-        """Takes the response that a client has yet to get, if any."""
-        outcome = self._waiting.pop(number, None)
-        if outcome is not None and (response := await self._take(number, outcome)) is not None:
+    async def _receive(self, number: int, place: Place) -> bool:
+        """Takes the response that a client has yet to get, if any. False if the server has not sent it."""
+        outcome = self._waiting.get(number)
+        if outcome is None:
+            return True
+        with trio.move_on_after(_ARRIVAL_S) as waiting:
+            await trio.lowlevel.wait_readable(self._streams[number].socket)
+        if waiting.cancelled_caught:
+            return False
+        del self._waiting[number]
+        if (response := await self._take(number, outcome)) is not None:
             outcome.step.observe(place, response)
             outcome.value = outcome.step.comparable(place, response)
+        return True
 
     async def _take(self, number: int, outcome: Outcome) -> Any:
         """The next response, or None with the outcome set."""

@@ -1,13 +1,13 @@
 """The differences from Apache Kafka that stay, each with its reason. The only list of them."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import attrs
 
 from tests.differential.comparable import differing_paths
-from tests.differential.execution import Outcome
+from tests.differential.execution import WAITING, Outcome
 from tests.differential.sequences import Step
 
 
@@ -16,7 +16,8 @@ class KnownDifference:
     """A difference in the response to one kind of step.
 
     `path` is a regular expression for the place in the response. `kafka` and `ours` are the two values there, or tuples
-    of values or functions that accept them. `where` accepts the steps that it is about. After a difference that
+    of values or functions that accept them; `accepts_both` looks at the two together. `where` accepts the steps that it
+    is about. After a difference that
     `diverges`, the rest of a sequence is not compared.
     """
 
@@ -28,6 +29,7 @@ class KnownDifference:
     reason: str
     where: Callable[[Any], bool] = lambda step: True
     diverges: bool = False
+    accepts_both: Callable[[Any, Any], bool] = lambda kafka, ours: True
 
     def covers(self, family: str, step: Step, path: str, kafka: Any, ours: Any) -> bool:
         return (
@@ -36,6 +38,7 @@ class KnownDifference:
             and re.fullmatch(self.path, path) is not None
             and _accepts(self.kafka, kafka)
             and _accepts(self.ours, ours)
+            and self.accepts_both(kafka, ours)
         )
 
 
@@ -47,6 +50,46 @@ def _accepts(expected: Any, value: Any) -> bool:
 
 _INDEX: Final = re.compile(r"\[\d+\]")
 _PRODUCE: Final = r"responses\[0\]\.partition_responses\[0\]\."
+
+# Kafka creates a group for each join and each commit of a client that is no member, even if it then refuses them. It
+# keeps the group when all offsets are aborted or deleted.
+_BARE_GROUP: Final = (
+    "a group without members and offsets does not exist; Kafka keeps it as an empty one until it next looks for expired"
+    " offsets"
+)
+
+
+def _has_empty_groups_more(kafka: Any, ours: Any) -> bool:
+    return all(each in kafka for each in ours) and all(
+        each["group_state"] in ("Empty", "") for each in kafka if each not in ours
+    )
+
+
+def _of_bare_groups(family: str) -> Iterator[KnownDifference]:
+    """The responses that say whether a group without members and offsets exists."""
+    missing = ("GROUP_ID_NOT_FOUND", "ILLEGAL_GENERATION")
+    offset_codes = r"topics\[\d+\]\.partitions\[\d+\]\.error_code"
+    for step, path, kafka, ours in (
+        ("DeleteOffsets", "error_code", "NONE", "GROUP_ID_NOT_FOUND"),
+        ("DeleteOffsets", "topics", lambda topics: bool(topics), []),
+        ("DeleteGroups", r"results\[\d+\]\.error_code", "NONE", "GROUP_ID_NOT_FOUND"),
+        ("DescribeGroups", r"groups\[\d+\]\.error_code", "NONE", "GROUP_ID_NOT_FOUND"),
+        ("DescribeGroups", r"groups\[\d+\]\.error_message", None, lambda message: isinstance(message, str)),
+        ("DescribeGroups", r"groups\[\d+\]\.group_state", "Empty", "Dead"),
+        ("Commit", offset_codes, "UNKNOWN_MEMBER_ID", missing),
+        ("CommitOffsets", offset_codes, "UNKNOWN_MEMBER_ID", missing),
+    ):
+        yield KnownDifference(family=family, step=step, path=path, kafka=kafka, ours=ours, reason=_BARE_GROUP)
+    yield KnownDifference(
+        family=family,
+        step="ListGroups",
+        path="groups",
+        kafka=lambda listed: True,
+        ours=lambda listed: True,
+        accepts_both=_has_empty_groups_more,
+        reason=_BARE_GROUP,
+    )
+
 
 KNOWN_DIFFERENCES: Final[Sequence[KnownDifference]] = (
     KnownDifference(
@@ -109,6 +152,39 @@ KNOWN_DIFFERENCES: Final[Sequence[KnownDifference]] = (
             ),
         )
     ),
+    *(
+        KnownDifference(
+            family="classic-groups",
+            step=step,
+            path="",
+            kafka=WAITING,
+            ours=lambda response: isinstance(response, dict) and response["error_code"] == "REBALANCE_IN_PROGRESS",
+            reason="if a member joins or syncs again on another connection, its first request is completed; Kafka never"
+            " responds to it, which blocks the first connection",
+            diverges=True,
+        )
+        for step in ("Join", "Sync")
+    ),
+    KnownDifference(
+        family="classic-groups",
+        step="Join",
+        path="error_code",
+        kafka="UNKNOWN_SERVER_ERROR",
+        ours=("UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"),
+        reason="a client that was given a member id and then joins with an instance id as well is unknown; Kafka takes"
+        " that for a bug of its own",
+        where=lambda step: step.instance is not None,
+    ),
+    KnownDifference(
+        family="classic-groups",
+        step="Join",
+        path="member_id",
+        kafka="",
+        ours=lambda member_id: member_id.startswith("M"),
+        reason="the response to a join that fails as above has the member id of its request",
+        where=lambda step: step.instance is not None,
+    ),
+    *(each for family in ("transactions", "classic-groups") for each in _of_bare_groups(family)),
 )
 
 

@@ -9,20 +9,29 @@ from benchmarks.peers import Kraft
 
 CONFIGS: Final = {
     "auto.create.topics.enable": "false",
+    "group.coordinator.append.linger.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.assignor.offload.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
+    # The records of steps have fixed times, which are long ago: producers would expire by them.
+    "producer.id.expiration.check.interval.ms": "2147483647",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "1",
     "transaction.state.log.replication.factor": "1",
 }
 
 
+# One thread of each kind, so that requests on different connections are handled in the order in which they are sent.
+_ONE_THREAD_EACH: Final = {"num.io.threads": "1", "num.network.threads": "1"}
+
+
 class _SmallKafka(ApacheKafka):
     jvm_options = ("-Xmx768M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
     def properties(self) -> dict[str, str]:
-        return super().properties() | CONFIGS
+        return super().properties() | CONFIGS | _ONE_THREAD_EACH
 
     def command(self) -> list[str]:
         """Logs warnings only: lines about each new topic would take as long as the sequences."""

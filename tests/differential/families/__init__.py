@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+from tests.differential.families.groups import ClassicGroups
 from tests.differential.families.transactions import Transactions
 from tests.differential.sequences import Family
 
-FAMILIES: Final[Mapping[str, Family]] = {each.name: each for each in (Transactions(),)}
+FAMILIES: Final[Mapping[str, Family]] = {each.name: each for each in (Transactions(), ClassicGroups())}

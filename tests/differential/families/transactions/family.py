@@ -140,7 +140,8 @@ class _Generator:
     def _next_at_once(self, producer: int) -> Step:
         """The next request of a producer to its coordinator, while the markers of its last transaction are written."""
         make = self.random.choice([self._end, self._end, self._add_partitions, self._init])
-        return attrs.evolve(make(producer), is_paused=False)
+        step = make(producer)
+        return step if isinstance(step, AddPartitions) and not step.partitions else attrs.evolve(step, is_paused=False)
 
     # Choices
 
@@ -158,6 +159,12 @@ class _Generator:
 
     def _name(self) -> str | None:
         return self._unless_wrong("own", ["own", "own", "b", "", "never"])
+
+    def _verified_name(self) -> str | None:
+        """For requests whose partitions are verified: Kafka verifies one request per transactional id at a time, and
+        the empty one belongs to several sequences.
+        """
+        return self._name() or "own"
 
     def _version(self, kind: type[Step]) -> int:
         return self.random.choice(self.random.choice(self._versions)[kind])
@@ -185,14 +192,16 @@ class _Generator:
         )
 
     def _add_partitions(self, producer: int) -> Step:
-        version = self._version(AddPartitions)
+        version, partitions = self._version(AddPartitions), self._partitions()
+        # Without partitions, the response has no error code that could ask for a retry.
+        is_paused = self._pauses() or not partitions
         return AddPartitions(
             producer=producer,
-            is_paused=self._pauses(),
+            is_paused=is_paused,
             version=version,
             who=self._who(),
             name=self._name(),
-            partitions=self._partitions(),
+            partitions=partitions,
             is_verification=version > 3 and self.random.random() < 0.3,
         )
 
@@ -211,7 +220,7 @@ class _Generator:
             producer=producer,
             version=self._version(CommitOffsets),
             who=self._who(),
-            name=self._name(),
+            name=self._verified_name(),
             offset=self._unless_wrong(self.random.randrange(50), [-1, -2, 2**63 - 1]),
             partitions=self._partitions() or ((TOPIC, 0),),
             generation=self._unless_wrong(-1, [-1, 0, 3]),
@@ -236,7 +245,7 @@ class _Generator:
             producer=producer,
             version=self._version(Produce),
             who=self._who(),
-            name=self._unless_wrong("own", ["own", None, "b", ""]),
+            name=self._unless_wrong("own", ["own", None, "b"]),
             is_transactional=self._unless_wrong(is_transactional, [is_transactional, not is_transactional]),
             topic=self._unless_wrong(TOPIC, [TOPIC, TOPIC, ABSENT]),
             partition=self._unless_wrong(self.random.randrange(PARTITIONS), [0, 7, -1]),

@@ -40,8 +40,10 @@ _BROKERS_ADD_FROM: Final = 4
 _BUMPS_FROM: Final = 5
 _TIMESTAMP_MS: Final = 1_700_000_000_000
 
-# The transactional ids of the producers, by their numbers: two share one, and the last has none.
+# The transactional ids of the producers, by their numbers: two share one, and the last has none. Where a request
+# needs one, the last one has a name that no producer is initialized with.
 IDS: Final = ("a", "a", "b", None)
+_NAME_FOR_NONE: Final = "none"
 
 
 def _of(place: sequences.Place) -> Producers:
@@ -61,6 +63,10 @@ class _Request(sequences.Step):
     def transactional_id(self, place: sequences.Place) -> str | None:
         name = IDS[self.producer] if self.name == "own" else self.name
         return None if name is None else place.named(name)
+
+    def required_transactional_id(self, place: sequences.Place) -> str:
+        name = self.transactional_id(place)
+        return place.named(_NAME_FOR_NONE) if name is None else name
 
     def identity(self, place: sequences.Place) -> tuple[int, int]:
         return _of(place).identity(self.producer, self.who)
@@ -102,14 +108,14 @@ class AddPartitions(_Request):
         listed = [AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in topics.items()]
         if self.version < _BROKERS_ADD_FROM:
             message = AddPartitionsToTxnRequest(
-                v3_and_below_transactional_id=self.transactional_id(place) or "",
+                v3_and_below_transactional_id=self.required_transactional_id(place),
                 v3_and_below_producer_id=producer_id,
                 v3_and_below_producer_epoch=epoch,
                 v3_and_below_topics=listed,
             )
         else:
             transaction = AddPartitionsToTxnTransaction(
-                transactional_id=self.transactional_id(place) or "",
+                transactional_id=self.required_transactional_id(place),
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 verify_only=self.is_verification,
@@ -126,7 +132,7 @@ class AddOffsets(_Request):
     def request(self, place: sequences.Place) -> tuple[Any, int]:
         producer_id, epoch = self.identity(place)
         message = AddOffsetsToTxnRequest(
-            transactional_id=self.transactional_id(place) or "",
+            transactional_id=self.required_transactional_id(place),
             producer_id=producer_id,
             producer_epoch=epoch,
             group_id=place.named(self.group),
@@ -153,7 +159,7 @@ class CommitOffsets(_Request):
                 )
             )
         message = TxnOffsetCommitRequest(
-            transactional_id=self.transactional_id(place) or "",
+            transactional_id=self.required_transactional_id(place),
             group_id=place.named(self.group),
             producer_id=producer_id,
             producer_epoch=epoch,
@@ -171,7 +177,7 @@ class End(_Request):
     def request(self, place: sequences.Place) -> tuple[Any, int]:
         producer_id, epoch = self.identity(place)
         message = EndTxnRequest(
-            transactional_id=self.transactional_id(place) or "",
+            transactional_id=self.required_transactional_id(place),
             producer_id=producer_id,
             producer_epoch=epoch,
             committed=self.is_commit,

@@ -1,0 +1,5 @@
+"""Groups with their offsets."""
+
+from tests.differential.families.groups.classic_family import ClassicGroups
+
+__all__ = ["ClassicGroups"]

@@ -1,0 +1,45 @@
+"""The requests of those who watch and delete groups."""
+
+from typing import Any
+
+import attrs
+
+from broker.wire.api.delete_groups import DeleteGroupsRequest
+from broker.wire.api.describe_groups import DescribeGroupsRequest
+from broker.wire.api.list_groups import ListGroupsRequest
+from tests.differential.families.groups.members import GROUP
+from tests.differential.sequences import Place, Step
+
+
+@attrs.frozen(kw_only=True)
+class DescribeGroups(Step):
+    version: int
+    groups: tuple[str, ...] = (GROUP,)
+
+    def request(self, place: Place) -> tuple[Any, int]:
+        return DescribeGroupsRequest(groups=list(map(place.named, self.groups))), self.version
+
+
+@attrs.frozen(kw_only=True)
+class ListGroups(Step):
+    """The groups of this sequence, among those of all sequences."""
+
+    version: int
+    states: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+
+    def request(self, place: Place) -> tuple[Any, int]:
+        return ListGroupsRequest(states_filter=list(self.states), types_filter=list(self.types)), self.version
+
+    def comparable(self, place: Place, response: Any) -> Any:
+        own = [each for each in response.groups if each.group_id.startswith(f"{place.name}-")]
+        return super().comparable(place, attrs.evolve(response, groups=own))
+
+
+@attrs.frozen(kw_only=True)
+class DeleteGroups(Step):
+    version: int
+    groups: tuple[str, ...] = (GROUP,)
+
+    def request(self, place: Place) -> tuple[Any, int]:
+        return DeleteGroupsRequest(groups_names=list(map(place.named, self.groups))), self.version

@@ -1,0 +1,88 @@
+"""What a server has given to the members of a sequence, and how steps name it."""
+
+from enum import Enum
+from typing import Any, Final
+
+import attrs
+import trio
+
+from broker.wire.api.describe_groups import DescribeGroupsRequest
+from tests.differential.sequences import Call, Place
+
+# The topics of each sequence with their numbers of partitions; a topic that does not exist.
+TOPICS: Final = {"t": 2, "u": 1}
+ABSENT: Final = "absent"
+GROUP: Final = "g"
+_UNKNOWN_ID: Final = "unknown-member"
+_PREPARING: Final = "PreparingRebalance"
+_WITHOUT_MEMBERS: Final = ("", "Empty", "Dead")
+_INITIAL_S: Final = 5
+
+
+class Who(Enum):
+    """A member id, relative to the member's own."""
+
+    OWN = "own"
+    NONE = "none"
+    UNKNOWN = "unknown"
+    OTHER = "other member"
+
+
+class Epoch(Enum):
+    """A generation or member epoch, relative to the member's own."""
+
+    OWN = "own"
+    NEXT = "next"
+    LAST = "last"
+    ZERO = "zero"
+    NONE = "none"
+
+
+@attrs.define(eq=False)
+class Members:
+    """The ids and epochs of a sequence's members, by their numbers, as one server's responses have given them.
+
+    `leader_id` and `joined` are of the last generation: the member ids that its leader was told. `group_state` is the
+    state that the group had before the last step.
+    """
+
+    ids: dict[int, str] = attrs.field(factory=dict)
+    epochs: dict[int, int] = attrs.field(factory=dict)
+    assigned: dict[int, Any] = attrs.field(factory=dict)
+    protocols: dict[int, tuple[str | None, str | None]] = attrs.field(factory=dict)
+    leader_id: str = ""
+    joined: list[str] = attrs.field(factory=list)
+    group_state: str = ""
+
+    def member_id(self, member: int, who: Who) -> str:
+        others = [each for number, each in sorted(self.ids.items()) if number != member]
+        return {
+            Who.OWN: self.ids.get(member, ""),
+            Who.NONE: "",
+            Who.UNKNOWN: _UNKNOWN_ID,
+            Who.OTHER: others[0] if others else _UNKNOWN_ID,
+        }[who]
+
+    def epoch(self, member: int, epoch: Epoch) -> int:
+        own = self.epochs.get(member, -1)
+        return {Epoch.OWN: own, Epoch.NEXT: own + 1, Epoch.LAST: own - 1, Epoch.ZERO: 0, Epoch.NONE: -1}[epoch]
+
+
+def members_of(place: Place) -> Members:
+    state: Members = place.state
+    return state
+
+
+async def settle_groups(place: Place, call: Call) -> None:
+    """Waits until the coordinator has handled all requests so far.
+
+    The first generation of a group that was empty begins by a timer, even if that has no delay.
+    """
+    members = members_of(place)
+    request = DescribeGroupsRequest(groups=[place.named(GROUP)])
+    for _ in range(2):
+        state = (await call(request, 5)).groups[0].group_state
+    deadline = trio.current_time() + _INITIAL_S
+    while state == _PREPARING and members.group_state in _WITHOUT_MEMBERS and trio.current_time() < deadline:
+        state = (await call(request, 5)).groups[0].group_state
+    members.group_state = state
