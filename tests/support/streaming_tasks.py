@@ -19,6 +19,7 @@ from tests.support.source_queries import Options, copied, data_source
 def task_of_query(query_id: str, run_id: str, batch_id: int) -> Iterator[None]:
     """Within the block, the process runs a task of this batch."""
     context = TaskContext()
+    context._attemptNumber = 0
     context._localProperties = {
         "sql.streaming.queryId": query_id,
         "spark.jobGroup.id": run_id,
