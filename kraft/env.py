@@ -25,8 +25,6 @@ import trio
 Buffer: TypeAlias = bytes | bytearray | memoryview
 T = TypeVar("T")
 
-_NS_PER_MS = 1_000_000
-
 # Linux refuses longer gather lists (IOV_MAX); longer ones are written in pieces.
 GATHER_BUFFERS_MAX = 1024
 
@@ -73,11 +71,9 @@ class File(Protocol):
 
     def modified_ms(self) -> int:
         """The time of the last change of the content, in ms since 1970 by the machine's clock, or what was set."""
-        ...
 
     def set_modified(self, ms: int) -> None:
         """Set what `modified_ms` returns, until the content changes again."""
-        ...
 
     def truncate(self, size: int) -> None:
         """Set the file's size to `size` bytes, and free the space beyond it that `preallocate` reserved."""
@@ -315,10 +311,10 @@ class RealFile:
         return os.fstat(self._open()).st_size
 
     def modified_ms(self) -> int:
-        return os.fstat(self._open()).st_mtime_ns // _NS_PER_MS
+        return os.fstat(self._open()).st_mtime_ns // 1_000_000
 
     def set_modified(self, ms: int) -> None:
-        os.utime(self._open(), ns=(os.fstat(self._open()).st_atime_ns, ms * _NS_PER_MS))
+        os.utime(self._open(), ns=(os.fstat(self._open()).st_atime_ns, ms * 1_000_000))
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._open(), size)

@@ -264,6 +264,7 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     "broker.cli.commands.spark": {"pathlib", "time"},
     # Spark jobs run in processes of Spark, never in a node. They start Java, and use files and clocks.
     "broker.spark.java": {"os", "pathlib", "shutil", "subprocess"},
+    "broker.spark.registration": {"os"},
     "broker.spark.jobs.load.delta": {"uuid"},
     "broker.spark.jobs.load.iceberg": {"uuid"},
     "broker.spark.jobs.load.job": {"time"},

@@ -10,7 +10,7 @@ from broker.storage.checkpoints import CorruptCheckpoint
 from broker.storage.leader_epochs import LEADER_EPOCH_CHECKPOINT, LeaderEpochCache
 from broker.storage.offset_index import OffsetIndex
 from broker.storage.producer_snapshots import SNAPSHOT_SUFFIX, CorruptSnapshot, decode_snapshot
-from broker.storage.segment import (
+from broker.storage.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,

@@ -29,14 +29,13 @@ from broker.storage.segment_list import LogSlice, SegmentList
 from broker.storage.validation import adapt_batch, check_batch
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import NO_TIMESTAMP, BatchHeader, CorruptBatch, PartialCheck, patch
-from broker.wire.records.batch import PRODUCER_ATTRIBUTES
+from broker.wire.records.batch import FOREIGN_ATTRIBUTES
 from kraft.env import Tracer
 
 __all__ = ["AppendInfo", "Log", "LogSlice"]
 
 NO_EPOCH: Final = -1
 NOT_CLEANED: Final = -1
-_FOREIGN_ATTRIBUTES: Final = ~PRODUCER_ATTRIBUTES
 
 
 def unreadable(partition: str, error: Exception) -> KafkaError:
@@ -168,7 +167,7 @@ class Log:
         config = self._config
         header = check_batch(batches, config, self.partition)
         if (
-            header.attributes & _FOREIGN_ATTRIBUTES
+            header.attributes & FOREIGN_ATTRIBUTES
             or header.max_timestamp > now_ms + config.message_timestamp_after_max_ms
             or not config.stores_as_is
             or not self._partial_check.accepts(batches, header)
@@ -251,11 +250,7 @@ class Log:
     def append_as_coordinator(
         self, batch: memoryview, leader_epoch: int, now_ms: int, *, transaction_version: int
     ) -> AppendInfo:
-        """Append a batch that a coordinator of this broker has made: its records, or a transaction's end marker.
-
-        It is stored as it is. Only producers' batches are checked, bounded in their content, and adapted to the topic.
-        Raises KafkaError as `check_coordinator_batch` does, and KAFKA_STORAGE_ERROR.
-        """
+        """Append a batch of a coordinator of this broker as it is. Raises KafkaError (`check_coordinator_batch`)."""
         if self.durability.blocks_appends:
             raise self.durability.refusal(self.partition)
         patch(batch, 0, self.log_end_offset, leader_epoch)

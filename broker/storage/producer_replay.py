@@ -77,6 +77,7 @@ def check_coordinator_batch(
 ) -> BatchHeader:
     """Check whether a coordinator may append this batch, and return its header.
 
+    Only producers' batches are also checked record by record, bounded in their content, and adapted to the topic.
     Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE.
     """
     check_message_size(len(batch), config, producers.partition)

@@ -17,11 +17,11 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from broker.storage.log_config import MAX_LONG
+from broker.storage.segment_files import DELETED_SUFFIX
 from broker.storage.whole_file import read_whole, sync_file, write_whole
 from kraft.env import Disk, Tracer
 
 SNAPSHOT_SUFFIX = ".snapshot"
-DELETED_SUFFIX = ".deleted"
 SNAPSHOT_VERSION = 1
 
 _OFFSET_DIGITS = 20

@@ -17,14 +17,14 @@ from broker.storage.batch_scan import scan_batches
 from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log_config import MAX_LONG, LogConfig
 from broker.storage.lost_records import Cut, LostRecords, cut_before, cut_within
-from broker.storage.segment import (
+from broker.storage.segment import Segment
+from broker.storage.segment_files import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
-    Segment,
     segment_file_name,
 )
 from broker.storage.swapping import CLEANED_SUFFIX, SWAP_SUFFIX

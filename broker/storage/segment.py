@@ -12,19 +12,22 @@ from typing import Final
 from broker.storage.batch_scan import BatchPosition, find_batch, scan_headers
 from broker.storage.log_config import MAX_LONG, LogConfig
 from broker.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
+from broker.storage.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    keeping_modified_time,
+    rename_to_deleted,
+    segment_file_name,
+)
 from broker.storage.sparse_index import CorruptIndex, SparseIndex
 from broker.storage.time_index import TimeIndex
 from broker.storage.transaction_index import TransactionIndex
 from broker.wire.records import HEADER_SIZE, CorruptBatch, read_header
 from broker.wire.records.batch import NO_TIMESTAMP
 from kraft.env import Disk, File
-
-LOG_SUFFIX: Final = ".log"
-OFFSET_INDEX_SUFFIX: Final = ".index"
-TIME_INDEX_SUFFIX: Final = ".timeindex"
-TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
-DELETED_SUFFIX: Final = ".deleted"
-SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 # Space is reserved ahead of writes in steps that double the file, between these bounds. Smaller files reserve nothing:
 # ten thousand partitions with a few records each must not reserve ten thousand times the smallest step.
@@ -36,10 +39,6 @@ REWRITE_PIECE: Final = 1024 * 1024
 
 # The `room` of a segment that takes no append now, as it is not loaded or an index is full.
 NO_ROOM: Final = -1
-
-
-def segment_file_name(base_offset: int, suffix: str) -> str:
-    return f"{base_offset:020d}{suffix}"
 
 
 class Segment:
@@ -239,9 +238,7 @@ class Segment:
         return self.offset_index.offset_after(position)
 
     def position_for_timestamp(self, timestamp: int, from_offset: int = 0) -> int:
-        """A position at or before the first batch with a timestamp of at least `timestamp` that does not end before
-        `from_offset`. Raises OSError.
-        """
+        """A position at or before the first batch from `from_offset` on with this timestamp or more. Raises OSError."""
         self._load(self.offset_index)
         self._load(self.time_index)
         return self.offset_index.lookup(max(self.time_index.lookup(timestamp - 1), from_offset))
@@ -304,10 +301,9 @@ class Segment:
         clean, and no later fsync would make them durable (https://lwn.net/Articles/752063/).
         """
         cut = self.written - self.size_bytes
-        modified_ms = self.file.modified_ms()
-        self.file.truncate(self.size_bytes)
-        self._write_again()
-        self.file.set_modified(modified_ms)
+        with keeping_modified_time(self.file):
+            self.file.truncate(self.size_bytes)
+            self._write_again()
         self.written = self._reserved = self.size_bytes
         return cut
 
@@ -342,9 +338,8 @@ class Segment:
         """Complete the indexes and free the reserved space, as no batch follows for now. Raises OSError."""
         self._complete_indexes()
         if self._reserved > self.size_bytes:
-            modified_ms = self.file.modified_ms()
-            self.file.truncate(self.size_bytes)
-            self.file.set_modified(modified_ms)
+            with keeping_modified_time(self.file):
+                self.file.truncate(self.size_bytes)
             self._reserved = self.size_bytes
 
     def release(self) -> None:
@@ -382,13 +377,7 @@ class Segment:
 
     def delete(self) -> list[str]:
         """Take the files out of the log by renaming them; returns the new paths, to be removed. Raises OSError."""
-        renamed = []
-        for suffix in SEGMENT_SUFFIXES:
-            path = self._path(suffix)
-            with contextlib.suppress(FileNotFoundError):
-                self._disk.rename(path, path + DELETED_SUFFIX)
-                renamed.append(path + DELETED_SUFFIX)
-        return renamed
+        return rename_to_deleted(self._disk, map(self._path, SEGMENT_SUFFIXES))
 
     def _complete_indexes(self) -> None:
         if self._is_warm and self.size_bytes:

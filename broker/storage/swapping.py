@@ -9,33 +9,27 @@ files get their final names. All this happens in one turn of the event loop, and
 from collections.abc import Sequence
 from typing import Final
 
-from broker.storage.segment import (
-    LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    Segment,
-    segment_file_name,
-)
+from broker.storage.segment import Segment
+from broker.storage.segment_files import SEGMENT_SUFFIXES, segment_file_name
 from kraft.env import Disk
 
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 
-# A cleaned segment without aborted transactions has no transaction index.
-_FILES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-
 
 def cleaned_paths(directory: str, base_offset: int) -> tuple[str, ...]:
     """The paths of a cleaned segment's files: batches, offset index, time index, transaction index."""
-    return tuple(f"{directory}/{segment_file_name(base_offset, suffix)}{CLEANED_SUFFIX}" for suffix in _FILES)
+    return tuple(f"{directory}/{segment_file_name(base_offset, suffix)}{CLEANED_SUFFIX}" for suffix in SEGMENT_SUFFIXES)
 
 
 def swap_in(disk: Disk, segments: Sequence[Segment]) -> list[str]:
     """Replace `segments` by the cleaned segment; returns the renamed files, to be removed. Raises OSError."""
     for segment in segments:
         segment.hold_file()  # its readers must not get the new file under its name
-    names = [f"{segments[0].directory}/{segment_file_name(segments[0].base_offset, suffix)}" for suffix in _FILES]
+    # A cleaned segment without aborted transactions has no transaction index.
+    names = [
+        f"{segments[0].directory}/{segment_file_name(segments[0].base_offset, suffix)}" for suffix in SEGMENT_SUFFIXES
+    ]
     finals = [path for path in names if disk.exists(path + CLEANED_SUFFIX)]
     for path in finals:
         disk.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)

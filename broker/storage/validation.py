@@ -31,7 +31,7 @@ from broker.wire.records import (
     read_header,
     restamp,
 )
-from broker.wire.records.batch import ATTRIBUTES_POSITION, CONTROL_FLAG, MAGIC, PRODUCER_ATTRIBUTES
+from broker.wire.records.batch import ATTRIBUTES_POSITION, CONTROL_FLAG, FOREIGN_ATTRIBUTES, MAGIC
 
 # The decompressed size that is always allowed, and the largest ratio to the batch's size beyond it.
 _CONTENT_SIZE_MIN: Final = 2 * 1024 * 1024
@@ -213,7 +213,7 @@ def adapt_batch(
     elif (
         header.timestamp_type is not config.timestamp_type
         or header.max_timestamp != max_timestamp
-        or header.attributes & ~PRODUCER_ATTRIBUTES
+        or header.attributes & FOREIGN_ATTRIBUTES
     ):
         restamp(batch, 0, header, config.timestamp_type, max_timestamp)
     return batch, header

@@ -36,7 +36,7 @@ _LIST_OFFSETS_VERSION: Final = 7
 
 @attrs.define(eq=False)
 class Outcome:
-    """What one step led to on one server."""
+    """The result of one step on one server."""
 
     step: Step
     value: Any

@@ -54,7 +54,7 @@ class Step:
         """Keeps what later steps need of a response."""
 
     def comparable(self, place: Place, response: Any) -> Any:
-        """What has to be the same on both servers."""
+        """The part of the response that has to be the same on both servers."""
         return comparable(response, place.labels)
 
     def __str__(self) -> str:

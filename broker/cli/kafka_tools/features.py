@@ -1,6 +1,6 @@
 """kafka-features: the levels of the cluster's features (FeatureCommand.java, KIP-584, KIP-1022)."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace, _SubParsersAction
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -13,6 +13,8 @@ from broker.client.admin import Admin, FeatureUpdate, UpgradeType
 from metadata.controller import METADATA_VERSION, RELEASES, SUPPORTED_FEATURES, release_level
 from metadata.controller.feature_levels import FEATURE_LEVELS
 
+# The public name of this type is missing in argparse.
+Commands: TypeAlias = "_SubParsersAction[ToolParser]"
 Run: TypeAlias = Callable[[Admin, Namespace], Awaitable[None]]
 Levels: TypeAlias = dict[str, int]
 
@@ -51,33 +53,37 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--command-config", metavar="FILE", help="A properties file with configs of the client.")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
 
-    def command(name: str, run: Run | None, help: str) -> ArgumentParser:
-        added: ArgumentParser = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
-        added.set_defaults(run=run)
-        return added
-
-    def change(name: str, run: Run, help: str, *, is_downgrade: bool, takes_level: bool) -> None:
-        added = command(name, run, help)
-        if takes_level:
-            added.add_argument("--metadata", metavar="RELEASE", help="Deprecated: the level of metadata.version.")
-            added.add_argument(
-                "--release-version", metavar="RELEASE", help="The release whose levels all features get."
-            )
-        form = "FEATURE=LEVEL" if takes_level else "FEATURE"
-        added.add_argument("--feature", metavar=form, action="append", help="A feature; may be repeated.")
-        if is_downgrade:
-            added.add_argument("--unsafe", action="store_true", help="Even if metadata may be destroyed.")
-        added.add_argument("--dry-run", action="store_true", help="Validate the change, but do not perform it.")
-
-    command("describe", _describe, "Describes the current active feature flags.")
-    change("upgrade", _upgrade, "Upgrade one or more feature flags.", is_downgrade=False, takes_level=True)
-    change("downgrade", _downgrade, "Downgrade one or more feature flags.", is_downgrade=True, takes_level=True)
-    change("disable", _disable, "Disable one or more feature flags.", is_downgrade=True, takes_level=False)
-    mapping = command("version-mapping", None, "Look up the features of a release.")
+    _add_command(commands, "describe", _describe, "Describes the current active feature flags.")
+    _add_change(commands, "upgrade", _upgrade, "Upgrade one or more feature flags.", is_downgrade=False)
+    _add_change(commands, "downgrade", _downgrade, "Downgrade one or more feature flags.", is_downgrade=True)
+    _add_change(
+        commands, "disable", _disable, "Disable one or more feature flags.", is_downgrade=True, takes_level=False
+    )
+    mapping = _add_command(commands, "version-mapping", None, "Look up the features of a release.")
     mapping.add_argument("--release-version", metavar="RELEASE", help="The release; by default the latest one.")
-    dependencies = command("feature-dependencies", None, "Look up the dependencies of levels.")
+    dependencies = _add_command(commands, "feature-dependencies", None, "Look up the dependencies of levels.")
     dependencies.add_argument("--feature", metavar="FEATURE=LEVEL", action="append", required=True, help="The level.")
     return parser
+
+
+def _add_command(commands: Commands, name: str, run: Run | None, help: str) -> ArgumentParser:
+    added: ArgumentParser = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
+    added.set_defaults(run=run)
+    return added
+
+
+def _add_change(
+    commands: Commands, name: str, run: Run, help: str, *, is_downgrade: bool, takes_level: bool = True
+) -> None:
+    added = _add_command(commands, name, run, help)
+    if takes_level:
+        added.add_argument("--metadata", metavar="RELEASE", help="Deprecated: the level of metadata.version.")
+        added.add_argument("--release-version", metavar="RELEASE", help="The release whose levels all features get.")
+    form = "FEATURE=LEVEL" if takes_level else "FEATURE"
+    added.add_argument("--feature", metavar=form, action="append", help="A feature; may be repeated.")
+    if is_downgrade:
+        added.add_argument("--unsafe", action="store_true", help="Even if metadata may be destroyed.")
+    added.add_argument("--dry-run", action="store_true", help="Validate the change, but do not perform it.")
 
 
 async def _describe(admin: Admin, options: Namespace) -> None:

@@ -42,6 +42,7 @@ DELETE_HORIZON_FLAG: Final = 0x40
 
 # The attributes that a producer sets. The others are set by brokers, or have no meaning yet.
 PRODUCER_ATTRIBUTES: Final = COMPRESSION_MASK | TRANSACTIONAL_FLAG
+FOREIGN_ATTRIBUTES: Final = ~PRODUCER_ATTRIBUTES
 
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1

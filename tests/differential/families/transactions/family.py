@@ -113,7 +113,7 @@ class _Generator:
         return [*steps, *self._closing_steps()]
 
     def _closing_steps(self) -> list[Step]:
-        """What remains is compared at the end of each sequence."""
+        """The steps at the end of each sequence, which compare the state that remains."""
         both = (True, False)
         return [
             DescribeTransactions(),

@@ -1,4 +1,4 @@
-"""What a server has given to the producers of a sequence, and how steps name it.
+"""The ids and epochs that a server has given to the producers of a sequence, and how steps name them.
 
 A step names a producer by its number, and an identity by how it differs from the producer's own. So a sequence means
 the same on both servers, and still means something when steps before it are removed.
