@@ -100,6 +100,15 @@ def partition_number(topic: str, given: object) -> int:
 
 def headers_of(topic: str, given: Any) -> tuple[Header, ...]:
     """The headers of a record. Raises TypeError and ValueError that name the header."""
+    if type(given) is list or type(given) is tuple:
+        for header in given:
+            if type(header) is not tuple or len(header) != _HEADER_SIZE:
+                break
+            name, value = header
+            if type(name) is not str or not name.isascii() or not (value is None or type(value) is bytes):
+                break
+        else:
+            return tuple(given)
     if given is None:
         return NO_HEADERS
     if isinstance(given, Mapping):
