@@ -31,7 +31,7 @@ def _words(error: BaseException) -> str:
 
 
 def foreign_answer(first_bytes: bytes) -> str:
-    """What answers where no broker does, by the first bytes that it sends."""
+    """Names the server that answers where no broker does, by the first bytes that it sends."""
     if first_bytes.startswith(b"HTTP"):
         return "an HTTP server answers, not a Kafka broker"
     if first_bytes[:2] in (b"\x15\x03", b"\x16\x03"):

@@ -1,4 +1,4 @@
-"""What a check of an argument is, and how it refuses a value."""
+"""The interface of checks of arguments, and how they refuse a value."""
 
 from typing import Any, Final, Protocol
 

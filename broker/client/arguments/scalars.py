@@ -31,7 +31,7 @@ class Anything:
 
 @attrs.frozen
 class Instance:
-    """Of a class that is used as it is."""
+    """An object of a class, which is used as it is."""
 
     type: Any
     name: str

@@ -90,7 +90,7 @@ class Batch:
         self.base_offset = NO_OFFSET
         self.log_append_time_ms = _NO_LOG_APPEND_TIME
         self.moved: list[tuple[Batch, int]] | None = None
-        # After a failure that nobody was told of: the records whose errors are not read yet, and where they count.
+        # After a failure without a callback: the records whose errors are not read yet, and where they count.
         self.unread: set[int] = set()
         self.unread_failures: UnreadFailures | None = None
 

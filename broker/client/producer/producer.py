@@ -286,7 +286,7 @@ class Producer(TransactionCalls, Generic[K, V]):
         """Takes no more records, waits until those it has have their outcome, and gives up the rest after the timeout.
 
         The `async with` block calls it at its end; call it yourself only for a timeout. A transaction that is still
-        open is aborted. Raises UndeliveredRecords if records were not written and nobody has looked at their outcome.
+        open is aborted. Raises UndeliveredRecords for records that failed and whose outcome has not been read.
         """
         if self._cluster is None or self._is_closed:
             return

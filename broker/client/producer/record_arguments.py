@@ -63,7 +63,7 @@ class RecordSerializers:
 
 
 def _content(topic: str, part: str, given: object) -> bytes | None:
-    """What a serializer has returned, as bytes. Raises TypeError."""
+    """The result of a serializer as bytes. Raises TypeError."""
     if isinstance(given, bytes | bytearray | memoryview):
         return bytes(given)
     if given is None:

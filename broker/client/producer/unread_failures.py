@@ -1,4 +1,4 @@
-"""Counts the records that were not written and whose error nobody has read. Any thread may use it."""
+"""Counts the records that were not written and whose error the application has not read. Any thread may use it."""
 
 import threading
 
