@@ -104,7 +104,7 @@ async def test_heartbeats_that_make_no_sense(tmp_path: Path, version: int) -> No
             beat("m", -3),
             beat("", 1),
             beat("", -1),
-            *([joining("")] if version else []),
+            *([joining(""), joining("", member_epoch=-2, instance_id="i")] if version else []),
         ):
             answer = await client.call(request, version)
             assert answer.error_code == ErrorCode.INVALID_REQUEST
@@ -113,6 +113,9 @@ async def test_heartbeats_that_make_no_sense(tmp_path: Path, version: int) -> No
         assert answer.error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
         answer = await client.call(beat("m", 1), version)
         assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        if not version:  # a member that was never given an id
+            answer = await client.call(joining("", member_epoch=-2, instance_id="i"), version)
+            assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert (await client.call(ListGroupsRequest(), 5)).groups == [], "nothing came of all this"
 
 

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
-from tests.differential.families.groups import ClassicGroups
+from tests.differential.families.groups import ClassicGroups, ConsumerGroups
 from tests.differential.families.transactions import Transactions
 from tests.differential.sequences import Family
 
-FAMILIES: Final[Mapping[str, Family]] = {each.name: each for each in (Transactions(), ClassicGroups())}
+FAMILIES: Final[Mapping[str, Family]] = {
+    each.name: each for each in (Transactions(), ClassicGroups(), ConsumerGroups())
+}

@@ -2,7 +2,7 @@
 
 from broker.coordinator.group.consumer.member import ConsumerMember
 from broker.coordinator.group.consumer.shard import ConsumerGroupShard, consumer_group
-from broker.coordinator.group.partition_sets import PartitionSets
+from broker.coordinator.group.partition_sets import PartitionSets, union
 from broker.wire.api.consumer_group_describe import (
     CLASSIC_MEMBER,
     CONSUMER_MEMBER,
@@ -29,6 +29,7 @@ def describe(state: ConsumerGroupShard, group_id: str) -> DescribedGroup:
 
 
 def _described(member: ConsumerMember, target: PartitionSets, image: MetadataImage) -> DescribedMember:
+    """Describes a member. Its assignment is all that it owns, which includes what it has yet to revoke."""
     return DescribedMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -38,7 +39,7 @@ def _described(member: ConsumerMember, target: PartitionSets, image: MetadataIma
         client_host=member.client_host,
         subscribed_topic_names=list(member.topic_names),
         subscribed_topic_regex=member.topic_regex or "",
-        assignment=_assignment(member.assigned, image),
+        assignment=_assignment(union(member.assigned, member.pending_revocation), image),
         target_assignment=_assignment(target, image),
         member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
     )

@@ -269,7 +269,7 @@ def validate(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors
 
 def _problem(request: ConsumerGroupHeartbeatRequest, api_version: int) -> str | None:
     epoch = request.member_epoch
-    needs_member_id = api_version >= 1 or epoch != JOIN_EPOCH
+    needs_member_id = api_version >= 1 or epoch not in (JOIN_EPOCH, LEAVE_FOR_A_WHILE_EPOCH)
     if needs_member_id and not request.member_id.strip():
         return "MemberId can't be empty."
     for name, value in (

@@ -75,7 +75,7 @@ class Join(MemberStep):
         if response.error_code in _NONE_OR_ID_REQUIRED:
             members.ids[self.member] = response.member_id
         if not response.error_code:
-            members.epochs[self.member] = response.generation_id
+            members.set_epoch(self.member, response.generation_id)
             members.protocols[self.member] = (response.protocol_type, response.protocol_name)
             members.leader_id = response.leader
             if response.members:

@@ -48,6 +48,7 @@ class Members:
 
     ids: dict[int, str] = attrs.field(factory=dict)
     epochs: dict[int, int] = attrs.field(factory=dict)
+    last_epochs: dict[int, int] = attrs.field(factory=dict)
     assigned: dict[int, Any] = attrs.field(factory=dict)
     protocols: dict[int, tuple[str | None, str | None]] = attrs.field(factory=dict)
     leader_id: str = ""
@@ -63,9 +64,21 @@ class Members:
             Who.OTHER: others[0] if others else _UNKNOWN_ID,
         }[who]
 
+    def set_epoch(self, member: int, epoch: int) -> None:
+        own = self.epochs.get(member, -1)
+        if own not in (-1, epoch):
+            self.last_epochs[member] = own
+        self.epochs[member] = epoch
+
     def epoch(self, member: int, epoch: Epoch) -> int:
         own = self.epochs.get(member, -1)
-        return {Epoch.OWN: own, Epoch.NEXT: own + 1, Epoch.LAST: own - 1, Epoch.ZERO: 0, Epoch.NONE: -1}[epoch]
+        return {
+            Epoch.OWN: own,
+            Epoch.NEXT: own + 1,
+            Epoch.LAST: self.last_epochs.get(member, own + 1),
+            Epoch.ZERO: 0,
+            Epoch.NONE: -1,
+        }[epoch]
 
 
 def members_of(place: Place) -> Members:

@@ -6,6 +6,7 @@ import attrs
 import pytest
 
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroupState
+from broker.coordinator.group.consumer.describing import describe
 from broker.coordinator.group.consumer.heartbeat import WAITING_INTERVAL_MS
 from broker.coordinator.group.consumer.member import MemberState
 from broker.coordinator.group.consumer.records import assignment_record
@@ -175,6 +176,16 @@ def test_member_that_does_not_revoke_in_time_is_removed(shard: ConsumerGroups) -
         assert shard.group.members["one"].state is MemberState.UNREVOKED_PARTITIONS
         shard.pass_ms(INTERVAL_MS)
     assert list(shard.group.members) == ["two"]
+
+
+def test_described_assignment_has_the_partitions_that_a_member_has_yet_to_revoke(shard: ConsumerGroups) -> None:
+    one = stable(shard, "one")[0]
+    ConsumerClient(shard, "two", ["a"]).heartbeat()
+    said(one, one.epoch)
+    assert shard.group.members["one"].state is MemberState.UNREVOKED_PARTITIONS
+    described = {each.member_id: each.assignment for each in describe(shard.state, GROUP).members}
+    owned = [each.partitions for each in described["one"].topic_partitions]
+    assert (owned, described["two"].topic_partitions) == ([[0, 1, 2, 3]], [])
 
 
 def test_member_with_unreleased_partitions_has_a_short_heartbeat_interval(shard: ConsumerGroups) -> None:
