@@ -12,7 +12,7 @@ from tests.differential.known_differences import KNOWN_DIFFERENCES
 from tests.differential.search import Search
 from tests.differential.servers import Ports, running_servers
 
-_SEQUENCES: Final = 30
+_SEQUENCES: Final = 15
 
 
 @pytest.fixture(scope="module")
