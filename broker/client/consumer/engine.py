@@ -1,6 +1,6 @@
 """The parts of a consumer, and how they notify each other: positions, fetches, the group, and the poll that reads."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 from typing import Final, Generic
 
@@ -69,15 +69,15 @@ class ConsumerEngine(Generic[K, V]):
         committed = None if self.group is None else self.group.committed
         self._updates = PositionUpdates(cluster, self.subscription, self.lookups, committed, self._positions_changed)
         self.obstacles = ReadObstacles(
-            cluster,
-            self.subscription,
-            lambda: () if self.group is None else self.group.subscribed_names,
-            config.default_api_timeout_ms,
+            cluster, self.subscription, self._subscribed_names, config.default_api_timeout_ms
         )
         cluster.call_on_failure(self._fail)
         self._change = trio.lowlevel.ParkingLot()
         self._polled = trio.Event()
         self._is_closed = False
+
+    def _subscribed_names(self) -> Collection[str]:
+        return () if self.group is None else self.group.subscribed_names
 
     async def run(self) -> None:
         """Runs until cancelled."""

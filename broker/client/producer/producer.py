@@ -35,8 +35,7 @@ from broker.client.producer.routing import PartitionChoice, TopicRouting
 from broker.client.producer.sender import Sender
 from broker.client.producer.sequences import ProducerIdentity
 from broker.client.producer.transaction_calls import OpenTransactions, TransactionCalls
-from broker.client.producer.transaction_requests import TransactionRequests
-from broker.client.producer.transaction_state import ProducerTransaction
+from broker.client.producer.transaction_requests import transaction_requests
 from broker.client.producer.unread_failures import UndeliveredRecords, UnreadFailures
 from broker.client.serializers import Serializer
 from broker.client.types import Header, K, RecordMetadata, TopicPartition, V
@@ -99,10 +98,7 @@ class Producer(TransactionCalls, Generic[K, V]):
     def _start(self, cluster: Cluster) -> None:
         config = self.config
         identity = ProducerIdentity() if config.is_idempotent else None
-        requests = None
-        if config.transactional_id is not None and identity is not None:
-            transaction = ProducerTransaction(config.transactional_id, self._take_transaction_state)
-            requests = TransactionRequests(cluster, config, identity, transaction)
+        requests = transaction_requests(cluster, config, identity, self._take_transaction_state)
         self._accumulator = Accumulator(
             AccumulatorLimits.of(config),
             identity,

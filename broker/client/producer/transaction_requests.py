@@ -305,3 +305,12 @@ def _topics_to_commit(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> li
             )
         )
     return list(topics.values())
+
+
+def transaction_requests(
+    cluster: Cluster, config: ProducerConfig, identity: ProducerIdentity | None, on_change: Callable[[], None]
+) -> TransactionRequests | None:
+    """The requests of a producer with a transactional id; None for others. `on_change` is called after changes."""
+    if config.transactional_id is None or identity is None:
+        return None
+    return TransactionRequests(cluster, config, identity, ProducerTransaction(config.transactional_id, on_change))

@@ -1,4 +1,4 @@
-"""What a client cannot reach, and why: in a log line at once, and in the error of the call in the end."""
+"""Brokers and topics that a client cannot reach are named with the reason, in a log line and in the final error."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -132,7 +132,9 @@ async def test_advertised_address_that_cannot_be_reached_is_told_apart_from_the_
     assert len(warnings(caplog)) == 2, "one of each client"
 
 
-async def test_what_does_not_exist_is_told_as_such(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_missing_topics_are_told_from_unreachable_brokers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with running_node(tmp_path, auto_create_topics_enable="false") as node:
         bootstrap = f"127.0.0.1:{node.port}"
         await make_topic(bootstrap, "orders")

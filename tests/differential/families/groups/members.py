@@ -1,4 +1,4 @@
-"""What a server has given to the members of a sequence, and how steps name it."""
+"""The ids and epochs that a server has given to the members of a sequence, and how steps name them."""
 
 from enum import Enum
 from typing import Any, Final
