@@ -377,6 +377,11 @@ def test_every_concern_has_a_name() -> None:
     assert [name for name in names if FORBIDDEN_NAMES.fullmatch(name)] == []
 
 
+def test_names_of_files_are_plain_on_every_system() -> None:
+    paths = [*ROOT.iterdir(), *(path for package in ("tests", *DIRECTIONS) for path in (ROOT / package).rglob("*"))]
+    assert [path.name for path in paths if not re.fullmatch(r"[\w.@+-]+", path.name, re.ASCII)] == []
+
+
 @pytest.mark.parametrize("package", DIRECTIONS)
 def test_files_and_functions_do_not_grow_beyond_the_longest_of_their_package(package: str) -> None:
     bounds = zip(SIZES.get(package, SIZES_MAX), SIZES_MAX, SLACK, strict=True)

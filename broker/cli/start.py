@@ -91,6 +91,8 @@ def run_node(arguments: StartArguments) -> int:
 def _warn(config: KafkaConfig, trace: Tracer) -> None:
     for name in config.unknown():
         trace("config_warning", warning=f"{name} is not a config that Kafka knows")
+    for name in config.unknown_ignored():
+        trace("config_warning", warning=f"dynamic.configs.ignored: {name} is no dynamic config, and no quota")
     for name in config.ignored():
         trace("config_warning", warning=f"{name} has no effect yet")
     for text in (_about_connections(config), *_about_internal_topics(config)):

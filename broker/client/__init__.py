@@ -100,6 +100,7 @@ if TYPE_CHECKING:
     from broker.client.errors import TransactionError as TransactionError
     from broker.client.errors import TransactionStateError as TransactionStateError
     from broker.client.errors import UnsupportedByBroker as UnsupportedByBroker
+    from broker.client.errors import WrongValue as WrongValue
     from broker.client.metadata_cache import PartitionMetadata as PartitionMetadata
     from broker.client.producer.buffer_memory import BufferFull as BufferFull
     from broker.client.producer.buffer_memory import RecordTooLarge as RecordTooLarge

@@ -13,7 +13,8 @@ from typing import Any, Final, Literal, TypedDict, TypeVar
 import attrs
 
 from broker.client.addresses import Address, parse_addresses
-from broker.client.arguments.check import shown
+from broker.client.arguments.check import WrongArgument, shown
+from broker.client.arguments.scalars import check_text
 from broker.client.errors import ConfigError
 
 _READ: Final = "read"
@@ -97,6 +98,7 @@ def text(
             return None
         if not isinstance(value, str):
             raise ConfigError(f"{key} must be a string, not {shown(value)}")
+        _check_length(key, value)
         if unsupported is not None and value in unsupported:
             raise ConfigError(f"{key}={value} is not supported: {unsupported[value]}")
         if accepted is not None and value not in accepted:
@@ -237,6 +239,14 @@ def _suggestion(word: str, known: Iterable[str]) -> str:
 
 def _key(name: str) -> str:
     return name.replace("_", ".")
+
+
+def _check_length(key: str, value: str) -> None:
+    """Raises ConfigError for text that no string of the protocol can hold, as those of ids and racks have to be."""
+    try:
+        check_text(value)
+    except WrongArgument as wrong:
+        raise ConfigError(str(wrong.error(key))) from None
 
 
 def _number(key: str, value: object) -> float:

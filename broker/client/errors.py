@@ -21,6 +21,7 @@ __all__ = [
     "TransactionError",
     "TransactionStateError",
     "UnsupportedByBroker",
+    "WrongValue",
     "check",
     "copy_to_raise",
     "is_retriable",
@@ -56,6 +57,10 @@ class UnsupportedByBroker(ClientError):
 
 class ConfigError(ClientError, ValueError):
     """A config key that does not exist or does not apply to this client, or a value that is out of range."""
+
+
+class WrongValue(ClientError, ValueError):
+    """An argument of the right type that is out of range, or that the protocol cannot carry. Nothing was sent."""
 
 
 class ClosedError(ClientError):

@@ -1,6 +1,7 @@
 """The rules between keys, checked once every single value is valid. The messages are Kafka's."""
 
 import ipaddress
+import re
 from collections.abc import Collection
 from types import MappingProxyType
 from typing import Final
@@ -8,6 +9,7 @@ from typing import Final
 from broker.config.endpoints import Endpoints, SecurityProtocol
 from metadata.configuration import BrokerConfigs, ConfigError
 from metadata.configuration.quorum_addresses import parse_quorum_voters
+from metadata.configuration.vocabulary import INT_MAX
 
 _MIB = 1024 * 1024
 # Dynamic configs that have to fit to other configs of a broker's own file.
@@ -307,7 +309,7 @@ def read_address_limits(text: str) -> dict[str, int]:
     for entry in filter(None, map(str.strip, text.split(","))):
         host, colon, count = map(str.strip, entry.rpartition(":"))
         _require(
-            bool(colon) and count.isdecimal() and len(count) < 10,
+            bool(colon) and re.fullmatch("[0-9]{1,10}", count) is not None and int(count) <= INT_MAX,
             f"Error parsing configuration property '{name}': {entry} is not of the form host:count",
         )
         try:

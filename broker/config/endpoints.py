@@ -138,7 +138,7 @@ def _read_http(text: str | None, listeners: Sequence[Listener]) -> Listener | No
     if not text:
         return None
     match = re.fullmatch(_LISTENER, f"{HTTP}://{text}")
-    if match is None or not 0 <= int(match[3]) <= _PORT_MAX:
+    if match is None or "://" in text or not 0 <= int(match[3]) <= _PORT_MAX:
         raise ConfigError(f"http.listener has to be host:port, not {text}")
     if any(listener.name == HTTP for listener in listeners):
         raise ConfigError(f"No listener may be called {HTTP} on a node with http.listener")

@@ -9,6 +9,7 @@ from broker.config.endpoints import Endpoints, read_endpoints
 from broker.config.properties import parse_properties
 from metadata.configuration import (
     BROKER_CONFIGS,
+    DYNAMIC_CONFIGS,
     DYNAMIC_ONLY_CONFIGS,
     BrokerConfigs,
     BrokerLayers,
@@ -24,6 +25,7 @@ from metadata.configuration import (
 )
 from metadata.configuration.quorum_addresses import parse_quorum_server, parse_quorum_voters
 from metadata.configuration.schema import check_local_retention
+from metadata.controller import QuotaKey
 
 # The configuration of a node that is started without a file: one combined node, reachable from this machine only. The
 # values are those of the properties file that Kafka ships, apart from the directory and the loopback address. The
@@ -136,6 +138,11 @@ class KafkaConfig(BrokerConfigs):
     def unknown(self) -> list[str]:
         """Names in the file that Kafka does not know. They are kept and described, and a start warns about them."""
         return [name for name in self.layers.static if name not in BROKER_CONFIGS.keys and not _is_prefixed(name)]
+
+    def unknown_ignored(self) -> list[str]:
+        """Names in `dynamic.configs.ignored` of neither a dynamic config nor a quota, such as misspelt ones."""
+        known = {"*", *DYNAMIC_CONFIGS, *DYNAMIC_ONLY_CONFIGS.keys, *QuotaKey}
+        return [name for name in self.dynamic_configs_ignored if name not in known and not _is_prefixed(name)]
 
     def ignored(self) -> list[str]:
         """Keys in the file without an effect, whose values differ from the default.

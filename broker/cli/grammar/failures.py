@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from broker.client.errors import ClientError, ConfigError, ConnectionLost, TimedOut
+from broker.client.errors import ClientError, ConfigError, ConnectionLost, TimedOut, WrongValue
 from broker.wire.errors import ErrorCode, KafkaError
 
 
@@ -76,7 +76,7 @@ def exit_code_of(error: Exception) -> Exit:
             return Exit.UNREACHABLE if error.code in _UNREACHABLE else Exit.FAILED
         case ConnectionLost() | TimedOut():
             return Exit.UNREACHABLE
-        case ConfigError():
+        case ConfigError() | WrongValue():
             return Exit.USAGE
         case _:
             return Exit.FAILED

@@ -21,7 +21,7 @@ class Arguments:
         self._name = function.__name__.strip("_")
 
     def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments without `self`, as the function is to get them. Raises TypeError and ValueError.
+        """The arguments without `self`, as the function is to get them. Raises TypeError and WrongValue.
 
         Arguments that the function does not have are left for Python to refuse.
         """
@@ -89,6 +89,6 @@ def checked(method: Callable[..., Any]) -> Callable[..., Any]:
 def read_arguments(
     method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Checks arguments as a checked method does. Raises TypeError and ValueError."""
+    """Checks arguments as a checked method does. Raises TypeError and WrongValue."""
     arguments: Arguments | None = getattr(method, _CHECK, None)
     return (list(args), dict(kwargs)) if arguments is None else arguments.read(args, kwargs)

@@ -4,6 +4,8 @@ from typing import Any, Final, Protocol
 
 import attrs
 
+from broker.client.errors import WrongValue
+
 _SHOWN_MAX: Final = 80
 
 
@@ -25,7 +27,7 @@ class Bytes:
 class WrongArgument(Exception):
     """Why a value is refused; `place` is where it is within the argument, and grows on the way out."""
 
-    def __init__(self, kind: type[TypeError] | type[ValueError], reason: str) -> None:
+    def __init__(self, kind: type[TypeError] | type[WrongValue], reason: str) -> None:
         super().__init__(reason)
         self._kind = kind
         self._reason = reason
@@ -35,7 +37,7 @@ class WrongArgument(Exception):
         self._place = place + self._place
         return self
 
-    def error(self, name: str) -> TypeError | ValueError:
+    def error(self, name: str) -> TypeError | WrongValue:
         return self._kind(f"{name}{self._place} {self._reason}")
 
 

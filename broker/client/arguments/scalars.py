@@ -13,6 +13,7 @@ from typing import Any, Final
 import attrs
 
 from broker.client.arguments.check import WrongArgument, shown, wrong_type
+from broker.client.errors import WrongValue
 
 INT64: Final = (-(2**63), 2**63 - 1)
 # Kafka's strings have their length in a signed 16-bit number.
@@ -65,9 +66,9 @@ def check_text(value: str) -> None:
         size = len(value) if value.isascii() else len(value.encode())
     except UnicodeEncodeError as error:
         reason = f"cannot be written in UTF-8: it has a lone surrogate at index {error.start}"
-        raise WrongArgument(ValueError, reason) from None
+        raise WrongArgument(WrongValue, reason) from None
     if size > _STRING_BYTES_MAX:
-        raise WrongArgument(ValueError, f"has {size} bytes; a string has at most {_STRING_BYTES_MAX}")
+        raise WrongArgument(WrongValue, f"has {size} bytes; a string has at most {_STRING_BYTES_MAX}")
 
 
 @attrs.frozen
@@ -82,7 +83,7 @@ class Binary:
         if not isinstance(value, bytes):
             raise wrong_type(self.name, value)
         if self.size is not None and len(value) != self.size:
-            raise WrongArgument(ValueError, f"must have {self.size} bytes, not {len(value)}")
+            raise WrongArgument(WrongValue, f"must have {self.size} bytes, not {len(value)}")
         return value
 
 
@@ -114,7 +115,7 @@ class Whole:
         if not self.lowest <= number <= self.highest:
             bound = f"at least {self.lowest}" if number < self.lowest else f"at most {self.highest}"
             reason = f"must be {bound}, not {shown(number)}"
-            raise WrongArgument(ValueError, reason)
+            raise WrongArgument(WrongValue, reason)
         return number
 
 
@@ -141,7 +142,7 @@ class Real:
         if number is None:
             raise wrong_type(self.name, value)
         if not 0 <= number <= inf or (isinstance(number, int) and number > INT64[1]):
-            raise WrongArgument(ValueError, f"must be a number from 0 on, not {shown(value)}")
+            raise WrongArgument(WrongValue, f"must be a number from 0 on, not {shown(value)}")
         return number
 
 
@@ -161,7 +162,7 @@ class Choice:
             has_type = any(type(value) is type(choice) for choice in self.choices)
             if not has_type:
                 raise wrong_type(self.name, value)
-            raise WrongArgument(ValueError, f"must be {self.name}, not {shown(value)}")
+            raise WrongArgument(WrongValue, f"must be {self.name}, not {shown(value)}")
         return value
 
 

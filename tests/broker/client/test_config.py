@@ -50,6 +50,8 @@ def test_bootstrap_servers_of_other_protocols_are_not_served_yet(protocol: str) 
         ("send.buffer.bytes", float("inf"), "whole number"),
         ("request.timeout.ms", 2**31, "at most 2147483647"),
         ("client.id", 5, "must be a string"),
+        ("client.id", "x" * 40_000, "has 40000 bytes; a string has at most 32767"),
+        ("client.rack", "\udc80", "cannot be written in UTF-8"),
         ("metadata.recovery.strategy", "rebotstrap", "did you mean rebootstrap"),
         ("security.protocol", "SASL_SSL", "no TLS and no SASL yet"),
         ("ssl.ca.location", "ca.pem", "ssl.ca.location: this client has no TLS and no SASL yet"),

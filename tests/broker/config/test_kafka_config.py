@@ -202,6 +202,24 @@ def test_unknown_and_ignored_names_are_distinguished() -> None:
     assert config.ignored() == ["num.io.threads"]
 
 
+def test_misspelt_names_of_ignored_configs_are_found() -> None:
+    config = development("dynamic.configs.ignored=log.retention.ms,log.retention.m,producer_byte_rate,broker.id,*")
+    assert config.unknown_ignored() == ["log.retention.m", "broker.id"]
+
+
+def test_limit_of_an_address_may_be_any_int() -> None:
+    limits = development("max.connections.per.ip.overrides=127.0.0.1:2147483647").connections_per_ip_overrides
+    assert limits == {"127.0.0.1": 2**31 - 1}
+    for count in ("2147483648", "-1", "\u0661", "1_0"):
+        with pytest.raises(ConfigError, match="is not of the form host:count"):
+            development(f"max.connections.per.ip.overrides=127.0.0.1:{count}")
+
+
+def test_http_listener_has_no_protocol() -> None:
+    with pytest.raises(ConfigError, match=r"http\.listener has to be host:port, not HTTP://127\.0\.0\.1:1"):
+        development("http.listener=HTTP://127.0.0.1:1")
+
+
 def test_secrets_are_hidden() -> None:
     config = development("ssl.key.password=hush")
     password = config.ssl_key_password

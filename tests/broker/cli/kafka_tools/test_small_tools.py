@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.kafka_tools.tools import main
+from broker.cli.kafka_tools.tools import main, run_tool
 from broker.client import Producer
 from tests.support.kafka_tools import Tools, tools_of_a_node
 
@@ -44,6 +44,27 @@ async def test_get_offsets_prints_the_offsets_of_the_partitions_that_are_chosen(
         assert errors == "Error occurred: Could not match any topic-partitions with the specified filters\n"
         _, errors = await tools.run(get, "--time", "noon", expected=1)
         assert errors.startswith("Error occurred: Malformed time argument noon. Please use -1 or latest / -2 or ear")
+
+
+async def test_arguments_that_are_out_of_range_are_refused_in_a_line(tmp_path: Path, capsys: Capture) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"partitions": [{"topic": "orders", "partition": -1, "offset": 3}], "version": 1}))
+    async with tools_of_a_node(tmp_path, capsys) as tools:
+        server = ("--bootstrap-server", tools.bootstrap)
+        transactions = ("kafka-transactions", *server)
+        for tool, *arguments in (
+            ("kafka-cluster", "unregister", *server, "--id", "-1"),
+            ("kafka-delete-records", *server, "--offset-json-file", str(plan)),
+            (*transactions, "abort", "--topic", "orders", "--partition=-1", "--start-offset", "0"),
+            (*transactions, "describe-producers", "--topic", "orders", "--partition=-1"),
+            (*transactions, "describe", "--transactional-id", "x" * 40_000),
+            (*transactions, "find-hanging", "--broker-id=-1"),
+            ("kafka-topics", *server, "--create", "--topic", "orders", "--replica-assignment=-1"),
+            ("kafka-console-consumer", *server, "--topic", "orders", "--group", "x" * 40_000),
+        ):
+            assert await run_tool(tool, arguments) == 1, arguments
+            output, errors = capsys.readouterr()
+            assert "must be" in output + errors or "has 40000 bytes" in output + errors
 
 
 async def test_delete_records_prints_the_low_watermarks(tmp_path: Path, capsys: Capture) -> None:
