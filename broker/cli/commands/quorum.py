@@ -110,7 +110,9 @@ def _endpoints(config: KafkaConfig) -> list[RaftEndpoint]:
 
 
 @quorum.command("remove-controller", cls=ClusterCommand, shape=one(ChangedVoter))
-@click.option("-i", "--controller-id", type=Integer(0, INT32_MAX), required=True, metavar="ID", help="Its node id.")
+@click.option(
+    "-i", "--controller-id", type=Integer(highest=INT32_MAX), required=True, metavar="ID", help="Its node id."
+)
 @click.option("-d", "--controller-directory-id", required=True, metavar="ID", help="Its metadata directory's id.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, without doing it.")
 async def remove_controller(

@@ -328,7 +328,7 @@ class Sender:
         elif known is not None:
             reason = f"topic {routing.topic}: {KafkaError(known.error)}"
         else:
-            reason = "the brokers did not describe the topic"
+            reason = f"the brokers did not describe topic {routing.topic}"
         error = TimedOut(f"the record was not sent within {self._config.max_block_ms:g} ms (max.block.ms): {reason}")
         error.__cause__ = trouble
         return error

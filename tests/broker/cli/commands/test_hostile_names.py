@@ -89,6 +89,19 @@ def command_lines(name: str) -> Iterator[list[str]]:
 
 
 @pytest.fixture(scope="module")
+def _node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """A node of this module: other tests list all groups and quotas of theirs."""
+    overrides = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "3"}
+    overrides |= {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
+    node = NodeProcess(tmp_path_factory.mktemp("hostile") / "node", overrides)
+    try:
+        node.start()
+        yield node
+    finally:
+        node.discard()
+
+
+@pytest.fixture(scope="module")
 def populated(_node: NodeProcess) -> Iterator[NodeProcess]:
     """The node with a topic of hostile records, and groups, members, transactions and quotas of hostile names."""
     server = {"bootstrap.servers": _node.bootstrap}

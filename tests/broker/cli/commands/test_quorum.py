@@ -61,8 +61,9 @@ def test_a_controller_is_not_added_at_an_address_at_which_it_does_not_answer(
     properties = cluster.properties_path(NEWCOMER).read_text()
     wrong = tmp_path / "wrong.properties"
     elsewhere = properties.replace(f":{newcomer.controller_port}", f":{voter.controller_port}")
-    wrong.write_text(f"{elsewhere}\ndefault.api.timeout.ms=1000\n")
-    answer = cluster.quorum("--command-config", str(wrong), "add-controller")
+    wrong.write_text(elsewhere)
+    patience = ("-X", "default.api.timeout.ms=1000")
+    answer = cluster.quorum("--command-config", str(wrong), "add-controller", *patience)
     assert "within 1000 ms" in answer.errors
     assert f"Node {NEWCOMER} does not answer at the address that was given for it" in answer.errors
     assert answer.code == Exit.UNREACHABLE

@@ -89,7 +89,7 @@ def test_records_are_trimmed_up_to_an_offset_a_time_or_the_end(node: NodeProcess
         (["offsets", "t:x"], "'t:x' names no partitions; write for example orders:0,3-5."),
         (["offsets", "t:3-1"], "'t:3-1' names impossible partitions."),
         (["offsets", ":1"], "':1' names no topic;"),
-        (["create", "t", "-p", "0"], "0 is not in the range x>=1"),
+        (["create", "t", "-p", "0"], "0 is not in the range 1<=x<=2147483647"),
         (["create", "t", "-c", "x"], "'x' is not a setting; write key=value"),
     ],
 )
