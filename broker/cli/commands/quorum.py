@@ -110,17 +110,13 @@ def _endpoints(config: KafkaConfig) -> list[RaftEndpoint]:
 
 
 @quorum.command("remove-controller", cls=ClusterCommand, shape=one(ChangedVoter))
-@click.option(
-    "-i", "--controller-id", type=Integer(highest=INT32_MAX), required=True, metavar="ID", help="Its node id."
-)
+@click.option("-i", "--controller-id", type=Integer(0, INT32_MAX), required=True, metavar="ID", help="Its node id.")
 @click.option("-d", "--controller-directory-id", required=True, metavar="ID", help="Its metadata directory's id.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, without doing it.")
 async def remove_controller(
     invocation: Invocation, controller_id: int, controller_directory_id: str, dry_run: bool
 ) -> None:
     """Take a controller's vote."""
-    if controller_id < 0:
-        raise CommandFailed(f"Invalid negative --controller-id: {controller_id}")
     try:
         directory_id = decode_uuid(controller_directory_id)
     except ValueError as error:

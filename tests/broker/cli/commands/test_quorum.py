@@ -118,7 +118,6 @@ MUST_BE_CONTROLLER = (
             ["--command-config", "controller.properties", "add-controller"],
             "Unable to read meta.properties from /proc/nowhere",
         ),
-        (["remove-controller", "--controller-id=-1", "-d", "x"], "Invalid negative --controller-id: -1"),
         (
             ["remove-controller", "-i", "1", "-d", "AAAA"],
             "Failed to parse --controller-directory-id: Input string `AAAA` decoded as 3 bytes, which is not equal to "
