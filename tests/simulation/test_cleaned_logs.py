@@ -175,7 +175,9 @@ def test_a_cleaning_may_end_at_any_step(crash: Callable[[Host], None], seed: int
 
 
 def test_without_a_sync_before_the_swap_records_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def finish(cleaned: cleaned_segment.CleanedSegment, aborted: list[AbortedTransaction]) -> None:
+    async def finish(
+        cleaned: cleaned_segment.CleanedSegment, aborted: list[AbortedTransaction], retained_from_ms: int
+    ) -> None:
         cleaned.write()
         cleaned._offset_index.save()
         cleaned._time_index.save()

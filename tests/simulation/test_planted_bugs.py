@@ -43,7 +43,7 @@ SEARCHES = {
     # Rolled segments are flushed at once, so a power cut can leave a gap only if that takes long.
     "recovery keeps segments after a gap": BugSearch(
         ["LogsHaveNoGaps", "OnlySuffixesAreLost", "SessionsAreInOrder"],
-        15,
+        88,
         ["power", "storm", "aimed-power", "disk-slow", "disk-stalled"],
     ),
     "a new log directory is not made durable": BugSearch(
