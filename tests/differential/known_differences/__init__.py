@@ -1,0 +1,12 @@
+"""The differences from Apache Kafka that stay, each with its reason: the only list of them, a module per concern."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tests.differential.known_differences.entries import Difference, KnownDifference, first_difference
+from tests.differential.known_differences.groups import GROUPS
+from tests.differential.known_differences.transactions import TRANSACTIONS
+
+__all__ = ["KNOWN_DIFFERENCES", "Difference", "KnownDifference", "first_difference"]
+
+KNOWN_DIFFERENCES: Final[Sequence[KnownDifference]] = (*TRANSACTIONS, *GROUPS)

@@ -1,0 +1,73 @@
+"""The differences of the families of groups."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tests.differential.execution import WAITING
+from tests.differential.families.groups.members import Epoch
+from tests.differential.known_differences.bare_groups import bare_groups
+from tests.differential.known_differences.entries import KnownDifference
+
+GROUPS: Final[Sequence[KnownDifference]] = (
+    *(
+        KnownDifference(
+            family="classic-groups",
+            step=step,
+            path="",
+            kafka=WAITING,
+            ours=lambda response: isinstance(response, dict) and response["error_code"] == "REBALANCE_IN_PROGRESS",
+            reason="if a member joins or syncs again on another connection, its first request is completed; Kafka never"
+            " responds to it, which blocks the first connection",
+            diverges=True,
+        )
+        for step in ("Join", "Sync")
+    ),
+    KnownDifference(
+        family="classic-groups",
+        step="Join",
+        path="error_code",
+        kafka="UNKNOWN_SERVER_ERROR",
+        ours=("UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"),
+        reason="a client that was given a member id and then joins with an instance id as well is unknown; Kafka takes"
+        " that for a bug of its own",
+        where=lambda step: step.instance is not None,
+    ),
+    KnownDifference(
+        family="classic-groups",
+        step="Join",
+        path="member_id",
+        kafka="",
+        ours=lambda member_id: member_id.startswith("M"),
+        reason="the response to a join that fails as above has the member id of its request",
+        where=lambda step: step.instance is not None,
+    ),
+    KnownDifference(
+        family="consumer-groups",
+        step="FetchOffsets",
+        path=r"groups\[\d+\]\.error_code",
+        kafka="UNKNOWN_SERVER_ERROR",
+        ours="UNKNOWN_MEMBER_ID",
+        reason="a member epoch without a member id belongs to no member; Kafka fails at that",
+        where=lambda step: step.epoch is not Epoch.NONE,
+    ),
+    KnownDifference(
+        family="consumer-groups",
+        step="ConsumerHeartbeat",
+        path="heartbeat_interval_ms",
+        kafka=lambda interval_ms: interval_ms > 0,
+        ours=lambda interval_ms: interval_ms > 0,
+        reason="members heartbeat more often while partitions move; Kafka's interval is always the configured one",
+    ),
+    KnownDifference(
+        family="consumer-groups",
+        step="ConsumerHeartbeat",
+        path=r"assignment|assignment\.topic_partitions|member_epoch",
+        kafka=lambda value: True,
+        ours=lambda value: True,
+        reason="the topics of a regular expression are known in the response to the heartbeat that has it; Kafka looks"
+        " them up later, and assigns them in the response to a later heartbeat",
+        where=lambda step: step.regex is not None,
+        diverges=True,
+    ),
+    *(each for family in ("classic-groups", "consumer-groups") for each in bare_groups(family)),
+)
