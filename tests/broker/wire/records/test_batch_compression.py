@@ -158,7 +158,9 @@ def test_data_in_very_many_pieces_is_refused(codec: Compression, start: bytes, p
 
 
 @pytest.mark.parametrize(
-    ("codec", "stream"), [(Compression.GZIP, gzip.compress(b"")), (Compression.ZSTD, ZSTD_FRAME + b"\1\0\0")]
+    ("codec", "stream"),
+    [(Compression.GZIP, gzip.compress(b"")), (Compression.ZSTD, ZSTD_FRAME + b"\1\0\0")],
+    ids=["gzip member", "zstd frame"],
 )
 def test_streams_within_compressed_data_are_bounded_by_their_cost(codec: Compression, stream: bytes) -> None:
     """A member of gzip or a frame of zstd takes as long as many blocks: 50,000 took 0.2 s for a megabyte."""
