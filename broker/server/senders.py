@@ -22,8 +22,9 @@ _OF_FOLLOWERS: Final = (_FETCH, 2, 23)
 _FROM_LEADERS: Final = 4
 # The requests of producers and consumers: Produce, Fetch, ListOffsets, OffsetCommit, OffsetFetch, FindCoordinator,
 # JoinGroup, Heartbeat, LeaveGroup, SyncGroup, InitProducerId, OffsetForLeaderEpoch, AddPartitionsToTxn,
-# AddOffsetsToTxn, EndTxn, TxnOffsetCommit, ConsumerGroupHeartbeat, GetTelemetrySubscriptions, PushTelemetry.
-_OF_CLIENTS: Final = frozenset({0, 1, 2, 8, 9, 10, 11, 12, 13, 14, 22, 23, 24, 25, 26, 28, 68, 71, 72})
+# AddOffsetsToTxn, EndTxn, TxnOffsetCommit, ConsumerGroupHeartbeat, GetTelemetrySubscriptions, PushTelemetry,
+# ShareGroupHeartbeat, ShareFetch, ShareAcknowledge.
+_OF_CLIENTS: Final = frozenset({0, 1, 2, 8, 9, 10, 11, 12, 13, 14, 22, 23, 24, 25, 26, 28, 68, 71, 72, 76, 78, 79})
 
 
 def sender_of(data: Buffer, start: int, end: int) -> Sender:

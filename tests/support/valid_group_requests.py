@@ -24,6 +24,16 @@ from broker.wire.api.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from broker.wire.api.share_acknowledge import AcknowledgementBatch as AcknowledgedBatch
+from broker.wire.api.share_acknowledge import AcknowledgePartition, AcknowledgeTopic, ShareAcknowledgeRequest
+from broker.wire.api.share_fetch import (
+    AcknowledgementBatch,
+    FetchPartition,
+    FetchTopic,
+    ForgottenTopic,
+    ShareFetchRequest,
+)
+from broker.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 GROUP, MEMBER, INSTANCE = "hostile-group", "hostile-member", "hostile-instance"
@@ -40,6 +50,7 @@ def group_messages(topic: str) -> Messages:
         (FindCoordinatorRequest(key=GROUP, coordinator_keys=[GROUP, "another"]), (0, 2, 3, 4, 6)),
         *_classic(),
         *_consumer(topic),
+        *_share(topic),
         *_offsets(topic),
         (DescribeGroupsRequest(groups=[GROUP, "another"], include_authorized_operations=True), (0, 3, 5, 6)),
         (ListGroupsRequest(states_filter=["Stable", "Empty"], types_filter=["classic"]), (0, 3, 4, 5)),
@@ -86,6 +97,29 @@ def _consumer(topic: str) -> Messages:
     goes_on = ConsumerGroupHeartbeatRequest(group_id=group, member_id=MEMBER, member_epoch=1, topic_partitions=owned)
     leaves = ConsumerGroupHeartbeatRequest(group_id=group, member_id=MEMBER, member_epoch=-1)
     return [(joins, (0, 1)), (by_regex, (1,)), (goes_on, (0, 1)), (leaves, (1,))]
+
+
+def _share(topic: str) -> Messages:
+    member: dict[str, Any] = {"group_id": f"{GROUP}-932", "member_id": MEMBER}
+    batch = {"first_offset": 0, "last_offset": 2, "acknowledge_types": [1, 2, 3]}
+    fetched = FetchPartition(acknowledgement_batches=[AcknowledgementBatch(**batch)])
+    fetch = ShareFetchRequest(
+        **member,
+        max_wait_ms=50,
+        max_records=10,
+        batch_size=10,
+        topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[fetched])],
+        forgotten_topics_data=[ForgottenTopic(topic_id=TOPIC_ID, partitions=[1])],
+    )
+    accepted = AcknowledgePartition(acknowledgement_batches=[AcknowledgedBatch(**batch)])
+    acknowledge = ShareAcknowledgeRequest(
+        **member, share_session_epoch=1, topics=[AcknowledgeTopic(topic_id=TOPIC_ID, partitions=[accepted])]
+    )
+    return [
+        (ShareGroupHeartbeatRequest(**member, rack_id="rack", subscribed_topic_names=[topic]), (1,)),
+        (fetch, (1, 2)),
+        (acknowledge, (1, 2)),
+    ]
 
 
 def _offsets(topic: str) -> Messages:

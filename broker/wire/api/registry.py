@@ -101,6 +101,9 @@ APIS: Final = {
         Api(73, "AssignReplicasToDirs", "assign_replicas_to_dirs", 0, 0, flexible_from=0),
         Api(74, "ListConfigResources", "list_config_resources", 0, 1, flexible_from=0),
         Api(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0, flexible_from=0),
+        Api(76, "ShareGroupHeartbeat", "share_group_heartbeat", 1, 1, flexible_from=0),
+        Api(78, "ShareFetch", "share_fetch", 1, 2, flexible_from=0),
+        Api(79, "ShareAcknowledge", "share_acknowledge", 1, 2, flexible_from=0),
         Api(80, "AddRaftVoter", "add_raft_voter", 0, 1, flexible_from=0),
         Api(81, "RemoveRaftVoter", "remove_raft_voter", 0, 0, flexible_from=0),
     )
