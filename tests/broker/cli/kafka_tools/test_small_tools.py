@@ -196,7 +196,8 @@ async def test_broker_api_versions_has_a_line_for_each_api(tmp_path: Path, capsy
         assert re.fullmatch(r"127\.0\.0\.1:\d+ \(id: 1 rack: null isFenced: false\) -> \(", first)
         assert last == ")"
         assert re.fullmatch(r"\tProduce\(0\): 0 to 13 \[usable: 13\],", apis[0])
-        assert "\tShareFetch(78): UNSUPPORTED," in apis
+        assert "\tShareFetch(78): 1 to 2 [usable: 2]," in apis
+        assert "\tShareGroupDescribe(77): UNSUPPORTED," in apis
 
 
 def test_storage_formats_directories_and_prints_their_properties(tmp_path: Path, capsys: Capture) -> None:
