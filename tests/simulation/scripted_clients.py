@@ -17,6 +17,11 @@ from broker.wire.api.describe_topic_partitions import (
 )
 from broker.wire.api.elect_leaders import ElectLeadersRequest, TopicPartitions
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from broker.wire.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from broker.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.wire.api.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -30,6 +35,7 @@ from broker.wire.records import Record, encode_batch, iter_headers, iter_records
 from jepsen.simulation.hosts import Host
 from jepsen.simulation.subjects.node_plan import KAFKA_PORT
 from jepsen.workloads.connection import Connection, ConnectionLost
+from metadata.configuration import ResourceType
 from tests.simulation.scripted_run import ScriptedRun
 
 # The only topic, with one partition.
@@ -183,6 +189,13 @@ class ScriptedClients(ScriptedRun):
         partitions = [TopicPartitions(topic=TOPIC, partitions=[0])]
         response = await self.ask(by, ElectLeadersRequest(topic_partitions=partitions, timeout_ms=10_000), 2)
         assert response.error_code == 0, response
+
+    async def set_config_of_all_brokers(self, by: str, name: str, value: str) -> None:
+        """Set a dynamic config. Raises ConnectionLost."""
+        config = AlterableConfig(name=name, value=value)
+        resource = AlterConfigsResource(resource_type=ResourceType.BROKER, configs=[config])
+        response = await self.ask(by, IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert response.responses[0].error_code == 0, response
 
     async def create_topic(self, *replicas: str, **configs: object) -> None:
         """Create the topic. The first replica leads; `_` in a config's name stands for `.`."""

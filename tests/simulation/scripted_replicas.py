@@ -1,6 +1,6 @@
 """Replicas that a script controls: a controller, some brokers, one partition, clients, and a final check."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -234,15 +234,16 @@ def play(
     seed: int = 1,
     is_watched: bool = False,
     log_directories: Sequence[str] = LOG_DIRECTORIES[:1],
+    overrides: Mapping[str, str] | None = None,
 ) -> ScriptedReplicas:
     """Start a controller and brokers with Kafka's default timeouts, run the script, heal everything, and check the
-    result.
+    result. All nodes have the configs `overrides`.
 
     With `is_watched`, the invariants of replication are checked on every event. Otherwise only the final check detects
     a violation.
     """
     simulation = Simulation(str(seed))
-    plan = NodePlan(0, 1, brokers, simulation.rng("subject"), log_directories)
+    plan = NodePlan(0, 1, brokers, simulation.rng("subject"), log_directories, overrides)
     lost = {each.name: 0 for each in plan.nodes}
     cluster = Cluster(simulation, {each.name: plan.factory(each, lost) for each in plan.nodes})
     stage = ScriptedReplicas(

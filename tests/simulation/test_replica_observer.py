@@ -1,22 +1,15 @@
 """The replica observer traces all committed records of simulated nodes, whatever happens to the nodes."""
 
 from contextlib import suppress
-from types import SimpleNamespace
-from typing import Any
 
-import attrs
 import pytest
 import trio
 
 from broker.wire.errors import ErrorCode
-from jepsen.simulation import Simulation
-from jepsen.simulation.invariants.committed import Committed
-from jepsen.simulation.replica_observer import ReplicaObserver
+from jepsen.simulation.subjects.data import node_on
 from jepsen.simulation.subjects.node_plan import LOG_DIRECTORIES
 from jepsen.simulation.trace import Event
 from jepsen.workloads.connection import Connection, ConnectionLost
-from metadata.image import MetadataImage
-from metadata.image.metadata_loader import MetadataLoader
 from tests.simulation.scripted_clients import PRODUCE_VERSION
 from tests.simulation.scripted_replicas import DIRECTORY, ScriptedReplicas, play
 
@@ -60,18 +53,53 @@ def test_records_committed_just_before_the_log_directory_fails_count() -> None:
     pytest.fail("it always writes first")
 
 
+IGNORED = "log.retention.ms"
+
+
 def test_metadata_that_a_node_has_applied_is_seen_when_its_process_ends() -> None:
-    """The node may have committed records because the ISR became smaller: without its image they seem to be lacking."""
-    simulation = Simulation("1")
-    host = simulation.add_host("n1")
-    loader = MetadataLoader()
-    node: Any = SimpleNamespace(loader=loader, broker=None)
-    committed = Committed({"n1": 1})
-    observer = ReplicaObserver(simulation.trace, lambda _: node, committed, ())
-    seen: list[Event] = []
-    simulation.trace.listeners.append(seen.append)
-    observer.observe([host])
-    loader.image = attrs.evolve(MetadataImage(), offset=5)
-    observer.observe_last(host)
-    assert committed.image.offset == 5
-    assert [(event.kind, event.fields) for event in seen] == [("metadata_seen", {"offset": 5})]
+    """The node may have committed records because the ISR became smaller: without its image they seem to be lacking.
+
+    The only controller is killed while it publishes a change: no node has published the change before, and no observer
+    sees the controller's image afterwards.
+    """
+    published: list[int] = []
+
+    async def script(stage: ScriptedReplicas) -> None:
+        controller = stage.host(stage.controller)
+
+        def kill_within_publication(event: Event) -> None:
+            if (event.kind, event.host) == ("dynamic_configs_ignored", stage.controller) and not published:
+                node = node_on(controller)
+                assert node is not None
+                assert node.loader is not None
+                assert offsets_seen(stage)[-1] < node.loader.image.offset, "it is seen already"
+                published.append(node.loader.image.offset)
+                stage.kill(stage.controller)
+
+        await stage.lay_out(*stage.brokers)
+        stage.simulation.trace.listeners.append(kill_within_publication)
+        stage.start_soon(set_ignored_config, stage)
+        await stage.until(lambda: bool(published), "the config is not published")
+        assert not controller.is_serving
+        await trio.sleep(0.1)
+        assert stage.traced("metadata_seen")[-1].host == stage.controller
+        assert offsets_seen(stage)[-1] == published[0]
+        await stage.start(stage.controller)
+
+    stage = play(script, is_watched=True, overrides={"dynamic.configs.ignored": IGNORED})
+    assert stage.violation is None
+    ended = stage.events.index(stage.traced("process_killed", by=stage.controller)[0])
+    assert stage.events[ended - 1] is seen_at(stage, published[0]), "it is the last that is seen of the process"
+
+
+def offsets_seen(stage: ScriptedReplicas) -> list[int]:
+    return [int(str(event.fields["offset"])) for event in stage.traced("metadata_seen")]
+
+
+def seen_at(stage: ScriptedReplicas, offset: int) -> Event:
+    return stage.traced("metadata_seen")[offsets_seen(stage).index(offset)]
+
+
+async def set_ignored_config(stage: ScriptedReplicas) -> None:
+    with suppress(ConnectionLost):
+        await stage.set_config_of_all_brokers(stage.brokers[0], IGNORED, "1000")

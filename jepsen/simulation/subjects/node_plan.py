@@ -65,8 +65,8 @@ class NodePlan:
     """The nodes of a cluster: `combined` ones, which are controllers and brokers, then pure `controllers` and
     `brokers`.
 
-    Brokers have the log directories `log_directories`. The voters are known with their directory ids from the start
-    (KIP-853) or, depending on `chance`, by their node ids alone.
+    Brokers have the log directories `log_directories`, and all nodes the configs `overrides`. The voters are known with
+    their directory ids from the start (KIP-853) or, depending on `chance`, by their node ids alone.
     """
 
     def __init__(
@@ -76,11 +76,13 @@ class NodePlan:
         brokers: int,
         chance: Random,
         log_directories: Sequence[str] = LOG_DIRECTORIES[:1],
+        overrides: Mapping[str, str] | None = None,
     ) -> None:
         roles = [(True, True)] * combined + [(True, False)] * controllers + [(False, True)] * brokers
         self.nodes = [Planned(f"n{at}", at, *each) for at, each in enumerate(roles, 1)]
         self.cluster_id = encode_uuid(new_uuid(chance.randbytes))
         self.log_directories = log_directories
+        self._overrides = overrides or {}
         self.is_static = chance.random() < 0.3
         self._snapshot_bytes = chance.choice(_SNAPSHOT_BYTES)
         self._lag_max_ms = chance.choice(_LAG_MAX_MS)
@@ -138,4 +140,5 @@ class NodePlan:
                 settings["controller.quorum.voters"] = voters
             else:
                 settings["controller.quorum.bootstrap.servers"] = ",".join(addresses.values())
+        settings |= self._overrides
         return read_config(None, [f"{key}={value}" for key, value in settings.items()])
