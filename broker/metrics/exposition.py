@@ -51,11 +51,14 @@ def exposition(families: Iterable[tuple[Metric, Iterable[Sample | None]]], text_
 
 
 def _head(metric: Metric, text_format: Format) -> str:
-    name = metric.name.removesuffix("_total") if text_format.is_open_metrics else metric.name
+    """The lines before the series. A counter that is not alone has no type in OpenMetrics, and so one name only."""
+    name, kind = metric.name, metric.type.value
+    if text_format.is_open_metrics and metric.type is MetricType.COUNTER:
+        name, kind = (name.removesuffix("_total"), kind) if metric.is_alone else (name, "unknown")
     help_text = metric.help.replace("\\", "\\\\").replace("\n", "\\n")
     if text_format.is_open_metrics:
         help_text = help_text.replace('"', '\\"')
-    return f"# HELP {name} {help_text}\n# TYPE {name} {metric.type.value}\n"
+    return f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n"
 
 
 def label_text(labels: Iterable[tuple[str, str]]) -> str:

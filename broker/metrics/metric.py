@@ -39,6 +39,8 @@ class Metric:
     """One metric. `mbean` is the object name of Kafka's metric with the same meaning; empty if Kafka has none.
 
     `name` is spelled as the usual rules of Prometheus' JMX exporter spell Kafka's name; a counter's ends in `_total`.
+    OpenMetrics gives a counter the names without that ending, and with `_created` in its place, too: `is_alone` is
+    false if another metric has one of them.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Metric:
     labels: tuple[str, ...] = ()
     unit: Unit = Unit.COUNT
     mbean: str = ""
+    is_alone: bool = True
 
     def __attrs_post_init__(self) -> None:
         assert _NAME.fullmatch(self.name), f"{self.name} is not a name of a metric"

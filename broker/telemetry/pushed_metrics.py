@@ -46,6 +46,7 @@ _VALUE_BYTES: Final = 28
 _PREFIX: Final = "kafka_client_"
 _OWN_NAMES: Final = "org.apache.kafka."
 _TOTAL: Final = "_total"
+_CREATED: Final = "_created"
 _NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_]+")
 
 
@@ -124,18 +125,21 @@ _Family: TypeAlias = dict[str, _Series]
 class PushedFamily:
     """The series of one name: the text of their labels, without braces, and their values.
 
-    A counter has the sum of the increments that the client has pushed to this broker.
+    A counter has the sum of the increments that the client has pushed to this broker. It `is_alone` if no other metric
+    has a name that OpenMetrics gives to the counter: that without `_total`, and that with `_created` in its place.
     """
 
     name: str
     is_counter: bool
+    is_alone: bool
     series: Iterator[tuple[str, float]]
 
 
 class PushedMetrics:
     """The newest values of each client instance.
 
-    `dropped` counts data points beyond the bounds, and those whose series another metric or point of the client has.
+    `dropped` counts data points beyond the bounds, those whose series another metric or point of the client has, and
+    values of counters that are negative or no numbers, which Prometheus' parsers refuse together with all other series.
     """
 
     def __init__(self, client_bounds: SeriesBounds, bounds: SeriesBounds) -> None:
@@ -196,10 +200,13 @@ class PushedMetrics:
         return client
 
     def _take(self, client: _Client, name: str, metric: ClientMetric, point: DataPoint) -> bool:
-        """Take over a value. False if its series is beyond the bounds, or has a value of this push already.
+        """Take over a value. False if its series is beyond the bounds, or has a value of this push already, or if a
+        counter cannot have it.
 
         Names such as `a.b` and `a_b` are one name here: the series has the values of the metric that came first.
         """
+        if metric.is_counter and not point.value >= 0:
+            return False
         text = client.label_text(point.attributes)
         series = client.series.get((name, text)) or self._add(client, name, metric, text)
         if series is None or series.metric != metric.name or series.pushed == client.pushes:
@@ -246,10 +253,17 @@ class PushedMetrics:
 
     def families(self) -> Iterator[PushedFamily]:
         """All families by name. Clients may push, or be removed, between any two series."""
-        for name in sorted(self._families):
+        names = sorted(self._families)
+        taken = set(names)
+        for name in names:
+            is_counter = name.endswith(_TOTAL)
+            base = name.removesuffix(_TOTAL)
+            is_alone = taken.isdisjoint((base, base + _CREATED))
+            if is_counter and is_alone:
+                taken.update((base, base + _CREATED))
             family = self._families.get(name)
             if family is not None:
-                yield PushedFamily(name, name.endswith(_TOTAL), _current(family))
+                yield PushedFamily(name, is_counter, is_alone, _current(family))
 
 
 def _current(family: _Family) -> Iterator[tuple[str, float]]:

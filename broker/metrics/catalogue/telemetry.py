@@ -11,8 +11,9 @@ A client instance has up to 2,000 series of 500 names with 1 MiB of text in a sc
 after a push as another one, the series of the former one end. Series of clients that are gone make room for others.
 Attributes whose names differ only in characters that Prometheus does not have in names become one label, with
 their values joined by `;`. If names of metrics differ only so, the first metric is kept. A client cannot push labels of
-its own identity. A push has up to 10,000 points, and 64 fields of OTLP for each; a larger one is
-refused with TELEMETRY_TOO_LARGE.
+its own identity. Values of counters that are negative or no numbers are dropped and counted. In OpenMetrics, a counter
+is of type `unknown` while another pushed metric has its name without `_total`, or with `_created` in its place.
+A push has up to 10,000 points, and 64 fields of OTLP for each; a larger one is refused with TELEMETRY_TOO_LARGE.
 """
 
 from typing import Final

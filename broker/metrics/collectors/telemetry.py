@@ -26,9 +26,10 @@ class TelemetryCollector:
         yield telemetry.DROPPED_POINTS.single(clients.dropped_points)
         yield telemetry.SKIPPED_METRICS.single(counts.skipped_metrics)
         for family in clients.families():
-            yield _family(family)
+            yield family_of(family)
 
 
-def _family(pushed: PushedFamily) -> Family:
+def family_of(pushed: PushedFamily) -> Family:
     kind = MetricType.COUNTER if pushed.is_counter else MetricType.GAUGE
-    return Metric(pushed.name, kind, _HELP), (Sample(*series) for series in pushed.series)
+    metric = Metric(pushed.name, kind, _HELP, is_alone=pushed.is_alone)
+    return metric, (Sample(*series) for series in pushed.series)
