@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 _LISTENING = re.compile(rb"^kraft: listening on \w+://\S+$", re.MULTILINE)
 
@@ -27,9 +28,7 @@ class ServerProcess:
 
     def launch(self) -> None:
         """Start the process. It may not serve before other processes run."""
-        assert not self.is_running, f"process {self.pid} runs already"
-        self._output_start = self.output_path.stat().st_size if self.output_path.exists() else 0
-        with self.output_path.open("ab") as output:
+        with self.begin_output() as output:
             self._process = subprocess.Popen(
                 self.command(),
                 stdin=subprocess.DEVNULL,
@@ -37,6 +36,12 @@ class ServerProcess:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
+
+    def begin_output(self) -> BinaryIO:
+        """Open the file for the output of the process that is about to start."""
+        assert not self.is_running, f"process {self.pid} runs already"
+        self._output_start = self.output_path.stat().st_size if self.output_path.exists() else 0
+        return self.output_path.open("ab")
 
     @property
     def process(self) -> subprocess.Popen[bytes]:

@@ -1,7 +1,8 @@
 """A node as an operator runs it: a process on a data directory, which tests start, stop and kill.
 
 `KRAFT_TEST_COMMAND` replaces the command that is started (`kraft` of this interpreter's environment). It has to accept
-`start --override key=value ...` and print the same line, so that a test can be tried on another broker.
+`start --override key=value ...` and print the same line, so that a test can be tried on another broker. Without it, the
+node is a fork of a process that has imported it: `tests/support/node_launcher.py`.
 """
 
 import os
@@ -15,7 +16,9 @@ from pathlib import Path
 
 from jepsen.processes.ports import free_ports
 from jepsen.processes.server_process import ServerProcess
+from tests.support.node_launcher import node_launcher
 
+KRAFT = str(Path(sys.executable).with_name("kraft"))
 # A JVM that is asked to stop exits with 128 + SIGTERM, even after a clean shutdown.
 CLEAN_EXIT_CODES = (0, 128 + signal.SIGTERM)
 
@@ -23,7 +26,7 @@ CLEAN_EXIT_CODES = (0, 128 + signal.SIGTERM)
 def command() -> list[str]:
     """The command line of the program under test, without its arguments."""
     given = os.environ.get("KRAFT_TEST_COMMAND")
-    return shlex.split(given) if given else [str(Path(sys.executable).with_name("kraft"))]
+    return shlex.split(given) if given else [KRAFT]
 
 
 class NodeProcess(ServerProcess):
@@ -55,6 +58,14 @@ class NodeProcess(ServerProcess):
     def command(self) -> list[str]:
         overrides = [part for key, value in self.settings.items() for part in ("--override", f"{key}={value}")]
         return [*command(), "start", *overrides]
+
+    def launch(self) -> None:
+        program, *arguments = self.command()
+        if program != KRAFT:
+            super().launch()
+            return
+        with self.begin_output() as output:
+            self._process = node_launcher().start(arguments, output)
 
     def start(self, timeout: float = 60) -> float:
         """Start the node, and wait until it prints that it listens. Returns the seconds."""
