@@ -44,11 +44,13 @@ class Peer:
 
     name: str
     replication_factor = 1
+    # The directory of data directories: None for that of temporary files.
+    parent: Path | None = None
 
     def __init__(self) -> None:
         self.port = processes.free_port()
         self.controller_port = processes.free_port()
-        self.directory = Path(tempfile.mkdtemp(prefix=f"bench-{type(self).__name__.lower()}-"))
+        self.directory = Path(tempfile.mkdtemp(prefix=f"bench-{type(self).__name__.lower()}-", dir=self.parent))
         self.startup_s = 0.0
         self._began = 0.0
         self._process: subprocess.Popen[bytes] | None = None
