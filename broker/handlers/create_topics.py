@@ -51,10 +51,9 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
 
 
 def _result(context: ControllerContext, topic: CreatedTopic) -> CreatableTopicResult:
+    """The values of the request are returned as they were written, like in Kafka: DescribeConfigs normalizes them."""
     if topic.error is not None:
-        return CreatableTopicResult(
-            name=topic.name, error_code=code_of(topic.error), error_message=topic.error.message, configs=None
-        )
+        return CreatableTopicResult(name=topic.name, error_code=code_of(topic.error), error_message=topic.error.message)
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -64,7 +63,7 @@ def _result(context: ControllerContext, topic: CreatedTopic) -> CreatableTopicRe
         configs=[
             CreatableTopicConfigs(
                 name=entry.name,
-                value=entry.value,
+                value=topic.configs.get(entry.name, entry.value),
                 read_only=entry.read_only,
                 config_source=entry.source,
                 is_sensitive=entry.is_sensitive,

@@ -29,7 +29,7 @@ def describe_client_quotas(
         _check(request.components)
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
-    response = DescribeClientQuotasResponse(error_message=None)
+    response = DescribeClientQuotasResponse()
     assert response.entries is not None
     entities = context.services.loader.image.client_quotas.entities
     for number, (entity, quotas) in enumerate(entities.items()):

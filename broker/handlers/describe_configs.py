@@ -23,6 +23,7 @@ from metadata.configuration import (
     ResourceType,
     describe_client_metrics,
     describe_cluster_default,
+    parse_int,
 )
 
 # Configs in one response: all of 10,000 topics, or of 2,500 with synonyms or documentation. Both are some 20 MB
@@ -60,9 +61,7 @@ def _too_many(resource: DescribeConfigsResource) -> DescribeConfigsResult:
 def _describe(
     context: Context[NodeServices], request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
-    result = DescribeConfigsResult(
-        resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
-    )
+    result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
     try:
         entries = _entries(context, resource)
     except KafkaError as error:
@@ -110,10 +109,10 @@ def _check_broker(name: str, node_id: int) -> None:
 
 
 def _broker_id(name: str) -> int:
-    try:
-        return int(name)
-    except ValueError:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
+    broker_id = parse_int(name)
+    if broker_id is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    return broker_id
 
 
 def _check_logger(name: str, node_id: int) -> None:

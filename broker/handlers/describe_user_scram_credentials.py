@@ -18,7 +18,7 @@ def describe_user_scram_credentials(
 ) -> DescribeUserScramCredentialsResponse:
     times_asked = Counter(user.name for user in request.users or ())
     results = [_unknown(name) if times == 1 else _repeated(name) for name, times in times_asked.items()]
-    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+    return DescribeUserScramCredentialsResponse(results=results)
 
 
 def _unknown(name: str) -> DescribeUserScramCredentialsResult:

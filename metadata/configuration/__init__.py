@@ -18,6 +18,7 @@ from metadata.configuration.definition import (
     Password,
     UpdateMode,
     Values,
+    parse_int,
 )
 from metadata.configuration.effective import (
     BrokerLayers,
@@ -79,6 +80,7 @@ __all__ = [
     "describe_cluster_default",
     "describe_group",
     "describe_topic",
+    "parse_int",
     "split_list",
     "subtract_from_list",
     "topic_defaults",

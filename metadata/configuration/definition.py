@@ -15,6 +15,7 @@ import attrs
 # The characters that `String.trim` removes: those up to the space, but no other spaces of Unicode.
 _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
 _JAVA_SPACES: Final = " \t\n\x0b\f\r"  # the characters that `\\s` matches in Java's patterns
+_INT_LIMIT: Final = 1 << 31
 _DOUBLE: Final = r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)"
 _HEX_DOUBLE: Final = r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]{1,9})[fFdD]?"
 
@@ -133,7 +134,8 @@ class ConfigKey(Generic[T_co]):
     the parsed value, and raises ConfigError. Internal keys exist for tests and are left out of descriptions. `doc` is
     the text that DescribeConfigs returns as documentation. A key that does not take effect is checked, stored and
     described only. `synonyms` are the broker's keys whose values are the defaults of a topic's or a group's key; the
-    first that is set counts.
+    first that is set counts. `described_as` is the type in DescribeConfigs, if it is another one than that of the
+    parsed values: Kafka reads some texts with a grammar of their own as lists.
     """
 
     type: ConfigType
@@ -146,6 +148,7 @@ class ConfigKey(Generic[T_co]):
     internal: bool = False
     takes_effect: bool = True
     synonyms: tuple[Synonym, ...] = ()
+    described_as: ConfigType | None = None
     name: str = attrs.field(default="", init=False)
 
     def __set_name__(self, owner: _Declaring, name: str) -> None:
@@ -157,6 +160,10 @@ class ConfigKey(Generic[T_co]):
     def __get__(self, holder: ConfigValues, owner: _Declaring) -> T_co: ...
     def __get__(self, holder: ConfigValues | None, owner: _Declaring) -> "ConfigKey[T_co] | T_co":
         return self if holder is None else cast(T_co, holder.values[self.name])
+
+    @property
+    def described_type(self) -> ConfigType:
+        return self.type if self.described_as is None else self.described_as
 
     @property
     def is_sensitive(self) -> bool:
@@ -183,6 +190,7 @@ def key(
     internal: bool = ...,
     takes_effect: bool = ...,
     synonyms: tuple[Synonym, ...] = ...,
+    described_as: ConfigType | None = ...,
 ) -> ConfigKey[T | None]: ...
 @overload
 def key(
@@ -197,6 +205,7 @@ def key(
     internal: bool = ...,
     takes_effect: bool = ...,
     synonyms: tuple[Synonym, ...] = ...,
+    described_as: ConfigType | None = ...,
 ) -> ConfigKey[T]: ...
 def key(
     value_type: ValueType[T],
@@ -257,7 +266,7 @@ class ConfigDef:
 
     def type_of(self, name: str) -> ConfigType:
         key = self.keys.get(name)
-        return ConfigType.UNKNOWN if key is None else key.type
+        return ConfigType.UNKNOWN if key is None else key.described_type
 
     def default_text(self, name: str) -> str | None:
         """A key's default as text; None if the default is null or missing, or the key is not defined."""
@@ -284,6 +293,14 @@ def parse_value(name: str, text: str, config_type: ConfigType) -> ConfigValue:
             return Password(trimmed)
         case _:
             return trimmed
+
+
+def parse_int(text: str) -> int | None:
+    """The number that Java's `Integer.parseInt` reads, or None where it fails: it allows no blanks."""
+    if not re.fullmatch("[+-]?[0-9]{1,20}", text):
+        return None
+    value = int(text)
+    return value if -_INT_LIMIT <= value < _INT_LIMIT else None
 
 
 def invalid_value(name: str, value: ConfigValue | None, reason: str | None) -> ConfigError:

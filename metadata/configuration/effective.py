@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import attrs
 
-from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, broker_key
+from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, DYNAMIC_ONLY_CONFIGS, broker_key
 from metadata.configuration.client_metrics import CLIENT_METRICS_CONFIGS
 from metadata.configuration.definition import (
     ConfigDef,
@@ -225,7 +225,7 @@ def _describe_broker_key(layers: BrokerLayers, name: str, text: str | None) -> C
     names = broker_synonyms_with_base(name)
     key = broker_key(name)
     base = key or next(filter(None, map(broker_key, names)), None)
-    config_type = ConfigType.UNKNOWN if base is None else base.type
+    config_type = ConfigType.UNKNOWN if base is None else base.described_type
     # An unknown key may belong to a plugin and be a secret.
     is_sensitive = config_type in (ConfigType.UNKNOWN, ConfigType.PASSWORD)
     synonyms = tuple(_synonyms(layers, name, names, is_sensitive))
@@ -234,7 +234,7 @@ def _describe_broker_key(layers: BrokerLayers, name: str, text: str | None) -> C
         value=None if is_sensitive else text,
         source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
         is_sensitive=is_sensitive,
-        read_only=name not in DYNAMIC_CONFIGS,
+        read_only=name not in DYNAMIC_CONFIGS and name not in DYNAMIC_ONLY_CONFIGS.keys,
         type=config_type,
         synonyms=synonyms,
         documentation=None if key is None else key.doc,

@@ -129,7 +129,6 @@ class ConfigSchema:
         _refuse(
             [name for name in configs if _is_per_listener(name)],
             "These security configs can be dynamically updated only per-listener using the listener prefix",
-            kind="HashSet",  # the name of the Scala class that Kafka happens to print
         )
         for name, text in configs.items():
             key = broker_key(listener_base(name) or name)
@@ -270,9 +269,9 @@ def _definition(resource_type: ResourceType) -> ConfigDef | None:
             return None
 
 
-def _refuse(names: Sequence[str], reason: str, kind: str = "Set") -> None:
+def _refuse(names: Sequence[str], reason: str) -> None:
     if names:
-        raise ConfigError(f"{reason}: {kind}({', '.join(names)})")
+        raise ConfigError(f"{reason}: [{', '.join(names)}]")
 
 
 def _is_thread_count(name: str) -> bool:

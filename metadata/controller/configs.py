@@ -11,6 +11,7 @@ from metadata.configuration import (
     ConfigSchema,
     ResourceType,
     append_to_list,
+    parse_int,
     subtract_from_list,
 )
 from metadata.controller.decision import Decision
@@ -108,9 +109,7 @@ class ConfigsControl:
             raise InvalidRequest(f"Unknown operations type {change.op}")
         kind = ResourceType(resource.type)
         if not self._schema.is_list(kind, change.name):
-            raise InvalidConfig(
-                f"Can't {AlterConfigOp(change.op).name} to key {change.name} because its type is not LIST."
-            )
+            raise InvalidConfig(_no_list_message(kind, change))
         start = self._schema.default(kind, change.name) if current is None else current
         return (append_to_list if change.op == AlterConfigOp.APPEND else subtract_from_list)(start, value)
 
@@ -122,12 +121,12 @@ class ConfigsControl:
         For brokers, unchanged configs get a record, too: setting a file's path again makes the broker read the file
         again (KAFKA-14136).
         """
-        for name, value in wanted.items():
-            check_min_insync_replicas(image, resource, name, value)
         before = image.configs.of(resource)
         kept = self._schema.valid_alone(ResourceType(resource.type), before, per_broker=bool(resource.name))
         after = {name: value for name, value in {**kept, **wanted}.items() if value is not None}
         self._validate(image, resource, kept, after)
+        for name, value in wanted.items():
+            check_min_insync_replicas(image, resource, name, value)
         return [
             ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
             for name, value in wanted.items()
@@ -181,10 +180,9 @@ class ConfigsControl:
     def _validate_broker(
         self, image: MetadataImage, name: str, before: Mapping[str, str], after: Mapping[str, str]
     ) -> None:
-        try:
-            broker_id = int(name) if name else None
-        except ValueError as error:
-            raise InvalidRequest("Unable to parse broker name as a base 10 number.") from error
+        broker_id = parse_int(name) if name else None
+        if name and broker_id is None:
+            raise InvalidRequest(f"Node id must be an integer, but it is: {name}")
         if broker_id is not None and broker_id < 0:
             raise InvalidRequest("Invalid negative broker ID.")
         try:
@@ -198,6 +196,13 @@ class ConfigsControl:
             raise InvalidRequest(error.message) from error
         if broker_id is not None and broker_id not in image.cluster.brokers:
             raise BrokerIdNotRegistered(f"No node with id {broker_id} found.")
+
+
+def _no_list_message(kind: ResourceType, change: ConfigChange) -> str:
+    operation = AlterConfigOp(change.op).name
+    if kind is ResourceType.BROKER:
+        return f"Config value {operation.lower()} is not allowed for config key: {change.name}"
+    return f"Can't {operation} to key {change.name} because its type is not LIST."
 
 
 def _check_resource(resource: ConfigResource, times: int, names: Sequence[str]) -> None:

@@ -72,16 +72,18 @@ class QuotaOutcome(NamedTuple):
 def alter_client_quotas(image: MetadataImage, alterations: Sequence[QuotaAlteration]) -> Decision[list[QuotaOutcome]]:
     """Change some quotas of each entity, and keep its other ones. Each entity succeeds or fails independently.
 
+    An entity that is named more than once fails, and has one outcome. Kafka then makes the first of the changes, but
+    its response is the same failure.
+
     Raises UnsupportedVersion while a registered node is of a release that does not know the record: it would end.
     """
     _check_nodes(image)
     named = Counter(alteration.entity for alteration in alterations)
     repeated = InvalidRequest("Each quota entity must appear at most once.")
     records: list[ClientQuotaRecord] = []
-    outcomes = []
+    outcomes = [QuotaOutcome(entity, repeated) for entity, times in named.items() if times > 1]
     for entity, ops in alterations:
         if named[entity] > 1:
-            outcomes.append(QuotaOutcome(entity, repeated))
             continue
         try:
             records += _changes(image, entity, ops)
@@ -164,9 +166,9 @@ def _check_value(rules: Mapping[str, _Rule], key: str, value: float) -> None:
         raise InvalidRequest(f"Invalid configuration key {key}")
     if not value > 0:  # also if it is not a number
         raise InvalidRequest(f"Quota {key} must be greater than 0")
-    if not isfinite(value):
-        raise InvalidRequest(f"Quota {key} must be finite")
     if rule.integer_type is None:
+        if not isfinite(value):
+            raise InvalidRequest(f"Quota {key} must be finite")
         return
     if value > rule.value_max:
         raise InvalidRequest(f"Proposed value for {key} is too large for {rule.integer_type}.")

@@ -73,7 +73,7 @@ def _table(keys: list[ConfigKey[Any]]) -> Iterator[str]:
     for key in sorted(keys, key=lambda key: key.name):
         if key.takes_effect and not key.internal:
             update = f" {key.update_mode.value} |" if is_of_brokers else ""
-            yield f"| `{key.name}` | {key.type.name.lower()} | {_default(key)} |{update} {key.doc} |"
+            yield f"| `{key.name}` | {key.described_type.name.lower()} | {_default(key)} |{update} {key.doc} |"
 
 
 def _without_effect(keys: list[ConfigKey[Any]]) -> Iterator[str]:

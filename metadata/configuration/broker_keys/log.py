@@ -1,6 +1,6 @@
 """Logs, their retention and their compaction (ServerLogConfigs and CleanerConfig in Kafka)."""
 
-from metadata.configuration.definition import ConfigValues, key
+from metadata.configuration.definition import ConfigType, ConfigValues, key
 from metadata.configuration.validators import at_least, between, each_of, no_empty_elements, no_empty_names, one_of
 from metadata.configuration.vocabulary import (
     BOOLEAN,
@@ -32,9 +32,9 @@ class LogConfigs(ConfigValues):
     """Logs, retention and compaction."""
 
     log_dir = key(STRING, "/tmp/kafka-logs", no_empty_names, HIGH,
-        "The log directory, where log.dirs is not set.")
+        "The log directory, where log.dirs is not set.", described_as=ConfigType.LIST)
     log_dirs = key(STRING, None, no_empty_names, HIGH,
-        "Directories that hold partitions, separated by commas.")
+        "Directories that hold partitions, separated by commas.", described_as=ConfigType.LIST)
     cordoned_log_dirs = key(LIST, (), no_empty_elements, MEDIUM,
         "Directories that get no new partitions, or * for all (KIP-1066).", PER_BROKER, takes_effect=False)
     num_partitions = key(INT, 1, at_least(1), MEDIUM,

@@ -1,6 +1,6 @@
 """Listeners, connections and requests (SocketServerConfigs in Kafka)."""
 
-from metadata.configuration.definition import ConfigValues, key
+from metadata.configuration.definition import ConfigType, ConfigValues, key
 from metadata.configuration.validators import at_least, one_of
 from metadata.configuration.vocabulary import (
     CLUSTER_WIDE,
@@ -24,14 +24,16 @@ class SocketServerConfigs(ConfigValues):
     """Listeners, connections and requests."""
 
     listeners = key(STRING, "PLAINTEXT://:9092", None, HIGH,
-        "Where this node listens: name://host:port and so on. An empty host is every interface.", PER_BROKER)
+        "Where this node listens: name://host:port and so on. An empty host is every interface.", PER_BROKER,
+        described_as=ConfigType.LIST)
     advertised_listeners = key(STRING, None, None, HIGH,
-        "Addresses that clients connect to, where they differ from listeners.")
+        "Addresses that clients connect to, where they differ from listeners.", described_as=ConfigType.LIST)
     listener_security_protocol_map = key(STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", None, LOW,
         "Which security protocol each listener speaks: name:protocol, separated by commas.", PER_BROKER)
     controller_listener_names = key(STRING, None, None, HIGH,
-        "Names of the listeners that controllers use; a broker connects to the first of them.")
+        "Names of the listeners that controllers use; a broker connects to the first of them.",
+        described_as=ConfigType.LIST)
     inter_broker_listener_name = key(STRING, None, None, MEDIUM,
         "The listener over which brokers talk to each other; not set, security.inter.broker.protocol says it.")
     security_inter_broker_protocol = key(STRING, "PLAINTEXT",

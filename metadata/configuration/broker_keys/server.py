@@ -1,6 +1,6 @@
 """Roles, directories and general limits of a node (ServerConfigs and KRaftConfigs in Kafka)."""
 
-from metadata.configuration.definition import REQUIRED, ConfigValues, key
+from metadata.configuration.definition import REQUIRED, ConfigType, ConfigValues, key
 from metadata.configuration.validators import (
     at_least,
     between,
@@ -67,7 +67,8 @@ class ServerConfigs(ConfigValues):
     authorizer_class_name = key(STRING, "", non_null, LOW,
         "The authorizer's class; empty allows everything to everyone.", takes_effect=False)
     early_start_listeners = key(STRING, None, None, HIGH,
-        "Listeners that open before the authorizer is ready; not set are the controller's.", takes_effect=False)
+        "Listeners that open before the authorizer is ready; not set are the controller's.", takes_effect=False,
+        described_as=ConfigType.LIST)
     controlled_shutdown_enable = key(BOOLEAN, True, None, MEDIUM,
         "Whether a stopping broker hands its leaderships over first.", takes_effect=False)
     delete_topic_enable = key(BOOLEAN, True, None, HIGH,

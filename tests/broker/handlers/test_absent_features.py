@@ -45,7 +45,7 @@ async def test_no_user_has_scram_credentials(node: RunningNode, listener: str) -
     async with connected(node.port if listener == "broker" else node.controller_port) as client:
         for everybody in (None, []):
             response = await client.call(DescribeUserScramCredentialsRequest(users=everybody), 0)
-            assert (response.error_code, response.error_message, response.results) == (0, None, [])
+            assert (response.error_code, response.error_message, response.results) == (0, "", [])
         users = [UserName(name=name) for name in ("alice", "bob", "alice")]
         response = await client.call(DescribeUserScramCredentialsRequest(users=users), 0)
 

@@ -48,7 +48,7 @@ async def described(
 ) -> list[tuple[dict[str, str | None], dict[str, float]]]:
     request = DescribeClientQuotasRequest(components=list(components), strict=strict)
     response = await client.call(request, version)
-    assert (response.error_code, response.error_message) == (ErrorCode.NONE, None)
+    assert (response.error_code, response.error_message) == (ErrorCode.NONE, "")
     return [(_names(entry.entity), {each.key: each.value for each in entry.values}) for entry in response.entries]
 
 

@@ -81,6 +81,7 @@ async def test_a_topic_with_a_config_of_its_own(client: WireClient, version: int
     result = await describe(client, TOPIC, "topic", version=version)
 
     assert (result.error_code, result.resource_type, result.resource_name) == (0, TOPIC, "topic")
+    assert result.error_message == ""
     configs = {config.name: config for config in result.configs}
     assert len(configs) > 25
     assert (configs["retention.ms"].value, configs["retention.ms"].config_source) == ("1234", DYNAMIC_TOPIC_CONFIG)
@@ -155,6 +156,7 @@ async def test_the_default_of_all_brokers(client: WireClient) -> None:
         (TOPIC, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
+        (BROKER, " 1", ErrorCode.INVALID_REQUEST),
         (99, "topic", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -245,7 +247,7 @@ async def test_validate_only_changes_nothing(client: WireClient) -> None:
             "1",
             [("node.id", SET, "2")],
             "INVALID_REQUEST",
-            "Cannot update these configs dynamically: Set(node.id)",
+            "Cannot update these configs dynamically: [node.id]",
         ),
         (99, "topic", [("retention.ms", SET, "1")], "INVALID_REQUEST", "Unknown resource type 99"),
     ],

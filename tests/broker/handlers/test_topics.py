@@ -84,6 +84,18 @@ async def test_the_configs_that_follow_are_told(client: WireClient, version: int
     assert not any(config.is_sensitive or config.read_only for config in result.configs)
 
 
+async def test_configs_are_told_as_they_were_written(client: WireClient) -> None:
+    """As in Kafka; DescribeConfigs returns normalized values."""
+    result = (await create(client, configured(min_cleanable_dirty_ratio="1", preallocate=" TRUE ")))["topic"]
+
+    configs = {config.name: config.value for config in result.configs}
+    assert (configs["min.cleanable.dirty.ratio"], configs["preallocate"]) == ("1", " TRUE ")
+
+
+async def test_failed_topic_has_no_configs(client: WireClient) -> None:
+    assert (await create(client, topic("bad", 0)))["bad"].configs == []
+
+
 async def test_partitions_go_where_the_client_puts_them(client: WireClient) -> None:
     result = (await create(client, assigned((1, [1]), (0, [1]))))["topic"]
 

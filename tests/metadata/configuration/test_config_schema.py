@@ -110,12 +110,12 @@ def test_configs_that_may_change_on_one_broker_or_on_all(schema: ConfigSchema) -
 @pytest.mark.parametrize(
     ("configs", "per_broker", "message"),
     [
-        ({"num.partitions": "3"}, True, "Cannot update these configs dynamically: Set(num.partitions)"),
+        ({"num.partitions": "3"}, True, "Cannot update these configs dynamically: [num.partitions]"),
         (
             {"ssl.keystore.location": "/k"},
             True,
             "These security configs can be dynamically updated only per-listener using the listener prefix: "
-            "HashSet(ssl.keystore.location)",
+            "[ssl.keystore.location]",
         ),
         (
             {"log.cleaner.threads": "x"},
@@ -131,7 +131,7 @@ def test_configs_that_may_change_on_one_broker_or_on_all(schema: ConfigSchema) -
             {"listener.name.a.ssl.keystore.location": "/k"},
             False,
             "Cannot update these configs at default cluster level, broker id must be specified: "
-            "Set(listener.name.a.ssl.keystore.location)",
+            "[listener.name.a.ssl.keystore.location]",
         ),
     ],
 )

@@ -112,7 +112,16 @@ def test_a_brokers_values_say_whether_they_can_change() -> None:
     assert (partitions.value, partitions.read_only, partitions.source) == ("3", True, ConfigSource.STATIC_BROKER_CONFIG)
     assert (threads.value, threads.read_only) == ("2", False)
     assert broker_entry(layers, "log.roll.ms").value is None
+    dynamic = BrokerLayers(NODE, {}, {"leader.replication.throttled.rate": "1000"})
+    assert not broker_entry(dynamic, "leader.replication.throttled.rate").read_only
     assert partitions.documentation == BROKER_CONFIGS.keys["num.partitions"].doc
+
+
+def test_lists_of_listeners_and_directories_are_described_as_lists() -> None:
+    layers = BrokerLayers(NODE)
+    names = ("listeners", "advertised.listeners", "controller.listener.names", "early.start.listeners")
+    for name in (*names, "log.dir", "log.dirs"):
+        assert broker_entry(layers, name).type is ConfigType.LIST
 
 
 def test_secrets_and_unknown_names_are_never_shown() -> None:
