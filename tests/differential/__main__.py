@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import trio
 
 from benchmarks.apache_kafka import KAFKA_VERSION, Unavailable, jars
-from tests.differential.families import FAMILIES
+from tests.differential.families import FAMILIES, SERIAL
 from tests.differential.known_differences import KNOWN_DIFFERENCES
 from tests.differential.search import Search
 from tests.differential.sequences import Step
@@ -56,7 +56,8 @@ def main() -> int:
                     print(f"  {search.sequences} sequences, {time.monotonic() - began:.0f} s, {found}", flush=True)
 
             try:
-                trio.run(_run, search, seeds, arguments.workers, choose, progress)
+                workers = 1 if family.name in SERIAL else arguments.workers
+                trio.run(_run, search, seeds, workers, choose, progress)
             finally:
                 print(_summary(search, time.monotonic() - began))
             differs = differs or bool(search.findings)

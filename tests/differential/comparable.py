@@ -15,6 +15,9 @@ from broker.wire.records.control import control_type
 _NO_ID: Final = -1
 # Times that steps name are before this one, in ms since 1970; later ones are those of a server's clock.
 _STEPS_UNTIL_MS: Final = 1_750_000_000_000
+# The value of a key that only the other server has.
+ABSENT: Final = "absent"
+_ERRORS: Final = ("error_code", "error_message")
 
 
 @attrs.define(eq=False)
@@ -76,14 +79,23 @@ FIELDS: Final[Mapping[str, Callable[[Any, Labels], Any]]] = {
 
 
 def comparable(value: Any, labels: Labels) -> Any:
-    """A message as dicts and lists. Lists are sorted, because few APIs promise an order."""
+    """A message as dicts and lists. Lists are sorted, because few APIs promise an order.
+
+    Errors decide last, so that two servers' results for the same thing are at the same place.
+    """
     if attrs.has(type(value)):
         return {each.name: _field(each.name, getattr(value, each.name), labels) for each in attrs.fields(type(value))}
     if isinstance(value, list):
         # Ids that are new get their labels in an order that does not depend on the server's.
-        ordered = sorted(value, key=lambda each: repr(comparable(each, _NO_LABELS))) if len(value) > 1 else value
-        return sorted((comparable(each, labels) for each in ordered), key=repr)
+        ordered = sorted(value, key=lambda each: _order(comparable(each, _NO_LABELS))) if len(value) > 1 else value
+        return sorted((comparable(each, labels) for each in ordered), key=_order)
     return value
+
+
+def _order(value: Any) -> tuple[str, str]:
+    if not isinstance(value, dict):
+        return repr(value), ""
+    return repr({name: each for name, each in value.items() if not name.endswith(_ERRORS)}), repr(value)
 
 
 def _field(name: str, value: Any, labels: Labels) -> Any:
@@ -123,8 +135,10 @@ def records(data: Any, labels: Labels) -> Any:
 
 def differing_paths(one: Any, other: Any, path: str = "") -> list[tuple[str, Any, Any]]:
     """The innermost places at which two comparable values differ, with both values: `topics[0].error_code`."""
-    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
-        found = [differing_paths(one[key], other[key], f"{path}.{key}" if path else key) for key in one]
+    if isinstance(one, dict) and isinstance(other, dict):
+        keys = [*one, *(key for key in other if key not in one)]
+        within = f"{path}." if path else ""
+        found = [differing_paths(one.get(key, ABSENT), other.get(key, ABSENT), within + key) for key in keys]
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         found = [differing_paths(a, b, f"{path}[{at}]") for at, (a, b) in enumerate(zip(one, other, strict=True))]
     else:

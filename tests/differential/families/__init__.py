@@ -3,10 +3,16 @@
 from collections.abc import Mapping
 from typing import Final
 
+from tests.differential.families.configs import BrokerConfigs, Configs
 from tests.differential.families.groups import ClassicGroups, ConsumerGroups
+from tests.differential.families.quotas import Quotas
 from tests.differential.families.transactions import Transactions
 from tests.differential.sequences import Family
 
 FAMILIES: Final[Mapping[str, Family]] = {
-    each.name: each for each in (Transactions(), ClassicGroups(), ConsumerGroups())
+    each.name: each
+    for each in (Transactions(), ClassicGroups(), ConsumerGroups(), Quotas(), Configs(), BrokerConfigs())
 }
+
+# Families whose sequences change state of the whole server: one sequence runs at a time.
+SERIAL: Final = frozenset({Quotas.name, BrokerConfigs.name})

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Final
 
+from tests.differential.known_differences.configs import CONFIGS
 from tests.differential.known_differences.entries import Difference, KnownDifference, first_difference
 from tests.differential.known_differences.groups import GROUPS
+from tests.differential.known_differences.quotas import QUOTAS
 from tests.differential.known_differences.transactions import TRANSACTIONS
 
 __all__ = ["KNOWN_DIFFERENCES", "Difference", "KnownDifference", "first_difference"]
 
-KNOWN_DIFFERENCES: Final[Sequence[KnownDifference]] = (*TRANSACTIONS, *GROUPS)
+KNOWN_DIFFERENCES: Final[Sequence[KnownDifference]] = (*TRANSACTIONS, *GROUPS, *QUOTAS, *CONFIGS)

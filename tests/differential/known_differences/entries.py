@@ -47,7 +47,21 @@ def _accepts(expected: Any, value: Any) -> bool:
     return bool(expected(value) if callable(expected) else expected == value)
 
 
+def anything(value: Any) -> bool:
+    return True
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def containing(*parts: str) -> Callable[[Any], bool]:
+    """Accepts a text that contains one of the parts."""
+    return lambda value: isinstance(value, str) and any(part in value for part in parts)
+
+
 _INDEX: Final = re.compile(r"\[\d+\]")
+_NUMBERS: Final = re.compile(r"\b(?=[a-f]*[0-9])[0-9a-f]{4,}\b|-?[0-9]+")
 
 
 @attrs.frozen
@@ -58,10 +72,8 @@ class Difference:
     index: int
     kafka: Outcome
     ours: Outcome
-
-    @property
-    def paths(self) -> list[tuple[str, Any, Any]]:
-        return differing_paths(self.kafka.value, self.ours.value)
+    # The places that differ, with both values, other than the known ones.
+    paths: Sequence[tuple[str, Any, Any]]
 
     @property
     def step_name(self) -> str:
@@ -75,7 +87,7 @@ class Difference:
 
 
 def _kind(value: Any) -> str:
-    return re.sub(r"[0-9a-f]{4,}|-?[0-9]+", "N", value) if isinstance(value, str) else type(value).__name__
+    return _NUMBERS.sub("N", value) if isinstance(value, str) else type(value).__name__
 
 
 def first_difference(
@@ -83,15 +95,17 @@ def first_difference(
 ) -> Difference | None:
     """The first difference that no entry of `known` covers. Counts in `used` how often each entry was needed."""
     for index, (one, other) in enumerate(zip(kafka, ours, strict=True)):
-        difference = Difference(family, index, one, other)
-        diverges = False
-        for path, in_kafka, in_ours in difference.paths:
-            covering = [at for at, each in enumerate(known) if each.covers(family, one.step, path, in_kafka, in_ours)]
-            if not covering:
-                return difference
-            for at in covering:
-                used[at] += 1
-                diverges = diverges or known[at].diverges
-        if diverges:
+        unknown = []
+        covering: set[int] = set()
+        for path, in_kafka, in_ours in differing_paths(one.value, other.value):
+            found = [at for at, each in enumerate(known) if each.covers(family, one.step, path, in_kafka, in_ours)]
+            if not found:
+                unknown.append((path, in_kafka, in_ours))
+            covering.update(found)
+        if unknown:
+            return Difference(family, index, one, other, unknown)
+        for at in covering:
+            used[at] += 1
+        if any(known[at].diverges for at in covering):
             return None
     return None
