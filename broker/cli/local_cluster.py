@@ -24,6 +24,8 @@ from kraft.core import ReplicaKey, Voter, VoterSet
 from kraft.env import Env
 
 NODES_DEFAULT: Final = 3
+# One machine does not run more in practice. A larger number is a typing error, and would fill the disk.
+NODES_MAX: Final = 100
 FIRST_ID_DEFAULT: Final = 1
 # A larger quorum is slower, and a failure of three controllers on one machine is not to be expected.
 CONTROLLERS_MAX: Final = 5

@@ -1,15 +1,18 @@
 """`kraft bench`: measures the records per second between this client and the cluster, and their latency."""
 
 import time
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Final
 
 import attrs
 import click
 import trio
 
-from broker.cli.grammar import ClusterCommand, CommandFailed, CommandGroup, Exit, Invocation
+from broker.cli.grammar import ClusterCommand, CommandFailed, CommandGroup, Exit, Invocation, WrongSettings
 from broker.cli.grammar.arguments import RATE, SIZE, Integer
 from broker.cli.grammar.clients import open_admin, open_consumer, open_producer
 from broker.cli.grammar.completion import complete_topic
@@ -24,8 +27,12 @@ from kraft.env import real_env
 
 _COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999, "max": 1.0}
-# The values, which are written in turn. They are random, so that they compress no better than real data.
+# The values, which are written in turn: fewer if they are large, so that they do not fill the memory. They are random,
+# so that they compress no better than real data.
 _VALUES: Final = 64
+_VALUES_BYTES: Final = 64 * 1024 * 1024
+# Latencies are counted in steps of 0.01 ms, so that their number does not fill the memory.
+_STEPS_PER_MS: Final = 100
 _FETCH_RECORDS: Final = 5_000
 # After so many records the bar moves and the producer's task runs; with a rate, so many times a second.
 _STEP: Final = 500
@@ -76,9 +83,8 @@ async def produce(
     acks: str | None,
 ) -> None:
     """Write records with random values."""
-    rng = real_env(lambda kind, /, **fields: None).rng
-    values = [rng.randbytes(size) for _ in range(_VALUES)]
     async with open_producer(invocation.cluster(), {"compression.type": compression, "acks": acks}) as producer:
+        values = _values(size, producer.config.max_request_size)
         await producer.partitions_for(topic)  # before the clock runs
         measured = await _measure_writes(producer, topic, count, values, rate)
     _print(invocation, measured)
@@ -109,21 +115,28 @@ async def consume(invocation: Invocation, topic: str, count: int | None) -> None
                 size += sum(len(record.value or b"") + len(record.key or b"") for record in records)
                 progress.show(read)
         seconds, cpu = trio.current_time() - began, time.process_time() - cpu
-    _print(invocation, _result(read, 0, size, seconds, cpu, ()))
+    _print(invocation, _result(read, 0, size, seconds, cpu, Counter()))
+
+
+def _values(size: int, request_size_max: int) -> list[bytes]:
+    """Random values of this size. Raises WrongSettings."""
+    if size > request_size_max:
+        raise WrongSettings(
+            f"a request carries no value of {size} bytes: the producer's max.request.size is {request_size_max}"
+        )
+    rng = real_env(lambda kind, /, **fields: None).rng
+    count = max(1, min(_VALUES, _VALUES_BYTES // max(1, size)))
+    return [rng.randbytes(size) for _ in range(count)]
 
 
 async def _measure_writes(
     producer: Producer, topic: str, count: int, values: Sequence[bytes], rate: float | None
 ) -> BenchResult:
-    latencies: list[float] = []
-    failed = 0
+    latencies: Counter[int] = Counter()
 
     def settle(handed_over: float, metadata: RecordMetadata | None, error: Exception | None) -> None:
-        nonlocal failed
-        if metadata is None:
-            failed += 1
-        else:
-            latencies.append(trio.current_time() - handed_over)
+        if metadata is not None:
+            latencies[round((trio.current_time() - handed_over) * 1000 * _STEPS_PER_MS)] += 1
 
     step = _STEP if rate is None else max(1, min(_STEP, int(rate / _STEPS_PER_SECOND)))
     began, cpu = trio.current_time(), time.process_time()
@@ -141,7 +154,8 @@ async def _measure_writes(
                     await producer.wait_for_room()
         await producer.flush()
     seconds, cpu = trio.current_time() - began, time.process_time() - cpu
-    return _result(len(latencies), failed, len(latencies) * len(values[0]), seconds, cpu, latencies)
+    written = latencies.total()
+    return _result(written, count - written, written * len(values[0]), seconds, cpu, latencies)
 
 
 async def _keep_rate(began: float, number: int, rate: float | None) -> None:
@@ -150,10 +164,7 @@ async def _keep_rate(began: float, number: int, rate: float | None) -> None:
     await trio.sleep(max(0.0, ahead_s))
 
 
-def _result(
-    records: int, failed: int, size: int, seconds: float, cpu: float, latencies: Iterable[float]
-) -> BenchResult:
-    ordered = sorted(latencies)
+def _result(records: int, failed: int, size: int, seconds: float, cpu: float, latencies: Counter[int]) -> BenchResult:
     return BenchResult(
         records,
         failed,
@@ -162,12 +173,18 @@ def _result(
         round(records / seconds, 1),
         round(size / seconds / 1e6, 3),
         round(cpu, 3),
-        {
-            name: round(ordered[min(len(ordered) - 1, int(len(ordered) * share))] * 1000, 2)
-            for name, share in _QUANTILES.items()
-            if ordered
-        },
+        _quantiles(latencies),
     )
+
+
+def _quantiles(latencies: Counter[int]) -> dict[str, float]:
+    """The quantiles in ms of latencies that are counted in steps; none of no latencies."""
+    steps = sorted(latencies)
+    counts = list(accumulate(latencies[step] for step in steps))
+    if not counts:
+        return {}
+    ranks = {name: min(counts[-1] - 1, int(counts[-1] * share)) for name, share in _QUANTILES.items()}
+    return {name: steps[bisect_right(counts, rank)] / _STEPS_PER_MS for name, rank in ranks.items()}
 
 
 def _print(invocation: Invocation, result: BenchResult) -> None:

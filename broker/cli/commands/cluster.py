@@ -19,7 +19,7 @@ from broker.cli.commands.cluster_health import BROKER_COLUMNS, CONTROLLER_COLUMN
 from broker.cli.errors import print_errors
 from broker.cli.grammar import ClusterCommand, Command, CommandGroup, Exit, Invocation
 from broker.cli.grammar.arguments import Integer
-from broker.cli.local_cluster import FIRST_ID_DEFAULT, NODES_DEFAULT, LocalNode, NotOneCluster, open_cluster
+from broker.cli.local_cluster import FIRST_ID_DEFAULT, NODES_DEFAULT, NODES_MAX, LocalNode, NotOneCluster, open_cluster
 from broker.cli.output import Column, one
 from broker.cli.printing import print_line
 from broker.cli.start_arguments import LOG_FORMATS, LOG_LEVELS
@@ -66,7 +66,7 @@ def cluster() -> None:
 @cluster.command("start", cls=Command)
 @click.option(
     "--nodes",
-    type=Integer(1),
+    type=Integer(1, NODES_MAX),
     metavar="N",
     help=f"Number of nodes; by default those of the existing cluster, or {NODES_DEFAULT}.",
 )

@@ -7,7 +7,7 @@ import attrs
 import click
 
 from broker.cli.grammar import ClusterCommand, CommandGroup, Invocation, WrongSettings
-from broker.cli.grammar.units import parse_number
+from broker.cli.grammar.units import format_number, parse_number
 from broker.cli.output import Column, list_of
 from broker.client.admin import QuotaMatch
 
@@ -54,7 +54,7 @@ async def list_quotas(invocation: Invocation, entity: Sequence[str], strict: boo
     columns: Sequence[Column[QuotaRow]] = (
         Column("entity", lambda row: _shown(row.entity)),
         Column("quota", lambda row: row.key),
-        Column("value", lambda row: f"{row.value:g}" if row.value < 1e6 else f"{row.value:.0f}", is_number=True),
+        Column("value", lambda row: format_number(row.value), is_number=True),
     )
     invocation.printer.rows(sorted(rows, key=lambda row: _shown(row.entity)), columns, empty="There are no quotas.")
 
@@ -91,9 +91,11 @@ async def _alter(
         await admin.alter_client_quotas(entity, changes, validate_only=dry_run)
     prefix = f"{'Dry run: ' if dry_run else ''}{_shown(entity)}: "
     done = [ChangedQuota(entity, key, value) for key, value in changes.items()]
-    invocation.printer.each(
-        done, lambda row: prefix + (f"removed {row.key}" if row.value is None else f"set {row.key}={row.value:g}")
-    )
+    invocation.printer.each(done, lambda row: prefix + _done(row))
+
+
+def _done(row: ChangedQuota) -> str:
+    return f"removed {row.key}" if row.value is None else f"set {row.key}={format_number(row.value)}"
 
 
 def _type(setting: str) -> str:

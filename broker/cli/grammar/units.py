@@ -44,6 +44,11 @@ def parse_number(text: str) -> float:
     return float(text)
 
 
+def format_number(number: float) -> str:
+    """Format a number so that `parse_number` reads the same: `1048576`, `12.5`, `1e+300`."""
+    return repr(number).removesuffix(".0")
+
+
 def format_size(size: int) -> str:
     """Format a size as `1.5 GiB`. A negative size is unknown."""
     if size < 0:

@@ -41,15 +41,21 @@ class _Process:
 
 
 async def run(arguments: Sequence[str]) -> int:
-    """Sends SIGTERM, or the signal in the variable SIGNAL, to the nodes. Returns exit code 1 if there are none."""
+    """Sends SIGTERM, or the signal in the variable SIGNAL, to the nodes. Returns exit code 1 if no node runs at all.
+
+    As in Kafka, no message says that none of the nodes is meant.
+    """
     parser = ToolParser("kafka-server-stop", description="Stops the nodes of this machine.", allow_abbrev=False)
     parser.add_argument("--process-role", metavar="ROLE", help="Only nodes with exactly this process.roles.")
     parser.add_argument("--node-id", type=integer, metavar="ID", help="Only this node; wins over --process-role.")
     options = parser.parse_args(arguments)
-    stopped = [each for each in _nodes() if _is_meant(each, options.node_id, options.process_role)]
-    if not stopped:
+    if options.node_id is not None and options.process_role:
+        print_line("When both node-id and process-role are provided, the value for node-id will take precedence")
+    running = list(_nodes())
+    if not running:
         print_line("No kafka server to stop")
         return 1
+    stopped = [each for each in running if _is_meant(each, options.node_id, options.process_role)]
     name = os.environ.get("SIGNAL") or "TERM"
     for process in stopped:
         os.kill(process.process_id, signal.Signals[f"SIG{name.removeprefix('SIG')}"])

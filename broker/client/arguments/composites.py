@@ -64,8 +64,8 @@ class Entries:
 
 
 @attrs.frozen
-class Fields:
-    """A named tuple, or a plain tuple of the same form."""
+class _Instance:
+    """An object of `type`, with the checks of its fields by their names."""
 
     type: Any
     fields: tuple[tuple[str, Check], ...]
@@ -73,6 +73,17 @@ class Fields:
     @property
     def name(self) -> str:
         return f"a {self.type.__name__}"
+
+    def _read_field(self, name: str, check: Check, content: object) -> Any:
+        try:
+            return check.read(content)
+        except WrongArgument as wrong:
+            raise wrong.inside(f".{name}") from None
+
+
+@attrs.frozen
+class Fields(_Instance):
+    """A named tuple, or a plain tuple of the same form."""
 
     def takes(self, value: object) -> bool:
         required = len(self.fields) - len(self.type._field_defaults)
@@ -81,25 +92,13 @@ class Fields:
     def read(self, value: Any) -> Any:
         if type(value) is not self.type and not self.takes(value):
             raise wrong_type(self.name, value)
-        read = []
-        for (name, check), content in zip(self.fields, value, strict=False):
-            try:
-                read.append(check.read(content))
-            except WrongArgument as wrong:
-                raise wrong.inside(f".{name}") from None
-        return self.type(*read)
+        contents = zip(self.fields, value, strict=False)
+        return self.type(*[self._read_field(name, check, content) for (name, check), content in contents])
 
 
 @attrs.frozen
-class Attributes:
+class Attributes(_Instance):
     """An object of an attrs class."""
-
-    type: Any
-    fields: tuple[tuple[str, Check], ...]
-
-    @property
-    def name(self) -> str:
-        return f"a {self.type.__name__}"
 
     def takes(self, value: object) -> bool:
         return isinstance(value, self.type)
@@ -107,12 +106,7 @@ class Attributes:
     def read(self, value: Any) -> Any:
         if not isinstance(value, self.type):
             raise wrong_type(self.name, value)
-        read = {}
-        for name, check in self.fields:
-            try:
-                read[name] = check.read(getattr(value, name))
-            except WrongArgument as wrong:
-                raise wrong.inside(f".{name}") from None
+        read = {name: self._read_field(name, check, getattr(value, name)) for name, check in self.fields}
         return attrs.evolve(value, **read)
 
 

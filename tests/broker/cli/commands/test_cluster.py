@@ -14,6 +14,7 @@ import pytest
 import trio
 from confluent_kafka import Consumer, KafkaError, Producer
 
+from broker.cli.grammar import Exit
 from broker.cli.local_cluster import LocalNode, NotOneCluster, open_cluster
 from broker.config import read_config
 from broker.coordinator.runtime.runtime import CoordinatorKeyType
@@ -296,3 +297,14 @@ def test_a_cluster_has_at_least_one_node() -> None:
     answer = run_command("cluster", "start", "--nodes", "0")
     assert (answer.code, answer.output) == (2, "")
     assert "'--nodes': 0 is not in the range x>=1" in answer.errors
+
+
+@pytest.mark.parametrize("nodes", ["0", "101", "100000"])
+def test_number_of_nodes_is_bounded(tmp_path: Path, nodes: str) -> None:
+    """Of 100,000 nodes, the directories filled the disk; with free ports, the command ended in a traceback."""
+    directory = tmp_path / "data"
+    for ports in ("9092", "0"):
+        answer = run_command("cluster", "start", "--nodes", nodes, "--first-port", ports, "--dir", str(directory))
+        assert (answer.code, answer.output) == (Exit.USAGE, "")
+        assert "is not in the range 1<=x<=100" in answer.errors
+    assert not directory.exists()

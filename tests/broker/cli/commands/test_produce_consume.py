@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from zlib import crc32
 
 import pytest
 
+from broker.cli.commands.bench import _quantiles
 from broker.cli.grammar import Exit
 from tests.support.cluster_process import run_command
 from tests.support.command_output import pipe, succeed
@@ -229,3 +231,18 @@ def test_bench_reports_the_records_that_it_writes_and_reads(topic: str) -> None:
         Exit.FAILED,
         f"kraft: Topic {topic} has 500 records; `kraft bench produce {topic}` writes some\n",
     )
+
+
+@pytest.mark.parametrize("size", ["1.1MiB", "7PiB", "99999PiB"])
+def test_bench_refuses_values_that_no_request_carries(topic: str, size: str) -> None:
+    """64 values of the size were made first, whatever it was."""
+    answer = run_command("bench", "produce", topic, "-n", "1", "-s", size)
+    assert (answer.code, answer.output) == (Exit.USAGE, "")
+    assert "is too large" in answer.errors or "the producer's max.request.size is 1048576" in answer.errors
+
+
+def test_quantiles_of_counted_latencies() -> None:
+    latencies = Counter({round(100 * ms): 1 for ms in range(1, 1001)})
+    assert _quantiles(latencies) == {"p50": 501, "p95": 951, "p99": 991, "p999": 1000, "max": 1000}
+    assert _quantiles(Counter({25: 1})) == dict.fromkeys(("p50", "p95", "p99", "p999", "max"), 0.25)
+    assert _quantiles(Counter()) == {}

@@ -10,7 +10,7 @@ from tests.support.node_process import NodeProcess
 
 def test_quotas_are_set_listed_and_removed(node: NodeProcess) -> None:
     assert succeed("quotas", "set", "user=alice", "client-id:default", "producer_byte_rate=5000000") == (
-        "user=alice client-id:default: set producer_byte_rate=5e+06\n"
+        "user=alice client-id:default: set producer_byte_rate=5000000\n"
     )
     succeed("quotas", "set", "client-id=app", "request_percentage=12.5", "consumer_byte_rate=1000")
     assert ask("quotas", "list") == [
@@ -27,6 +27,16 @@ def test_quotas_are_set_listed_and_removed(node: NodeProcess) -> None:
     assert removed == "client-id=app: removed request_percentage\nclient-id=app: removed consumer_byte_rate\n"
     succeed("quotas", "remove", "user=alice", "client-id:default", "producer_byte_rate")
     assert succeed("quotas", "list") == "There are no quotas.\n"
+
+
+def test_numbers_of_quotas_are_shown_as_they_can_be_given(node: NodeProcess) -> None:
+    """1e300 was listed with all of its 301 digits, and 1234567 was set as 1.23457e+06."""
+    given = {"producer_byte_rate": "1234567", "request_percentage": "1e+300"}
+    settings = [f"{key}={value}" for key, value in given.items()]
+    done = succeed("quotas", "set", "user=numbers", *settings)
+    assert done.splitlines() == [f"user=numbers: set {setting}" for setting in settings]
+    listed = succeed("quotas", "list", "user=numbers").splitlines()[1:]
+    assert {line.split()[1]: line.split()[2] for line in listed} == given
 
 
 def test_dry_run_changes_nothing(node: NodeProcess) -> None:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from broker.cli.grammar.units import (
     format_duration_ms,
+    format_number,
     format_size,
     format_time_ms,
     parse_duration_ms,
@@ -106,3 +107,17 @@ def test_a_time_that_is_shown_is_read_as_the_same(time_ms: int) -> None:
 
 def test_no_time_is_a_dash_and_one_beyond_the_calendar_a_number() -> None:
     assert [format_time_ms(None), format_time_ms(-1), format_time_ms(1 << 62)] == ["-", "-", str(1 << 62)]
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0.0, "0"), (7.0, "7"), (1234567.0, "1234567"), (0.125, "0.125"), (-2.0, "-2"), (1e300, "1e+300")],
+)
+def test_numbers_are_written_in_few_digits(number: float, text: str) -> None:
+    assert format_number(number) == text
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_written_numbers_are_read_again(number: float) -> None:
+    assert parse_number(format_number(number)) == number
+    assert len(format_number(number)) <= 24

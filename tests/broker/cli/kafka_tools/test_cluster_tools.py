@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.cli.kafka_tools import server_stop
 from broker.cli.kafka_tools.tools import main, run_tool
 from tests.support.kafka_tools import Tools, tools_of_a_node
 from tests.support.node_process import NodeProcess
@@ -131,15 +132,29 @@ def test_kafka_dump_log_is_the_command_dump_log(capsys: Capture) -> None:
     assert capsys.readouterr().out == "Dumping /nowhere/0.log\n"
 
 
+async def test_server_stop_says_that_no_node_runs(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_stop, "_PROCESSES", tmp_path)
+    assert await run_tool("kafka-server-stop", ["--node-id=1"]) == 1
+    assert capsys.readouterr().out == "No kafka server to stop\n"
+
+
 async def test_server_stop_stops_only_the_nodes_that_are_meant_kip_979(tmp_path: Path, capsys: Capture) -> None:
     # Other nodes may run on this machine, so that a test must always name its own.
     node = NodeProcess(tmp_path / "node", {"node.id": "1987654321"})
     node.start()
     try:
-        assert await run_tool("kafka-server-stop", ["--node-id", "1987654320"]) == 1
-        assert capsys.readouterr().out == "No kafka server to stop\n"
-        assert await run_tool("kafka-server-stop", ["--process-role=nothing"]) == 1
-        assert await run_tool("kafka-server-stop", ["--node-id=1987654321"]) == 0
+        # Kafka's script says nothing either if nodes run and none of them is meant.
+        for others in (["--node-id", "1987654320"], ["--node-id=1987654320"], ["--process-role=nothing"]):
+            assert await run_tool("kafka-server-stop", others) == 0
+            assert capsys.readouterr().out == ""
+        assert node.is_running
+        both = ["--process-role=nothing", "--node-id=1987654321"]
+        assert await run_tool("kafka-server-stop", both) == 0
+        assert capsys.readouterr().out == (
+            "When both node-id and process-role are provided, the value for node-id will take precedence\n"
+        )
         assert node.wait_ended() == 0
     finally:
         node.discard()
