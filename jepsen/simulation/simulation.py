@@ -1,6 +1,8 @@
 """One run in virtual time: clock, trace, hosts, network and random numbers, all derived from one seed."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import Any, Protocol, TypeVar
 
@@ -14,6 +16,8 @@ from jepsen.simulation.scheduling import Livelock, WithholdingQueue, is_runnable
 from jepsen.simulation.trace import Trace
 
 T = TypeVar("T")
+# The logger of the client library, with which some nodes of a simulation and most of its clients talk to brokers.
+_CLIENT_LIBRARY = "broker.client"
 
 
 class Observer(Protocol):
@@ -85,7 +89,8 @@ class Simulation:
                 raise Livelock(f"{spinning[0]} keeps running without virtual time passing")
             raise Deadlock(STUCK)
 
-        return run_deterministically(prepared, seed=f"{self.seed}/tasks", clock=self.clock)
+        with _logging_to(self.trace):
+            return run_deterministically(prepared, seed=f"{self.seed}/tasks", clock=self.clock)
 
     async def on(self, host: Host, function: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Run a function on a host: the sockets that it opens belong to the host."""
@@ -132,3 +137,31 @@ class Simulation:
 def _is_on_paused_host(task: trio.lowlevel.Task) -> bool:
     host = task.context.get(HOST)
     return host is not None and host.is_paused
+
+
+class _TraceHandler(logging.Handler):
+    """Records log messages in a trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__(logging.WARNING)
+        self._trace = trace
+
+    def emit(self, record: logging.LogRecord) -> None:
+        host = HOST.get()
+        self._trace.message("" if host is None else host.name, f"{record.levelname.lower()}: {record.getMessage()}")
+
+
+@contextmanager
+def _logging_to(trace: Trace) -> Iterator[None]:
+    """The warnings of the client library go to the trace, and nowhere else: faults cause many of them."""
+    logger = logging.getLogger(_CLIENT_LIBRARY)
+    handler, level, propagates = _TraceHandler(trace), logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.WARNING)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagates

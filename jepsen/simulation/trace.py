@@ -68,6 +68,11 @@ class Trace:
         self.notes += 1
         self._unhashed.append(f"{self._timestamp()}{what!r}")
 
+    def message(self, host: str, text: str) -> None:
+        """Record a line of a client's log. It is shown with a failure, but listeners are not called."""
+        self.note(host, text)
+        self.tail.append(Event(self._time, host, "client_logged", {"text": text}))
+
     def operation(self, operation: Operation) -> None:
         """Hash the invocation or the completion of a client's operation."""
         self.note(operation.client, operation.function, operation.outcome.value, operation.result)

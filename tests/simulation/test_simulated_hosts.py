@@ -1,10 +1,14 @@
 """Processes on simulated hosts: started, killed, paused, and ending by themselves."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 
 import pytest
 import trio
 
+from broker.client.admin import Admin
+from broker.client.errors import ClientError
 from jepsen.simulation import Event, Host, Simulation
 from jepsen.simulation.clock import Deadlock
 from jepsen.simulation.scheduling import Livelock, ThreadStarted
@@ -166,3 +170,24 @@ def test_waiting_for_ever_is_noticed() -> None:
 
 async def test_threads_work_again_afterwards() -> None:
     assert await trio.to_thread.run_sync(int) == 0
+
+
+def test_warnings_of_clients_are_in_the_trace_and_nowhere_else(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They were printed among the results of simulated runs."""
+    simulation = Simulation("test")
+    client = simulation.add_host("client")
+    simulation.add_host("silent")
+
+    async def call() -> None:
+        with suppress(ClientError):
+            async with Admin("silent:9092") as admin:
+                await admin.describe_cluster(timeout_ms=500)
+
+    simulation.run(partial(simulation.on, client, call))
+    logged = [event for event in simulation.trace.tail if event.kind == "client_logged"]
+    assert [event.host for event in logged] == ["client"]
+    assert "bootstrap server silent:9092 cannot be reached" in str(logged[0].fields["text"])
+    assert caplog.records == []
+    assert capsys.readouterr() == ("", "")
