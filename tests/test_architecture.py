@@ -15,7 +15,15 @@ from tests.support.architecture_rules import (
     set_iterations,
     system_access,
 )
-from tests.support.source_code import ROOT, functions, imported_module, imports, is_within, read_modules
+from tests.support.source_code import (
+    ROOT,
+    functions,
+    imported_module,
+    imports,
+    is_within,
+    project_files,
+    read_modules,
+)
 
 MODULES = read_modules()
 
@@ -378,8 +386,8 @@ def test_every_concern_has_a_name() -> None:
 
 
 def test_names_of_files_are_plain_on_every_system() -> None:
-    paths = [*ROOT.iterdir(), *(path for package in ("tests", *DIRECTIONS) for path in (ROOT / package).rglob("*"))]
-    assert [path.name for path in paths if not re.fullmatch(r"[\w.@+-]+", path.name, re.ASCII)] == []
+    parts = {part for path in project_files() for part in path.parts}
+    assert [part for part in sorted(parts) if not re.fullmatch(r"[\w.@+-]+", part, re.ASCII)] == []
 
 
 @pytest.mark.parametrize("package", DIRECTIONS)

@@ -1,5 +1,8 @@
 """Tests the rules with which `tests/test_architecture.py` checks the source code."""
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from tests.support.architecture_rules import (
@@ -12,7 +15,7 @@ from tests.support.architecture_rules import (
     set_iterations,
     system_access,
 )
-from tests.support.source_code import Module, functions
+from tests.support.source_code import Module, functions, project_files
 
 
 def modules(**texts: str) -> dict[str, Module]:
@@ -141,3 +144,17 @@ def test_rule_names() -> None:
 def test_rule_sizes() -> None:
     text = 'def f():\n    """Two\n    lines."""\n    a = 1\n    return a\n'
     assert [(each.name, each.lines) for each in functions(module(text))] == [("f", 3)]
+
+
+def test_files_of_the_project_are_those_that_git_tracks_or_would_not_ignore(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("/data/\n*.egg-info/\n\n# of Python\n__pycache__/\n")
+    for name in ("a.py", "p/b.py", "p/data/c.py", "p/__pycache__/b.pyc", "data/notes and more", "x.egg-info/SOURCES"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    files = [".gitignore", "a.py", "p/b.py", "p/data/c.py"]
+    assert list(map(str, project_files(tmp_path))) == files
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    assert list(map(str, project_files(tmp_path))) == files, "a list that is empty is no list"
+    subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+    (tmp_path / "my notes.txt").touch()
+    assert list(map(str, project_files(tmp_path))) == files, "it is not tracked"

@@ -1,7 +1,9 @@
 """The project's source code as syntax trees: modules by name, their imports and their sizes."""
 
 import ast
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
@@ -44,6 +46,36 @@ class Import:
 class Function:
     name: str
     lines: int
+
+
+def project_files(root: Path = ROOT) -> list[Path]:
+    """The project's files, as paths below `root`: those in git's list or, without one, all that git does not ignore."""
+    try:
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        listed = ""
+    # The list of a repository that has the tree within itself, and does not track it, is empty.
+    return [Path(name) for name in listed.split("\0") if name] or sorted(_not_ignored(root))
+
+
+def _not_ignored(root: Path) -> Iterator[Path]:
+    lines = (root / ".gitignore").read_text().splitlines()
+    patterns = [line.removesuffix("/") for line in lines if line and not line.startswith("#")]
+    directories = [root]
+    while directories:
+        for path in directories.pop().iterdir():
+            below = path.relative_to(root)
+            if below.name == ".git" or any(_is_ignored(below, pattern) for pattern in patterns):
+                continue
+            if path.is_dir():
+                directories.append(path)
+            else:
+                yield below
+
+
+def _is_ignored(path: Path, pattern: str) -> bool:
+    """True if a path below the root has this pattern of .gitignore; one with a slash means a path, others any name."""
+    return fnmatch(f"/{path}", f"/{pattern.lstrip('/')}") if "/" in pattern else fnmatch(path.name, pattern)
 
 
 def read_modules() -> dict[str, Module]:
