@@ -301,7 +301,7 @@ def test_a_cluster_has_at_least_one_node() -> None:
 
 @pytest.mark.parametrize("nodes", ["0", "101", "100000"])
 def test_number_of_nodes_is_bounded(tmp_path: Path, nodes: str) -> None:
-    """Of 100,000 nodes, the directories filled the disk; with free ports, the command ended in a traceback."""
+    """The directories of 100,000 nodes filled the disk; with free ports, the command ended in a traceback."""
     directory = tmp_path / "data"
     for ports in ("9092", "0"):
         answer = run_command("cluster", "start", "--nodes", nodes, "--first-port", ports, "--dir", str(directory))
