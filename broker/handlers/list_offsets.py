@@ -43,6 +43,7 @@ _NEEDED_VERSION: Final = {
 _OF_TIERED_STORAGE: Final = (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
 _NEVER: Final = 1 << 15
 _UNKNOWN: Final = -1
+_CONSUMER_REPLICA_ID: Final = -1
 _STEP_PARTITIONS: Final = 16
 _OFFSET_NOT_AVAILABLE_FROM: Final = 5
 
@@ -96,7 +97,7 @@ def _list_one(
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} needs a later version")
     partition = context.services.partitions.get(topic_name, asked.partition_index)
     is_debugging = request.replica_id == DEBUGGING_REPLICA_ID
-    is_consumer = not is_debugging and request.replica_id < 0
+    is_consumer = request.replica_id == _CONSUMER_REPLICA_ID
     log = (partition.readable_log if is_debugging else partition.leader_log)(asked.current_leader_epoch)
     end = partition.commit_state.end_for(log, request.isolation_level) if is_consumer else log.readable_end_offset
     timestamp, offset, epoch = _UNKNOWN, _UNKNOWN, _UNKNOWN

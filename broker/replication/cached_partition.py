@@ -22,7 +22,8 @@ class CachedPartition:
     """One partition of a fetch request, with the offsets that the session last sent to the client.
 
     `topic` is a name, or a topic id of 16 bytes, depending on the request's version. `partition` is the partition at
-    which this object waits; when that changes, the object notifies its session, `listener`.
+    which this object waits; when that changes, the object notifies its session, `listener`. A session reads the cached
+    partitions with the lowest `turn` first.
     """
 
     __slots__ = (
@@ -37,6 +38,7 @@ class CachedPartition:
         "sent_high_watermark",
         "sent_log_start_offset",
         "topic",
+        "turn",
     )
 
     def __init__(
@@ -56,6 +58,7 @@ class CachedPartition:
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
         self.log_start_offset = log_start_offset
+        self.turn = 0
         self.sent_high_watermark = _NEVER_SENT
         self.sent_log_start_offset = _NEVER_SENT
         self.partition: Partition | None = None

@@ -11,10 +11,12 @@ partition whose records were sent goes to the back, so that a busy partition can
 
 import random
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import count, islice
+from operator import attrgetter
 from typing import Final, Protocol, TypeAlias
 
 from broker.replication.cached_partition import CachedPartition, FetchedPartition
+from broker.replication.commit_state import READ_UNCOMMITTED
 from broker.replication.leader_role import record_caught_up
 from broker.replication.partition import Partition
 from broker.wire.errors import ErrorCode, KafkaError
@@ -31,6 +33,8 @@ CLOSED_AT_ONCE: Final = 256
 EVICTION_MIN_MS: Final = 120_000
 # This many cached partitions can usually fill a response.
 RELEASED_MAX: Final = 32
+
+_turn: Final = attrgetter("turn")
 
 CachedPartitionKey: TypeAlias = tuple[str | bytes, int]
 # A broker's id and epoch.
@@ -50,7 +54,7 @@ class Waiter(Protocol):
 
 
 class FetchSession:
-    """The partitions that a client fetches. `due` are the cached partitions to read, in order.
+    """The partitions that a client fetches. `due` are the cached partitions to read, in the order of their turns.
 
     `follower` is the fetching broker, or None for a consumer. For every idle cached partition the follower was
     caught up at its last request, at `last_used_ms`. That progress is recorded when the cached partition becomes due,
@@ -58,11 +62,13 @@ class FetchSession:
 
     `held` are cached partitions with news that a throttle holds back.
 
-    `access_generation` is the state of ACLs under which the cached partitions were last read.
+    `access_generation` is the state of ACLs under which the cached partitions were last read, `isolation_level` that of
+    the session's last request.
     """
 
     __slots__ = (
         "_cached_partitions",
+        "_turns",
         "access_generation",
         "by_topic_id",
         "created_ms",
@@ -71,6 +77,7 @@ class FetchSession:
         "follower",
         "held",
         "id",
+        "isolation_level",
         "last_used_ms",
         "waiter",
     )
@@ -87,10 +94,12 @@ class FetchSession:
         self.id = session_id
         self.epoch = INITIAL_EPOCH + 1
         self._cached_partitions: dict[CachedPartitionKey, CachedPartition] = {}
+        self._turns = count()
         self.due: dict[CachedPartition, None] = {}
         self.held: dict[CachedPartition, None] = {}
         self.waiter: Waiter | None = None
         self.access_generation = 0
+        self.isolation_level = READ_UNCOMMITTED
         self.by_topic_id = by_topic_id
         self.follower = follower
         self.created_ms = now_ms
@@ -107,6 +116,7 @@ class FetchSession:
             if known is None:
                 self._cached_partitions[cached.topic, cached.index] = known = cached
                 cached.listener = self
+                cached.turn = next(self._turns)
             else:
                 known.update_from_request(cached)
                 self.held.pop(known, None)
@@ -145,14 +155,13 @@ class FetchSession:
             self.held[cached] = None
 
     def release(self) -> None:
-        """Make some held cached partitions due again, before all others, as it was their turn.
+        """Make some held cached partitions due again; they keep their turns.
 
         Only some of them: a few may use up what the throttle lets through, and reading the others would be in vain.
         """
-        released = list(islice(self.held, RELEASED_MAX))
-        for cached in released:
+        for cached in list(islice(self.held, RELEASED_MAX)):
             del self.held[cached]
-        self.due = {**dict.fromkeys(released), **self.due}
+            self.due[cached] = None
 
     def moved(self, cached: CachedPartition, partition: Partition) -> None:
         """Make the cached partition due, as its partition has changed, and notify the waiting request."""
@@ -167,10 +176,8 @@ class FetchSession:
             self.waiter.moved(cached, partition)
 
     def move_to_back(self, cached: CachedPartition) -> None:
-        """Move a cached partition that was served to the back of `due`."""
-        if cached in self.due:
-            del self.due[cached]
-            self.due[cached] = None
+        """Have a cached partition that was served read after all others, even after those that have no news now."""
+        cached.turn = next(self._turns)
 
     def end(self) -> None:
         """End the session: the waiting request is answered. The caller must call `stop_waiting` then."""
@@ -220,8 +227,8 @@ class Fetch:
 
     @property
     def cached_partitions(self) -> Sequence[CachedPartition]:
-        """The cached partitions to read, in order."""
-        return list(self.session.due)
+        """The cached partitions to read, in the order of their turns."""
+        return sorted(self.session.due, key=_turn)
 
     def select(self, fetched: Iterable[FetchedPartition]) -> list[FetchedPartition]:
         """The results that the response contains; they count as known to the client from now on.
@@ -303,7 +310,7 @@ class FetchSessions:
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._remove(session_id)
             opened = NO_SESSION
-            if epoch == INITIAL_EPOCH and named:
+            if epoch == INITIAL_EPOCH:
                 opened = self._free_id(named_count or len(named), now_ms)
             session = FetchSession(opened, named, by_topic_id=by_topic_id, follower=follower, now_ms=now_ms)
             if opened != NO_SESSION:
@@ -323,7 +330,7 @@ class FetchSessions:
     def _continue(
         self,
         session: FetchSession,
-        named: Iterable[CachedPartition],
+        named: Sequence[CachedPartition],
         forgotten: Iterable[CachedPartitionKey],
         follower: BrokerIncarnation | None,
         now_ms: float,
@@ -334,9 +341,10 @@ class FetchSessions:
         if len(session):
             self._sessions[session.id] = self._sessions.pop(session.id)
             return Fetch(session, is_full=False)
-        self._remove(session.id)  # nothing left to fetch: Kafka ends the session too
-        nothing = FetchSession(NO_SESSION, (), by_topic_id=session.by_topic_id, follower=follower, now_ms=now_ms)
-        return Fetch(nothing, is_full=True)
+        # Kafka ends the session, too, and then carries out what remains of the request outside of one.
+        self._remove(session.id)
+        rest = FetchSession(NO_SESSION, named, by_topic_id=session.by_topic_id, follower=follower, now_ms=now_ms)
+        return Fetch(rest, is_full=True)
 
     def close(self, fetch: Fetch) -> None:
         """End the session of a request whose response will not reach the client."""

@@ -18,6 +18,8 @@ CONFIGS: Final = {
     "group.consumer.heartbeat.interval.ms": "5000",
     "group.consumer.min.heartbeat.interval.ms": "5000",
     "group.initial.rebalance.delay.ms": "0",
+    # The fetch sessions of ended sequences stay.
+    "max.incremental.fetch.session.cache.slots": "1000000",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
     # The records of steps have fixed times, which are long ago: producers would expire by them.

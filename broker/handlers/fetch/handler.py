@@ -37,6 +37,8 @@ from broker.wire.api.fetch import (
 from broker.wire.errors import KafkaError
 
 _TOPIC_IDS_FROM: Final = 13
+# Any negative leader epoch or last fetched epoch stands for none.
+_NO_EPOCH: Final = -1
 _CURRENT_LEADER_FROM: Final = 16
 # A fetch of at most this many partitions is read and answered in one go; a larger one in steps.
 UNSLICED_PARTITIONS_MAX: Final = 256
@@ -87,7 +89,7 @@ def _begin(
     """Start the request in its fetch session, or in a new one. Raises KafkaError.
 
     All partitions become due if the follower is a former incarnation, which is then refused for each of them, or if
-    ACLs or quotas have changed since the session's previous request.
+    ACLs, quotas or the isolation level have changed since the session's previous request.
     """
     services = context.services
     sessions = services.fetch_sessions
@@ -105,9 +107,10 @@ def _begin(
         context.finish_later(sessions.ended.pop().stop_waiting())
     if policy.incarnation is not None and services.partitions.is_former_incarnation(*policy.incarnation):
         session_fetch.session.make_all_due()
-    if session_fetch.session.access_generation != context.server.access_generation:
-        session_fetch.session.access_generation = context.server.access_generation
-        session_fetch.session.make_all_due()
+    session, generation = session_fetch.session, context.server.access_generation
+    if session.access_generation != generation or session.isolation_level != request.isolation_level:
+        session.access_generation, session.isolation_level = generation, request.isolation_level
+        session.make_all_due()
     return session_fetch
 
 
@@ -383,8 +386,8 @@ def _cached_partitions(context: RequestContext, topics: Iterable[FetchTopic]) ->
             partition.partition,
             partition.fetch_offset,
             partition.partition_max_bytes,
-            partition.current_leader_epoch,
-            partition.last_fetched_epoch,
+            max(partition.current_leader_epoch, _NO_EPOCH),
+            max(partition.last_fetched_epoch, _NO_EPOCH),
             partition.log_start_offset,
         )
         for topic in topics

@@ -254,7 +254,7 @@ def with_epoch(epoch: int, version: int, topic_id: bytes) -> FetchRequest:
 @pytest.mark.parametrize("version", [9, 12, 16, 18])
 @pytest.mark.parametrize(
     ("epoch", "code"),
-    [(-1, 0), (0, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)],
+    [(-2, 0), (-1, 0), (0, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)],
 )
 async def test_the_leader_epoch_that_a_client_knows_is_checked(
     client: WireClient, version: int, epoch: int, code: int
@@ -264,6 +264,16 @@ async def test_the_leader_epoch_that_a_client_knows_is_checked(
     response = await client.call(with_epoch(epoch, version, topic_id), version)
 
     assert only(only(response.responses).partitions).error_code == code
+
+
+async def test_negative_last_fetched_epoch_stands_for_none(client: WireClient) -> None:
+    await create_topic(client)
+    request = fetch_request(offset=1)
+    request.topics[0].partitions[0].last_fetched_epoch = -2
+
+    partition = only(only((await client.call(request, 12)).responses).partitions)
+
+    assert (partition.error_code, partition.diverging_epoch) == (ErrorCode.OFFSET_OUT_OF_RANGE, None)
 
 
 @pytest.mark.parametrize("version", [12, 15, 16, 18])

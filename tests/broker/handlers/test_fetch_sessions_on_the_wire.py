@@ -7,11 +7,13 @@ import pytest
 from broker.wire.api.delete_topics import DeleteTopicsRequest
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from broker.wire.errors import ErrorCode
-from tests.support.requests import batch, create_topic, fetch_request, produce, records_of
+from tests.support.requests import batch, create_topic, fetch_request, produce, produce_request, records_of
 from tests.support.running_node import RunningNode
+from tests.support.transaction_requests import Requests
 from tests.support.wire_client import WireClient, connected, only
 
 VERSION = 12
+READ_COMMITTED = 1
 FOREVER_MS = 600_000
 
 
@@ -67,6 +69,24 @@ async def test_a_session_by_topic_ids(client: WireClient) -> None:
     response = await client.call(incremental(opened.session_id, 1), 17)
 
     assert only(response.responses).topic_id == topic_id
+    assert only(records_of(only(only(response.responses).partitions))).value == b"value"
+
+
+async def test_another_isolation_level_reads_all_partitions_of_a_session_again(client: WireClient) -> None:
+    """A partition without committed records has news for a consumer that reads uncommitted ones."""
+    await create_topic(client)
+    producer = Requests(client)
+    await producer.find("a")
+    producer_id, epoch = await producer.init("a")
+    records = batch(b"value", transactional=True, producer_id=producer_id, producer_epoch=epoch, base_sequence=0)
+    request = produce_request(records)
+    request.transactional_id = "a"
+    assert only(only((await client.call(request, 12)).responses).partition_responses).error_code == 0
+    session_id = await open_session(client, isolation_level=READ_COMMITTED)
+    assert indexes(await client.call(incremental(session_id, 1, isolation_level=READ_COMMITTED), VERSION)) == []
+
+    response = await client.call(incremental(session_id, 2), VERSION)
+
     assert only(records_of(only(only(response.responses).partitions))).value == b"value"
 
 

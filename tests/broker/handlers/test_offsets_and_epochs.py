@@ -17,6 +17,7 @@ from broker.wire.api.offset_for_leader_epoch import (
 from broker.wire.errors import ErrorCode
 from tests.support.requests import batch, create_topic, fetch, produce, produce_request
 from tests.support.running_node import running_node
+from tests.support.transaction_requests import Requests
 from tests.support.wire_client import WireClient, connected, only
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
@@ -177,6 +178,23 @@ async def test_committed_is_committed_without_transactions(client: WireClient) -
     await produce(client, batch(b"value"))
 
     assert (await list_offset(client, LATEST, isolation_level=READ_COMMITTED)).offset == 1
+
+
+@pytest.mark.parametrize(("replica_id", "offset"), [(-1, 0), (-2, 1), (-3, 1)])
+async def test_isolation_level_is_that_of_consumers_alone(client: WireClient, replica_id: int, offset: int) -> None:
+    """Replica id -1 stands for a consumer; it does not see the record of an open transaction."""
+    await create_topic(client)
+    producer = Requests(client)
+    await producer.find("a")
+    producer_id, epoch = await producer.init("a")
+    records = batch(b"value", transactional=True, producer_id=producer_id, producer_epoch=epoch, base_sequence=0)
+    request = produce_request(records)
+    request.transactional_id = "a"
+    assert only(only((await client.call(request, 12)).responses).partition_responses).error_code == 0
+
+    asked = list_request(LATEST, isolation_level=READ_COMMITTED)
+    asked.replica_id = replica_id
+    assert only(only((await client.call(asked, 11)).topics).partitions).offset == offset
 
 
 @pytest.mark.parametrize(("epoch", "code"), [(0, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)])

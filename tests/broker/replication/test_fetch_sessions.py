@@ -79,6 +79,25 @@ def test_partition_with_data_moves_to_the_end_of_the_order() -> None:
     assert [each.index for each in go_on(cache, opened.session_id, 2).cached_partitions] == [1, 2, 0]
 
 
+def test_served_partition_comes_after_an_idle_one_that_gets_news() -> None:
+    """A session goes round all of its partitions: the idle one has waited longer."""
+    cache = sessions()
+    busy, idle = cached(0), cached(1)
+    opened = open_session(cache, busy, idle)
+    answer(opened)
+    opened.session.mark_idle(idle)
+    answer(go_on(cache, opened.session_id, 1), busy=(0,))
+    opened.session.due[idle] = None
+    assert [each.index for each in go_on(cache, opened.session_id, 2).cached_partitions] == [1, 0]
+
+
+def test_session_can_be_opened_without_partitions() -> None:
+    cache = sessions()
+    opened = open_session(cache)
+    assert opened.session_id != NO_SESSION
+    assert answer(go_on(cache, opened.session_id, 1, cached(3)), high_watermark=1) == [3]
+
+
 def test_offsets_are_updated_partitions_added_and_forgotten() -> None:
     cache = sessions()
     opened = open_session(cache, cached(0), cached(1))
@@ -145,6 +164,15 @@ def test_forgetting_the_last_partition_ends_the_session() -> None:
     fetch = go_on(cache, opened.session_id, 1, forgotten=(0,))
     assert fetch.session_id == NO_SESSION
     assert len(cache) == 0
+
+
+def test_request_that_forgets_all_that_it_names_is_carried_out_without_a_session() -> None:
+    cache = sessions()
+    opened = open_session(cache, cached(0))
+    fetch = go_on(cache, opened.session_id, 1, cached(0), cached(1), forgotten=(0, 1))
+    assert fetch.session_id == NO_SESSION
+    assert len(cache) == 0
+    assert answer(fetch) == [0, 1]
 
 
 def test_epochs_wrap_around_to_one() -> None:
