@@ -26,6 +26,11 @@ class Place:
     state: Any
     labels: Labels = attrs.field(factory=Labels)
 
+    def __attrs_post_init__(self) -> None:
+        """The given topics have the first labels, in the order of their names."""
+        for _, topic_id in sorted(self.topic_ids.items()):
+            self.labels.label("T", topic_id)
+
     def named(self, suffix: str) -> str:
         """A name of this sequence; an empty one stays empty, because that is a case of its own."""
         return f"{self.name}-{suffix}" if suffix else ""

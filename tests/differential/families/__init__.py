@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tests.differential.families.configs import BrokerConfigs, Configs
-from tests.differential.families.groups import ClassicGroups, ConsumerGroups
+from tests.differential.families.groups import ClassicGroups, ConsumerGroups, MixedGroups
 from tests.differential.families.quotas import Quotas
 from tests.differential.families.records import FetchSessions, Offsets
 from tests.differential.families.transactions import Transactions
@@ -16,6 +16,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         Transactions(),
         ClassicGroups(),
         ConsumerGroups(),
+        MixedGroups(),
         Quotas(),
         Configs(),
         BrokerConfigs(),

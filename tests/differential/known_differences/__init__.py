@@ -6,10 +6,18 @@ from typing import Final
 from tests.differential.known_differences.configs import CONFIGS
 from tests.differential.known_differences.entries import Difference, KnownDifference, first_difference
 from tests.differential.known_differences.groups import GROUPS
+from tests.differential.known_differences.mixed_groups import MIXED_GROUPS
 from tests.differential.known_differences.quotas import QUOTAS
 from tests.differential.known_differences.records import RECORDS
 from tests.differential.known_differences.transactions import TRANSACTIONS
 
 __all__ = ["KNOWN_DIFFERENCES", "Difference", "KnownDifference", "first_difference"]
 
-KNOWN_DIFFERENCES: Final[Sequence[KnownDifference]] = (*TRANSACTIONS, *GROUPS, *QUOTAS, *CONFIGS, *RECORDS)
+KNOWN_DIFFERENCES: Final[Sequence[KnownDifference]] = (
+    *TRANSACTIONS,
+    *GROUPS,
+    *MIXED_GROUPS,
+    *QUOTAS,
+    *CONFIGS,
+    *RECORDS,
+)

@@ -23,13 +23,14 @@ def bare_groups(family: str) -> Iterator[KnownDifference]:
     """The responses that say whether a group without members and offsets exists."""
     missing = ("GROUP_ID_NOT_FOUND", "ILLEGAL_GENERATION")
     offset_codes = r"topics\[\d+\]\.partitions\[\d+\]\.error_code"
+    describe = "DescribeMixedGroups" if family == "mixed-groups" else "DescribeGroups"
     for step, path, kafka, ours in (
         ("DeleteOffsets", "error_code", "NONE", "GROUP_ID_NOT_FOUND"),
         ("DeleteOffsets", "topics", lambda topics: bool(topics), []),
         ("DeleteGroups", r"results\[\d+\]\.error_code", "NONE", "GROUP_ID_NOT_FOUND"),
-        ("DescribeGroups", r"groups\[\d+\]\.error_code", "NONE", "GROUP_ID_NOT_FOUND"),
-        ("DescribeGroups", r"groups\[\d+\]\.error_message", None, lambda message: isinstance(message, str)),
-        ("DescribeGroups", r"groups\[\d+\]\.group_state", "Empty", "Dead"),
+        (describe, r"groups\[\d+\]\.error_code", "NONE", "GROUP_ID_NOT_FOUND"),
+        (describe, r"groups\[\d+\]\.error_message", None, lambda message: isinstance(message, str)),
+        (describe, r"groups\[\d+\]\.group_state", "Empty", "Dead"),
         ("Commit", offset_codes, "UNKNOWN_MEMBER_ID", missing),
         ("CommitOffsets", offset_codes, "UNKNOWN_MEMBER_ID", missing),
     ):

@@ -41,22 +41,28 @@ GROUPS: Final[Sequence[KnownDifference]] = (
         reason="the response to a join that fails as above has the member id of its request",
         where=lambda step: step.instance is not None,
     ),
-    KnownDifference(
-        family="consumer-groups",
-        step="FetchOffsets",
-        path=r"groups\[\d+\]\.error_code",
-        kafka="UNKNOWN_SERVER_ERROR",
-        ours="UNKNOWN_MEMBER_ID",
-        reason="a member epoch without a member id belongs to no member; Kafka fails at that",
-        where=lambda step: step.epoch is not Epoch.NONE,
+    *(
+        KnownDifference(
+            family=family,
+            step="FetchOffsets",
+            path=r"groups\[\d+\]\.error_code",
+            kafka="UNKNOWN_SERVER_ERROR",
+            ours="UNKNOWN_MEMBER_ID",
+            reason="a member epoch without a member id belongs to no member; Kafka fails at that",
+            where=lambda step: step.epoch is not Epoch.NONE,
+        )
+        for family in ("consumer-groups", "mixed-groups")
     ),
-    KnownDifference(
-        family="consumer-groups",
-        step="ConsumerHeartbeat",
-        path="heartbeat_interval_ms",
-        kafka=lambda interval_ms: interval_ms > 0,
-        ours=lambda interval_ms: interval_ms > 0,
-        reason="members heartbeat more often while partitions move; Kafka's interval is always the configured one",
+    *(
+        KnownDifference(
+            family=family,
+            step=step,
+            path="heartbeat_interval_ms",
+            kafka=lambda interval_ms: interval_ms > 0,
+            ours=lambda interval_ms: interval_ms > 0,
+            reason="members heartbeat more often while partitions move; Kafka's interval is always the configured one",
+        )
+        for family, step in (("consumer-groups", "ConsumerHeartbeat"), ("mixed-groups", "MixedHeartbeat"))
     ),
     KnownDifference(
         family="consumer-groups",
@@ -69,5 +75,5 @@ GROUPS: Final[Sequence[KnownDifference]] = (
         where=lambda step: step.regex is not None,
         diverges=True,
     ),
-    *(each for family in ("classic-groups", "consumer-groups") for each in bare_groups(family)),
+    *(each for family in ("classic-groups", "consumer-groups", "mixed-groups") for each in bare_groups(family)),
 )

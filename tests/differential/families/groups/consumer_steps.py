@@ -53,7 +53,10 @@ class ConsumerHeartbeat(MemberStep):
     def _member_id(self, place: Place) -> str:
         """The id that the member was given; from version 1 on, it makes its own."""
         found = self.member_id(place)
-        return found or (place.named(f"member-{self.member}") if self.version >= _REGEX_FROM else "")
+        return found or (self._own_id(place) if self.version >= _REGEX_FROM else "")
+
+    def _own_id(self, place: Place) -> str:
+        return place.named(f"member-{self.member}")
 
     def _owned(self, place: Place) -> list[TopicPartitions] | None:
         if self.owns is None:

@@ -51,6 +51,8 @@ class Members:
     last_epochs: dict[int, int] = attrs.field(factory=dict)
     assigned: dict[int, Any] = attrs.field(factory=dict)
     protocols: dict[int, tuple[str | None, str | None]] = attrs.field(factory=dict)
+    # The topics of each member of the last generation, as its leader was told.
+    subscriptions: dict[str, list[str]] = attrs.field(factory=dict)
     leader_id: str = ""
     joined: list[str] = attrs.field(factory=list)
     group_state: str = ""
