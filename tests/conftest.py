@@ -25,7 +25,7 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     prefix = os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".venv" / "compiled"))
     sys.pycache_prefix, sys.dont_write_bytecode = prefix, False
 
-# Nodes sync thousands of files. That takes 6 ms each on a disk, and nothing in memory, where the processes of a run need
+# Nodes sync thousands of files. That takes 6 ms each on a disk, and nothing in memory, where the files of a run need
 # less than 1 GB. Power cuts are tested on simulated disks. TMPDIR or `--basetemp` chooses another place.
 MEMORY = Path("/dev/shm")
 _MEMORY_BYTES_MIN = 6 << 30
