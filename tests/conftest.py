@@ -12,6 +12,7 @@ import pytest
 from trio.testing import MockClock
 
 from jepsen.processes import ports
+from tests.support.other_interpreter import divide_for_other_interpreter
 from tests.support.source_code import ROOT
 
 pytest_plugins = ["tests.support.examples"]
@@ -54,6 +55,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--rewrite-traces", action="store_true", help="write the golden traces anew, to be reviewed")
     group.addoption("--kills", type=int, help="how often each part is killed, in the tests that kill")
     group.addoption("--minutes", type=float, help="how long streaming runs at a steady rate")
+    group.addoption(
+        "--other-interpreter",
+        action="store_true",
+        help="leave out what does not depend on the version of Python: parameters after a test's first two, and Spark",
+    )
     group.addoption("--records", type=int, help="records per client and compression in the round trips")
 
 
@@ -93,6 +99,13 @@ def jumping_clock() -> MockClock:
     It jumps after a short real pause without events, in which the kernel delivers the bytes that were sent.
     """
     return MockClock(autojump_threshold=0.005)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--other-interpreter"):
+        kept, others = divide_for_other_interpreter(items)
+        config.hook.pytest_deselected(items=others)
+        items[:] = kept
 
 
 def pytest_collection_finish() -> None:
