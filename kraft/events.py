@@ -85,9 +85,20 @@ QUORUM_EVENTS: Final = EventCatalogue(
             "Recovery of the metadata log found bytes after the last intact entry and removed them.",
             {**_NODE, "path": "the file", "torn_bytes": "how many bytes were removed", **_END},
             "recovery has cut {torn_bytes} bytes off the end of the metadata log {path}, which ends at offset "
-            "{end_offset} now. A power cut leaves such bytes, which were never acknowledged. If there was none, the "
-            "disk has damaged entries that this controller may have acknowledged: remove the directory of the log, "
-            "have the node formatted again, and remove and add it as a voter",
+            "{end_offset} now. A power cut leaves such bytes, which were never acknowledged",
+        ),
+        "log_entries_lost": EventKind(
+            Level.ERROR,
+            "The disk has lost entries of the metadata log, or a snapshot, that were durable. They are fetched again. "
+            "Until then this node is no candidate, and votes only for those that have all that it acknowledged.",
+            {
+                **_NODE,
+                "damage": "what is wrong with the files, as text",
+                **_END,
+                "lost_end_offset": "end offset of the metadata that this node had",
+            },
+            "the disk has lost metadata that was durable: {damage}. This node has it up to offset {end_offset} now, of "
+            "{lost_end_offset}, and fetches the rest from the other controllers. Look at the disk",
         ),
         "log_recovered": EventKind(
             Level.DEBUG,

@@ -27,7 +27,11 @@ class QuorumTrace:
 
     def recovered(self, core: Core, recovered: Recovered, directory: str) -> None:
         log = recovered.log
-        if log.torn_bytes:
+        if recovered.damage:
+            lost_end = core.log.lost_end
+            lost_to = core.end_offset if lost_end is None else lost_end.offset
+            self("log_entries_lost", damage=recovered.damage, end_offset=core.end_offset, lost_end_offset=lost_to)
+        elif log.torn_bytes:
             self("log_cut", path=log.path, torn_bytes=log.torn_bytes, end_offset=log.end_offset)
         if recovered.election.was_lost and core.epoch:
             self("quorum_state_lost", path=directory)

@@ -1,6 +1,7 @@
 """Formats and recovers a replica's directory."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import attrs
 
@@ -8,7 +9,15 @@ from kraft.core import LogState, OffsetAndEpoch, ReplicaKey, VoterSet, VoterSetH
 from kraft.core.control_records import decode_voters
 from kraft.core.plausible_epochs import EPOCH_END
 from kraft.env import Disk
-from kraft.log import CorruptLog, DurableLog, QuorumStateFile, QuorumStateLost, Snapshots
+from kraft.log import (
+    CorruptLog,
+    DurableLog,
+    EntriesLost,
+    QuorumStateFile,
+    QuorumStateLost,
+    Snapshots,
+    latest_end,
+)
 from kraft.replicated_log import Batch, BatchKind
 
 # The position of the bootstrap snapshot, which formatting writes. It replaces no entries, so it is never fetched, and
@@ -24,7 +33,8 @@ class EpochsExhausted(Exception):
 class Recovered:
     """The recovered files and the state of the core.
 
-    `bootstrap` are the records that this replica appends if it is the first leader of the quorum.
+    `bootstrap` are the records that this replica appends if it is the first leader of the quorum. `damage` says what is
+    wrong with the files, if entries are gone that were durable: `log_state.lost_end` is set then.
     """
 
     log: DurableLog
@@ -34,6 +44,7 @@ class Recovered:
     voters: VoterSetHistory
     batches: Sequence[Batch]
     bootstrap: tuple[bytes, ...]
+    damage: str = ""
 
 
 async def format_log(disk: Disk, directory: str, voters: VoterSet, records: Sequence[bytes]) -> None:
@@ -58,16 +69,95 @@ async def begin_log(disk: Disk, directory: str) -> None:
     log.close()
 
 
-async def recover(disk: Disk, directory: str, initial: VoterSet, me: ReplicaKey) -> Recovered:
+async def recover(
+    disk: Disk, directory: str, initial: VoterSet, me: ReplicaKey, *, has_servers: bool = False
+) -> Recovered:
     """Open the files in `directory`, which is created if missing. `initial` are the voters if the log has none.
 
-    Raises CorruptLog, also if the snapshot at the log's start or a voter's quorum-state file is lost; EpochsExhausted;
-    OSError.
+    `has_servers` is True if this replica knows addresses of other controllers than the voters.
+
+    Entries that the disk has lost are to be fetched again from the other voters. Raises CorruptLog if there are none,
+    and if the snapshot at the log's start is missing or a voter's quorum-state file is lost; EpochsExhausted; OSError.
     """
-    log, batches = await DurableLog.open(disk, directory)
+    disk.make_dir(directory)
     snapshots = await Snapshots.open(disk, directory)
-    election = await _open_election(disk, directory, may_be_lost=not _has_voted(me, batches, snapshots, initial))
+    damage = snapshots.damage()
+    try:
+        log, batches = await DurableLog.open(disk, directory, snapshots.latest or BOOTSTRAP)
+    except EntriesLost as lost:
+        if not _can_be_fetched(me, _known_voters(lost.batches, snapshots, initial), has_servers):
+            raise
+        damage = damage or lost.damage
+        log, batches = await DurableLog.open(disk, directory, snapshots.latest or BOOTSTRAP, cut=True)
+    known_voters = _known_voters(batches, snapshots, initial)
+    has_voted = known_voters.contains(me) and len(known_voters.ids) > 1
+    if not batches and snapshots.latest in (None, BOOTSTRAP):
+        has_voted = False
+    election = await _open_election(disk, directory, may_be_lost=not has_voted)
     _refuse_last_epoch(directory, max(election.state.epoch, log.epoch))
+    if snapshots.damage():
+        if snapshots.latest == BOOTSTRAP or not _can_be_fetched(me, known_voters, has_servers):
+            raise CorruptLog(damage)
+        assert snapshots.latest is not None, "it is damaged"
+        await log.restart(latest_end(log.end, snapshots.latest))
+        await snapshots.remove_all()
+        batches = []
+    recovered = await _start_at_snapshot(log, snapshots, election, batches, initial)
+    _note_loss(recovered.log_state, log)
+    return attrs.evolve(recovered, damage=damage)
+
+
+def _note_loss(log_state: LogState, log: DurableLog) -> None:
+    if log_state.end.is_before(log.durable_end):
+        log_state.lost_end = log.durable_end
+
+
+@attrs.frozen
+class Loss:
+    """Entries from `end_offset` to `lost_end_offset` that were durable and are gone. `damage` says what is wrong."""
+
+    damage: str
+    end_offset: int
+    lost_end_offset: int
+
+
+async def find_loss(disk: Disk, directory: str) -> Loss | None:
+    """Return what is lost of the log in `directory`; None if nothing is. Raises CorruptLog, OSError.
+
+    Changes nothing that a start would not change, too: a torn tail is cut off.
+
+    The node must be down.
+    """
+    snapshots = await Snapshots.open(disk, directory)
+    if damage := snapshots.damage():
+        raise CorruptLog(damage)
+    place = snapshots.latest or BOOTSTRAP
+    try:
+        log, _ = await DurableLog.open(disk, directory, place)
+    except EntriesLost as lost:
+        end_offset = lost.batches[-1].last_offset + 1 if lost.batches else 0
+        return Loss(lost.damage, max(place.offset, end_offset), lost.lost_end.offset)
+    loss = None
+    if latest_end(log.end, place).is_before(log.durable_end):
+        loss = Loss(f"{log.path} ends before what was durable", log.end_offset, log.durable_end.offset)
+    log.close()
+    return loss
+
+
+async def accept_loss(disk: Disk, directory: str) -> None:
+    """Let the log in `directory` end before the first lost entry. The rest is removed. Raises FsyncFailed, OSError.
+
+    Committed entries may be among the lost ones. The node must be down.
+    """
+    snapshots = await Snapshots.open(disk, directory)
+    log, _ = await DurableLog.open(disk, directory, snapshots.latest or BOOTSTRAP, cut=True)
+    await log.accept_loss()
+    log.close()
+
+
+async def _start_at_snapshot(
+    log: DurableLog, snapshots: Snapshots, election: QuorumStateFile, batches: Sequence[Batch], initial: VoterSet
+) -> Recovered:
     log_state, voters = _read(log, batches, snapshots, initial)
     place = snapshots.latest
     if place is None:
@@ -106,20 +196,19 @@ async def _open_election(disk: Disk, directory: str, *, may_be_lost: bool) -> Qu
         raise CorruptLog(f"{lost} is lost or damaged, so this voter does not know for whom it has voted") from lost
 
 
-def _has_voted(me: ReplicaKey, batches: Sequence[Batch], snapshots: Snapshots, initial: VoterSet) -> bool:
-    """True if this replica may have voted: its log has entries, and it is one of several voters.
-
-    A lost vote of a sole voter does no harm, because it can only vote for itself. It continues in its log's epoch.
-    """
-    place = snapshots.latest
+def _known_voters(batches: Sequence[Batch], snapshots: Snapshots, initial: VoterSet) -> VoterSet:
+    """The latest voters that the intact files name."""
     named = [decode_voters(batch.records[0]) for batch in batches if batch.kind is BatchKind.VOTERS]
-    if not batches and place in (None, BOOTSTRAP):
-        return False
     voters = named[-1] if named else VoterSet()
-    if not voters.voters and place is not None:
-        voters = snapshots.open_snapshot(place).voters
-    voters = voters if voters.voters else initial
-    return voters.contains(me) and len(voters.ids) > 1
+    if not voters.voters and snapshots.latest is not None:
+        with suppress(CorruptLog):
+            voters = snapshots.open_snapshot(snapshots.latest).voters
+    return voters if voters.voters else initial
+
+
+def _can_be_fetched(me: ReplicaKey, voters: VoterSet, has_servers: bool) -> bool:
+    """True if lost entries may be fetched from other voters."""
+    return any(voter.node_id != me.node_id for voter in voters.voters) or (not voters.voters and has_servers)
 
 
 def _read(

@@ -15,6 +15,7 @@ from broker.wire.uuids import decode_uuid, encode_uuid, new_uuid
 from kraft.core import ReplicaKey, Voter, VoterSet
 from kraft.core.control_records import is_valid_voter
 from kraft.env import Env
+from kraft.log import QUORUM_STATE
 from kraft.recovery import format_log
 from metadata.controller import DEFAULT_FEATURES, METADATA_VERSION, RELEASES
 from metadata.records import FeatureLevelRecord, encode_record
@@ -135,7 +136,7 @@ def _refuse_used(env: Env, path: str) -> None:
     Formatting would otherwise write the first records of a new cluster beside that log.
     """
     log = f"{path}/{partition_directory_name(METADATA_TOPIC, 0)}"
-    if env.disk.exists(f"{log}/quorum-state"):
+    if env.disk.exists(f"{log}/{QUORUM_STATE}"):
         raise FormattingRefused(
             f"Log directory {path} has no meta.properties, and holds the metadata log {log} of a node that has run. "
             "Restore meta.properties, or move the directory away to begin with an empty one."

@@ -13,11 +13,10 @@ from broker.storage.partition_directory import METADATA_TOPIC, parse_partition_d
 from broker.wire.records import HEADER_SIZE, CorruptBatch, read_header
 from kraft.core import ReplicaKey, VoterSet
 from kraft.env import Disk, Env
-from kraft.log import is_log, is_snapshot
+from kraft.log import DURABLE_END, QUORUM_STATE, is_log, is_snapshot
 
 METADATA_DIRECTORY: Final = partition_directory_name(METADATA_TOPIC, 0)
 _UNFINISHED: Final = ".part"
-_QUORUM_STATE: Final = "quorum-state"
 # Kafka's storage tool writes this file beside meta.properties, with the first records of a controller.
 _KAFKAS_BOOTSTRAP: Final = "bootstrap.checkpoint"
 _OWN_MAGIC: Final = b"KRL1"  # the first bytes of the metadata log of this project's controllers
@@ -37,10 +36,10 @@ def check_metadata_directory(env: Env, config: KafkaConfig) -> None:
     names = _names(env.disk, path)
     own = [name for name in names if is_log(name) or is_snapshot(name)]
     _refuse_kafkas(env.disk, config.metadata_directory, own)
-    if (not any(map(is_log, own)) and _QUORUM_STATE in names) or (config.is_controller and not own):
+    if (not any(map(is_log, own)) and QUORUM_STATE in names) or (config.is_controller and not own):
         raise MetadataDirectoryRefused(_log_lost(config, path))
     for name in names:
-        if name != _QUORUM_STATE and name not in own and not name.endswith(_UNFINISHED):
+        if name not in (QUORUM_STATE, DURABLE_END) and name not in own and not name.endswith(_UNFINISHED):
             env.trace("metadata_file_ignored", path=f"{path}/{name}", reason="it is not a file of a metadata log")
 
 
@@ -75,7 +74,7 @@ def check_voters(config: KafkaConfig, me: ReplicaKey, voters: VoterSet) -> None:
 
 def kept_data(disk: Disk, directory: str) -> str | None:
     """The path of data that a node has stored in a log directory; None if there is none. Raises OSError."""
-    if disk.exists(f"{directory}/{METADATA_DIRECTORY}/{_QUORUM_STATE}"):
+    if disk.exists(f"{directory}/{METADATA_DIRECTORY}/{QUORUM_STATE}"):
         return f"{directory}/{METADATA_DIRECTORY}"
     for name in disk.list(directory) if disk.exists(directory) else ():
         parsed = parse_partition_directory(name)

@@ -282,6 +282,6 @@ class Core:
                 reconfiguration.send_update_voter_request(replica, follower)
             case Resigned() as resigned:
                 elections.send_end_epoch_requests(replica, resigned)
-            case Unattached() if following.is_observer_without_leader(replica):
+            case Unattached() if following.has_to_find_leader(replica):
                 following.send_fetch_without_leader(replica)
         unknown_peers.send_fetch_to_bootstrap_server(replica)

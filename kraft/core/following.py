@@ -135,8 +135,9 @@ def back_off(replica: Replica, destination: int, kind: type[FetchRequest] | type
     replica.requests.back_off(destination, kind, replica.now_ms + replica.config.retry_backoff_ms)
 
 
-def is_observer_without_leader(replica: Replica) -> bool:
-    return isinstance(replica.state, Unattached) and not replica.is_voter
+def has_to_find_leader(replica: Replica) -> bool:
+    """True for a replica without a leader that cannot be elected: an observer, or a voter that has lost entries."""
+    return isinstance(replica.state, Unattached) and (not replica.is_voter or replica.log.lost_end is not None)
 
 
 def make_fetch_request(replica: Replica) -> FetchRequest:

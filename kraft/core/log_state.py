@@ -23,6 +23,10 @@ class OffsetAndEpoch:
     offset: Offset
     epoch: Epoch
 
+    def is_before(self, other: "OffsetAndEpoch") -> bool:
+        """True if a log that ends here is less up to date than one that ends at `other` (Raft's paper, 5.4.1)."""
+        return (self.epoch, self.offset) < (other.epoch, other.offset)
+
 
 class Match(Enum):
     SAME = "same"
@@ -31,10 +35,15 @@ class Match(Enum):
 
 
 class LogState:
-    """`start` is the snapshot that covers the entries removed from the beginning of the log."""
+    """`start` is the snapshot that covers the entries removed from the beginning of the log.
+
+    `lost_end` is set while entries are missing that this replica may have acknowledged, because its disk has lost them:
+    the end that the log had. Some of them may be committed.
+    """
 
     def __init__(self, start: OffsetAndEpoch = OffsetAndEpoch(0, 0)) -> None:
         self.start = start
+        self.lost_end: OffsetAndEpoch | None = None
         self.end_offset = start.offset
         self.durable_end_offset = start.offset
         self._epochs: list[int] = []
@@ -58,6 +67,7 @@ class LogState:
             self._first_offsets.append(base_offset)
         self._base_offsets.append(base_offset)
         self.end_offset = last_offset + 1
+        self._catch_up()
 
     def synced(self, end: OffsetAndEpoch) -> None:
         """Record that a sync, which began when the log ended at `end`, has finished.
@@ -82,6 +92,7 @@ class LogState:
         self.start = snapshot
         self.end_offset = self.durable_end_offset = snapshot.offset
         self._epochs, self._first_offsets, self._base_offsets = [], [], []
+        self._catch_up()
 
     def start_at(self, snapshot: OffsetAndEpoch) -> None:
         """Replace the entries below the snapshot's offset, which is within the log, by the durable snapshot."""
@@ -138,5 +149,16 @@ class LogState:
         return self.batch_boundary(min(self.end_of_epoch(diverging.epoch).offset, diverging.offset))
 
     def is_candidate_up_to_date(self, other: OffsetAndEpoch) -> bool:
-        """True if a log that ends at `other` is at least as up to date as this one (Raft's paper, section 5.4.1)."""
-        return (other.epoch, other.offset) >= (self.last_epoch, self.end_offset)
+        """True if a log that ends at `other` is at least as up to date as this one (Raft's paper, section 5.4.1).
+
+        A log that has lost entries counts with them: so it elects only leaders that have what it acknowledged.
+        """
+        return not other.is_before(self.end if self.lost_end is None else self.lost_end)
+
+    def _catch_up(self) -> None:
+        """Forget the lost entries once the log is as up to date as it was.
+
+        The committed ones of them are in it again: each leader of a later epoch has them, and logs match.
+        """
+        if self.lost_end is not None and not self.end.is_before(self.lost_end):
+            self.lost_end = None

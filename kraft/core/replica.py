@@ -73,10 +73,14 @@ class Replica:
     def is_electable(self) -> bool:
         """True for a voter, also while its removal is in the log and not committed, unless the replica is leaving.
 
+        False while the log lacks entries that this replica has acknowledged, of which some may be committed.
+
         A leader that removes itself may fail while no other replica has the entry. Then it must be elected again, with
         the votes of the others, to replicate that entry (Raft's dissertation, section 4.2.2).
         """
         if self.installing is not None or self.is_leaving or self.epoch + 1 >= EPOCH_END:
+            return False
+        if self.log.lost_end is not None:
             return False
         return self.is_voter or self._is_being_removed
 

@@ -2,25 +2,54 @@
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Final
 
+from kraft.core import OffsetAndEpoch
 from kraft.env import Disk, File
-from kraft.log.frame import MAGIC, Frame, decode_frame, encode_frame
+from kraft.log.durable_end_file import DurableEndFile
+from kraft.log.frame import decode_frame, encode_frame
+from kraft.log.log_content import read_content
 from kraft.replicated_log import Batch
 
 _SUFFIX = ".log"
 _NAME: Final = re.compile(r"([0-9]{20})\.log")
 _OFFSET_MAX: Final = 2**63 - 1
+_BEGINNING: Final = OffsetAndEpoch(0, 0)
 
 
 class CorruptLog(Exception):
-    """Durable entries can no longer be read. An operator has to repair the node, or restore it from other replicas."""
+    """Durable entries can no longer be read. An operator has to repair the node, or restore it from other replicas.
+
+    `damage` says what is wrong with the files.
+    """
+
+    def __init__(self, damage: str) -> None:
+        super().__init__(damage)
+        self.damage = damage
 
     def __str__(self) -> str:
         return (
-            f"{super().__str__()}. Remove the directory of this metadata log and have its node formatted again; a "
+            f"{self.damage}. Remove the directory of this metadata log and have its node formatted again; a "
             "voter has to be removed and added then. If no other controller has the metadata, restore it from a backup"
+        )
+
+
+class EntriesLost(CorruptLog):
+    """Entries are damaged or missing that were durable. `batches` are those before them, `lost_end` was the log's end.
+
+    Other replicas may have the entries: see `DurableLog.open`.
+    """
+
+    def __init__(self, damage: str, batches: Sequence[Batch], lost_end: OffsetAndEpoch) -> None:
+        super().__init__(damage)
+        self.batches = batches
+        self.lost_end = lost_end
+
+    def __str__(self) -> str:
+        return (
+            f"{self.damage}. This node is the only controller that it knows, so nobody has them: restore the directory "
+            "from a backup. `kraft accept-loss` lets the metadata end there, for good, without them"
         )
 
 
@@ -29,12 +58,18 @@ class DurableLog:
 
     `epoch` is the epoch of the last batch, or `start_epoch` for an empty log. The caller sets `start_epoch` to the
     epoch of the snapshot at the log's start.
+
+    `durable_end` is the end of the entries that were durable, and may have been acknowledged. It is after the log's end
+    while entries are missing that the disk has lost.
     """
 
-    def __init__(self, disk: Disk, directory: str, file: File, start_offset: int) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, file: File, start_offset: int, durable_end_file: DurableEndFile
+    ) -> None:
         self._disk = disk
         self._directory = directory
         self._file = file
+        self._durable_end_file = durable_end_file
         self.start_offset = start_offset
         self.start_epoch = 0
         self._size = self._durable_size = 0
@@ -54,32 +89,53 @@ class DurableLog:
     def path(self) -> str:
         return self._file.path
 
+    @property
+    def end(self) -> OffsetAndEpoch:
+        return OffsetAndEpoch(self.end_offset, self.epoch)
+
+    @property
+    def durable_end(self) -> OffsetAndEpoch:
+        return self._durable_end_file.end
+
     @classmethod
-    async def open(cls, disk: Disk, directory: str) -> "tuple[DurableLog, list[Batch]]":
+    async def open(
+        cls, disk: Disk, directory: str, snapshot: OffsetAndEpoch = _BEGINNING, *, cut: bool = False
+    ) -> "tuple[DurableLog, list[Batch]]":
         """Recover the log in `directory`, which is created if missing, and return it with all of its batches.
 
         A torn tail is cut off. The rest is written and synced again before it is used, see `_rewrite`.
 
-        Raises CorruptLog if entries below the tail are damaged.
+        Raises EntriesLost if entries are missing that were durable, and that `snapshot` does not cover. With `cut`, the
+        log ends before the first of them instead, and `durable_end` after the last one.
         """
         disk.make_dir(directory)
         await disk.sync_dir(directory.rpartition("/")[0] or "/")
         start_offset = await _latest_start(disk, directory)
         file = disk.open(_path(directory, start_offset), create=True)
+        durable_end_file = DurableEndFile(disk, directory)
         data = file.read(0, file.size())
-        frames = list(_intact_frames(memoryview(data), start_offset))
-        size = frames[-1].end if frames else 0
-        _refuse_damage_below_the_tail(file.path, data, size)
+        content = read_content(data, start_offset)
+        size, batches = content.size, [frame.batch for frame in content.frames]
+        end = OffsetAndEpoch(batches[-1].last_offset + 1, batches[-1].epoch) if batches else _BEGINNING
+        durable_end = latest_end(durable_end_file.end, content.lost_end or _BEGINNING)
+        if latest_end(end, snapshot).is_before(durable_end):
+            if not cut:
+                file.close()
+                durable_end_file.close()
+                raise EntriesLost(_describe_loss(file.path, data, size, durable_end), batches, durable_end)
+            await durable_end_file.save(durable_end)  # before the cut, after which nothing else would tell of the loss
         _rewrite(file, memoryview(data)[:size])
         file.truncate(size)
         await file.sync()
         await disk.sync_dir(directory)
-        log = cls(disk, directory, file, start_offset)
+        log = cls(disk, directory, file, start_offset, durable_end_file)
         log.torn_bytes = len(data) - size if any(data[size:]) else 0
-        for frame in frames:
+        for frame in content.frames:
             log._note(frame.batch, frame.end)
         log._durable_size = size
-        return log, [frame.batch for frame in frames]
+        if batches:
+            log._note_durable(log.end)
+        return log, batches
 
     def write(self, batch: Batch) -> None:
         """Append `batch`; it is durable after `sync`. Raises OSError, after which the log must not be used."""
@@ -127,18 +183,23 @@ class DurableLog:
         assert kept == 0 or end_offset in (*self._base_offsets[kept : kept + 1], self.end_offset), (
             "a truncation within a batch"
         )
+        had_lost = self.end.is_before(self.durable_end)
         del self._positions[kept:], self._base_offsets[kept:], self._epochs[kept:]
         self._last = None
         self._size, self._durable_size = size, min(size, self._durable_size)
         self.end_offset = min(end_offset, self.end_offset)
+        if not had_lost and self.end.is_before(self.durable_end):
+            # Before the truncation: after a crash in between, the truncated entries must not count as lost.
+            await self._durable_end_file.save(self.end)
         self._file.truncate(size)
         await self.sync()
 
     async def sync(self) -> None:
-        """Make everything written before the call durable. Raises FsyncFailed, which ends the process."""
-        size = self._size
+        """Make everything written before the call durable. Raises FsyncFailed, which ends the process; OSError."""
+        size, end = self._size, self.end
         await self._file.sync()
         self._durable_size = size
+        self._note_durable(end)
 
     async def start_at(self, offset: int, epoch: int, *, keep: bool) -> None:
         """Start the log at `offset`, after a batch of `epoch`: a durable snapshot holds the entries below.
@@ -171,12 +232,32 @@ class DurableLog:
         self._size = self._durable_size = len(kept)
         self.start_offset, self.start_epoch = offset, epoch
         self.end_offset = max(self.end_offset, offset) if keep else offset
+        self._note_durable(self.end)
         former.close()
         if offset != former_start:
             await self._disk.remove(_path(self._directory, former_start))
 
+    async def accept_loss(self) -> None:
+        """Let the log end where it ends: the entries up to `durable_end` are given up. Raises FsyncFailed, OSError."""
+        await self._durable_end_file.save(self.end)
+
+    async def restart(self, durable_end: OffsetAndEpoch) -> None:
+        """Empty the log, which is to be fetched again from its beginning, as the snapshot at its start is lost.
+
+        `durable_end` is the end of the entries that were durable. Raises FsyncFailed, OSError.
+        """
+        if self.durable_end.is_before(durable_end):
+            await self._durable_end_file.save(durable_end)
+        await self.start_at(0, 0, keep=False)
+
     def close(self) -> None:
         self._file.close()
+        self._durable_end_file.close()
+
+    def _note_durable(self, end: OffsetAndEpoch) -> None:
+        """Raise `durable_end` to `end`, which is durable. Raises OSError."""
+        if self.durable_end.is_before(end):
+            self._durable_end_file.note(end)
 
     def _note(self, batch: Batch, end_position: int) -> None:
         self._positions.append(self._size)
@@ -211,16 +292,6 @@ async def _latest_start(disk: Disk, directory: str) -> int:
     return latest
 
 
-def _intact_frames(data: memoryview, start_offset: int) -> Iterator[Frame]:
-    position, offset, epoch = 0, start_offset, 0
-    while (frame := decode_frame(data, position)) is not None:
-        batch = frame.batch
-        if batch.base_offset != offset or batch.epoch < epoch:
-            return
-        yield frame
-        position, offset, epoch = frame.end, batch.last_offset + 1, batch.epoch
-
-
 def _rewrite(file: File, intact: memoryview) -> None:
     """Write the bytes that recovery has read, so that the next sync makes them durable.
 
@@ -230,12 +301,11 @@ def _rewrite(file: File, intact: memoryview) -> None:
     file.write(0, [intact])
 
 
-def _refuse_damage_below_the_tail(path: str, data: bytes, intact_size: int) -> None:
-    """Raises CorruptLog if a frame after the damage records that the damaged bytes were durable."""
-    view = memoryview(data)
-    position = data.find(MAGIC, intact_size)
-    while position >= 0:
-        frame = decode_frame(view, position)
-        if frame is not None and frame.durable_size > intact_size:
-            raise CorruptLog(f"{path} is damaged at byte {intact_size}, below entries that are intact")
-        position = data.find(MAGIC, position + 1)
+def latest_end(*ends: OffsetAndEpoch) -> OffsetAndEpoch:
+    """The end of the log that is the most up to date (Raft's paper, section 5.4.1)."""
+    return max(ends, key=lambda end: (end.epoch, end.offset))
+
+
+def _describe_loss(path: str, data: bytes, size: int, lost_end: OffsetAndEpoch) -> str:
+    what = f"is damaged at byte {size} of {len(data)}" if len(data) > size else f"ends at byte {size}"
+    return f"{path} {what}, and entries up to offset {lost_end.offset} (epoch {lost_end.epoch}) were durable"

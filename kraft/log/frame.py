@@ -18,6 +18,7 @@ import attrs
 import crc32c
 import msgpack
 
+from kraft.log.flipped_bit import flipped_bit
 from kraft.replicated_log import Batch, BatchKind
 
 MAGIC = b"KRL1"
@@ -60,6 +61,41 @@ def decode_frame(data: memoryview, position: int) -> Frame | None:
     if not is_array or len(records) != kind_and_count & 0xFFFFFF or base_offset < 0 or epoch < 0:
         return None
     return Frame(Batch(base_offset, epoch, append_time_ms, records, kind), durable_size, end)
+
+
+def decode_flipped_frame(data: memoryview, position: int) -> Frame | None:
+    """Return the frame that starts at `position` if it is intact but for one flipped bit, else None."""
+    if len(data) < position + _PREFIX.size:
+        return None
+    for at in range(4 + 4):  # the magic and the size
+        for bit in range(8):
+            frame = _decode_with_flipped(data, position, at, bit)
+            if frame is not None:
+                return frame
+    magic, size, crc = _PREFIX.unpack_from(data, position)
+    start = position + _PREFIX.size
+    if magic != MAGIC or start + size > len(data):
+        return None
+    difference = crc32c.crc32c(data[start : start + size]) ^ crc
+    if difference.bit_count() == 1:  # a bit of the checksum itself
+        at, bit = divmod(difference.bit_length() - 1, 8)
+        return _decode_with_flipped(data, position, _PREFIX.size - 1 - at, bit)
+    found = flipped_bit(difference, size)
+    return None if found is None else _decode_with_flipped(data, position, _PREFIX.size + found[0], found[1])
+
+
+def _decode_with_flipped(data: memoryview, position: int, at: int, bit: int) -> Frame | None:
+    """Return the frame at `position`, with a bit of its byte `at` flipped, if it is intact then."""
+    prefix = bytearray(data[position : position + _PREFIX.size])
+    if at < len(prefix):
+        prefix[at] ^= 1 << bit
+    end = position + _PREFIX.size + int.from_bytes(prefix[4:8], "big")
+    if bytes(prefix[:4]) != MAGIC or end > len(data):
+        return None
+    copy = bytearray(data[position:end])
+    copy[at] ^= 1 << bit
+    frame = decode_frame(memoryview(copy), 0)
+    return None if frame is None else attrs.evolve(frame, end=end)
 
 
 def _is_intact(body: memoryview, crc: int) -> bool:

@@ -27,6 +27,7 @@ from kraft.log.durable_log import CorruptLog
 from kraft.msgpack_reading import MalformedMessage, Reading
 
 _FRAME = struct.Struct(">II")
+_END: Final[bytes] = msgpack.packb([])
 _NAME: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _OFFSET_MAX: Final = 2**63 - 1
 _EPOCH_MAX: Final = 2**31 - 1
@@ -89,6 +90,21 @@ class Snapshots:
         await self._publish(place)
         return True
 
+    def damage(self) -> str:
+        """What is wrong with the bytes of the latest snapshot; "" if they are intact or there is none."""
+        if self.latest is None:
+            return ""
+        file = self._disk.open(self._path(self.latest))
+        try:
+            for position, body in _read_frames(file):
+                if position == 0:
+                    _read_head(_decode(file, position, body), self.latest, file.path)
+        except CorruptLog as error:
+            return error.damage
+        finally:
+            file.close()
+        return ""
+
     def open_snapshot(self, place: OffsetAndEpoch) -> Snapshot:
         """Raises FileNotFoundError, CorruptLog."""
         bodies = _read_bodies(self._disk.open(self._path(place)))
@@ -133,6 +149,12 @@ class Snapshots:
         path = self._path(place) + ".part"
         if self._disk.exists(path):
             await self._disk.remove(path)
+
+    async def remove_all(self) -> None:
+        """Remove all snapshots, which have to be fetched again. Raises OSError."""
+        for place in self._places():
+            await self._disk.remove(self._path(place))
+        self.latest = None
 
     async def remove_below(self, offset: int) -> None:
         for place in self._places():
@@ -185,7 +207,7 @@ def _bodies(place: OffsetAndEpoch, voters: VoterSet, records: Iterable[bytes]) -
             portion, size_bytes = [], 0
     if portion:
         yield msgpack.packb(portion)
-    yield msgpack.packb([])
+    yield _END
 
 
 def _read_head(head: tuple[object, ...], place: OffsetAndEpoch, path: str) -> VoterSet:
@@ -199,8 +221,8 @@ def _read_head(head: tuple[object, ...], place: OffsetAndEpoch, path: str) -> Vo
     raise CorruptLog(f"{path} is of another offset or epoch")
 
 
-def _read_bodies(file: File) -> Iterator[tuple[Any, ...]]:
-    """Return the decoded frames without the last, empty one. Raises CorruptLog at damage, or without a last frame."""
+def _read_frames(file: File) -> Iterator[tuple[int, bytes]]:
+    """Return the position and the body of each frame, the last, empty one included. Raises CorruptLog at damage."""
     position, size = 0, file.size()
     while position < size:
         head = file.read(position, _FRAME.size)
@@ -209,17 +231,28 @@ def _read_bodies(file: File) -> Iterator[tuple[Any, ...]]:
         body = file.read(position + _FRAME.size, body_size) if fits else b""
         if crc32c.crc32c(body) != crc or not body:
             break
-        try:
-            fields = Reading(body).complete(_read_scalars)
-        except MalformedMessage:
-            break
-        is_head, position = position == 0, position + _FRAME.size + body_size
-        if not is_head and not all(type(each) is bytes for each in fields):
-            raise CorruptLog(f"{file.path} has invalid records before byte {position}")
-        if not fields and position == size:
+        yield position, body
+        position += _FRAME.size + body_size
+        if position == size and body == _END:
             return
-        yield fields
     raise CorruptLog(f"{file.path} is damaged at byte {position}")
+
+
+def _read_bodies(file: File) -> Iterator[tuple[Any, ...]]:
+    """Return the decoded frames without the last, empty one. Raises CorruptLog at damage, or without a last frame."""
+    for position, body in _read_frames(file):
+        fields = _decode(file, position, body)
+        if position and not all(type(each) is bytes for each in fields):
+            raise CorruptLog(f"{file.path} has invalid records at byte {position}")
+        if position == 0 or body != _END:
+            yield fields
+
+
+def _decode(file: File, position: int, body: bytes) -> tuple[Any, ...]:
+    try:
+        return Reading(body).complete(_read_scalars)
+    except MalformedMessage as error:
+        raise CorruptLog(f"{file.path} is damaged at byte {position}") from error
 
 
 def _read_scalars(reading: Reading) -> tuple[Any, ...]:

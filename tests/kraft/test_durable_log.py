@@ -7,8 +7,9 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraft.core import OffsetAndEpoch
 from kraft.env import FsyncFailed
-from kraft.log import CorruptLog, DurableLog
+from kraft.log import DurableLog, EntriesLost
 from kraft.replicated_log import Batch, BatchKind
 from tests.support.volatile_disk import VolatileDisk
 
@@ -52,34 +53,123 @@ async def test_file_cut_at_any_byte_keeps_its_longest_intact_prefix() -> None:
     content = (await written(FIRST, SECOND, THIRD)).content(PATH)
     ends = {len((await written(*batches)).content(PATH)): batches for batches in ([], [FIRST], [FIRST, SECOND])}
     for size in range(len(content)):
-        disk = VolatileDisk()
+        disk = VolatileDisk()  # without a durable-end file, as if the rest had never been synced
         disk.put(PATH, content[:size])
         expected = ends[max(end for end in ends if end <= size)]
         assert await recovered(disk) == expected, f"cut at {size}"
 
 
-async def test_a_flipped_bit_in_the_last_batch_cuts_it() -> None:
-    content = (await written(FIRST, SECOND, THIRD)).content(PATH)
-    start = len((await written(FIRST, SECOND)).content(PATH))
-    for bit in range(start * 8, len(content) * 8):
+@pytest.mark.parametrize("batches", [(FIRST,), (FIRST, SECOND, THIRD)])
+async def test_a_flipped_bit_anywhere_tells_of_lost_entries_and_nothing_is_cut(batches: tuple[Batch, ...]) -> None:
+    """Also without the durable-end file, of which a power cut may leave an earlier content, or none."""
+    content = (await written(*batches)).content(PATH)
+    ends = [len((await written(*batches[:count])).content(PATH)) for count in range(len(batches))]
+    for bit in range(len(content) * 8):
         disk = VolatileDisk()
         damaged = bytearray(content)
         damaged[bit // 8] ^= 1 << bit % 8
         disk.put(PATH, bytes(damaged))
-        assert await recovered(disk) == [FIRST, SECOND], f"bit {bit}"
-
-
-async def test_a_flipped_bit_below_the_last_batch_is_refused_and_nothing_is_cut() -> None:
-    content = (await written(FIRST, SECOND, THIRD)).content(PATH)
-    end = len((await written(FIRST, SECOND)).content(PATH))
-    for bit in range(end * 8):
-        disk = VolatileDisk()
-        damaged = bytearray(content)
-        damaged[bit // 8] ^= 1 << bit % 8
-        disk.put(PATH, bytes(damaged))
-        with pytest.raises(CorruptLog, match="is damaged at byte"):
+        with pytest.raises(EntriesLost, match="is damaged at byte") as lost:
             await DurableLog.open(disk, DIRECTORY)
+        intact = max(index for index, end in enumerate(ends) if end <= bit // 8)
+        assert lost.value.batches == [*batches[:intact]], f"bit {bit}"
+        assert lost.value.lost_end == OffsetAndEpoch(batches[-1].last_offset + 1, batches[-1].epoch)
         assert disk.content(PATH) == damaged
+
+
+async def test_a_flipped_bit_in_one_of_several_batches_of_a_sync_tells_of_all_of_them() -> None:
+    disk = VolatileDisk()
+    log, _ = await DurableLog.open(disk, DIRECTORY)
+    for batch in (FIRST, SECOND, THIRD):
+        log.write(batch)
+    await log.sync()
+    content = bytearray(disk.content(PATH))
+    content[20] ^= 1
+    other = VolatileDisk()
+    other.put(PATH, bytes(content))
+    with pytest.raises(EntriesLost) as lost:
+        await DurableLog.open(other, DIRECTORY)
+    assert (lost.value.batches, lost.value.lost_end) == ([], OffsetAndEpoch(6, 7))
+
+
+@pytest.mark.parametrize("damage", ["cut", "zeros", "garbage"])
+async def test_a_log_that_ends_before_the_durable_end_has_lost_entries(damage: str) -> None:
+    disk = await written(FIRST, SECOND, THIRD)
+    content, start = disk.content(PATH), len((await written(FIRST, SECOND)).content(PATH))
+    rest = len(content) - start
+    disk.put(PATH, content[:start] + {"cut": b"", "zeros": bytes(rest), "garbage": b"\xa5" * rest}[damage])
+    with pytest.raises(EntriesLost, match=r"entries up to offset 6 \(epoch 7\) were durable"):
+        await DurableLog.open(disk, DIRECTORY)
+
+    for _ in range(2):
+        log, batches = await DurableLog.open(disk, DIRECTORY, cut=True)
+        assert (batches, log.end, log.durable_end) == ([FIRST, SECOND], OffsetAndEpoch(4, 1), OffsetAndEpoch(6, 7))
+        log.close()
+    log, _ = await DurableLog.open(disk, DIRECTORY, cut=True)
+    log.write(THIRD)
+    assert log.durable_end == OffsetAndEpoch(6, 7)
+    await log.sync()
+    log.close()
+    assert await recovered(disk) == [FIRST, SECOND, THIRD]
+
+
+async def test_a_snapshot_covers_lost_entries_before_its_end() -> None:
+    disk = await written(FIRST, SECOND)
+    disk.put(PATH, disk.content(PATH)[:-1])
+    _, batches = await DurableLog.open(disk, DIRECTORY, OffsetAndEpoch(4, 1))
+    assert batches == [FIRST]
+
+
+async def test_truncated_entries_do_not_count_as_lost() -> None:
+    disk = await written(FIRST, SECOND, THIRD)
+    log, _ = await DurableLog.open(disk, DIRECTORY)
+    await log.truncate(3)
+    assert log.durable_end == OffsetAndEpoch(3, 1)
+    log.close()
+    assert await recovered(disk) == [FIRST]
+
+
+async def test_a_truncation_while_entries_are_lost_keeps_what_is_known_of_them() -> None:
+    disk = await written(FIRST, SECOND, THIRD)
+    disk.put(PATH, disk.content(PATH)[:-1])
+    log, _ = await DurableLog.open(disk, DIRECTORY, cut=True)
+    await log.truncate(3)
+    assert (log.end, log.durable_end) == (OffsetAndEpoch(3, 1), OffsetAndEpoch(6, 7))
+
+
+async def test_a_power_cut_during_a_truncation_loses_no_entries_that_count() -> None:
+    for seed in range(20):
+        disk = await written(FIRST, SECOND, THIRD)
+        log, _ = await DurableLog.open(disk, DIRECTORY)
+        disk.failing = True
+        with pytest.raises(FsyncFailed):
+            await log.truncate(3)
+        disk.failing = False
+        disk.power_cut(Random(seed))
+        assert await recovered(disk) in ([FIRST], [FIRST, SECOND, THIRD])
+
+
+async def test_a_flipped_bit_in_the_durable_end_file_harms_nothing() -> None:
+    intact = await written(FIRST, SECOND, THIRD)
+    path = f"{DIRECTORY}/durable-end"
+    content = intact.content(path)
+    for bit in range(0, len(content) * 8, 5):
+        disk = VolatileDisk()
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        disk.put(PATH, intact.content(PATH))
+        disk.put(path, bytes(damaged))
+        log, batches = await DurableLog.open(disk, DIRECTORY)
+        assert (batches, log.durable_end) == ([FIRST, SECOND, THIRD], OffsetAndEpoch(6, 7))
+
+
+async def test_given_up_entries_are_no_longer_lost() -> None:
+    disk = await written(FIRST, SECOND, THIRD)
+    disk.put(PATH, disk.content(PATH)[:-1])
+    log, _ = await DurableLog.open(disk, DIRECTORY, cut=True)
+    await log.accept_loss()
+    log.close()
+    assert await recovered(disk) == [FIRST, SECOND]
 
 
 @pytest.mark.parametrize("tail", [bytes(4096), b"KRL1", b"KRL1\x00\x00\x00\x05\x00\x00\x00\x00abcde", b"\xff" * 100])
@@ -96,7 +186,7 @@ async def test_batch_with_a_wrong_offset_or_epoch_is_cut() -> None:
     gap = third[len((await written(FIRST, SECOND)).content(PATH)) :]
     disk = VolatileDisk()
     disk.put(PATH, first + gap)
-    with pytest.raises(CorruptLog):  # a later frame records that more was durable than the file contains
+    with pytest.raises(EntriesLost):  # a later frame records that more was durable than the file contains
         await DurableLog.open(disk, DIRECTORY)
 
 
@@ -137,7 +227,10 @@ async def test_recovery_rewrites_data_that_a_failed_sync_left_in_the_page_cache(
 
 
 async def test_log_continues_where_a_torn_tail_was_cut() -> None:
-    disk = await written(FIRST, SECOND)
+    disk = await written(FIRST)
+    log, _ = await DurableLog.open(disk, DIRECTORY)
+    log.write(SECOND)  # not synced
+    log.close()
     disk.put(PATH, disk.content(PATH)[:-1])
     log, batches = await DurableLog.open(disk, DIRECTORY)
     assert batches == [FIRST]

@@ -10,6 +10,7 @@ import attrs
 import pytest
 import trio
 
+from jepsen.simulation.subjects.register_node import DIRECTORY
 from jepsen.simulation.trace import Event
 from tests.simulation.scripted_quorum import ScriptedQuorum, play
 from tests.support.quorum_bugs import QUORUM_BUGS
@@ -98,20 +99,35 @@ async def pages_that_only_seem_durable(stage: ScriptedQuorum) -> None:
 
 
 async def bits_that_flip(stage: ScriptedQuorum) -> None:
-    """Bits flip on disks, in entries that other nodes have too. Soon afterwards all nodes must agree again."""
-    cluster, administrator = stage.cluster, stage.subject.administrator
+    """Bits flip in logs, in entries that other nodes have too. Soon afterwards all nodes must agree again."""
+    cluster, nodes = stage.cluster, list(stage.cluster.nodes.values())
     for serial in range(2 * ROUNDS):
         await stage.write(*(f"{serial}{letter}" for letter in "abcdef"))
         await trio.sleep(1)
-        await administrator.damage_disk(stage.simulation.rng(f"flip/{serial}"))
+        cluster.damage_disk(nodes[serial % 3], DIRECTORY, (".log",), stage.simulation.rng(f"flip/{serial}"))
         await trio.sleep(2)
         await cluster.wait_serving()
-        await administrator.repair()
-        await trio.sleep(1)
+        await trio.sleep(3)
         states = [await stage.subject.ask(name, "status", "") for name in cluster.nodes]
         if any(state != states[0] for state in states):
             stage.fail("StatesDiffer")
     assert len([event for event in stage.events if event.kind == "disk_damaged"]) == 2 * ROUNDS
+
+
+async def bits_that_flip_while_a_voter_is_away(stage: ScriptedQuorum) -> None:
+    """One of two voters that have acknowledged entries is damaged and meets the voter that missed them, alone."""
+    cluster = stage.cluster
+    for serial in range(ROUNDS):
+        leader, (damaged, away) = stage.leader, stage.followers()
+        cluster.crash(cluster.nodes[away], power=False, down_seconds=LONG_SECONDS)
+        await stage.write(f"{serial}a", f"{serial}b")
+        cluster.crash(cluster.nodes[leader], power=False, down_seconds=LONG_SECONDS)
+        cluster.nodes[away].held_down_until = 0.0
+        cluster.damage_disk(cluster.nodes[damaged], DIRECTORY, (".log",), stage.simulation.rng(f"flip/{serial}"))
+        await trio.sleep(10)
+        cluster.heal()
+        await cluster.wait_serving()
+        await trio.sleep(5)
 
 
 async def two_removals(stage: ScriptedQuorum) -> None:
@@ -159,7 +175,9 @@ class BreachingScript:
 
 
 BREACHES = {
-    "votes are not synced": BreachingScript(power_cuts_after_votes, ["EpochsNeverGoBack", "OneVotePerEpoch"]),
+    "votes are not synced": BreachingScript(
+        power_cuts_after_votes, ["EpochsNeverGoBack", "OneVotePerEpoch", "OnlyFaultsEndProcesses"]
+    ),
     "the log is not synced": BreachingScript(power_cuts_of_all, ["CommittedEntriesStay", "OnlyFaultsEndProcesses"]),
     "entries are committed without a majority": BreachingScript(
         a_write_that_nobody_hears_of, ["CommitsAreHeldByMajorities"]
@@ -173,6 +191,9 @@ BREACHES = {
     ),
     "checksums of the log are not checked": BreachingScript(
         bits_that_flip, ["StatesDiffer", "OnlyFaultsEndProcesses", "LogsMatch", "CommittedEntriesStay", "Liveness"]
+    ),
+    "a voter counts before it has caught up": BreachingScript(
+        bits_that_flip_while_a_voter_is_away, ["LeadersAreComplete", "CommitsNeverChange"]
     ),
     "two voter changes at once": BreachingScript(two_removals, ["OneVoterAtATime"]),
     "only the next epoch is plausible": BreachingScript(elections_without_one_voter, ["HonestEpochsArePlausible"]),

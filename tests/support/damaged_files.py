@@ -77,6 +77,7 @@ FILES: Final[dict[str, tuple[str, int]]] = {
     "metadata log": (f"{_METADATA}/*.log", -1),
     "metadata snapshot": (f"{_METADATA}/*.checkpoint", -1),
     "quorum-state": (f"{_METADATA}/quorum-state", 0),
+    "durable-end": (f"{_METADATA}/durable-end", 0),
     "foo.checkpoint": (f"{_METADATA}/foo.checkpoint", 0),
     "foo.log of metadata": (f"{_METADATA}/foo.log", 0),
     "99999999999999999999.log": ("orders-0/99999999999999999999.log", 0),
@@ -303,8 +304,8 @@ async def _read(client: WireClient) -> int | None:
 
 
 def _lines(output: io.StringIO) -> list[str]:
-    """The lines for the operator: all except the usual ones."""
-    usual = re.compile(r"kraft: \S+ info ")
+    """The lines for the operator: all except the usual ones, and those about leaders after each crash of one broker."""
+    usual = re.compile(r"kraft: \S+ (info|warning node 1: (partitions_without_leader|unclean_leader_elected):) ")
     return [line for line in output.getvalue().splitlines() if not usual.match(line)]
 
 

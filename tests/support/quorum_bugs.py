@@ -4,6 +4,7 @@ from typing import Any
 
 import attrs
 
+from kraft import recovery
 from kraft.core import LogState, OffsetAndEpoch, ReplicaKey, elections, events, leading, reconfiguration
 from kraft.core.effects import RefusedEpoch
 from kraft.core.log_state import Match
@@ -14,6 +15,7 @@ from kraft.env import File
 from kraft.log import durable_log, frame
 from kraft.log.durable_log import DurableLog
 from kraft.log.quorum_state_file import QuorumStateFile
+from kraft.log.slots import SlotFile
 from kraft.peers import Peers
 from kraft.raft_node import RaftNode
 from tests.support.planted_bugs import PatchedFunction, always, does_nothing
@@ -101,13 +103,14 @@ def _count_all_as_synced(step_and_perform: Any) -> Any:
 
 
 QUORUM_BUGS: dict[str, PatchedFunction] = {
-    "votes are not synced": PatchedFunction(QuorumStateFile, "_write", _skip_sync),
+    "votes are not synced": PatchedFunction(SlotFile, "sync", _skip_sync),
     "the log is not synced": PatchedFunction(DurableLog, "sync", _skip_sync),
     "entries are committed without a majority": PatchedFunction(leading, "reached_by_majority", lambda right: max),
     "entries of earlier epochs are committed": PatchedFunction(leading, "may_commit", always(True)),
     "the previous epoch is not checked": PatchedFunction(LogState, "match", _compare_offsets_only),
     "the recovered log is not written again": PatchedFunction(durable_log, "_rewrite", does_nothing),
     "checksums of the log are not checked": PatchedFunction(frame, "_is_intact", always(True)),
+    "a voter counts before it has caught up": PatchedFunction(recovery, "_note_loss", does_nothing),
     "two voter changes at once": PatchedFunction(reconfiguration, "may_change", always(True)),
     "pre-votes are ignored": PatchedFunction(elections, "_check_votes", _ignore_pre_votes),
     "votes are granted to outdated logs": PatchedFunction(LogState, "is_candidate_up_to_date", always(True)),

@@ -20,6 +20,7 @@ SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
         ("start", f"{_COMMANDS}.start:start", "run a node"),
         ("format", f"{_COMMANDS}.format:format_", "format the log directories of a node"),
         ("random-uuid", f"{_COMMANDS}.random_uuid:random_uuid", "print an id for a cluster or a directory"),
+        ("accept-loss", f"{_COMMANDS}.accept_loss:accept_loss", "start a node without metadata that its disk has lost"),
         ("dump-log", f"{_COMMANDS}.dump_log:dump_log", "print and check the files of a log"),
     ),
     "Data": (

@@ -11,7 +11,7 @@ class ChangeVoters:
 
 
 class BitFlip:
-    """A bit flips in a node's log, if other nodes hold all entries that clients may rely on."""
+    """A bit flips in the metadata of one of a minority of the voters: in its log, a snapshot, or its vote."""
 
     async def inject(self, injection: FaultInjection) -> None:
         await injection.administrator.damage_disk(injection.rng)

@@ -174,7 +174,8 @@ class CommitsNeverChange:
 class CommitsAreHeldByMajorities:
     """A committed entry is durable at a majority of the voters that the committing leader knows (5.3).
 
-    A voter whose disk was lost later counts with the entries that it held, because it no longer votes (KIP-853).
+    A voter whose disk was lost later counts with the entries that it held, because it no longer votes (KIP-853). So
+    does one whose disk was damaged, which votes only for candidates that have what it acknowledged.
     """
 
     kinds: Sequence[str] = ("committed",)
@@ -354,4 +355,5 @@ def _latest(replica: Replica, end_offset: int) -> list[Entry]:
 
 
 def _has_durably(replica: Replica | None, entry: Entry) -> bool:
-    return replica is not None and replica.synced_end_offset >= entry[1] and replica.holds(entry)
+    found = () if replica is None else (replica, *([] if replica.before_damage is None else [replica.before_damage]))
+    return any(each.synced_end_offset >= entry[1] and each.holds(entry) for each in found)

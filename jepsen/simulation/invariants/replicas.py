@@ -17,7 +17,8 @@ class Replica:
     """A replica. `entries` are in order, by base offset. `start_offset` is the end of the snapshot, `synced` is
     durable.
 
-    `vote` is the highest durable epoch and the vote in it. `directory_id` identifies the disk.
+    `vote` is the highest durable epoch and the vote in it. `directory_id` identifies the disk. `before_damage` is what
+    the replica had when a bit flipped on its disk, until its log is as up to date again.
     """
 
     directory_id: object = ""
@@ -33,16 +34,29 @@ class Replica:
     # The offset of the latest voter set, and its voters as pairs of node id and directory id.
     voters_offset: int = -1
     voters: tuple[tuple[int, str], ...] = ()
+    before_damage: "Replica | None" = None
 
     @property
     def end_epoch(self) -> int | None:
         """The epoch of the last entry; None if the log is empty and no event named the epoch of the snapshot."""
         return next(reversed(self.entries.values()))[2] if self.entries else self.start_epoch
 
+    @property
+    def end(self) -> tuple[int, int]:
+        """The epoch of the last entry, and the end offset: of two logs, the greater one is more up to date."""
+        return self.end_epoch or 0, self.end_offset
+
     def append(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             self.entries[entry[0]] = entry
             self.end_offset = entry[1]
+        self._catch_up()
+
+    def damage(self) -> None:
+        """A bit flips on the disk: what is durable is unknown until the replica reports what it has recovered."""
+        if self.before_damage is None:
+            self.before_damage = attrs.evolve(self, entries=dict(self.entries))
+        self.synced_end_offset = 0
 
     def truncate(self, end_offset: int) -> None:
         while self.entries and next(reversed(self.entries)) >= end_offset:
@@ -60,10 +74,15 @@ class Replica:
     def start_from_snapshot(self, end_offset: int, epoch: int) -> None:
         self.start_offset = self.end_offset = self.synced_end_offset = end_offset
         self.start_epoch, self.entries = epoch, {}
+        self._catch_up()
 
     def holds(self, entry: Entry) -> bool:
         """True if the entry is in the log or in the snapshot before it."""
         return entry[1] <= self.start_offset or self.entries.get(entry[0]) == entry
+
+    def _catch_up(self) -> None:
+        if self.before_damage is not None and self.end >= self.before_damage.end:
+            self.before_damage = None
 
 
 class Replicas:
@@ -121,7 +140,7 @@ class Replicas:
             case "committed":
                 self._commit(replica, integer(event, "end_offset"))
             case "disk_damaged":
-                replica.synced_end_offset = 0  # unknown until the replica reports what it recovered
+                replica.damage()
             case "disk_lost":
                 node_id = integer(event, "node")
                 self.lost[node_id, event.fields["directory_id"]] = self.by_host.pop(event.host)

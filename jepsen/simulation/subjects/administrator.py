@@ -8,13 +8,14 @@ import attrs
 import trio
 
 from jepsen.simulation.invariants import Replica, Replicas
-from jepsen.simulation.invariants.replicas import Entry
 from jepsen.simulation.trace import Event
 from kraft.core import ReplicaKey
 from kraft.log import CorruptLog
 
 # How long one change of the voters is tried.
 CHANGE_SECONDS: Final = 4.0
+# The endings of the names of the files of a metadata log.
+METADATA_ENDINGS: Final = (".log", ".checkpoint", "quorum-state", "durable-end")
 
 
 class NodeAccess(Protocol):
@@ -43,6 +44,14 @@ class NodeAccess(Protocol):
         ...
 
 
+@attrs.frozen
+class _Damaged:
+    """A replica with a damaged disk, and the end of its log before: the epoch of the last entry, and the offset."""
+
+    key: ReplicaKey
+    end: tuple[int, int]
+
+
 class VoterAdministrator:
     """`founders` are the names of the first voters, `nodes` the names of all that may vote, by node id.
 
@@ -52,7 +61,8 @@ class VoterAdministrator:
     In every voter set that any replica believes in, voters that have lost their disks stay a minority: losing more
     would be an operator's error, which no quorum can survive.
 
-    A damaged disk counts as lost until its node serves again. If the node refuses to start, it gets an empty disk.
+    A damaged disk counts as lost until its node serves again with a log as up to date as before: any bit may have
+    flipped, also one of an entry that the node has acknowledged. If the node refuses to start, it gets an empty disk.
 
     With it, it stays one of a minority of the configured voters until it serves, even if these do not vote any more.
     """
@@ -71,7 +81,7 @@ class VoterAdministrator:
         self._configured = configured
         self._node_access = node_access
         self._lost: list[ReplicaKey] = []
-        self._damaged: dict[str, ReplicaKey] = {}
+        self._damaged: dict[str, _Damaged] = {}
         self._empty: list[str] = []
         self._busy = trio.Lock()
 
@@ -109,11 +119,11 @@ class VoterAdministrator:
     async def damage_disk(self, rng: Random) -> None:
         async with self._busy:
             self._drop_recovered()
-            choices = [(name, key) for name, key in self._dispensable() if self._is_elsewhere(name, key)]
+            choices = [(name, key) for name, key in self._dispensable() if name in self._replicas.by_host]
             if choices:
                 name, key = rng.choice(choices)
                 self._lost.append(key)
-                self._damaged[name] = key
+                self._damaged[name] = _Damaged(key, self._replicas.by_host[name].end)
                 self._node_access.damage_disk(name, rng)
 
     def replaces(self, event: Event) -> str | None:
@@ -133,10 +143,10 @@ class VoterAdministrator:
                 await self._change(*change)
 
     def _drop_recovered(self) -> None:
-        for name, key in list(self._damaged.items()):
-            if self._node_access.is_serving(name):
+        for name, damaged in list(self._damaged.items()):
+            if self._node_access.is_serving(name) and self._replicas.by_host[name].end >= damaged.end:
                 del self._damaged[name]
-                self._lost.remove(key)
+                self._lost.remove(damaged.key)
         self._empty = [name for name in self._empty if not self._node_access.is_serving(name)]
 
     def _dispensable(self) -> list[tuple[str, ReplicaKey]]:
@@ -157,26 +167,6 @@ class VoterAdministrator:
         """True if a majority of the configured voters has its disk without this one."""
         unusable = [each for each in self._configured if each == name or each in self._damaged or each in self._empty]
         return 2 * len(unusable) < len(self._configured)
-
-    def _is_elsewhere(self, name: str, key: ReplicaKey) -> bool:
-        """True if all entries that this node shares with another one are durable at a majority without this node.
-
-        Entries that no other node has cannot be committed, and no client can know of them.
-        """
-        replica = self._replicas.by_host.get(name)
-        if replica is None:
-            return False
-        others = [each for host, each in self._replicas.by_host.items() if host != name]
-        shared = [entry for entry in replica.entries.values() if any(each.holds(entry) for each in others)]
-        last = shared[-1] if shared else (replica.start_offset, replica.start_offset, 0)
-        return all(2 * self._durable_at(last, view, key) > len(view) for view in self._views())
-
-    def _durable_at(self, entry: Entry, view: Sequence[ReplicaKey], without: ReplicaKey) -> int:
-        held = [self._replicas.of_voter(attrs.astuple(voter)) for voter in view if voter != without]
-        return sum(
-            each is not None and each.synced_end_offset >= entry[1] and (entry[0] == entry[1] or each.holds(entry))
-            for each in held
-        )
 
     def _views(self) -> list[list[ReplicaKey]]:
         """The voters that each replica knows."""

@@ -28,7 +28,7 @@ from jepsen.simulation.invariants import (
     replication_invariants,
 )
 from jepsen.simulation.simulation import Simulation
-from jepsen.simulation.subjects.administrator import VoterAdministrator
+from jepsen.simulation.subjects.administrator import METADATA_ENDINGS, VoterAdministrator
 from jepsen.simulation.subjects.data import (
     DescribedPartition,
     are_all_in_sync,
@@ -343,7 +343,7 @@ class NodesSubject:
 
     def damage_disk(self, name: str, rng: Random) -> None:
         self.cluster.damage_disk(
-            self.cluster.nodes[name], f"{METADATA_DIRECTORY}/{METADATA_LOG}", (".log", ".checkpoint"), rng
+            self.cluster.nodes[name], f"{METADATA_DIRECTORY}/{METADATA_LOG}", METADATA_ENDINGS, rng
         )
 
     def lose_logs(self, name: str, directory: str) -> None:

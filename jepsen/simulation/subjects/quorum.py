@@ -13,7 +13,7 @@ from jepsen.simulation.cluster import Cluster, NodeFactory
 from jepsen.simulation.faults.lies import QuorumMembers
 from jepsen.simulation.invariants import Invariant, Replicas, process_invariants, raft_invariants
 from jepsen.simulation.simulation import Simulation
-from jepsen.simulation.subjects.administrator import VoterAdministrator
+from jepsen.simulation.subjects.administrator import METADATA_ENDINGS, VoterAdministrator
 from jepsen.simulation.subjects.register_node import (
     CHANGE_TIMEOUT_MS,
     CLIENT_PORT,
@@ -139,7 +139,7 @@ class QuorumSubject:
         self.cluster.lose_disk(host, "/", node=lost.node_id, directory_id=lost.directory_id)
 
     def damage_disk(self, name: str, rng: Random) -> None:
-        self.cluster.damage_disk(self.cluster.nodes[name], DIRECTORY, (".log", ".checkpoint"), rng)
+        self.cluster.damage_disk(self.cluster.nodes[name], DIRECTORY, METADATA_ENDINGS, rng)
 
     def is_serving(self, name: str) -> bool:
         return self.cluster.nodes[name].is_serving

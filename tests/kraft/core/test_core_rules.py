@@ -59,6 +59,43 @@ def test_5_4_1_vote_is_granted_only_to_a_log_that_is_as_up_to_date(
     assert SingleCore(1, 4, 4).vote_for(2, 7, end, pre_vote=pre_vote) is granted
 
 
+@pytest.mark.parametrize(
+    ("end", "granted"),
+    [
+        (OffsetAndEpoch(3, 4), False),  # all that the log still has
+        (OffsetAndEpoch(4, 4), False),
+        (OffsetAndEpoch(5, 4), True),  # all that it had
+        (OffsetAndEpoch(1, 5), True),
+    ],
+)
+@pytest.mark.parametrize("pre_vote", [False, True])
+def test_replica_that_lost_entries_votes_as_if_it_had_them(end: OffsetAndEpoch, granted: bool, pre_vote: bool) -> None:
+    """Protocol-Aware Recovery (FAST 2018): damaged entries may be committed."""
+    one = SingleCore(1, 4, 4)
+    one.core.log.lost_end = OffsetAndEpoch(5, 4)
+    assert one.vote_for(2, 7, end, pre_vote=pre_vote) is granted
+
+
+def test_replica_that_lost_entries_looks_for_a_leader_and_is_elected_once_it_has_caught_up() -> None:
+    one = SingleCore(1, 4, 4)
+    one.core.log.lost_end = OffsetAndEpoch(5, 4)
+    for _ in range(3):
+        effects = one.step(happened.Tick(), one.core.deadline_ms - one.now_ms)
+        assert one.core.role is Role.UNATTACHED
+        for request in sends(effects):
+            assert isinstance(request, said.FetchRequest)
+            one.step(happened.RequestFailed(2, request))
+    fetch = one.follow(2, 4)
+    for offset in (3, 4):
+        assert one.core.log.lost_end is not None
+        batch = Batch(offset, 4, 0, (b"lost",))
+        one.step(happened.Responded(2, fetch, said.FetchResponse(CurrentLeader(4, 2, "host2:1"), 3, batches=(batch,))))
+        (fetch,) = sends(one.sync())
+        assert isinstance(fetch, said.FetchRequest)
+    assert one.core.log.lost_end is None
+    assert one.time_out() != []
+
+
 def test_5_1_request_of_an_older_epoch_is_refused() -> None:
     one = SingleCore(election=ElectionState(5))
     for request in (
