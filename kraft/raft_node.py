@@ -84,10 +84,7 @@ class RaftNode:
     @classmethod
     async def open(cls, env: Env, directory: str, config: RaftNodeConfig) -> "RaftNode":
         """Recover the replica in `directory`, which is created if it is missing. Raises CorruptLog, OSError."""
-        others = [each for each in config.quorum.bootstrap_servers if each != config.quorum.my_address]
-        recovered = await recover(
-            env.disk, directory, config.initial_voters, config.quorum.me, has_servers=bool(others)
-        )
+        recovered = await recover(env.disk, directory, config.initial_voters, config.quorum)
         quorum = cls(env, config, recovered)
         quorum._trace.recovered(quorum.core, recovered, directory)
         return quorum

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import attrs
 
-from kraft.core import LogState, OffsetAndEpoch, ReplicaKey, VoterSet, VoterSetHistory
+from kraft.core import LogState, OffsetAndEpoch, QuorumConfig, VoterSet, VoterSetHistory
 from kraft.core.control_records import decode_voters
 from kraft.core.plausible_epochs import EPOCH_END
 from kraft.env import Disk
@@ -69,12 +69,8 @@ async def begin_log(disk: Disk, directory: str) -> None:
     log.close()
 
 
-async def recover(
-    disk: Disk, directory: str, initial: VoterSet, me: ReplicaKey, *, has_servers: bool = False
-) -> Recovered:
+async def recover(disk: Disk, directory: str, initial: VoterSet, config: QuorumConfig) -> Recovered:
     """Open the files in `directory`, which is created if missing. `initial` are the voters if the log has none.
-
-    `has_servers` is True if this replica knows addresses of other controllers than the voters.
 
     Entries that the disk has lost are to be fetched again from the other voters. Raises CorruptLog if there are none,
     and if the snapshot at the log's start is missing or a voter's quorum-state file is lost; EpochsExhausted; OSError.
@@ -85,18 +81,18 @@ async def recover(
     try:
         log, batches = await DurableLog.open(disk, directory, snapshots.latest or BOOTSTRAP)
     except EntriesLost as lost:
-        if not _can_be_fetched(me, _known_voters(lost.batches, snapshots, initial), has_servers):
+        if not _can_be_fetched(config, _known_voters(lost.batches, snapshots, initial)):
             raise
         damage = damage or lost.damage
         log, batches = await DurableLog.open(disk, directory, snapshots.latest or BOOTSTRAP, cut=True)
     known_voters = _known_voters(batches, snapshots, initial)
-    has_voted = known_voters.contains(me) and len(known_voters.ids) > 1
+    has_voted = known_voters.contains(config.me) and len(known_voters.ids) > 1
     if not batches and snapshots.latest in (None, BOOTSTRAP):
         has_voted = False
     election = await _open_election(disk, directory, may_be_lost=not has_voted)
     _refuse_last_epoch(directory, max(election.state.epoch, log.epoch))
     if snapshots.damage():
-        if snapshots.latest == BOOTSTRAP or not _can_be_fetched(me, known_voters, has_servers):
+        if snapshots.latest == BOOTSTRAP or not _can_be_fetched(config, known_voters):
             raise CorruptLog(damage)
         assert snapshots.latest is not None, "it is damaged"
         await log.restart(latest_end(log.end, snapshots.latest))
@@ -206,9 +202,11 @@ def _known_voters(batches: Sequence[Batch], snapshots: Snapshots, initial: Voter
     return voters if voters.voters else initial
 
 
-def _can_be_fetched(me: ReplicaKey, voters: VoterSet, has_servers: bool) -> bool:
-    """True if lost entries may be fetched from other voters."""
-    return any(voter.node_id != me.node_id for voter in voters.voters) or (not voters.voters and has_servers)
+def _can_be_fetched(config: QuorumConfig, voters: VoterSet) -> bool:
+    """True if lost entries may be fetched from other voters, or from a bootstrap server if no voters are known."""
+    if not voters.voters:
+        return config.names_other_servers
+    return any(voter.node_id != config.me.node_id for voter in voters.voters)
 
 
 def _read(

@@ -26,6 +26,11 @@ class QuorumConfig:
     fetch_max_wait_ms: int = 500
 
     @property
+    def names_other_servers(self) -> bool:
+        """True if another controller than this replica is among the bootstrap servers."""
+        return any(address != self.my_address for address in self.bootstrap_servers)
+
+    @property
     def check_quorum_timeout_ms(self) -> float:
         """How long a leader keeps leading without Fetches from a majority: longer than a follower's fetch timeout."""
         return 1.5 * self.fetch_timeout_ms

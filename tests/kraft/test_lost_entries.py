@@ -58,7 +58,7 @@ async def test_a_damaged_voter_and_one_that_missed_entries_elect_no_leader(
         await quorum.start(damaged.node_id)
         await quorum.start(away.node_id)
         (loss,) = damaged.traced("log_entries_lost")
-        assert loss["lost_end_offset"] - loss["end_offset"] in {1, 3, len(TEN) + 2}
+        assert loss["lost_end_offset"] > loss["end_offset"]
         with trio.move_on_after(LONG_S):
             await quorum.leader()
             pytest.fail("a leader without the acknowledged entries")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kraft.core import ElectionState, ReplicaKey, Voter, VoterSet
+from kraft.core import ElectionState, QuorumConfig, ReplicaKey, Voter, VoterSet
 from kraft.log import CorruptLog, DurableLog, QuorumStateFile
 from kraft.recovery import format_log, recover
 from kraft.replicated_log import Batch, BatchKind
@@ -40,7 +40,7 @@ async def test_voter_without_its_quorum_state_refuses_every_start(damage: str) -
         with pytest.raises(
             CorruptLog, match=r"quorum-state is lost or damaged.* for whom it has voted.* removed and added"
         ):
-            await recover(disk, DIRECTORY, VoterSet(), ME)
+            await recover(disk, DIRECTORY, VoterSet(), QuorumConfig(ME))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ async def test_sole_voter_or_observer_starts_without_its_quorum_state(
 ) -> None:
     disk = await written(*voters)
     await lose_vote(disk, "gone")
-    recovered = await recover(disk, DIRECTORY, VoterSet(), me)
+    recovered = await recover(disk, DIRECTORY, VoterSet(), QuorumConfig(me))
     assert recovered.election.was_lost
     assert recovered.log_state.end_offset == 1
 
@@ -59,7 +59,7 @@ async def test_sole_voter_or_observer_starts_without_its_quorum_state(
 async def test_new_replica_starts_without_a_quorum_state() -> None:
     disk = VolatileDisk()
     await format_log(disk, DIRECTORY, VoterSet((Voter(ME), Voter(OTHER))), [])
-    assert (await recover(disk, DIRECTORY, VoterSet(), ME)).election.state == ElectionState()
+    assert (await recover(disk, DIRECTORY, VoterSet(), QuorumConfig(ME))).election.state == ElectionState()
 
 
 @pytest.mark.parametrize(("tail", "torn_bytes"), [(b"KRL1 torn", 9), (bytes(100), 0), (b"", 0)])
@@ -67,7 +67,7 @@ async def test_bytes_cut_off_the_end_are_counted_unless_they_are_zeros(tail: byt
     disk = await written(ME)
     path = f"{DIRECTORY}/{0:020}.log"
     disk.put(path, disk.content(path) + tail)
-    assert (await recover(disk, DIRECTORY, VoterSet(), ME)).log.torn_bytes == torn_bytes
+    assert (await recover(disk, DIRECTORY, VoterSet(), QuorumConfig(ME))).log.torn_bytes == torn_bytes
 
 
 @pytest.mark.parametrize(
@@ -77,5 +77,5 @@ async def test_bytes_cut_off_the_end_are_counted_unless_they_are_zeros(tail: byt
 async def test_files_with_other_names_are_ignored(name: str) -> None:
     disk = await written(ME)
     disk.put(f"{DIRECTORY}/{name}", b"whatever")
-    assert (await recover(disk, DIRECTORY, VoterSet(), ME)).log_state.end_offset == 1
+    assert (await recover(disk, DIRECTORY, VoterSet(), QuorumConfig(ME))).log_state.end_offset == 1
     assert disk.content(f"{DIRECTORY}/{name}") == b"whatever"
