@@ -116,9 +116,8 @@ class DurableLog:
         data = file.read(0, file.size())
         content = read_content(data, start_offset)
         size, batches = content.size, [frame.batch for frame in content.frames]
-        end = OffsetAndEpoch(batches[-1].last_offset + 1, batches[-1].epoch) if batches else _BEGINNING
         durable_end = latest_end(durable_end_file.end, content.lost_end or _BEGINNING)
-        if latest_end(end, snapshot).is_before(durable_end):
+        if latest_end(content.end, snapshot).is_before(durable_end):
             if not cut:
                 file.close()
                 durable_end_file.close()

@@ -21,6 +21,12 @@ class LogContent:
     size: int
     lost_end: OffsetAndEpoch | None
 
+    @property
+    def end(self) -> OffsetAndEpoch:
+        """The end of the intact entries; the beginning of all logs without any."""
+        last = self.frames[-1].batch if self.frames else None
+        return OffsetAndEpoch(0, 0) if last is None else OffsetAndEpoch(last.last_offset + 1, last.epoch)
+
 
 def read_content(data: bytes, start_offset: int) -> LogContent:
     view = memoryview(data)
