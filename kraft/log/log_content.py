@@ -1,4 +1,4 @@
-"""What the bytes of a log file hold, and whether entries are missing that were durable."""
+"""Reads the bytes of a log file, and finds whether entries are missing that were durable."""
 
 from collections.abc import Iterator, Sequence
 

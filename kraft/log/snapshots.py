@@ -91,7 +91,7 @@ class Snapshots:
         return True
 
     def damage(self) -> str:
-        """What is wrong with the bytes of the latest snapshot; "" if they are intact or there is none."""
+        """Return the damage to the bytes of the latest snapshot, as text; "" if they are intact or there is none."""
         if self.latest is None:
             return ""
         file = self._disk.open(self._path(self.latest))

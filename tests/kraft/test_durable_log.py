@@ -129,7 +129,7 @@ async def test_truncated_entries_do_not_count_as_lost() -> None:
     assert await recovered(disk) == [FIRST]
 
 
-async def test_a_truncation_while_entries_are_lost_keeps_what_is_known_of_them() -> None:
+async def test_a_truncation_while_entries_are_lost_keeps_the_durable_end() -> None:
     disk = await written(FIRST, SECOND, THIRD)
     disk.put(PATH, disk.content(PATH)[:-1])
     log, _ = await DurableLog.open(disk, DIRECTORY, cut=True)

@@ -115,7 +115,7 @@ async def test_a_damaged_snapshot_is_fetched_again() -> None:
 
 
 @pytest.mark.parametrize("damage", [flip_in_last_entry, cut_last_entries, flip_in_first_entry])
-async def test_a_sole_voter_refuses_to_start_without_what_it_had_acknowledged(
+async def test_a_sole_voter_refuses_to_start_without_acknowledged_entries(
     damage: Callable[[QuorumNode], None],
 ) -> None:
     async with running_nodes(1) as quorum:

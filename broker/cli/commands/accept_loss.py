@@ -1,4 +1,4 @@
-"""`kraft accept-loss`: let a metadata log end before entries that its disk has lost, and that nobody else has."""
+"""`kraft accept-loss`: let a metadata log end before entries that its disk has lost, and that no other controller has."""
 
 from collections.abc import Sequence
 
