@@ -48,8 +48,8 @@ class EntriesLost(CorruptLog):
 
     def __str__(self) -> str:
         return (
-            f"{self.damage}. This node is the only controller that it knows, so no other has them: restore the directory "
-            "from a backup. `kraft accept-loss` lets the metadata end there, for good, without them"
+            f"{self.damage}. This node is the only controller that it knows, so no other has them: restore the "
+            "directory from a backup. `kraft accept-loss` lets the metadata end there, for good, without them"
         )
 
 

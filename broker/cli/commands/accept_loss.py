@@ -1,4 +1,4 @@
-"""`kraft accept-loss`: let a metadata log end before entries that its disk has lost, and that no other controller has."""
+"""`kraft accept-loss`: let a metadata log end before entries that no controller has any more."""
 
 from collections.abc import Sequence
 
