@@ -106,6 +106,10 @@ class GroupCoordinatorShard:
             self.deleted_topics.update(dict.fromkeys(names, self.offsets.last_record_offset))
             self.context.timers.schedule(DELETED_TOPICS, 0, remove_offsets_of_deleted_topics)
 
+    def is_simple(self, group_id: str) -> bool:
+        """See `ConsumerGroupShard.is_simple`."""
+        return group_id not in self.groups and self.offsets.has_group(group_id)
+
     def downgrade(
         self, group: ConsumerGroup, members: Collection[ConsumerMember], response: T, now_ms: int
     ) -> Decision[T] | None:

@@ -28,6 +28,10 @@ class ConsumerGroupShard(Protocol):
     topics_version: int
     topic_matcher: TopicMatcher
 
+    def is_simple(self, group_id: str) -> bool:
+        """True if the group has offsets, and neither members nor metadata."""
+        ...
+
     def downgrade(
         self, group: ConsumerGroup, members: Collection[ConsumerMember], response: T, now_ms: int
     ) -> Decision[T] | None:

@@ -41,7 +41,8 @@ def join_group(
     if not isinstance(group, ClassicGroup):
         if group is not None and not group.is_empty:
             raise CoordinatorError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if request.member_id != UNKNOWN_MEMBER_ID:
+        # A simple group, which has offsets alone, exists; its protocols are checked as for any group.
+        if request.member_id != UNKNOWN_MEMBER_ID and not state.is_simple(request.group_id):
             raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
         emptied, group = group, ClassicGroup(request.group_id)
     else:

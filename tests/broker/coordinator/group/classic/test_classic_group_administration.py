@@ -15,7 +15,7 @@ from broker.wire.consumer_protocol import (
     subscribed_topics,
 )
 from broker.wire.errors import ErrorCode, WireError
-from tests.support.classic_clients import GROUP, SESSION_MS, ClassicClients
+from tests.support.classic_clients import GROUP, SESSION_MS, ClassicClients, code
 
 # As clients encode them: the topics a and b, no user data; in later versions also the owned partitions and the rack.
 SUBSCRIPTIONS = {
@@ -69,6 +69,19 @@ def test_describe_rebalancing_group_has_the_last_assignments_and_no_metadata(cli
 def test_describe_unknown_group_is_refused(clients: ClassicClients) -> None:
     with pytest.raises(CoordinatorError, match="Group nowhere not found"):
         describe_group(clients.state, "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "expected"),
+    [("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL), ("consumer", ErrorCode.UNKNOWN_MEMBER_ID)],
+)
+def test_join_of_an_unknown_member_to_a_simple_group_checks_its_protocols_first(
+    clients: ClassicClients, protocol_type: str, expected: ErrorCode
+) -> None:
+    clients.append(offset_of("simple"))
+    joining = clients.ask_to_join("unknown", group_id="simple", protocol_type=protocol_type)
+    assert code(joining) == expected
+    assert "simple" not in clients.state.groups
 
 
 def test_simple_group_is_described_and_listed(clients: ClassicClients) -> None:
