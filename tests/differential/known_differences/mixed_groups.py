@@ -210,6 +210,25 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
     ),
     KnownDifference(
         family=_FAMILY,
+        step="DeleteGroups",
+        path=r"results\[\d+\]\.error_code",
+        kafka="GROUP_ID_NOT_FOUND",
+        ours="NONE",
+        reason=_EMPTY_GROUP,
+        diverges=True,
+    ),
+    KnownDifference(
+        family=_FAMILY,
+        step=_HEARTBEAT,
+        path="error_code",
+        kafka="GROUP_ID_NOT_FOUND",
+        ours="FENCED_INSTANCE_ID",
+        reason="a static consumer of which a classic member took the place is fenced, also where that made the group a"
+        " classic one",
+        where=_is_static,
+    ),
+    KnownDifference(
+        family=_FAMILY,
         step="DescribeMixedGroups",
         path=r"groups\[\d+\]\.members\[\d+\]\.member_assignment",
         kafka=anything,
