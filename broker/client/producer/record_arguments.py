@@ -51,11 +51,12 @@ class RecordSerializers:
             check_topic(topic)
         if headers is not NO_HEADERS:
             headers = headers_of(topic, headers)
-        if key is not None:
+        takes_bytes = self.takes_bytes  # and then bytes are what their serializer returns
+        if key is not None and not (takes_bytes and type(key) is bytes):
             key = self._serialize_key(topic, key)
             if type(key) is not bytes:
                 key = _content(topic, "key", key)
-        if value is not None:
+        if value is not None and not (takes_bytes and type(value) is bytes):
             value = self._serialize_value(topic, value)
             if type(value) is not bytes:
                 value = _content(topic, "value", value)
