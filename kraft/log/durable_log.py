@@ -30,8 +30,9 @@ class CorruptLog(Exception):
 
     def __str__(self) -> str:
         return (
-            f"{self.damage}. Remove the directory of this metadata log and have its node formatted again; a "
-            "voter has to be removed and added then. If no other controller has the metadata, restore it from a backup"
+            f"{self.damage}. If no other controller has the metadata, restore this directory from a backup. Otherwise "
+            "remove the directory of this metadata log and have its node formatted again; a voter has to be removed "
+            "and added then"
         )
 
 
@@ -49,7 +50,8 @@ class EntriesLost(CorruptLog):
     def __str__(self) -> str:
         return (
             f"{self.damage}. This node is the only controller that it knows, so no other has them: restore the "
-            "directory from a backup. `kraft accept-loss` lets the metadata end there, for good, without them"
+            "directory from a backup. Without one, `kraft accept-loss`, with the node's --config and --override, lets "
+            "the metadata end there for good; with --dry-run it says how much is lost"
         )
 
 
@@ -307,4 +309,4 @@ def latest_end(*ends: OffsetAndEpoch) -> OffsetAndEpoch:
 
 def _describe_loss(path: str, data: bytes, size: int, lost_end: OffsetAndEpoch) -> str:
     what = f"is damaged at byte {size} of {len(data)}" if len(data) > size else f"ends at byte {size}"
-    return f"{path} {what}, and entries up to offset {lost_end.offset} (epoch {lost_end.epoch}) were durable"
+    return f"{path} {what}, and all before offset {lost_end.offset} (epoch {lost_end.epoch}) was durable"

@@ -126,6 +126,6 @@ async def test_a_sole_voter_refuses_to_start_without_acknowledged_entries(
         damage(node)
         before = node.disk.content(LOG)
         for _ in range(2):
-            with pytest.raises(CorruptLog, match=r"were durable\. .*kraft accept-loss"):
+            with pytest.raises(CorruptLog, match=r"was durable\. .*kraft accept-loss"):
                 await quorum.start(node.node_id)
         assert node.disk.content(LOG) == before

@@ -33,7 +33,7 @@ class AcceptedLoss:
 
 
 @click.command("accept-loss", cls=Command, shape=one(AcceptedLoss))
-@click.option("-c", "--config", "path", metavar="FILE", help="The node's server.properties.")
+@click.option("-c", "--config", "path", metavar="FILE", help="The node's server.properties, if it has one.")
 @click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="A config that wins over the file.")
 @click.option("--dry-run", is_flag=True, help="Show what would be given up, without doing it.")
 def accept_loss(invocation: Invocation, path: str | None, overrides: Sequence[str], dry_run: bool) -> None:
@@ -41,7 +41,9 @@ def accept_loss(invocation: Invocation, path: str | None, overrides: Sequence[st
 
     A controller refuses to start if its metadata log ends before what it had acknowledged, and it knows no other
     controller that may have the rest. Restore its directory from a backup if there is one. Otherwise this command lets
-    the log end where it ends: topics, configs and other changes that were made since are gone. The node has to be down.
+    the log end where it ends, without asking again: topics, configs and other changes that were made since are gone,
+    and brokers put the partitions of such topics aside, in directories that end in -stray. Keep a copy of the
+    directory. The node has to be down. A damaged snapshot cannot be given up.
     """
     try:
         config = read_node_config(path, overrides)
@@ -74,4 +76,6 @@ def _sentence(accepted: AcceptedLoss) -> str:
     if loss is None:
         return "Nothing is lost."
     what = "Would give up" if accepted.dry_run else "Gave up"
-    return f"{what} the metadata from offset {loss.end_offset} to {loss.lost_end_offset}: {loss.damage}."
+    count = loss.lost_end_offset - loss.end_offset
+    records = "1 record" if count == 1 else f"{count} records"
+    return f"{what} {records} of the metadata, from offset {loss.end_offset} on: {loss.damage}."

@@ -44,7 +44,8 @@ _MESSAGE_SIZE_MAX: Final = 5 * 1024 * 1024
 def dump_log(invocation: Invocation, files: str, **options: Any) -> None:
     """Print the files of a partition in readable form, and check them.
 
-    Ends with exit code 1 if something is wrong with a file.
+    Ends with exit code 1 if something is wrong with a file. The metadata log has another format, which this command
+    takes for damage.
     """
     dump = Dump(RealDisk(), DumpOptions(**options), print_record)
     for path in files.split(","):
