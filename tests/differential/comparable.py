@@ -18,6 +18,7 @@ _STEPS_UNTIL_MS: Final = 1_750_000_000_000
 # The value of a key that only the other server has.
 ABSENT: Final = "absent"
 _ERRORS: Final = ("error_code", "error_message")
+_ABORTED: Final = "aborted_transactions"
 
 
 @attrs.define(eq=False)
@@ -86,12 +87,25 @@ def comparable(value: Any, labels: Labels) -> Any:
     Errors decide last, so that two servers' results for the same thing are at the same place.
     """
     if attrs.has(type(value)):
-        return {each.name: _field(each.name, getattr(value, each.name), labels) for each in attrs.fields(type(value))}
+        names = [each.name for each in attrs.fields(type(value))]
+        return {
+            name: _field(name, _of_readable(value) if name == _ABORTED else getattr(value, name), labels)
+            for name in names
+        }
     if isinstance(value, list):
         # Ids that are new get their labels in an order that does not depend on the server's.
         ordered = sorted(value, key=lambda each: _order(comparable(each, _NO_LABELS))) if len(value) > 1 else value
         return sorted((comparable(each, labels) for each in ordered), key=_order)
     return value
+
+
+def _of_readable(partition: Any) -> Any:
+    """The aborted transactions among the records of a partition that may be read.
+
+    The client gets no records from the last stable offset on. Kafka lists what has been aborted up to the log's end.
+    """
+    listed, end_offset = partition.aborted_transactions, partition.last_stable_offset
+    return listed if listed is None else [each for each in listed if each.first_offset < end_offset]
 
 
 def _order(value: Any) -> tuple[str, str]:

@@ -7,6 +7,7 @@ import attrs
 import pytest
 
 from broker.wire.api.describe_transactions import DescribeTransactionsResponse, TransactionState
+from broker.wire.api.fetch import AbortedTransaction, PartitionData
 from broker.wire.api.init_producer_id import InitProducerIdResponse
 from tests.differential.comparable import Labels, brief, comparable, differing_paths
 from tests.differential.execution import Outcome
@@ -52,6 +53,15 @@ def test_times_of_the_clock_and_the_order_of_lists_are_not_compared() -> None:
 
     assert described([1_800_000_000_001, 1_800_000_000_002]) == described([1_900_000_000_002, 1_900_000_000_001])
     assert described([-1]) != described([1_900_000_000_001])
+
+
+def test_aborted_transactions_are_compared_up_to_the_last_stable_offset() -> None:
+    def listed(*first_offsets: int) -> object:
+        aborted = [AbortedTransaction(producer_id=5, first_offset=each) for each in first_offsets]
+        return comparable(PartitionData(last_stable_offset=7, aborted_transactions=aborted), Labels())
+
+    assert listed(3, 7, 9) == listed(3)
+    assert listed(3, 6) != listed(3)
 
 
 def test_differing_paths_name_the_innermost_places() -> None:

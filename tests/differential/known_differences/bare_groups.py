@@ -37,6 +37,15 @@ def bare_groups(family: str) -> Iterator[KnownDifference]:
         yield KnownDifference(family=family, step=step, path=path, kafka=kafka, ours=ours, reason=_BARE_GROUP)
     yield KnownDifference(
         family=family,
+        step="Join",
+        path="error_code",
+        kafka="INCONSISTENT_GROUP_PROTOCOL",
+        ours="UNKNOWN_MEMBER_ID",
+        where=lambda step: not (step.protocols and step.protocol_type),
+        reason=_BARE_GROUP,
+    )
+    yield KnownDifference(
+        family=family,
         step="ListGroups",
         path="groups",
         kafka=lambda listed: True,

@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from typing import Final
 
+from tests.differential.families.transactions.producers import Place
 from tests.differential.known_differences.bare_groups import bare_groups
 from tests.differential.known_differences.entries import KnownDifference
 
+# The first version of Produce whose transactions have epochs of their own.
+_OWN_EPOCHS_FROM: Final = 12
 _PRODUCE: Final = r"responses\[0\]\.partition_responses\[0\]\."
 
 TRANSACTIONS: Final[Sequence[KnownDifference]] = (
@@ -44,6 +47,17 @@ TRANSACTIONS: Final[Sequence[KnownDifference]] = (
         reason="a batch that belongs to no transaction is not compared with the sequence numbers of a transactional one"
         " that was refused before; no client sends both with one producer id",
         where=lambda step: not step.is_transactional,
+        diverges=True,
+    ),
+    KnownDifference(
+        family="transactions",
+        step="Produce",
+        path=_PRODUCE + "(error_code|base_offset)",
+        kafka=lambda value: value == "NONE" or isinstance(value, int),
+        ours=("OUT_OF_ORDER_SEQUENCE_NUMBER", -1),
+        reason="the first batch of a transaction that has an epoch of its own begins with the sequence number 0; Kafka"
+        " does not ask for it if an older Produce with an earlier epoch was refused while its transaction was verified",
+        where=lambda step: step.is_transactional and step.version >= _OWN_EPOCHS_FROM and step.sequence is Place.GAP,
         diverges=True,
     ),
     *(
