@@ -35,7 +35,8 @@ def _leave_one(step: Step, who: MemberIdentity) -> ErrorCode:
     """Removes one member. A static member may be identified by its instance id alone."""
     group, member_id = step.group, who.member_id
     if not member_id:
-        member_id = group.static_members.get(who.group_instance_id or "", "")
+        instance_id = who.group_instance_id
+        member_id = "" if instance_id is None else group.static_members.get(instance_id, "")
         if not member_id:
             return ErrorCode.UNKNOWN_MEMBER_ID
     elif member_id in group.pending:

@@ -147,6 +147,15 @@ def test_administrator_removes_static_members_by_instance_id(clients: ClassicCli
     assert clients.group.state is GroupState.EMPTY
 
 
+def test_member_without_ids_is_not_the_static_member_with_an_empty_instance_id(clients: ClassicClients) -> None:
+    """LeaveGroup has no instance ids before version 3."""
+    joining = clients.ask_to_join(instance_id="")
+    clients.pass_ms(2 * INITIAL_DELAY_MS)
+    assert told(joining).error_code == NONE
+    assert clients.leave("") == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert clients.leave(MemberIdentity(group_instance_id="")) == [NONE]
+
+
 def test_pending_member_id_is_no_static_member(clients: ClassicClients) -> None:
     expected = clients.new_member_id()
     assert code(clients.ask_to_join(expected, instance_id="a")) == ErrorCode.UNKNOWN_MEMBER_ID
