@@ -7,6 +7,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,10 +24,10 @@ SECTIONS = [
 ] + [("README.md", "Two commands")]
 
 
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    at_once = {"group.initial.rebalance.delay.ms": "0"}
-    node = NodeProcess(tmp_path_factory.mktemp("node") / "data", at_once)
+@pytest.fixture
+def bootstrap(tmp_path: Path) -> Iterator[str]:
+    """A node for one section, whose examples list all topics and groups."""
+    node = NodeProcess(tmp_path / "data", {"group.initial.rebalance.delay.ms": "0"})
     node.start()
     yield node.bootstrap
     node.stop()

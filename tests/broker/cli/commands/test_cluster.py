@@ -296,7 +296,7 @@ def test_a_directory_with_another_content_is_refused_and_left_alone(
 def test_a_cluster_has_at_least_one_node() -> None:
     answer = run_command("cluster", "start", "--nodes", "0")
     assert (answer.code, answer.output) == (2, "")
-    assert "'--nodes': 0 is not in the range x>=1" in answer.errors
+    assert "'--nodes': 0 is not in the range 1<=x<=100" in answer.errors
 
 
 @pytest.mark.parametrize("nodes", ["0", "101", "100000"])

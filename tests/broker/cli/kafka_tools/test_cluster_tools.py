@@ -9,6 +9,7 @@ import pytest
 
 from broker.cli.kafka_tools import server_stop
 from broker.cli.kafka_tools.tools import main, run_tool
+from jepsen.processes.server_process import ServerProcess
 from tests.support.kafka_tools import Tools, tools_of_a_node
 from tests.support.node_process import NodeProcess
 
@@ -140,9 +141,16 @@ async def test_server_stop_says_that_no_node_runs(
     assert capsys.readouterr().out == "No kafka server to stop\n"
 
 
+class CommandProcess(NodeProcess):
+    """A node that the command starts itself: the tool knows nodes by their command lines."""
+
+    def launch(self) -> None:
+        ServerProcess.launch(self)
+
+
 async def test_server_stop_stops_only_the_nodes_that_are_meant_kip_979(tmp_path: Path, capsys: Capture) -> None:
     # Other nodes may run on this machine, so that a test must always name its own.
-    node = NodeProcess(tmp_path / "node", {"node.id": "1987654321"})
+    node = CommandProcess(tmp_path / "node", {"node.id": "1987654321"})
     node.start()
     try:
         # Kafka's script says nothing either if nodes run and none of them is meant.
