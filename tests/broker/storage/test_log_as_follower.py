@@ -14,6 +14,7 @@ from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import Buffer, File, RealDisk
+from tests.support.faulty_disk import FaultyDisk
 from tests.support.logs import (
     NOW_MS,
     FailingDisk,
@@ -204,13 +205,17 @@ def test_truncated_log_refuses_appends_until_it_is_settled(leader: Log, follower
     assert content(follower) == content(leader)
 
 
-async def test_truncation_during_settling_is_settled_too(leader: Log, follower: Log) -> None:
+async def test_truncation_during_settling_is_settled_too(leader: Log, tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    follower = open_log(tmp_path / "follower-0", SMALL, disk=disk)
     catch_up(follower, leader)
     follower.truncate_to(6)
+    disk.held = trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(follower.durability.settle)
         await trio.testing.wait_all_tasks_blocked()
         follower.truncate_to(2)
+        disk.held.set()
     assert not follower.durability.is_unsettled
     assert follower.log_end_offset == 2
 

@@ -15,6 +15,7 @@ from broker.storage.retention import delete_old_segments
 from broker.storage.timestamp_search import find_max_timestamp
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import RealDisk, RealFile, sync_one_by_one
+from tests.support.faulty_disk import FaultyDisk
 from tests.support.logs import DAY_MS, NOW_MS, append, batch, close_log, listing, open_log, read_records, values
 
 BATCH = len(batch(b"x"))
@@ -440,13 +441,16 @@ async def test_flush_syncs_only_files_that_are_not_durable(tmp_path: Path) -> No
 
 
 async def test_segment_deleted_during_its_flush_is_no_error(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=BATCH, retention_ms=0))
+    disk = FaultyDisk()
+    log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=BATCH, retention_ms=0), disk=disk)
     for _ in range(20):
         append(log, b"x")
+    disk.held = trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(log.flush)
         await trio.testing.wait_all_tasks_blocked()
         delete_old_segments(log, NOW_MS + 1, 20)
+        disk.held.set()
     assert log.durability.recovery_point == 20
 
 
