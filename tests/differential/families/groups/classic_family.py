@@ -1,20 +1,18 @@
 """The sequences of classic groups: mostly what members do, with some of what they should not do."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
 import attrs
-import trio
 
-from broker.wire.api.find_coordinator import FindCoordinatorRequest
-from broker.wire.errors import ErrorCode
 from tests.differential.families.groups.administration_steps import DeleteGroups, DescribeGroups, ListGroups
 from tests.differential.families.groups.choices import Choices
 from tests.differential.families.groups.classic_steps import Heartbeat, Join, Leave, Sync
-from tests.differential.families.groups.members import TOPICS, Members, Who, settle_groups
+from tests.differential.families.groups.group_family import GroupFamily
+from tests.differential.families.groups.members import Who
 from tests.differential.families.groups.offset_steps import DeleteOffsets, FetchOffsets
-from tests.differential.sequences import Call, Place, Step
+from tests.differential.sequences import Step
 
 _STEPS_MAX: Final = 14
 _WITHIN_S: Final = 60
@@ -22,30 +20,11 @@ _PAUSE_S: Final = 0.005
 _GROUP_KEY: Final = 0
 
 
-async def prepare_groups(call: Call) -> None:
-    """Waits for the coordinator of groups."""
-    with trio.fail_after(_WITHIN_S):
-        find = FindCoordinatorRequest(key_type=_GROUP_KEY, coordinator_keys=["prepare"])
-        while any(each.error_code for each in (await call(find, 6)).coordinators):
-            await trio.sleep(_PAUSE_S)
-
-
-class ClassicGroups:
+class ClassicGroups(GroupFamily):
     name = "classic-groups"
-    topics: Mapping[str, int] = TOPICS
-    passing = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 
     def generate(self, random: Random) -> Sequence[Step]:
         return ClassicGenerator(random).steps()
-
-    def new_state(self) -> Members:
-        return Members()
-
-    async def prepare(self, call: Call) -> None:
-        await prepare_groups(call)
-
-    async def settle(self, place: Place, call: Call) -> None:
-        await settle_groups(place, call)
 
 
 @attrs.define(eq=False)

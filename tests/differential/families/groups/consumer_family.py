@@ -1,19 +1,18 @@
 """The sequences of consumer groups (KIP-848)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
 import attrs
 
-from broker.wire.errors import ErrorCode
 from tests.differential.families.groups.administration_steps import DeleteGroups, DescribeGroups, ListGroups
 from tests.differential.families.groups.choices import Choices
-from tests.differential.families.groups.classic_family import prepare_groups
 from tests.differential.families.groups.consumer_steps import ConsumerHeartbeat, DescribeConsumerGroups
-from tests.differential.families.groups.members import GROUP, TOPICS, Epoch, Members, settle_groups
+from tests.differential.families.groups.group_family import GroupFamily
+from tests.differential.families.groups.members import GROUP, Epoch
 from tests.differential.families.groups.offset_steps import DeleteOffsets, FetchOffsets
-from tests.differential.sequences import Call, Place, Step
+from tests.differential.sequences import Step
 
 _STEPS_MAX: Final = 20
 _JOINS: Final = 0
@@ -21,22 +20,11 @@ _LEAVES: Final = -1
 _LEAVES_FOR_A_WHILE: Final = -2
 
 
-class ConsumerGroups:
+class ConsumerGroups(GroupFamily):
     name = "consumer-groups"
-    topics: Mapping[str, int] = TOPICS
-    passing = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 
     def generate(self, random: Random) -> Sequence[Step]:
         return ConsumerGenerator(random).steps()
-
-    def new_state(self) -> Members:
-        return Members()
-
-    async def prepare(self, call: Call) -> None:
-        await prepare_groups(call)
-
-    async def settle(self, place: Place, call: Call) -> None:
-        await settle_groups(place, call)
 
 
 @attrs.define(eq=False)

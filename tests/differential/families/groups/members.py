@@ -4,19 +4,14 @@ from enum import Enum
 from typing import Any, Final
 
 import attrs
-import trio
 
-from broker.wire.api.describe_groups import DescribeGroupsRequest
-from tests.differential.sequences import Call, Place
+from tests.differential.sequences import Place
 
 # The topics of each sequence with their numbers of partitions; a topic that does not exist.
 TOPICS: Final = {"t": 2, "u": 1}
 ABSENT: Final = "absent"
 GROUP: Final = "g"
 _UNKNOWN_ID: Final = "unknown-member"
-_PREPARING: Final = "PreparingRebalance"
-_WITHOUT_MEMBERS: Final = ("", "Empty", "Dead")
-_INITIAL_S: Final = 5
 
 
 class Who(Enum):
@@ -86,18 +81,3 @@ class Members:
 def members_of(place: Place) -> Members:
     state: Members = place.state
     return state
-
-
-async def settle_groups(place: Place, call: Call) -> None:
-    """Waits until the coordinator has handled all requests so far.
-
-    The first generation of a group that was empty begins by a timer, even if that has no delay.
-    """
-    members = members_of(place)
-    request = DescribeGroupsRequest(groups=[place.named(GROUP)])
-    for _ in range(2):
-        state = (await call(request, 5)).groups[0].group_state
-    deadline = trio.current_time() + _INITIAL_S
-    while state == _PREPARING and members.group_state in _WITHOUT_MEMBERS and trio.current_time() < deadline:
-        state = (await call(request, 5)).groups[0].group_state
-    members.group_state = state

@@ -4,22 +4,21 @@
 protocol joins it, and a consumer group becomes a classic one when the last of them leaves.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
 import attrs
 
-from broker.wire.errors import ErrorCode
 from tests.differential.families.groups.administration_steps import DeleteGroups, ListGroups
 from tests.differential.families.groups.choices import Choices
-from tests.differential.families.groups.classic_family import prepare_groups
 from tests.differential.families.groups.classic_steps import Heartbeat, Leave
 from tests.differential.families.groups.consumer_steps import DescribeConsumerGroups
-from tests.differential.families.groups.members import TOPICS, Epoch, Members, Who, settle_groups
+from tests.differential.families.groups.group_family import GroupFamily
+from tests.differential.families.groups.members import Epoch, Who
 from tests.differential.families.groups.mixed_steps import DescribeMixedGroups, MixedHeartbeat, MixedJoin, MixedSync
 from tests.differential.families.groups.offset_steps import DeleteOffsets, FetchOffsets
-from tests.differential.sequences import Call, Place, Step
+from tests.differential.sequences import Step
 
 _STEPS_MAX: Final = 12
 # The numbers of members, by the protocol that they speak.
@@ -30,22 +29,11 @@ _LEAVES: Final = -1
 _LEAVES_FOR_A_WHILE: Final = -2
 
 
-class MixedGroups:
+class MixedGroups(GroupFamily):
     name = "mixed-groups"
-    topics: Mapping[str, int] = TOPICS
-    passing = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 
     def generate(self, random: Random) -> Sequence[Step]:
         return _Generator(random).steps()
-
-    def new_state(self) -> Members:
-        return Members()
-
-    async def prepare(self, call: Call) -> None:
-        await prepare_groups(call)
-
-    async def settle(self, place: Place, call: Call) -> None:
-        await settle_groups(place, call)
 
 
 @attrs.define(eq=False)

@@ -6,21 +6,18 @@ from typing import Final, TypeVar
 
 import attrs
 
-from broker.wire.errors import ErrorCode
 from tests.differential.families.records.fetch_steps import Asked, Fetch
 from tests.differential.families.records.offset_steps import DeleteRecords
 from tests.differential.families.records.readers import (
     TOPICS,
-    Readers,
+    RecordFamily,
     Session,
     TopicId,
-    prepare_readers,
-    settle_readers,
 )
 from tests.differential.families.records.record_steps import TIMESTAMP_MS, Append
 from tests.differential.families.records.topic_steps import CreateTopic, DeleteTopic
 from tests.differential.families.transactions.steps import End, Init, Produce
-from tests.differential.sequences import Call, Place, Step
+from tests.differential.sequences import Step
 
 T = TypeVar("T")
 
@@ -33,22 +30,12 @@ _LIMITS: Final = (0, 1, 60, 100, 150, 250, 1 << 20, 2**31 - 1)
 _PRODUCER: Final = 0
 
 
-class FetchSessions:
+class FetchSessions(RecordFamily):
     name = "fetch-sessions"
     topics: Mapping[str, int] = dict.fromkeys(TOPICS, _PARTITIONS)
-    passing = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 
     def generate(self, random: Random) -> Sequence[Step]:
         return _Generator(random).steps()
-
-    def new_state(self) -> Readers:
-        return Readers()
-
-    async def prepare(self, call: Call) -> None:
-        await prepare_readers(call)
-
-    async def settle(self, place: Place, call: Call) -> None:
-        await settle_readers(place, call)
 
 
 @attrs.define(eq=False)

@@ -6,16 +6,15 @@ from typing import Final, TypeVar
 
 import attrs
 
-from broker.wire.errors import ErrorCode
 from broker.wire.records import Compression
 from tests.differential.families.records.fetch_steps import Asked, Fetch
 from tests.differential.families.records.offset_steps import Asked as Numbered
 from tests.differential.families.records.offset_steps import DeleteRecords, EpochEnds, ListOffsets
-from tests.differential.families.records.readers import ODD, Readers, TopicId, prepare_readers, settle_readers
+from tests.differential.families.records.readers import ODD, RecordFamily, TopicId
 from tests.differential.families.records.record_steps import TIMESTAMP_MS, Append, Flaw
 from tests.differential.families.records.topic_steps import CreateTopic, DeleteTopic
 from tests.differential.families.transactions.steps import End, Init, Produce
-from tests.differential.sequences import Call, Place, Step
+from tests.differential.sequences import Step
 
 T = TypeVar("T")
 
@@ -43,22 +42,12 @@ _TIMES: Final = (0, 0, 1, 2, 3, 500, 1_000, 2_500, 60_000, -1, -5_000)
 _ODD_TIMES: Final = (-1, 0, -2, 1, 2**62)
 
 
-class Offsets:
+class Offsets(RecordFamily):
     name = "offsets"
     topics: Mapping[str, int] = {_TOPIC: _PARTITIONS}
-    passing = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 
     def generate(self, random: Random) -> Sequence[Step]:
         return _Generator(random).steps()
-
-    def new_state(self) -> Readers:
-        return Readers()
-
-    async def prepare(self, call: Call) -> None:
-        await prepare_readers(call)
-
-    async def settle(self, place: Place, call: Call) -> None:
-        await settle_readers(place, call)
 
 
 @attrs.define(eq=False)

@@ -10,6 +10,7 @@ from broker.wire.api.describe_transactions import DescribeTransactionsRequest
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.api.init_producer_id import InitProducerIdRequest
 from broker.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from broker.wire.errors import ErrorCode
 from tests.differential.execution import error_names
 from tests.differential.families.transactions.producers import Producers
 from tests.differential.sequences import Call, Place
@@ -105,31 +106,38 @@ def label_topics(place: Place) -> None:
             place.labels.label("T", each)
 
 
-async def prepare_readers(call: Call) -> None:
-    """Waits for the coordinator of transactions, and for the first producer id."""
-    with trio.fail_after(_WITHIN_S):
-        find = FindCoordinatorRequest(key_type=_TRANSACTION_KEY, coordinator_keys=["prepare"])
-        while any(each.error_code for each in (await call(find, 6)).coordinators):
-            await trio.sleep(_PAUSE_S)
-        init = InitProducerIdRequest(transactional_id="prepare", transaction_timeout_ms=60_000)
-        init.producer_id = init.producer_epoch = -1
-        while (await call(init, 5)).error_code:
-            await trio.sleep(_PAUSE_S)
+class RecordFamily:
+    """The part that the families of records share."""
 
+    passing = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 
-async def settle_readers(place: Place, call: Call) -> None:
-    """Waits until transactions have their markers, new topics their leaders, and deleted ones are gone."""
-    state = readers_of(place)
-    with trio.fail_after(_WITHIN_S):
-        if state.is_ending:
-            request = DescribeTransactionsRequest(transactional_ids=list(map(place.named, _TRANSACTIONAL_IDS)))
-            while any(each.transaction_state in _PREPARED for each in (await call(request, 0)).transaction_states):
+    def new_state(self) -> Readers:
+        return Readers()
+
+    async def prepare(self, call: Call) -> None:
+        """Waits for the coordinator of transactions, and for the first producer id."""
+        with trio.fail_after(_WITHIN_S):
+            find = FindCoordinatorRequest(key_type=_TRANSACTION_KEY, coordinator_keys=["prepare"])
+            while any(each.error_code for each in (await call(find, 6)).coordinators):
                 await trio.sleep(_PAUSE_S)
-            state.is_ending = False
-        for suffix, count in state.partitions.items():
-            listed = [ListOffsetsPartition(partition_index=at, timestamp=-1) for at in range(count or 1)]
-            topic = ListOffsetsTopic(name=place.named(suffix), partitions=listed)
-            expected = {_EXISTS if count else _DELETED}
-            while set(error_names(await call(ListOffsetsRequest(replica_id=-1, topics=[topic]), 7))) != expected:
+            init = InitProducerIdRequest(transactional_id="prepare", transaction_timeout_ms=60_000)
+            init.producer_id = init.producer_epoch = -1
+            while (await call(init, 5)).error_code:
                 await trio.sleep(_PAUSE_S)
-        state.partitions.clear()
+
+    async def settle(self, place: Place, call: Call) -> None:
+        """Waits until transactions have their markers, new topics their leaders, and deleted ones are gone."""
+        state = readers_of(place)
+        with trio.fail_after(_WITHIN_S):
+            if state.is_ending:
+                request = DescribeTransactionsRequest(transactional_ids=list(map(place.named, _TRANSACTIONAL_IDS)))
+                while any(each.transaction_state in _PREPARED for each in (await call(request, 0)).transaction_states):
+                    await trio.sleep(_PAUSE_S)
+                state.is_ending = False
+            for suffix, count in state.partitions.items():
+                listed = [ListOffsetsPartition(partition_index=at, timestamp=-1) for at in range(count or 1)]
+                topic = ListOffsetsTopic(name=place.named(suffix), partitions=listed)
+                expected = {_EXISTS if count else _DELETED}
+                while set(error_names(await call(ListOffsetsRequest(replica_id=-1, topics=[topic]), 7))) != expected:
+                    await trio.sleep(_PAUSE_S)
+            state.partitions.clear()
