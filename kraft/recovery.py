@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import attrs
 
-from kraft.core import LogState, OffsetAndEpoch, QuorumConfig, VoterSet, VoterSetHistory
+from kraft.core import LogState, OffsetAndEpoch, QuorumConfig, VoterSet, VoterSetHistory, latest_end
 from kraft.core.control_records import decode_voters
 from kraft.core.plausible_epochs import EPOCH_END
 from kraft.env import Disk
@@ -16,7 +16,6 @@ from kraft.log import (
     QuorumStateFile,
     QuorumStateLost,
     Snapshots,
-    latest_end,
 )
 from kraft.replicated_log import Batch, BatchKind
 
@@ -77,7 +76,7 @@ async def recover(disk: Disk, directory: str, initial: VoterSet, config: QuorumC
     """
     disk.make_dir(directory)
     snapshots = await Snapshots.open(disk, directory)
-    damage = snapshots.damage()
+    damage = snapshot_damage = snapshots.damage()
     try:
         log, batches = await DurableLog.open(disk, directory, snapshots.latest or BOOTSTRAP)
     except EntriesLost as lost:
@@ -91,9 +90,9 @@ async def recover(disk: Disk, directory: str, initial: VoterSet, config: QuorumC
         has_voted = False
     election = await _open_election(disk, directory, may_be_lost=not has_voted)
     _refuse_last_epoch(directory, max(election.state.epoch, log.epoch))
-    if snapshots.damage():
+    if snapshot_damage:
         if snapshots.latest == BOOTSTRAP or not _can_be_fetched(config, known_voters):
-            raise CorruptLog(damage)
+            raise CorruptLog(snapshot_damage)
         assert snapshots.latest is not None, "it is damaged"
         await log.restart(latest_end(log.end, snapshots.latest))
         await snapshots.remove_all()
@@ -120,9 +119,7 @@ class Loss:
 async def find_loss(disk: Disk, directory: str) -> Loss | None:
     """Return what is lost of the log in `directory`; None if nothing is. Raises CorruptLog, OSError.
 
-    Changes nothing that a start would not change, too: a torn tail is cut off.
-
-    The node must be down.
+    Changes nothing that a start would not change, too: a torn tail is cut off. The node must be down.
     """
     snapshots = await Snapshots.open(disk, directory)
     if damage := snapshots.damage():
@@ -133,11 +130,8 @@ async def find_loss(disk: Disk, directory: str) -> Loss | None:
     except EntriesLost as lost:
         end_offset = lost.batches[-1].last_offset + 1 if lost.batches else 0
         return Loss(lost.damage, max(place.offset, end_offset), lost.lost_end.offset)
-    loss = None
-    if latest_end(log.end, place).is_before(log.durable_end):
-        loss = Loss(f"{log.path} ends before what was durable", log.end_offset, log.durable_end.offset)
     log.close()
-    return loss
+    return None
 
 
 async def accept_loss(disk: Disk, directory: str) -> None:

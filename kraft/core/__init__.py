@@ -8,7 +8,7 @@ from kraft.core.config import QuorumConfig
 from kraft.core.core import Core
 from kraft.core.effects import Effect, ElectionState
 from kraft.core.events import Event
-from kraft.core.log_state import LogState, OffsetAndEpoch
+from kraft.core.log_state import LogState, OffsetAndEpoch, latest_end
 from kraft.core.transitions import Role
 from kraft.core.voters import ReplicaKey, Voter, VoterSet, VoterSetHistory
 
@@ -25,4 +25,5 @@ __all__ = [
     "Voter",
     "VoterSet",
     "VoterSetHistory",
+    "latest_end",
 ]

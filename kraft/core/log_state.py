@@ -28,6 +28,11 @@ class OffsetAndEpoch:
         return (self.epoch, self.offset) < (other.epoch, other.offset)
 
 
+def latest_end(*ends: OffsetAndEpoch) -> OffsetAndEpoch:
+    """The end of the log that is the most up to date."""
+    return max(ends, key=lambda end: (end.epoch, end.offset))
+
+
 class Match(Enum):
     SAME = "same"
     DIVERGED = "diverged"

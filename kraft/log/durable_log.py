@@ -5,7 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final
 
-from kraft.core import OffsetAndEpoch
+from kraft.core import OffsetAndEpoch, latest_end
 from kraft.env import Disk, File
 from kraft.log.durable_end_file import DurableEndFile
 from kraft.log.frame import decode_frame, encode_frame
@@ -300,11 +300,6 @@ def _rewrite(file: File, intact: memoryview) -> None:
     (https://lwn.net/Articles/752063/).
     """
     file.write(0, [intact])
-
-
-def latest_end(*ends: OffsetAndEpoch) -> OffsetAndEpoch:
-    """The end of the log that is the most up to date (Raft's paper, section 5.4.1)."""
-    return max(ends, key=lambda end: (end.epoch, end.offset))
 
 
 def _describe_loss(path: str, data: bytes, size: int, lost_end: OffsetAndEpoch) -> str:

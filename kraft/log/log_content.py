@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from kraft.core import OffsetAndEpoch
+from kraft.core import OffsetAndEpoch, latest_end
 from kraft.log.frame import MAGIC, Frame, decode_flipped_frame, decode_frame
 from kraft.replicated_log import Batch
 
@@ -62,4 +62,4 @@ def _lost_end(view: memoryview, data: bytes, size: int, last: Batch | None, star
             lost.append(frame.batch)
         position = data.find(MAGIC, position + 1 if frame is None else frame.end)
     ends = [OffsetAndEpoch(batch.last_offset + 1, batch.epoch) for batch in lost]
-    return max(ends, key=lambda end: (end.epoch, end.offset), default=None)
+    return latest_end(*ends) if ends else None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kraft.core import ElectionState, ReplicaKey
 from kraft.env import FsyncFailed
-from kraft.log import QuorumStateFile
+from kraft.log import QUORUM_STATE, QuorumStateFile
 from tests.support.directory_ids import directory_id
 from tests.support.volatile_disk import VolatileDisk
 
@@ -75,6 +75,21 @@ def test_power_cut_during_the_rewrite_after_a_failed_sync_loses_nothing(seed: in
         assert recovered in (state(saved) if saved else ElectionState(), state(saved + 1))
 
     trio.run(run)
+
+
+async def test_a_flipped_bit_anywhere_keeps_the_latest_vote() -> None:
+    intact = VolatileDisk()
+    file = await QuorumStateFile.open(intact, DIRECTORY)
+    for epoch in (1, 2):
+        await file.save(state(epoch))
+    path = f"{DIRECTORY}/{QUORUM_STATE}"
+    content = intact.content(path)
+    for bit in range(0, len(content) * 8, 7):
+        disk = VolatileDisk()
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        disk.put(path, bytes(damaged))
+        assert (await QuorumStateFile.open(disk, DIRECTORY)).state == state(2)
 
 
 async def test_recovered_state_is_made_durable_before_it_is_used() -> None:
