@@ -60,6 +60,21 @@ REPLICATION_EVENTS: Final = EventCatalogue(
             "The controller refused the proposed ISR.",
             {**_REPLICA, "error": "name of the error code"},
         ),
+        "partition_damaged": EventKind(
+            Level.ERROR,
+            "The log of a replica was found to be damaged. The damaged records are not sent to consumers or followers.",
+            {
+                **_REPLICA,
+                "topic": "topic",
+                "leader": "id of the leader, -1 for none",
+                "first_offset": "first offset that cannot be trusted",
+                "end_offset": "first offset after the damage",
+                "path": "the file",
+                "reason": "what is wrong with it, as text",
+            },
+            "{topic}-{partition} is damaged on broker {node}: the records from offset {first_offset} to the one before "
+            "{end_offset} in {path} cannot be trusted ({reason}). They are not sent to anybody. Look at the disk",
+        ),
         "partition_followed": EventKind(
             Level.DEBUG,
             "The replica follows a leader in a new leader epoch.",

@@ -8,6 +8,7 @@ import trio
 
 from broker.config.effective import EffectiveConfig, TopicConfig
 from broker.replication.alter_partition_manager import AlterPartitionManager
+from broker.replication.damaged_replicas import DamagedReplicas
 from broker.replication.leader_role import propose_recovery
 from broker.replication.log_flusher import LogFlusher
 from broker.replication.partition import Partition
@@ -15,6 +16,7 @@ from broker.replication.partition_context import PartitionContext, PartitionTask
 from broker.replication.partition_file_queue import PartitionFileQueue
 from broker.replication.replica_directories import ReplicaDirectories, has_replica
 from broker.replication.topic_traffic import IsrChanges, TopicTraffic
+from broker.storage.damage import Damage
 from broker.storage.log import Log
 from broker.storage.log_manager import LogManager
 from broker.storage.partition_directory import partition_directory_name
@@ -48,8 +50,9 @@ class ReplicaManager:
     """See the module's docstring. From `start` on it is a publisher of the metadata loader.
 
     `topics` contains each topic twice, by its name and by its id. `file_queue` creates and deletes the files of
-    partitions and must be run. `turn_ms` is the wall-clock time at which the first batch of the current turn was
-    appended, set by the appender; 0 if there is none. Reading the clock for each batch costs 4 % of a small append.
+    partitions and must be run. `damaged` are the replicas with damaged logs. `turn_ms` is the wall-clock time at which
+    the first batch of the current turn was appended, set by the appender; 0 if there is none. Reading the clock for
+    each batch costs 4 % of a small append.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class ReplicaManager:
         self.topics: dict[str | bytes, LocalTopic] = {}
         self._staged: dict[Partition, None] = {}
         self._to_stage: list[Callable[[], None]] = []
-        self._lost, self.turn_ms = False, 0
+        self.damaged, self._lost, self.turn_ms = DamagedReplicas(), False, 0
         self._image: MetadataImage | None = None
         self._high_watermarks: Mapping[tuple[str, int], int] = {}
         self._followed_listeners: list[FollowedListener] = []
@@ -164,6 +167,14 @@ class ReplicaManager:
     def log_failed(self, partition: Partition, error: OSError) -> None:
         """Take the log directory of the partition, whose log failed, offline with all its logs."""
         self._log_manager.log_failed(partition.topic, partition.index, error)
+
+    def report_damage(self, topic_partition: tuple[str, int], damage: Damage) -> None:
+        """Handle damage that was found in the log of a replica of this broker; does nothing if it is known."""
+        topic, index = topic_partition
+        local = self.topics.get(topic)
+        partition = None if local is None else local.partitions.get(index)
+        if partition is not None:
+            self.damaged.add(partition, damage)
 
     def high_watermark(self, topic: str, index: int) -> int:
         """The partition's high watermark; 0 without a replica on this broker."""

@@ -6,6 +6,7 @@ from typing import Final
 
 import attrs
 
+from broker.storage.damage import DamagedRanges
 from broker.storage.log_config import LogConfig
 from broker.storage.segment import Segment
 from broker.storage.swapping import swap_in
@@ -34,7 +35,8 @@ class SegmentList:
     """At least one segment, ascending by base offset; the last one is `active`.
 
     `discarded` collects the paths of files that no longer belong to the log and are to be removed from the disk.
-    `records_written` and `bytes_written` count for metrics (`broker.replication.topic_traffic`).
+    `records_written` and `bytes_written` count for metrics (`broker.replication.topic_traffic`). `damaged` is None
+    while no damage is known.
     """
 
     __slots__ = (
@@ -46,6 +48,7 @@ class SegmentList:
         "_trace",
         "active",
         "bytes_written",
+        "damaged",
         "discarded",
         "records_written",
     )
@@ -61,6 +64,7 @@ class SegmentList:
         self._known_positions: dict[int, int] = {}  # offset -> position, in the active segment
         self.active = segments[-1]
         self.discarded = discarded
+        self.damaged: DamagedRanges | None = None
         self.records_written = self.bytes_written = 0
 
     def __len__(self) -> int:
@@ -143,7 +147,8 @@ class SegmentList:
     def slice(self, offset: int, end_offset: int | None, max_bytes: int, *, min_one_batch: bool) -> LogSlice:
         """The written batches of one segment from the one with `offset` up to the one with `end_offset`.
 
-        `end_offset` None means up to the end of what is written. Raises CorruptBatch, OSError.
+        `end_offset` None means up to the end of what is written. Damaged batches are left out. Raises CorruptBatch,
+        OSError, and KafkaError if the first batch is damaged.
         """
         segment, position, batch_size = self.locate(offset)
         end = segment.written
@@ -156,6 +161,8 @@ class SegmentList:
             if batch_size < 0:
                 batch_size = read_header(segment.file.read(position, HEADER_SIZE)).size
             size = max_bytes if batch_size <= max_bytes else batch_size if min_one_batch else 0
+        if self.damaged is not None:
+            size = self.damaged.intact_size(segment.file, segment.written, offset, position, size)
         return LogSlice(segment, position, size)
 
     # Changing
@@ -179,11 +186,14 @@ class SegmentList:
         self._delete(self.floor_index(offset) + 1, len(self._segments))
         self.active.truncate_to(offset)
         self._known_positions.clear()
+        if self.damaged is not None:
+            self.damaged.keep(0, offset)
         return min(offset, self.active.load_end())
 
     def restart_at(self, base_offset: int, config: LogConfig, now_ms: int) -> None:
         """Replace all segments by an empty one that begins at `base_offset`. Raises OSError."""
         self._delete(0, len(self._segments))
+        self.damaged = None
         self._add(Segment.create(self._disk, self._directory, base_offset, config, now_ms=now_ms))
 
     def replace(self, segments: Sequence[Segment], config: LogConfig) -> None:
