@@ -12,6 +12,8 @@ from broker.wire.errors import ErrorCode
 from broker.wire.records import iter_headers, iter_records
 from broker.wire.records.control import control_type
 
+# The kind of labels of the epochs of consumer groups.
+EPOCH: Final = "E"
 _NO_ID: Final = -1
 # Times that steps name are before this one, in ms since 1970; later ones are those of a server's clock.
 _STEPS_UNTIL_MS: Final = 1_750_000_000_000
@@ -32,6 +34,10 @@ class Labels:
     def label(self, kind: str, value: Any) -> str:
         known = self._known.setdefault(kind, {})
         return known.setdefault(value, f"{kind}{len(known)}")
+
+    def forget(self, kind: str) -> None:
+        """The ids of this kind that appear from now on have nothing to do with the earlier ones."""
+        self._known.pop(kind, None)
 
 
 class _NoLabels(Labels):
@@ -54,7 +60,7 @@ def _member_id(value: str | None, labels: Labels) -> str | None:
 
 def _epoch(value: int, labels: Labels) -> Any:
     """Epochs of consumer groups are compared by when they change: a change may raise them by one or by two."""
-    return labels.label("E", value) if value > 0 else value
+    return labels.label(EPOCH, value) if value > 0 else value
 
 
 def _time(value: int, labels: Labels) -> Any:

@@ -6,14 +6,20 @@ from random import Random
 import attrs
 import pytest
 
+from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from broker.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from broker.wire.api.describe_transactions import DescribeTransactionsResponse, TransactionState
 from broker.wire.api.fetch import AbortedTransaction, PartitionData
 from broker.wire.api.init_producer_id import InitProducerIdResponse
+from broker.wire.errors import ErrorCode
 from tests.differential.comparable import Labels, brief, comparable, differing_paths
 from tests.differential.execution import Outcome
 from tests.differential.families import FAMILIES
+from tests.differential.families.groups.administration_steps import DeleteGroups
+from tests.differential.families.groups.consumer_steps import ConsumerHeartbeat
+from tests.differential.families.groups.members import Members
 from tests.differential.known_differences import KNOWN_DIFFERENCES, KnownDifference, first_difference
-from tests.differential.sequences import Step
+from tests.differential.sequences import Place, Step
 from tests.differential.shrinking import selected, shrink
 
 
@@ -42,6 +48,18 @@ def test_ids_get_labels_in_the_order_in_which_they_appear() -> None:
     assert (first["producer_id"], second["producer_id"], again["producer_id"]) == ("P0", "P1", "P0")
     assert (again["error_code"], again["producer_epoch"]) == ("PRODUCER_FENCED", 4)
     assert comparable(InitProducerIdResponse(producer_id=-1), labels)["producer_id"] == -1
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NON_EMPTY_GROUP])
+def test_epochs_of_a_group_get_labels_of_their_own_after_the_group_was_deleted(code: ErrorCode) -> None:
+    place = Place("s", {}, Members())
+    heartbeat, delete = ConsumerHeartbeat(member=0), DeleteGroups(version=2)
+    answer = ConsumerGroupHeartbeatResponse(member_epoch=3)
+    assert heartbeat.comparable(place, answer)["member_epoch"] == "E0"
+    delete.observe(place, DeleteGroupsResponse(results=[DeletableGroupResult(group_id="s-g", error_code=code)]))
+    answer.member_epoch = 2
+    expected = "E1" if code is ErrorCode.NON_EMPTY_GROUP else "E0"
+    assert heartbeat.comparable(place, answer)["member_epoch"] == expected
 
 
 def test_times_of_the_clock_and_the_order_of_lists_are_not_compared() -> None:

@@ -75,5 +75,16 @@ GROUPS: Final[Sequence[KnownDifference]] = (
         where=lambda step: step.regex is not None,
         diverges=True,
     ),
+    KnownDifference(
+        family="consumer-groups",
+        step="ConsumerHeartbeat",
+        path=r"assignment\.topic_partitions",
+        kafka=[],
+        ours=lambda assigned: bool(assigned),
+        reason="a member that joins again, with an instance id that is new, has its target assignment; Kafka looks that"
+        " up by the instance id alone, and leaves its partitions without a consumer until the next assignment",
+        where=lambda step: step.epoch == 0 and step.instance is not None,
+        diverges=True,
+    ),
     *(each for family in ("classic-groups", "consumer-groups", "mixed-groups") for each in bare_groups(family)),
 )

@@ -247,9 +247,10 @@ def _match_topics(state: ConsumerGroupShard, now_ms: int) -> Decision[None]:
 
 
 def _is_timeout_running(former: ConsumerMember, member: ConsumerMember) -> bool:
-    """True if the member already had to revoke partitions at this epoch, so that its rebalance timeout is running."""
+    """True if the member already had to revoke these partitions, so that its rebalance timeout is running."""
     return (
         former.state is MemberState.UNREVOKED_PARTITIONS
+        and former.pending_revocation == member.pending_revocation
         and former.member_epoch == member.member_epoch
         and former.member_id == member.member_id
     )

@@ -4,7 +4,7 @@ They are the member's attributes and subscription, a new group epoch and target 
 the member's next step of reconciliation.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import attrs
 
@@ -23,6 +23,7 @@ from broker.coordinator.group.consumer.subscriptions import (
     metadata_hash,
     need_refresh,
     resolve,
+    topic_ids,
 )
 from broker.coordinator.group.consumer.targets import new_targets
 from broker.coordinator.group.consumer.topic_matching import TopicMatcher
@@ -69,17 +70,29 @@ class MemberUpdate:
         """
         if member != self.former:
             self.records.append(member_record(self.group.group_id, member))
-        target = self._target(member)
-        reconciled = reconcile(member, target, self._owner_of, owned)
+        regexes, regexes_have_changed = self._regexes(member)
+        target = self._target(member, regexes, regexes_have_changed)
+        new_topic_ids = self._new_topic_ids(member, regexes)
+        reconciled = reconcile(member, target, self._owner_of, owned, new_topic_ids)
         if reconciled != member:
             self.records.append(assignment_record(self.group.group_id, reconciled))
         return reconciled
 
-    def _target(self, member: ConsumerMember) -> Target:
+    def _has_new_subscription(self, member: ConsumerMember) -> bool:
+        former = self.former
+        return (member.topic_names, member.topic_regex) != (former.topic_names, former.topic_regex)
+
+    def _new_topic_ids(self, member: ConsumerMember, regexes: Mapping[str, ResolvedRegex]) -> Collection[bytes] | None:
+        """The existing topics of the member's new subscription; None if its subscription is the same as before."""
+        if not self._has_new_subscription(member):
+            return None
+        return topic_ids([member], regexes, self.context.image)[member.member_id]
+
+    def _target(
+        self, member: ConsumerMember, regexes: Mapping[str, ResolvedRegex], regexes_have_changed: bool
+    ) -> Target:
         group, context = self.group, self.context
-        has_changed = not group.epoch or member.topic_names != self.former.topic_names
-        regexes, regexes_have_changed = self._regexes(member)
-        has_changed = has_changed or regexes_have_changed or member.topic_regex != self.former.topic_regex
+        has_changed = not group.epoch or regexes_have_changed or self._has_new_subscription(member)
         epoch = group.epoch
         if has_changed or context.now_ms >= group.refresh_at_ms:
             self.refreshed_topics = True

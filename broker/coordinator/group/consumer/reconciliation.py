@@ -7,9 +7,13 @@ It revokes partitions before its epoch increases, and gets partitions of other m
            -> STABLE                   the target's epoch, with all of its partitions
 
 So a partition has at most one owner at any time: it is assigned when no member owns it.
+
+A target can change while the member revokes partitions. The member gets to the new target only after it has revoked
+them. It may then have further partitions to revoke, and its epoch stays again. Partitions of topics that it is no
+longer subscribed to do not wait for that: it is asked for these in the response to the new subscription.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeAlias
 
 import attrs
@@ -31,10 +35,17 @@ class Target:
     partitions: PartitionSets
 
 
-def reconcile(member: ConsumerMember, target: Target, owner_of: OwnerOf, owned: PartitionSets | None) -> ConsumerMember:
+def reconcile(
+    member: ConsumerMember,
+    target: Target,
+    owner_of: OwnerOf,
+    owned: PartitionSets | None,
+    new_topic_ids: Collection[bytes] | None = None,
+) -> ConsumerMember:
     """Returns the member after the next step; the same member if no step is needed or possible.
 
-    `owned` are the partitions that the member reports; None if it does not report any. Raises CoordinatorError.
+    `owned` are the partitions that the member reports; None if it does not report any. `new_topic_ids` are the topics
+    of a new subscription; None if the subscription is the same as before. Raises CoordinatorError.
     """
     match member.state:
         case MemberState.STABLE:
@@ -43,9 +54,8 @@ def reconcile(member: ConsumerMember, target: Target, owner_of: OwnerOf, owned: 
             return _next(member, member.member_epoch, target, owner_of, owned)
         case MemberState.UNREVOKED_PARTITIONS:
             if _still_has(member.pending_revocation, owned):
-                return member
-            # If a newer target revokes further partitions, the epoch still increases, and the timeout starts again.
-            return _next(member, member.member_epoch + 1, target, owner_of, owned)
+                return member if new_topic_ids is None else _without_other_topics(member, new_topic_ids)
+            return _next(member, member.member_epoch, target, owner_of, owned)
         case MemberState.UNRELEASED_PARTITIONS:
             return _next(member, member.member_epoch, target, owner_of, owned)
         case _:
@@ -71,6 +81,16 @@ def _next(
     is_whole = all(partitions == of_topic(free, topic_id) for topic_id, partitions in wanted.items())
     state = MemberState.STABLE if is_whole else MemberState.UNRELEASED_PARTITIONS
     return _changed(member, target.epoch, state, union(keeps, free), {})
+
+
+def _without_other_topics(member: ConsumerMember, topic_ids: Collection[bytes]) -> ConsumerMember:
+    """The member that also has to revoke its partitions of topics other than these."""
+    gone = {topic_id: partitions for topic_id, partitions in member.assigned.items() if topic_id not in topic_ids}
+    return attrs.evolve(
+        member,
+        assigned=difference(member.assigned, gone),
+        pending_revocation=union(member.pending_revocation, gone),
+    )
 
 
 def _changed(

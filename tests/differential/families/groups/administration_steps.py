@@ -1,14 +1,18 @@
 """The requests of those who watch and delete groups."""
 
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
 from broker.wire.api.delete_groups import DeleteGroupsRequest
 from broker.wire.api.describe_groups import DescribeGroupsRequest
 from broker.wire.api.list_groups import ListGroupsRequest
+from broker.wire.errors import ErrorCode
+from tests.differential.comparable import EPOCH
 from tests.differential.families.groups.members import GROUP
 from tests.differential.sequences import Place, Step
+
+_IS_GONE: Final = (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 @attrs.frozen(kw_only=True)
@@ -43,3 +47,9 @@ class DeleteGroups(Step):
 
     def request(self, place: Place) -> tuple[Any, int]:
         return DeleteGroupsRequest(groups_names=list(map(place.named, self.groups))), self.version
+
+    def observe(self, place: Place, response: Any) -> None:
+        """The epochs of a group of the same name begin again."""
+        group_id = place.named(GROUP)
+        if any(each.group_id == group_id and each.error_code in _IS_GONE for each in response.results):
+            place.labels.forget(EPOCH)

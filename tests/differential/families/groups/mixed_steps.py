@@ -20,7 +20,7 @@ from broker.wire.consumer_protocol import (
     subscribed_topics,
 )
 from broker.wire.errors import WireError
-from tests.differential.comparable import comparable
+from tests.differential.comparable import EPOCH, comparable
 from tests.differential.families.groups.administration_steps import DescribeGroups
 from tests.differential.families.groups.classic_steps import Join, Sync
 from tests.differential.families.groups.consumer_steps import ConsumerHeartbeat
@@ -62,7 +62,7 @@ class MixedJoin(Join):
             each.metadata = b"metadata"
         found = comparable(response, place.labels)
         if response.generation_id > 0:
-            found["generation_id"] = place.labels.label("E", response.generation_id)
+            found["generation_id"] = place.labels.label(EPOCH, response.generation_id)
         return found
 
 

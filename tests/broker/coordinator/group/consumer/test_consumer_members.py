@@ -178,6 +178,41 @@ def test_member_that_does_not_revoke_in_time_is_removed(shard: ConsumerGroups) -
     assert list(shard.group.members) == ["two"]
 
 
+def test_rebalance_timeout_starts_again_for_each_further_revocation(shard: ConsumerGroups) -> None:
+    one = stable(shard, "one")[0]
+    two, *others = (ConsumerClient(shard, name, ["a"]) for name in ("two", "three", "four"))
+    two.heartbeat()
+    one.heartbeat()  # has to revoke two partitions
+    epoch = one.epoch
+    shard.pass_ms(REBALANCE_MS - 1_000)
+    for each in others:
+        each.heartbeat()
+    one.heartbeat()  # has revoked them, and has to revoke a third one
+    member = shard.group.members["one"]
+    assert (member.state, one.epoch) == (MemberState.UNREVOKED_PARTITIONS, epoch)
+    shard.pass_ms(REBALANCE_MS - 1_000)
+    assert "one" in shard.group.members, "the first timeout no longer counts"
+    said(one, one.epoch)
+    shard.pass_ms(1_000)
+    assert "one" not in shard.group.members, "a heartbeat without news does not extend the timeout"
+
+
+def test_rebalance_timeout_starts_again_if_a_new_subscription_lacks_topics(shard: ConsumerGroups) -> None:
+    shard.create_topic("b", 1)
+    one = ConsumerClient(shard, "one", ["a", "b"])
+    settle([one])
+    ConsumerClient(shard, "two", ["a"]).heartbeat()
+    said(one, one.epoch)
+    shard.pass_ms(REBALANCE_MS - 1_000)
+    response = said(one, one.epoch, subscribed_topic_names=["b"])
+    assert [each.topic_id for each in response.assignment.topic_partitions] == [shard.topic_id("b")]
+    assert response.member_epoch == one.epoch
+    shard.pass_ms(REBALANCE_MS - 1_000)
+    assert shard.group.members["one"].state is MemberState.UNREVOKED_PARTITIONS
+    shard.pass_ms(1_000)
+    assert "one" not in shard.group.members
+
+
 def test_described_assignment_has_the_partitions_that_a_member_has_yet_to_revoke(shard: ConsumerGroups) -> None:
     one = stable(shard, "one")[0]
     ConsumerClient(shard, "two", ["a"]).heartbeat()
