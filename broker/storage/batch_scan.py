@@ -5,6 +5,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from broker.wire.records import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, CorruptBatch, check_crc, read_header
+from broker.wire.records.batch import MAGIC, MAGIC_POSITION
 from kraft.env import File
 
 # The read size of a header scan: about the distance of two index entries by default.
@@ -23,12 +24,29 @@ class BatchPosition(NamedTuple):
     size: int
 
 
-def find_batch(file: File, position: int, end: int, offset: int) -> BatchPosition | None:
+class MisleadingEntry(Exception):
+    """An index entry of a batch that is not at the entry's position."""
+
+
+def ends_with(header: bytes, last_offset: int) -> bool:
+    """Whether these bytes begin with the header of a batch that ends with `last_offset`."""
+    if len(header) < HEADER_SIZE or header[MAGIC_POSITION] != MAGIC:
+        return False
+    base_offset, _, last_offset_delta = _EXTENT.unpack_from(header)
+    return bool(base_offset + last_offset_delta == last_offset)
+
+
+def find_batch(
+    file: File, position: int, end: int, offset: int, *, entry_offset: int | None = None
+) -> BatchPosition | None:
     """The first batch between `position` and `end` whose last offset is at least `offset`.
 
-    `position` must be that of a batch. Raises CorruptBatch, OSError.
+    `position` must be that of a batch. If an index entry says so, `entry_offset` is the last offset of the batch that
+    the entry names, and MisleadingEntry is raised if there is another one. Raises CorruptBatch, OSError.
     """
-    chunk, first = b"", position
+    chunk, first = file.read(position, min(HEADER_CHUNK, max(end - position, 0))), position
+    if entry_offset is not None and not ends_with(chunk, entry_offset):
+        raise MisleadingEntry
     while position + HEADER_SIZE <= end:
         at = position - first
         if at + HEADER_SIZE > len(chunk):

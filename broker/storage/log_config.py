@@ -83,6 +83,14 @@ class LogConfig:
         """The age at which a segment is rolled at the latest; compaction needs inactive segments (KIP-354)."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact_enabled else self.segment_ms
 
+    def jitter_of(self, directory: str, base_offset: int) -> int:
+        """How many ms before `max_segment_ms` a segment is rolled, so that partitions and segments differ.
+
+        Kafka uses a random number.
+        """
+        spread = sum(directory.encode()) * 7919 + base_offset
+        return spread * 104_729 % (min(self.segment_jitter_ms, self.max_segment_ms) + 1)
+
     @property
     def timestamp_type(self) -> TimestampType:
         if self.message_timestamp_type == "LogAppendTime":

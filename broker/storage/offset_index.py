@@ -2,15 +2,18 @@
 
 An entry is the int32 last offset of a batch relative to the base offset, and the int32 position of that batch. There is
 about one entry per index.interval.bytes. A segment's first batch has none, as a search starts there without an entry.
+
+A flipped bit in the file can make an entry name another position or another batch. Readers therefore compare an entry
+with the batch that they find, and use an earlier entry if the two differ (`Segment.find`).
 """
 
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from struct import Struct
 from typing import ClassVar
 
-from broker.storage.log_config import MAX_LONG
 from broker.storage.sparse_index import SparseIndex
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
@@ -32,10 +35,22 @@ class OffsetIndex(SparseIndex):
         slot = bisect_right(self.keys, offset - self.base_offset) - 1
         return self.values[slot] if slot >= 0 else 0
 
-    def offset_after(self, position: int) -> int:
-        """An offset after all records of the batches before `position`; the largest one if no entry tells."""
-        slot = bisect_left(self.values, position) if self.keys else len(self.values)
-        return self.base_offset + self.keys[slot] if slot < len(self.values) else MAX_LONG
+    def entries_before(self, offset: int) -> Iterator[tuple[int, int]]:
+        """Entries of batches that end at `offset` or before, with offset and position: the last one, then earlier ones.
+
+        The distance between two of them doubles, so that an index without a single true entry costs few steps.
+        """
+        slot, step = bisect_right(self.keys, offset - self.base_offset) - 1, 1
+        while slot >= 0:
+            yield self.base_offset + self.keys[slot], self.values[slot]
+            slot, step = slot - step, step * 2
+
+    def entries_from(self, position: int) -> Iterator[tuple[int, int]]:
+        """Entries of batches at `position` or after, with offset and position: the first one, then later ones."""
+        slot, step = bisect_left(self.values, position) if self.keys else 0, 1
+        while slot < len(self.values):
+            yield self.base_offset + self.keys[slot], self.values[slot]
+            slot, step = slot + step, step * 2
 
     def last(self) -> tuple[int, int]:
         """The last entry's offset and position; the base offset and 0 without one.

@@ -9,7 +9,8 @@ closes when its last reader is gone.
 import contextlib
 from typing import Final
 
-from broker.storage.batch_scan import BatchPosition, find_batch, scan_headers
+from broker.storage.batch_scan import BatchPosition, scan_headers
+from broker.storage.indexed_search import find_indexed, has_timestamp, indexed_offset_after
 from broker.storage.log_config import MAX_LONG, LogConfig
 from broker.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from broker.storage.segment_files import (
@@ -21,6 +22,7 @@ from broker.storage.segment_files import (
     keeping_modified_time,
     rename_to_deleted,
     segment_file_name,
+    write_again,
 )
 from broker.storage.sparse_index import CorruptIndex, SparseIndex
 from broker.storage.time_index import TimeIndex
@@ -33,9 +35,6 @@ from kraft.env import Disk, File
 # ten thousand partitions with a few records each must not reserve ten thousand times the smallest step.
 RESERVE_MIN: Final = 1024 * 1024
 RESERVE_MAX: Final = 64 * 1024 * 1024
-
-# Bytes that a recovery reads and writes again at a time.
-REWRITE_PIECE: Final = 1024 * 1024
 
 # The `room` of a segment that takes no append now, as it is not loaded or an index is full.
 NO_ROOM: Final = -1
@@ -142,9 +141,7 @@ class Segment:
     def configure(self, config: LogConfig) -> None:
         """Apply a changed topic config."""
         self._config = config
-        # Kafka uses a random number; it only matters that partitions and segments differ.
-        spread = sum(self.directory.encode()) * 7919 + self.base_offset
-        self._jitter_ms = spread * 104_729 % (min(config.segment_jitter_ms, config.max_segment_ms) + 1)
+        self._jitter_ms = config.jitter_of(self.directory, self.base_offset)
         self._set_limits()
 
     # Appending
@@ -230,18 +227,24 @@ class Segment:
         Raises CorruptBatch, OSError.
         """
         self._load(self.offset_index)
-        return find_batch(self.file, self.offset_index.lookup(offset), self.written, offset)
+        return find_indexed(self.file, self.offset_index, self.written, offset)
 
     def offset_after(self, position: int) -> int:
-        """An offset after all records of the batches before `position`. Raises OSError."""
+        """An offset after all records of the batches before `position`; the largest one if no entry tells.
+
+        Raises OSError.
+        """
         self._load(self.offset_index)
-        return self.offset_index.offset_after(position)
+        return indexed_offset_after(self.file, self.offset_index, position)
 
     def position_for_timestamp(self, timestamp: int, from_offset: int = 0) -> int:
-        """A position at or before the first batch from `from_offset` on with this timestamp or more. Raises OSError."""
-        self._load(self.offset_index)
+        """A position at or before the first batch from `from_offset` on with this timestamp or more.
+
+        Raises CorruptBatch, OSError.
+        """
         self._load(self.time_index)
-        return self.offset_index.lookup(max(self.time_index.lookup(timestamp - 1), from_offset))
+        found = self.find(max(self.time_index.lookup(timestamp - 1), from_offset))
+        return self.written if found is None else found.position
 
     def largest_timestamp(self) -> int:
         """The largest timestamp of the records, or -1; sets `max_timestamp`. Raises OSError."""
@@ -303,14 +306,9 @@ class Segment:
         cut = self.written - self.size_bytes
         with keeping_modified_time(self.file):
             self.file.truncate(self.size_bytes)
-            self._write_again()
+            write_again(self.file, self.size_bytes)
         self.written = self._reserved = self.size_bytes
         return cut
-
-    def _write_again(self) -> None:
-        for position in range(0, self.size_bytes, REWRITE_PIECE):
-            piece = self.file.read(position, min(REWRITE_PIECE, self.size_bytes - position))
-            self.file.write(position, (piece,))
 
     def truncate_to(self, offset: int) -> None:
         """Drop the batch that contains `offset` and everything after it; everything must be written.
@@ -404,7 +402,10 @@ class Segment:
     def _load_max_timestamp(self) -> None:
         if not self._is_dated:
             try:
-                self._note_timestamp(*self.time_index.last())
+                timestamp, last_offset = self.time_index.last()
+                if not has_timestamp(self.file, self.offset_index, self.written, timestamp, last_offset):
+                    raise CorruptIndex(f"{self.time_index.path} ends with a timestamp that its batch does not have")
+                self._note_timestamp(timestamp, last_offset)
             except (CorruptIndex, FileNotFoundError):
                 self._rebuild()
             self._is_dated = True

@@ -13,6 +13,9 @@ TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 DELETED_SUFFIX: Final = ".deleted"
 SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
+# Bytes that `write_again` reads and writes at a time.
+_PIECE_BYTES: Final = 1024 * 1024
+
 
 def segment_file_name(base_offset: int, suffix: str) -> str:
     """The name of a segment's file."""
@@ -38,3 +41,10 @@ def rename_to_deleted(disk: Disk, paths: Iterable[str]) -> list[str]:
             disk.rename(path, path + DELETED_SUFFIX)
             renamed.append(path + DELETED_SUFFIX)
     return renamed
+
+
+def write_again(file: File, size: int) -> None:
+    """Writes the first `size` bytes of a file again, as they are, so that the next sync writes them. Raises OSError."""
+    for position in range(0, size, _PIECE_BYTES):
+        piece = file.read(position, min(_PIECE_BYTES, size - position))
+        file.write(position, (piece,))

@@ -3,6 +3,9 @@
 An entry is an int64 timestamp and an int32 relative offset: the largest timestamp so far, and the last offset of its
 batch. An entry is added with each entry of the offset index if the timestamp has grown, and when the segment is rolled
 or closed, so that the last entry is the segment's largest timestamp.
+
+A flipped bit in the file can make an entry wrong. A search therefore begins one entry earlier than it has to, and the
+last entry is compared with the batch that it names (`Segment.largest_timestamp`).
 """
 
 from array import array
@@ -29,8 +32,11 @@ class TimeIndex(SparseIndex):
             self._append(timestamp, offset - self.base_offset)
 
     def lookup(self, timestamp: int) -> int:
-        """An offset at or before the first batch with a larger timestamp than `timestamp`."""
-        slot = bisect_right(self.keys, timestamp) - 1
+        """An offset at or before the first batch with a larger timestamp than `timestamp`, if one entry is wrong, too.
+
+        The entry before the last one with at most `timestamp`: even if the last one is wrong, no such batch is before.
+        """
+        slot = bisect_right(self.keys, timestamp) - 2
         return self.base_offset + self.values[slot] if slot >= 0 else self.base_offset
 
     def last(self) -> tuple[int, int]:

@@ -3,6 +3,10 @@
 An entry is int16 version, int64 producer id, int64 first offset, int64 last offset (the marker's), and int64 last
 stable offset after the end of the transaction. A segment without aborted transactions has no file.
 
+The version is 0 in Kafka's files. Here it is below 0 and holds 15 bits of the entry's CRC-32C, so that a flipped bit
+does not make aborted records visible. Kafka's tools read such entries, as they refuse versions above 0 only. An entry
+with version 0 has no checksum.
+
 An entry is written when its marker is appended. Entries that are not durable by then are rebuilt together with the
 states of the producers, which know where a transaction began (`producer_replay`).
 """
@@ -11,6 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
+from crc32c import crc32c
+
 from broker.storage.whole_file import read_whole, sync_file
 from broker.wire.errors import WireError
 from kraft.env import Disk
@@ -18,6 +24,9 @@ from kraft.env import Disk
 TRANSACTION_INDEX_VERSION: Final = 0
 
 _ENTRY: Final = Struct(">hqqqq")
+_VERSION: Final = Struct(">h")
+_BODY: Final = Struct(">qqqq")
+_CHECKSUM_MASK: Final = 0x7FFF
 _NOT_LOADED: Final = -1
 
 
@@ -69,7 +78,7 @@ class TransactionIndex:
         if not self.is_empty:
             content = self._loaded()
             for at in range(self._first_since(content, offset), len(content), _ENTRY.size):
-                yield AbortedTransaction._make(_ENTRY.unpack_from(content, at))
+                yield self._entry(content, at)
 
     def extend(self, entries: Sequence[AbortedTransaction]) -> None:
         """Write more entries. Raises OSError."""
@@ -78,29 +87,24 @@ class TransactionIndex:
                 content = self._loaded()
             except CorruptTransactionIndex as error:
                 raise OSError(f"{self.path}: {error}") from error
-            packed = _packed(entries)
+            packed = encode_aborted_transactions(entries)
             self._write(len(content), packed)
             content += packed
             self._count += len(entries)
 
     def replace(self, entries: Iterable[AbortedTransaction]) -> None:
         """Make these all the entries. Raises OSError."""
-        self._replace(_packed(entries))
+        self._replace(encode_aborted_transactions(entries))
 
     def is_damaged(self, base_offset: int) -> bool:
-        """Whether the file of the segment that begins at `base_offset` has lost entries. Raises OSError.
+        """Whether the index of the segment that begins at `base_offset` has damaged or unfinished entries.
 
-        Reads only the last entry of an index that is not loaded: that is where an unfinished write shows.
+        A file that is loaded is not read again. Raises OSError.
         """
-        if self._count != _NOT_LOADED or not self._disk.exists(self.path):
+        if self._count == 0 or not self._disk.exists(self.path):
             return False
-        file = self._disk.open(self.path)
-        try:
-            size = file.size()
-            last = file.read(max(size - _ENTRY.size, 0), min(size, _ENTRY.size))
-        finally:
-            file.close()
-        return size % _ENTRY.size != 0 or (size > 0 and not _is_entry(_ENTRY.unpack(last), base_offset))
+        content = read_whole(self._disk, self.path) if self._content is None else self._content
+        return damage_of_entries(content, base_offset) != ""
 
     def truncate_to(self, offset: int) -> None:
         """Drop the transactions that ended at `offset` or later, and whatever is no entry. Raises OSError."""
@@ -112,7 +116,7 @@ class TransactionIndex:
         end, before = 0, -1
         for end in range(0, len(content) - _ENTRY.size + 1, _ENTRY.size):
             fields = _ENTRY.unpack_from(content, end)
-            if not (_is_entry(fields, before) and before < fields[3] < offset):
+            if not (_is_entry(content, end, fields, before) and before < fields[3] < offset):
                 break
             before = fields[3]
         else:
@@ -148,12 +152,18 @@ class TransactionIndex:
         _check_size(content)
         self._content, self._count = content, len(content) // _ENTRY.size
 
+    def _entry(self, content: bytearray, at: int) -> AbortedTransaction:
+        fields = _ENTRY.unpack_from(content, at)
+        if not _is_entry(content, at, fields, 0):
+            raise CorruptTransactionIndex(f"{self.path} is damaged at byte {at}")
+        return AbortedTransaction(TRANSACTION_INDEX_VERSION, *fields[1:])
+
     def _first_since(self, content: bytearray, offset: int) -> int:
         """The position of the first entry with its marker at `offset` or later."""
         low, high = 0, self._count
         while low < high:
             middle = (low + high) // 2
-            if _ENTRY.unpack_from(content, middle * _ENTRY.size)[3] < offset:
+            if self._entry(content, middle * _ENTRY.size).last_offset < offset:
                 low = middle + 1
             else:
                 high = middle
@@ -179,15 +189,37 @@ class TransactionIndex:
             file.close()
 
 
-def _packed(entries: Iterable[AbortedTransaction]) -> bytes:
-    return b"".join([_ENTRY.pack(*entry) for entry in entries])
+def encode_aborted_transactions(entries: Iterable[AbortedTransaction]) -> bytes:
+    """The content of an index file. The version of each entry is replaced by its checksum."""
+    pieces = []
+    for _, *fields in entries:
+        body = _BODY.pack(*fields)
+        pieces += [_VERSION.pack(_checksum(body)), body]
+    return b"".join(pieces)
 
 
-def _is_entry(fields: tuple[int, ...], base_offset: int) -> bool:
-    """Whether these can be the fields of an entry in an index that begins at `base_offset`."""
+def damage_of_entries(content: bytes | bytearray, base_offset: int) -> str:
+    """The damage to the content of an index file, as text; "" without any."""
+    before = base_offset - 1
+    for at in range(0, len(content) - _ENTRY.size + 1, _ENTRY.size):
+        fields = _ENTRY.unpack_from(content, at)
+        if not _is_entry(content, at, fields, before + 1):
+            return f"the entry at byte {at} is damaged"
+        before = fields[3]
+    excess = len(content) % _ENTRY.size
+    return f"{excess} bytes at its end are no entry" if excess else ""
+
+
+def _checksum(body: bytes | bytearray) -> int:
+    """The version of an entry with these fields: below 0, so that no single flipped bit gives another valid entry."""
+    return -1 - (crc32c(body) & _CHECKSUM_MASK)
+
+
+def _is_entry(content: bytes | bytearray, at: int, fields: tuple[int, ...], base_offset: int) -> bool:
+    """Whether the bytes at `at`, which are these fields, are an entry in an index that begins at `base_offset`."""
     version, _, first_offset, last_offset, last_stable_offset = fields
     return (
-        version == TRANSACTION_INDEX_VERSION
+        version in (TRANSACTION_INDEX_VERSION, _checksum(content[at + _VERSION.size : at + _ENTRY.size]))
         and 0 <= first_offset <= last_offset
         and last_offset >= base_offset
         and last_stable_offset >= 0

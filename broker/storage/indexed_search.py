@@ -1,0 +1,52 @@
+"""Searches in a segment by its indexes, whose entries are compared with the batches that they name.
+
+A flipped bit in an index makes a search slower, and its result stays right.
+"""
+
+from broker.storage.batch_scan import BatchPosition, MisleadingEntry, ends_with, find_batch
+from broker.storage.log_config import MAX_LONG
+from broker.storage.offset_index import OffsetIndex
+from broker.wire.records import HEADER_SIZE, CorruptBatch, read_header
+from kraft.env import File
+
+
+def find_indexed(file: File, index: OffsetIndex, end: int, offset: int) -> BatchPosition | None:
+    """The first batch before `end` that ends after `offset`; None without one. Raises CorruptBatch, OSError."""
+    for entry_offset, position in index.entries_before(offset):
+        try:
+            return find_batch(file, position, end, offset, entry_offset=entry_offset)
+        except MisleadingEntry:
+            continue
+    return find_batch(file, 0, end, offset)
+
+
+def indexed_offset_after(file: File, index: OffsetIndex, position: int) -> int:
+    """An offset after all records of the batches before `position`; the largest one if no entry tells.
+
+    Raises OSError.
+    """
+    for entry_offset, at in index.entries_from(position):
+        if ends_with(file.read(at, HEADER_SIZE), entry_offset):
+            return entry_offset
+    return MAX_LONG
+
+
+def has_timestamp(file: File, index: OffsetIndex, end: int, timestamp: int, last_offset: int) -> bool:
+    """Whether the batch that ends with `last_offset` has this largest timestamp; always true for no timestamp.
+
+    A segment whose last entry in the time index is wrong would be deleted too early, or never, and be left out by
+    searches. Raises CorruptIndex, FileNotFoundError, OSError.
+    """
+    if timestamp < 0:
+        return True
+    entry_offset, position = index.last()
+    if last_offset < entry_offset:  # the largest timestamp is mostly in one of the last batches: nothing is loaded then
+        position = index.lookup(last_offset)
+    try:
+        found = find_batch(file, position, end, last_offset)
+        if found is None:
+            return False
+        header = read_header(file.read(found.position, HEADER_SIZE))
+    except CorruptBatch:
+        return False
+    return header.max_timestamp == timestamp and header.last_offset == last_offset
