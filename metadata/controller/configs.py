@@ -72,7 +72,8 @@ class ConfigsControl:
         outcomes = []
         for resource, ops in changes:
             try:
-                _check_resource(resource, named[resource], [op.name for op in ops])
+                nulls = [op.name for op in ops if op.value is None and op.op != AlterConfigOp.DELETE]
+                _check_resource(resource, named[resource], [op.name for op in ops], nulls)
                 before = image.configs.of(resource)
                 wanted = {op.name: self._after(resource, op, before.get(op.name)) for op in ops}
                 records += self._change(image, resource, wanted)
@@ -88,8 +89,8 @@ class ConfigsControl:
         outcomes = []
         for resource, pairs in configs:
             try:
-                _check_resource(resource, named[resource], [name for name, _ in pairs])
-                _check_no_nulls([name for name, value in pairs if value is None])
+                nulls = [name for name, value in pairs if value is None]
+                _check_resource(resource, named[resource], [name for name, _ in pairs], nulls)
                 wanted = {**dict.fromkeys(image.configs.of(resource)), **dict(pairs)}
                 records += self._change(image, resource, wanted)
                 outcomes.append(ConfigOutcome(resource, None))
@@ -100,8 +101,6 @@ class ConfigsControl:
     def _after(self, resource: ConfigResource, change: ConfigChange, current: str | None) -> str | None:
         if change.op == AlterConfigOp.DELETE:
             return None
-        if change.value is None:
-            _check_no_nulls([change.name])
         value = change.value or ""
         if change.op == AlterConfigOp.SET:
             return value
@@ -205,17 +204,14 @@ def _no_list_message(kind: ResourceType, change: ConfigChange) -> str:
     return f"Can't {operation} to key {change.name} because its type is not LIST."
 
 
-def _check_resource(resource: ConfigResource, times: int, names: Sequence[str]) -> None:
+def _check_resource(resource: ConfigResource, times: int, names: Sequence[str], nulls: Sequence[str]) -> None:
     if times > 1:
         raise InvalidRequest("Each resource must appear at most once.")
     if len(names) > CONFIGS_MAX:
         raise InvalidRequest(f"A resource has {CONFIGS_MAX} configs at most.")
     if len(set(names)) < len(names):
         raise InvalidRequest("Error due to duplicate config keys")
+    if nulls:
+        raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")
     if resource.type not in _STORED_TYPES:
         raise InvalidRequest(f"Unknown resource type {resource.type}")
-
-
-def _check_no_nulls(names: Sequence[str]) -> None:
-    if names:
-        raise InvalidRequest(f"Null value not supported for : {', '.join(names)}")

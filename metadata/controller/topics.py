@@ -73,6 +73,11 @@ class TopicToDelete(NamedTuple):
     name: str | None = None
     topic_id: bytes = ZERO_UUID
 
+    @property
+    def is_identified(self) -> bool:
+        """True if it has a name or an id, and not both."""
+        return (self.name is None) != (self.topic_id == ZERO_UUID)
+
 
 @attrs.frozen
 class DeletedTopic:
@@ -115,7 +120,8 @@ class TopicsControl:
     def delete(
         self, image: MetadataImage, topics: Sequence[TopicToDelete], context: Requester = None
     ) -> Decision[list[DeletedTopic]]:
-        """Delete topics. The client is charged for their partitions. The results are in the order of the request.
+        """Delete topics. The client is charged for their partitions. The results are in the order of the request, with
+        equal entries together.
 
         Raises TopicDeletionDisabled.
         """
@@ -125,9 +131,11 @@ class TopicsControl:
         ids: list[bytes] = []
         named = Counter(topics)
         given_ids = {topic.topic_id for topic in topics}
-        for topic, times in named.items():
+        # A topic that is named twice has one result; each entry that identifies no topic has its own.
+        entries = (each for topic, times in named.items() for each in [topic] * (1 if topic.is_identified else times))
+        for topic in entries:
             try:
-                name, topic_id = _to_delete(image.topics, topic, times, given_ids)
+                name, topic_id = _to_delete(image.topics, topic, named[topic], given_ids)
                 charge_mutations(context, len(image.topics.by_id[topic_id].partitions))
                 ids.append(topic_id)
                 answers.append(DeletedTopic(name, topic_id))
@@ -136,8 +144,13 @@ class TopicsControl:
         return Decision([RemoveTopicRecord(topic_id=topic_id) for topic_id in ids], answers)
 
     def check_total(self, topics: Sequence[NewTopic]) -> None:
-        """Raises PolicyViolation for more partitions than one request may create."""
-        if sum(map(self.partition_count, topics)) > MAX_PARTITIONS_PER_BATCH:
+        """Raises PolicyViolation for more partitions than one request may create.
+
+        Topics that are named twice do not count, because they are not created.
+        """
+        named = Counter(topic.name for topic in topics)
+        counts = (self.partition_count(topic) for topic in topics if named[topic.name] == 1)
+        if sum(counts) > MAX_PARTITIONS_PER_BATCH:
             raise PolicyViolation("Excessively large number of partitions per request.")
 
     def partition_count(self, topic: NewTopic) -> int:

@@ -14,6 +14,8 @@ from broker.wire.records.control import control_type
 
 # The kind of labels of the epochs of consumer groups.
 EPOCH: Final = "E"
+# The member id that requests name if they are to name none that exists.
+UNKNOWN_MEMBER_ID: Final = "unknown-member"
 _NO_ID: Final = -1
 # Times that steps name are before this one, in ms since 1970; later ones are those of a server's clock.
 _STEPS_UNTIL_MS: Final = 1_750_000_000_000
@@ -55,7 +57,7 @@ def _producer_id(value: int, labels: Labels) -> Any:
 
 
 def _member_id(value: str | None, labels: Labels) -> str | None:
-    return labels.label("M", value) if value else value
+    return labels.label("M", value) if value and value != UNKNOWN_MEMBER_ID else value
 
 
 def _epoch(value: int, labels: Labels) -> Any:
@@ -106,12 +108,15 @@ def comparable(value: Any, labels: Labels) -> Any:
 
 
 def _of_readable(partition: Any) -> Any:
-    """The aborted transactions among the records of a partition that may be read.
+    """The aborted transactions among the records of a partition that may be read; None if there are none.
 
-    The client gets no records from the last stable offset on. Kafka lists what has been aborted up to the log's end.
+    The client gets no records from the last stable offset on, or where the bytes of a response are used up. Kafka lists
+    what has been aborted up to the log's end.
     """
-    listed, end_offset = partition.aborted_transactions, partition.last_stable_offset
-    return listed if listed is None else [each for each in listed if each.first_offset < end_offset]
+    if not partition.records:
+        return None
+    listed, end_offset = partition.aborted_transactions or (), partition.last_stable_offset
+    return [each for each in listed if each.first_offset < end_offset] or None
 
 
 def _order(value: Any) -> tuple[str, str]:

@@ -20,6 +20,8 @@ CONFIGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
     # The fetch sessions of ended sequences stay.
     "max.incremental.fetch.session.cache.slots": "1000000",
+    # Kafka removes empty groups when it looks for expired offsets.
+    "offsets.retention.check.interval.ms": "2147483647",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
     # The records of steps have fixed times, which are long ago: producers would expire by them.

@@ -12,12 +12,15 @@ from broker.wire.api.describe_transactions import DescribeTransactionsResponse, 
 from broker.wire.api.fetch import AbortedTransaction, PartitionData
 from broker.wire.api.init_producer_id import InitProducerIdResponse
 from broker.wire.errors import ErrorCode
+from broker.wire.records import Record, encode_batch
 from tests.differential.comparable import Labels, brief, comparable, differing_paths
 from tests.differential.execution import Outcome
 from tests.differential.families import FAMILIES
 from tests.differential.families.groups.administration_steps import DeleteGroups
+from tests.differential.families.groups.classic_steps import Heartbeat
 from tests.differential.families.groups.consumer_steps import ConsumerHeartbeat
 from tests.differential.families.groups.members import Members
+from tests.differential.families.groups.mixed_steps import MixedHeartbeat
 from tests.differential.known_differences import KNOWN_DIFFERENCES, KnownDifference, first_difference
 from tests.differential.sequences import Place, Step
 from tests.differential.shrinking import selected, shrink
@@ -73,13 +76,18 @@ def test_times_of_the_clock_and_the_order_of_lists_are_not_compared() -> None:
     assert described([-1]) != described([1_900_000_000_001])
 
 
-def test_aborted_transactions_are_compared_up_to_the_last_stable_offset() -> None:
-    def listed(*first_offsets: int) -> object:
+def test_aborted_transactions_are_compared_among_the_records_up_to_the_last_stable_offset() -> None:
+    records = encode_batch([Record(timestamp=1, key=None, value=b"value")])
+
+    def listed(*first_offsets: int, records: bytes = records) -> object:
         aborted = [AbortedTransaction(producer_id=5, first_offset=each) for each in first_offsets]
-        return comparable(PartitionData(last_stable_offset=7, aborted_transactions=aborted), Labels())
+        data = PartitionData(last_stable_offset=7, aborted_transactions=aborted, records=records)
+        return comparable(data, Labels())
 
     assert listed(3, 7, 9) == listed(3)
+    assert listed(7) == listed()
     assert listed(3, 6) != listed(3)
+    assert listed(3, records=b"") == listed(records=b"")
 
 
 def test_differing_paths_name_the_innermost_places() -> None:
@@ -119,10 +127,37 @@ def test_first_difference_passes_over_known_ones_and_counts_them() -> None:
         {"kafka": "Z"},
         {"ours": "A"},
         {"where": lambda step: step.value > 0},
+        {"when": lambda situation: situation.error_codes != ("A", "B")},
+        {"when": lambda situation: bool(situation.earlier)},
     ],
 )
 def test_known_difference_is_narrow(fields: dict[str, object]) -> None:
     assert first_difference("f", outcomes("A"), outcomes("B"), [entry(**fields)], [0]) is not None
+
+
+def test_known_difference_may_depend_on_earlier_steps() -> None:
+    known = [entry(when=lambda situation: [each.step.value for each in situation.earlier] == [0])]
+    assert first_difference("f", outcomes("X", "A"), outcomes("X", "B"), known, [0]) is None
+    assert first_difference("f", outcomes("X", "X", "A"), outcomes("X", "X", "B"), known, [0]) is not None
+
+
+def mixed(*steps: tuple[Step, object]) -> list[Outcome]:
+    return [Outcome(step, value) for step, value in steps]
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+def test_classic_member_may_be_told_sooner_to_rejoin_after_another_has_left(is_left: bool) -> None:
+    joined: tuple[Step, object] = (
+        MixedHeartbeat(member=2, epoch=0),
+        {"error_code": "NONE", "member_id": "M0", "member_epoch": "E0"},
+    )
+    left: tuple[Step, object] = (MixedHeartbeat(member=3, epoch=-1), {"error_code": "NONE", "member_epoch": -1})
+    earlier = [joined, left] if is_left else [left, joined]
+    heartbeat = Heartbeat(member=0, version=4)
+    kafka = mixed(*earlier, (heartbeat, {"error_code": "NONE"}))
+    ours = mixed(*earlier, (heartbeat, {"error_code": "REBALANCE_IN_PROGRESS"}))
+    found = first_difference("mixed-groups", kafka, ours, KNOWN_DIFFERENCES, [0] * len(KNOWN_DIFFERENCES))
+    assert (found is None) == is_left
 
 
 def test_sequence_is_not_compared_after_a_known_difference_that_diverges() -> None:

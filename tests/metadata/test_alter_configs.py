@@ -136,6 +136,12 @@ def test_group_configs_are_accepted_before_the_group_exists() -> None:
             "INVALID_REQUEST",
             "Null value not supported for : segment.ms",
         ),
+        (
+            ConfigResource(127, "a"),
+            [ConfigChange(name, SET, None) for name in ("segment.ms", "no.such")],
+            "INVALID_REQUEST",
+            "Null value not supported for : segment.ms, no.such",
+        ),
         (TOPIC, [ConfigChange("segment.ms", 9, "1")], "INVALID_REQUEST", "Unknown operations type 9"),
         (
             ConfigResource(ResourceType.TOPIC, "none"),
@@ -231,10 +237,11 @@ def test_invalid_changes_are_refused(
 
 
 def test_a_replacement_needs_values() -> None:
-    assert replace(with_topic(), TOPIC, segment_ms=None, retention_ms=None) == (
-        "INVALID_REQUEST",
-        "Null value not supported for : segment.ms, retention.ms",
-    )
+    for resource in (TOPIC, ConfigResource(127, "a")):
+        assert replace(with_topic(), resource, segment_ms=None, retention_ms=None) == (
+            "INVALID_REQUEST",
+            "Null value not supported for : segment.ms, retention.ms",
+        )
 
 
 def test_each_resource_succeeds_or_fails_for_itself_and_appears_once() -> None:

@@ -248,6 +248,16 @@ def test_ten_thousand_partitions_are_the_most_of_one_request() -> None:
             cluster.topics.create(cluster.image, topics)
 
 
+def test_topics_that_are_named_twice_do_not_count_against_the_partitions_of_a_request() -> None:
+    cluster = Cluster()
+    topics = [NewTopic("twice", 10_000), NewTopic("once", 10_000), NewTopic("twice", 10_000)]
+    created = cluster.topics.create(cluster.image, topics).response
+    assert [(each.name, each.error and each.error.message) for each in created] == [
+        ("once", None),
+        ("twice", "Duplicate topic name."),
+    ]
+
+
 def test_a_topic_comes_before_its_configs_and_its_partitions() -> None:
     cluster = Cluster()
     decision = cluster.topics.create(cluster.image, [NewTopic("t", 1, configs={"retention.ms": "1"})])

@@ -71,6 +71,17 @@ def test_topic_to_delete_is_given_once_by_name_or_by_id() -> None:
     assert len(cluster.image.topics.by_id) == 3
 
 
+def test_each_entry_that_identifies_no_topic_has_a_result() -> None:
+    cluster, (one,) = with_topics("one")
+    answers = delete(cluster, TopicToDelete(), TopicToDelete("one", one), TopicToDelete(), TopicToDelete("one", one))
+    assert [(name, *(error or ())) for name, _, error in answers] == [
+        (None, "INVALID_REQUEST", "Neither topic name nor id were specified."),
+        (None, "INVALID_REQUEST", "Neither topic name nor id were specified."),
+        ("one", "INVALID_REQUEST", "You may not specify both topic name and topic id."),
+        ("one", "INVALID_REQUEST", "You may not specify both topic name and topic id."),
+    ]
+
+
 def test_deletion_can_be_disabled() -> None:
     cluster = Cluster(1, ControllerConfig(cluster_id=CLUSTER_ID, delete_topic_enable=False))
     with pytest.raises(TopicDeletionDisabled, match="Topic deletion is disabled"):

@@ -266,20 +266,26 @@ def check_single_batch(records: memoryview, api_version: int, *, is_transactiona
     length, magic, attributes = _LENGTH_MAGIC_ATTRIBUTES.unpack_from(records)
     if length < _LENGTH_MIN or not 0 <= magic <= MAGIC:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no record batch has length {length} and magic {magic}")
-    if magic != MAGIC or length + LOG_OVERHEAD != len(records):
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {api_version} must have exactly one record batch of magic {MAGIC} "
-            "per partition",
-        )
+    if magic != MAGIC or length + LOG_OVERHEAD > len(records):
+        raise _not_one_batch(api_version)
     if attributes & COMPRESSION_MASK == Compression.ZSTD and api_version < ZSTD_FROM:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce version {ZSTD_FROM}, not {api_version}"
         )
+    if length + LOG_OVERHEAD < len(records):
+        raise _not_one_batch(api_version)
     if attributes & TRANSACTIONAL_FLAG and not is_transactional:
         raise KafkaError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"
         )
+
+
+def _not_one_batch(api_version: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_RECORD,
+        f"Produce requests with version {api_version} must have exactly one record batch of magic {MAGIC} "
+        "per partition",
+    )
 
 
 def _failure(

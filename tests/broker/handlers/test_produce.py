@@ -209,6 +209,14 @@ async def test_zstd_needs_version_7(client: WireClient, version: int, code: Erro
     assert answer.error_code == code
 
 
+async def test_two_zstd_batches_before_version_7_are_refused_for_their_compression(client: WireClient) -> None:
+    await create_topic(client)
+    twice = batch(b"value", compression=Compression.ZSTD) * 2
+
+    assert (await produce(client, twice, 6)).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert (await produce(client, twice, 7)).error_code == ErrorCode.INVALID_RECORD
+
+
 async def test_a_batch_larger_than_max_message_bytes_is_refused(client: WireClient) -> None:
     records = batch(bytes(1000))
     await create_topic(client, "fits", configs={"max.message.bytes": str(len(records))})

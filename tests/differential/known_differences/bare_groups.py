@@ -37,7 +37,7 @@ def bare_groups(family: str) -> Iterator[KnownDifference]:
         yield KnownDifference(family=family, step=step, path=path, kafka=kafka, ours=ours, reason=_BARE_GROUP)
     yield KnownDifference(
         family=family,
-        step="Join",
+        step="MixedJoin" if family == "mixed-groups" else "Join",
         path="error_code",
         kafka="INCONSISTENT_GROUP_PROTOCOL",
         ours="UNKNOWN_MEMBER_ID",

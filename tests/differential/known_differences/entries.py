@@ -8,7 +8,29 @@ import attrs
 
 from tests.differential.comparable import differing_paths
 from tests.differential.execution import Outcome
-from tests.differential.sequences import Step
+
+
+@attrs.frozen
+class Situation:
+    """A step with both whole responses, and Kafka's responses to the steps before it."""
+
+    kafka: Outcome
+    ours: Outcome
+    earlier: Sequence[Outcome] = ()
+
+    @property
+    def step(self) -> Any:
+        return self.kafka.step
+
+    @property
+    def error_codes(self) -> tuple[str | None, str | None]:
+        """Kafka's error code and ours, of responses with one error code for all."""
+        return error_code(self.kafka), error_code(self.ours)
+
+
+def error_code(outcome: Outcome) -> str | None:
+    """The error code of a response with one for all; None if there is none, or no response."""
+    return outcome.value.get("error_code") if isinstance(outcome.value, dict) else None
 
 
 @attrs.frozen(kw_only=True)
@@ -17,7 +39,7 @@ class KnownDifference:
 
     `path` is a regular expression for the place in the response. `kafka` and `ours` are the two values there, or tuples
     of values or functions that accept them; `accepts_both` looks at the two together. `where` accepts the steps that it
-    is about. After a difference that `diverges`, the rest of a sequence is not compared.
+    is about, and `when` the situations. After a difference that `diverges`, the rest of a sequence is not compared.
     """
 
     family: str
@@ -27,17 +49,19 @@ class KnownDifference:
     ours: Any
     reason: str
     where: Callable[[Any], bool] = lambda step: True
+    when: Callable[[Situation], bool] = lambda situation: True
     diverges: bool = False
     accepts_both: Callable[[Any, Any], bool] = lambda kafka, ours: True
 
-    def covers(self, family: str, step: Step, path: str, kafka: Any, ours: Any) -> bool:
+    def covers(self, family: str, situation: Situation, path: str, kafka: Any, ours: Any) -> bool:
         return (
-            (family, type(step).__name__) == (self.family, self.step)
-            and self.where(step)
+            (family, type(situation.step).__name__) == (self.family, self.step)
+            and self.where(situation.step)
             and re.fullmatch(self.path, path) is not None
             and _accepts(self.kafka, kafka)
             and _accepts(self.ours, ours)
             and self.accepts_both(kafka, ours)
+            and self.when(situation)
         )
 
 
@@ -95,10 +119,11 @@ def first_difference(
 ) -> Difference | None:
     """The first difference that no entry of `known` covers. Counts in `used` how often each entry was needed."""
     for index, (one, other) in enumerate(zip(kafka, ours, strict=True)):
+        situation = Situation(one, other, kafka[:index])
         unknown = []
         covering: set[int] = set()
         for path, in_kafka, in_ours in differing_paths(one.value, other.value):
-            found = [at for at, each in enumerate(known) if each.covers(family, one.step, path, in_kafka, in_ours)]
+            found = [at for at, each in enumerate(known) if each.covers(family, situation, path, in_kafka, in_ours)]
             if not found:
                 unknown.append((path, in_kafka, in_ours))
             covering.update(found)

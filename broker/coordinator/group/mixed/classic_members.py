@@ -69,7 +69,8 @@ def join(
     elif instance_id is not None and not is_unknown:
         former = static_member(group, instance_id, member_id)
     elif is_unknown or member_id in group.pending_joins:
-        former = ConsumerMember(member_id=member_id)
+        # A consumer may have joined with that id meanwhile.
+        former = group.members.get(member_id, ConsumerMember(member_id=member_id))
     else:
         # A member that was removed must not join as a new one: it could commit offsets of partitions it has lost.
         former = group.member(member_id)

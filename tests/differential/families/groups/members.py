@@ -5,13 +5,13 @@ from typing import Any, Final
 
 import attrs
 
+from tests.differential.comparable import UNKNOWN_MEMBER_ID
 from tests.differential.sequences import Place
 
 # The topics of each sequence with their numbers of partitions; a topic that does not exist.
 TOPICS: Final = {"t": 2, "u": 1}
 ABSENT: Final = "absent"
 GROUP: Final = "g"
-_UNKNOWN_ID: Final = "unknown-member"
 
 
 class Who(Enum):
@@ -57,8 +57,8 @@ class Members:
         return {
             Who.OWN: self.ids.get(member, ""),
             Who.NONE: "",
-            Who.UNKNOWN: _UNKNOWN_ID,
-            Who.OTHER: others[0] if others else _UNKNOWN_ID,
+            Who.UNKNOWN: UNKNOWN_MEMBER_ID,
+            Who.OTHER: others[0] if others else UNKNOWN_MEMBER_ID,
         }[who]
 
     def set_epoch(self, member: int, epoch: int) -> None:

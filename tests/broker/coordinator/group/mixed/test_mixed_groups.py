@@ -74,6 +74,19 @@ def test_pending_member_id_can_join_until_it_expires(shard: ConsumerGroups) -> N
     assert late.act() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_consumer_that_took_a_pending_member_id_keeps_its_state_when_the_classic_client_joins(
+    shard: ConsumerGroups,
+) -> None:
+    ConsumerClient(shard, "other", ["a"]).heartbeat()
+    classic = ClassicConsumer(shard, ["a"], name="shared")
+    member_id = classic.join().outcome.member_id
+    consumer = ConsumerClient(shard, member_id, ["a"])
+    consumer.heartbeat()
+    classic.act()
+    member = shard.group.members[member_id]
+    assert (member.is_classic, member.member_epoch, shard.group.epoch) == (True, consumer.epoch, consumer.epoch)
+
+
 def test_pending_member_id_of_a_classic_group_survives_the_upgrade(shard: ConsumerGroups) -> None:
     stable_classic_members(shard, 1)
     newcomer = ClassicConsumer(shard, ["a"], name="newcomer")
