@@ -75,6 +75,12 @@ REPLICATION_EVENTS: Final = EventCatalogue(
             "{topic}-{partition} is damaged on broker {node}: the records from offset {first_offset} to the one before "
             "{end_offset} in {path} cannot be trusted ({reason}). They are not sent to anybody. Look at the disk",
         ),
+        "partition_damage_stays": EventKind(
+            Level.ERROR,
+            "The log of a leader is damaged, and no other replica is in sync that could lead.",
+            {**_REPLICA, "topic": "topic", "remedy": "what the operator can do, as text"},
+            "{topic}-{partition} stays damaged on broker {node}: {remedy}",
+        ),
         "partition_followed": EventKind(
             Level.DEBUG,
             "The replica follows a leader in a new leader epoch.",
@@ -101,10 +107,38 @@ REPLICATION_EVENTS: Final = EventCatalogue(
             _FAILED,
             lines_max=LINES_MAX,
         ),
+        "partition_repair_failed": EventKind(
+            Level.WARNING,
+            "The log of a follower is damaged, and could not be repaired from the leader. The follower tries again.",
+            {**_REPLICA, "topic": "topic", "reason": "why, as text"},
+            "{topic}-{partition} on broker {node} cannot be repaired now, which is tried again: {reason}",
+            LINES_MAX,
+        ),
+        "partition_repaired": EventKind(
+            Level.WARNING,
+            "The log of a replica has no known damage any more: it was repaired from the leader, or the damaged part "
+            "was deleted.",
+            {**_REPLICA, "topic": "topic", "leader": "id of the leader, -1 for none"},
+            "{topic}-{partition} on broker {node} has no damage any more",
+        ),
         "partition_truncated": EventKind(
             Level.DEBUG,
             "A follower removed records that its leader does not have.",
             {**_REPLICA, "offset": "new end of the log"},
+        ),
+        "replica_fetch_damaged": EventKind(
+            Level.ERROR,
+            "A follower does not get a record from its leader, because the leader's log is damaged there.",
+            {
+                **_REPLICA,
+                **_SOURCE,
+                "topic": "topic",
+                "offset": "offset that the follower fetches from",
+                "reason": "why, as text",
+            },
+            "broker {source}, the leader of {topic}-{partition}, has no intact record at offset {offset}, so that this "
+            "replica gets no more records from it: {reason}. `kraft cluster health` shows what is done about it",
+            LINES_MAX,
         ),
         "replica_fetch_refused": EventKind(
             Level.DEBUG,

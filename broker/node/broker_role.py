@@ -130,12 +130,9 @@ class BrokerRole:
             partial(has_replica, loader.image, shared.config.node_id),
         )
         self._is_loaded = True
-        self.fetchers = fetchers = ReplicaFetcherManager(self._fetcher_context(), self._log_manager.settle)
-        self.partitions.when_followed(fetchers.followed)
+        self._start_replication()
         self.partitions.when_log_dir_failed(self._lifecycle.log_dir_failed)
         self.partitions.start(loader.image)
-        nursery.start_soon(self.partitions.file_queue.run)
-        nursery.start_soon(fetchers.run)
         services = self._services()
         for run in (services.producer_ids.run, services.deadlines.run, self._transactions.run):
             nursery.start_soon(run)
@@ -148,6 +145,16 @@ class BrokerRole:
         await self._lifecycle.unfence()
         await self._image_waits.until(self._is_visible_to_clients, inf)
         self._serve(services)
+
+    def _start_replication(self) -> None:
+        context, damaged = self._fetcher_context(), self.partitions.damaged
+        self.fetchers = fetchers = ReplicaFetcherManager(context, self._log_manager.settle)
+        self.partitions.when_followed(fetchers.followed)
+        self.partitions.when_followed(damaged.reconsider)
+        self.partitions.when_led(damaged.reconsider)
+        for run in (self.partitions.file_queue.run, fetchers.run):
+            self._nursery.start_soon(run)
+        self._nursery.start_soon(damaged.run, context)
 
     def _serve(self, services: Services) -> None:
         """Accept connections on the brokers' listeners."""

@@ -1,26 +1,88 @@
-"""Damage that was found in the logs of this broker's replicas while they are in use."""
+"""Damage that was found in the logs of this broker's replicas while they are in use, and its repair.
+
+Damaged records are not read as data from the moment that damage is known (`broker.storage.damage`). Then:
+
+- A leader hands the partition over: it leaves the ISR, and the controller elects another member of it. Consumers and
+  followers go on there.
+- A follower, in sync or not, repairs its log from its leader (`broker.replication.segment_repair`). It loses nothing
+  meanwhile, so it may stay in the ISR, and may lead if no other replica can.
+- A leader without another replica in sync goes on leading. Consumers get CORRUPT_MESSAGE at the damage, and can read on
+  after it.
+"""
+
+from collections.abc import Sequence
+from math import inf
+from typing import Final
 
 import attrs
+import trio
 
+from broker.replication.damage_checks import DamageChecks
+from broker.replication.leader_role import propose_handover
 from broker.replication.partition import Partition
+from broker.replication.replica_fetcher import FetcherContext
+from broker.replication.segment_repair import RepairFailed, SegmentRepair
 from broker.storage.damage import Damage, DamagedRanges
+from broker.storage.log import Log
+from broker.wire.errors import ErrorCode
+from kraft.env import FsyncFailed
+
+# The pause between two attempts to repair what could not be repaired.
+RETRY_S: Final = 1.0
+# The pause before a leader hands over a partition that has come back to it; it doubles each time.
+HANDOVER_PAUSE_MS: Final = 60_000
+_RETURNS_MAX: Final = 6
 
 
 @attrs.define(eq=False)
-class DamagedReplicas:
-    """The replicas of this broker whose logs are known to be damaged."""
+class DamagedReplica:
+    """The state of one replica. `remedy` says what repairs it, or what an operator has to do.
 
-    partitions: dict[Partition, None] = attrs.field(factory=dict)
+    `failure` is the last reason why it could not be repaired. `handed_over` is the leader epoch in which it has handed
+    the partition over, -1 if it has not.
+    """
+
+    log: Log
+    remedy: str = ""
+    failure: str = ""
+    handed_over: int = -1
+    hands_over_at_ms: float = -inf
+    returns: int = 0
+
+    def may_hand_over(self, partition: Partition) -> bool:
+        """Whether the partition may be handed over now.
+
+        A leader that was elected again with the same damage waits longer each time: the others may be damaged, too.
+        """
+        now_ms, epoch = partition.context.now_ms(), partition.leader_epoch
+        if -1 != self.handed_over < epoch:
+            self.hands_over_at_ms = now_ms + HANDOVER_PAUSE_MS * 2 ** min(self.returns, _RETURNS_MAX)
+            self.returns += 1
+            self.handed_over = -1
+        if now_ms < self.hands_over_at_ms or not propose_handover(partition):
+            return False
+        self.handed_over = epoch
+        return True
+
+
+class DamagedReplicas:
+    """See the module's docstring. `run` must run, and `reconsider` is to be called when roles have changed."""
+
+    def __init__(self) -> None:
+        self.checks = DamageChecks(self.add)
+        self.replicas: dict[Partition, DamagedReplica] = {}
+        self._work = trio.Event()
 
     def add(self, partition: Partition, damage: Damage) -> None:
-        """Record damage, so that it is not read as data any more. Does nothing if it is known."""
+        """Record damage, so that it is not read as data any more, and have it repaired. Known damage is ignored."""
         log = partition.log
         if log is None or damage.end_offset <= log.log_start_offset:
             return
-        if log.segments.damaged is None:
-            log.segments.damaged = DamagedRanges()
-        if log.segments.damaged.add(damage):
-            self.partitions[partition] = None
+        damaged = log.segments.damaged
+        if damaged is None:
+            damaged = log.segments.damaged = DamagedRanges()
+        if damaged.add(damage):
+            self.replicas.setdefault(partition, DamagedReplica(log))
             partition.trace(
                 "partition_damaged",
                 topic=partition.topic,
@@ -30,3 +92,80 @@ class DamagedReplicas:
                 path=damage.file,
                 reason=damage.cause,
             )
+            self._begin(partition, damaged)
+            self._work.set()
+
+    def reconsider(self, partitions: Sequence[Partition]) -> None:
+        """Roles have changed: go on with those of these partitions that are damaged."""
+        if any(partition in self.replicas for partition in partitions):
+            self._work.set()
+
+    async def run(self, context: FetcherContext) -> None:
+        """Hand over and repair until cancelled. Raises FsyncFailed, in an exception group."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.checks.run, context.env.disk)
+            while True:
+                with trio.move_on_after(RETRY_S) if self.replicas else trio.CancelScope():
+                    await self._work.wait()
+                self._work = trio.Event()
+                for partition in list(self.replicas):
+                    await self._handle(context, partition)
+
+    async def _handle(self, context: FetcherContext, partition: Partition) -> None:
+        replica, log = self.replicas[partition], partition.log
+        damaged = None if log is None else log.segments.damaged
+        if log is None or log is not replica.log or damaged is None:
+            del self.replicas[partition]  # the replica was removed, or begins again without records
+            return
+        damaged.keep(log.log_start_offset, log.log_end_offset)
+        if damaged.ranges and not self._begin(partition, damaged):
+            await self._repair(context, partition, replica)
+        if not damaged.ranges:
+            log.segments.damaged = None
+            del self.replicas[partition]
+            partition.trace("partition_repaired", topic=partition.topic, leader=partition.leader_id)
+            partition.waiters.notify_readers(partition)
+
+    def _begin(self, partition: Partition, damaged: DamagedRanges) -> bool:
+        """Do at once what can be done at once; returns whether this replica leads, so that it cannot repair itself."""
+        replica = self.replicas[partition]
+        damaged.error = ErrorCode.KAFKA_STORAGE_ERROR
+        if not partition.leads:
+            replica.remedy = f"this replica repairs itself from broker {partition.leader_id}, the leader"
+            return False
+        if replica.may_hand_over(partition):
+            replica.remedy = "another replica in sync is asked to lead, and this one repairs itself then"
+            return True
+        damaged.error = ErrorCode.CORRUPT_MESSAGE
+        remedy = _remedy_of_only_replica(partition, damaged)
+        if replica.remedy != remedy:
+            replica.remedy = remedy
+            partition.trace("partition_damage_stays", topic=partition.topic, remedy=remedy)
+        return True
+
+    async def _repair(self, context: FetcherContext, partition: Partition, replica: DamagedReplica) -> None:
+        failure = ""
+        try:
+            await SegmentRepair.of(context, partition).run()
+        except FsyncFailed:
+            raise
+        except RepairFailed as error:
+            failure = str(error)
+        except OSError as error:
+            context.log_failed(partition, error)
+        if failure and failure != replica.failure:
+            partition.trace("partition_repair_failed", topic=partition.topic, reason=failure)
+        replica.failure = failure
+
+
+def _remedy_of_only_replica(partition: Partition, damaged: DamagedRanges) -> str:
+    first, end_offset = damaged.ranges[0], damaged.ranges[-1].end_offset
+    log, name = partition.log, f"{partition.topic}:{partition.index}"
+    deletion = f"`kraft topics trim {name} --before-offset {end_offset}` deletes the records up to there"
+    if log is not None and log.config.compact_enabled:
+        deletion = "docs/damaged-files.md says how to delete the segment"
+    return (
+        f"no other replica is in sync, so this one leads on. Consumers stop at offset {first.first_offset}, and can go "
+        f"on if they seek to offset {first.end_offset}. Start the brokers of the other replicas, if there are any. "
+        f"Otherwise {deletion}"
+    )

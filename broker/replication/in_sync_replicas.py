@@ -26,7 +26,8 @@ class Follower:
     """One follower's progress, as known from its fetches: it has all records below `log_end_offset`.
 
     `caught_up_ms` is the last time at which it had all records of the leader. Times are in milliseconds of any
-    monotonic clock.
+    monotonic clock. `refetches` counts its fetches from the same offset in a row, after the first one, although the
+    leader had records there: it may have refused them.
     """
 
     broker_id: int
@@ -36,6 +37,7 @@ class Follower:
     fetched_ms: float = _NEVER_MS
     caught_up_ms: float = _NEVER_MS
     leader_end_at_fetch: int = UNKNOWN_OFFSET
+    refetches: int = 0
 
     def fetched(
         self, *, end_offset: int, start_offset: int, broker_epoch: int, leader_end_offset: int, now_ms: float
@@ -49,6 +51,8 @@ class Follower:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif end_offset >= self.leader_end_at_fetch != UNKNOWN_OFFSET:
             self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
+        is_refetch = end_offset == self.log_end_offset and end_offset < self.leader_end_at_fetch
+        self.refetches = self.refetches + 1 if is_refetch else 0
         self.leader_end_at_fetch = max(leader_end_offset, self.leader_end_at_fetch)
         self.log_start_offset = start_offset
         self.log_end_offset = end_offset
@@ -168,6 +172,11 @@ class InSyncReplicas:
             return None
         lagging = [broker_id for broker_id in self.isr if self._lags(broker_id, end_offset, now_ms)]
         return Proposal(tuple(each for each in self.isr if each not in lagging)) if lagging else None
+
+    def to_leave(self) -> Proposal | None:
+        """Propose that this leader leaves the ISR, so that another member leads; None if there is no other."""
+        others = tuple(each for each in self.isr if each != self._local_id)
+        return Proposal(others) if others and self.proposal is None else None
 
     def _lags(self, broker_id: int, end_offset: int, now_ms: float) -> bool:
         if broker_id == self._local_id:

@@ -98,6 +98,8 @@ def follower_fetched(
         leader_end_offset=log.readable_end_offset,
         now_ms=partition.context.now_ms(),
     )
+    if follower.refetches and follower.refetches.bit_count() == 1:  # less and less often
+        partition.tasks.check_log(partition, fetch_offset)
     if follower.broker_id not in in_sync.isr:
         _propose(partition, in_sync, in_sync.to_expand(follower, partition.commit_state.high_watermark))
     if has_moved:
@@ -123,6 +125,15 @@ def propose_shrinking(partition: Partition) -> None:
     log, in_sync = partition.log, partition.in_sync
     if log is not None and in_sync is not None:
         _propose(partition, in_sync, in_sync.to_shrink(log.readable_end_offset, partition.context.now_ms()))
+
+
+def propose_handover(partition: Partition) -> bool:
+    """Propose that another member of the ISR leads; False if there is none. For a leader whose log is damaged."""
+    in_sync = partition.in_sync
+    if in_sync is None or len(in_sync.isr) <= 1:
+        return False
+    _propose(partition, in_sync, in_sync.to_leave())
+    return True
 
 
 def propose_recovery(partition: Partition, image: PartitionImage) -> None:
@@ -166,10 +177,12 @@ def proposal_refused(partition: Partition, proposal: Proposal, code: ErrorCode) 
     dropped.
     """
     in_sync = partition.in_sync
-    if in_sync is None or in_sync.proposal is not proposal or code in _AWAIT_METADATA:
+    if in_sync is None or in_sync.proposal is not proposal:
         return False
-    if code in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
+    # A controller of an earlier version lets no leader leave the ISR.
+    is_refused_handover = code is ErrorCode.INVALID_REQUEST and partition.local_id not in proposal.isr
+    if is_refused_handover or code in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
         in_sync.proposal = None
         partition.advance_high_watermark()
         return False
-    return True
+    return code not in _AWAIT_METADATA

@@ -19,11 +19,12 @@ class PartitionTasks(Generic[P]):
     """The background tasks to which a partition, of type P, hands work.
 
     `propose_isr` sends the partition's ISR proposal to the controller. `flush` flushes its log if the config requires
-    it, and calls `Partition.flushed` then.
+    it, and calls `Partition.flushed` then. `check_log` reads its log again at an offset, and looks for damage there.
     """
 
     propose_isr: Callable[[P], None]
     flush: Callable[[P], None]
+    check_log: Callable[[P, int], None]
 
 
 @attrs.frozen(kw_only=True)

@@ -32,7 +32,8 @@ from broker.replication.follower_role import append_fetched, restart_at, truncat
 from broker.replication.leader_log_range import LeaderLogRange, fetch_leader_log_ranges
 from broker.replication.partition import Partition
 from broker.replication.throttles import Throttle
-from broker.wire.errors import KafkaError, WireError
+from broker.storage.fetched_batches import UnexpectedGap
+from broker.wire.errors import ErrorCode, KafkaError, WireError
 from kraft.env import Env, FsyncFailed
 from metadata.image import BrokerImage
 
@@ -78,6 +79,7 @@ class ReplicaFetcher:
         self._plan = FetchPlan(context.settings)
         self._partitions: dict[PartitionKey, Partition] = {}
         self._unflushed: dict[Partition, None] = {}
+        self._damaged: dict[PartitionKey, tuple[int, str]] = {}  # the damage that was traced, by offset and reason
         self._changed = trio.Event()
         self._connected_to: BrokerImage | None = None
         self._connection_scope = trio.CancelScope()
@@ -99,6 +101,7 @@ class ReplicaFetcher:
         """Stop fetching a partition. A response that is on its way is ignored for it."""
         key = partition_key(partition)
         self._partitions.pop(key, None)
+        self._damaged.pop(key, None)
         self._plan.forget(key)
         self._wake_up()
 
@@ -228,7 +231,8 @@ class ReplicaFetcher:
                 case Diverging():
                     self._attempt(outcome.key, partial(_truncate, outcome))
                 case Refused():
-                    self._refused(outcome.key, outcome.code.name)
+                    is_damage = outcome.code is ErrorCode.CORRUPT_MESSAGE
+                    self._refused(outcome.key, outcome.code.name, is_damage=is_damage)
                 case OutOfRange():
                     out_of_range.append(outcome)
         return out_of_range
@@ -250,13 +254,15 @@ class ReplicaFetcher:
                 self._context.log_failed(partition, partition.log.failure)
                 return
             self._plan.back_off(key, trio.current_time())
-            self._refused(key, str(error))
+            self._refused(key, str(error), is_damage=_is_damage(error))
             return
         assert partition.log is not None, "it was not closed meanwhile"
         if partition.log.durability.is_unsettled:
             self.forget(partition)
             self._on_truncated(partition)
         else:
+            if self._damaged and partition.log.log_end_offset != self._damaged.get(key, (-1, ""))[0]:
+                self._damaged.pop(key, None)
             self._plan.set_position(key, _position(partition))
             self._queue_flush(partition)
 
@@ -317,10 +323,22 @@ class ReplicaFetcher:
             else:
                 self._attempt(key, partial(_move_into_range, found))
 
-    def _refused(self, key: PartitionKey, reason: str) -> None:
+    def _refused(self, key: PartitionKey, reason: str, *, is_damage: bool = False) -> None:
         partition = self._partitions.get(key)
-        if partition is not None:
-            partition.trace("replica_fetch_refused", source=self._source_id, reason=reason)
+        if partition is None:
+            return
+        partition.trace("replica_fetch_refused", source=self._source_id, reason=reason)
+        if is_damage and partition.log is not None:
+            damage = partition.log.log_end_offset, reason
+            if self._damaged.get(key) != damage:
+                self._damaged[key] = damage
+                partition.trace(
+                    "replica_fetch_damaged",
+                    topic=partition.topic,
+                    source=self._source_id,
+                    offset=damage[0],
+                    reason=reason,
+                )
 
     def _source(self) -> BrokerImage | None:
         return self._context.source(self._source_id)
@@ -331,6 +349,13 @@ class ReplicaFetcher:
 
 def partition_key(partition: Partition) -> PartitionKey:
     return partition.topic_id, partition.index
+
+
+def _is_damage(error: KafkaError | WireError) -> bool:
+    """Whether the leader has sent a damaged batch. A gap may be right, so it does not count the first time."""
+    if isinstance(error, KafkaError):
+        return error.code is ErrorCode.CORRUPT_MESSAGE and not isinstance(error, UnexpectedGap)
+    return True
 
 
 def _position(partition: Partition) -> Position:

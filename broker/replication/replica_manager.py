@@ -84,7 +84,7 @@ class ReplicaManager:
         self.directories = ReplicaDirectories(local_id, self._directory_of, trace)
         self._offline_listeners: list[Callable[[], None]] = []
         self._context = self._partition_context(lag_max_ms)
-        self._tasks: PartitionTasks[Partition] = PartitionTasks(self.isr_changes.propose, self.flusher.add)
+        self._tasks = self._partition_tasks()
         log_manager.on_offline = self._on_offline
 
     def _partition_context(self, lag_max_ms: float) -> PartitionContext:
@@ -94,6 +94,11 @@ class ReplicaManager:
             now_ms=lambda: trio.current_time() * 1000,
             broker=self._broker,
             trace=self._trace,
+        )
+
+    def _partition_tasks(self) -> PartitionTasks[Partition]:
+        return PartitionTasks(
+            propose_isr=self.isr_changes.propose, flush=self.flusher.add, check_log=self.damaged.checks.add
         )
 
     def topic(self, key: str | bytes) -> LocalTopic | None:

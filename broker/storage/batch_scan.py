@@ -1,8 +1,10 @@
 """Scans the batches of a segment's file, either their headers only or with their checksums."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
+
+import attrs
 
 from broker.wire.records import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, CorruptBatch, check_crc, read_header
 from broker.wire.records.batch import MAGIC, MAGIC_POSITION
@@ -95,3 +97,48 @@ def scan_batches(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
         check_crc(chunk, at, header)
         yield position, header
         position += size
+
+
+@attrs.frozen
+class IntactBatch:
+    """A batch after damage. `is_by_index` says that the damaged batch does not tell where it is."""
+
+    position: int
+    header: BatchHeader
+    is_by_index: bool
+
+
+def find_intact(file: File, position: int, written: int, positions: Sequence[int]) -> IntactBatch | None:
+    """The first intact batch after a damaged one at `position`, among those that the damaged one and the index tell.
+
+    `positions` are those of batches that the index has, ascending.
+    """
+    following = claimed_end(file, position)
+    if following > position:
+        header = _intact_header(file, following, written)
+        if header is not None:
+            return IntactBatch(following, header, is_by_index=False)
+    for at in positions:
+        header = _intact_header(file, at, written) if at > position else None
+        if header is not None:
+            return IntactBatch(at, header, is_by_index=True)
+    return None
+
+
+def claimed_end(file: File, position: int) -> int:
+    """Where the batch at `position` ends according to its header; -1 if it has none."""
+    try:
+        return position + read_header(file.read(position, HEADER_SIZE), 0).size
+    except (CorruptBatch, OSError):
+        return -1
+
+
+def _intact_header(file: File, position: int, written: int) -> BatchHeader | None:
+    try:
+        header = read_header(file.read(position, HEADER_SIZE), 0)
+        if position + header.size > written:
+            return None
+        check_crc(file.read(position, header.size), 0, header)
+    except (CorruptBatch, OSError):
+        return None
+    return header

@@ -9,10 +9,10 @@ from typing import Final
 
 import attrs
 
-from broker.storage.batch_scan import scan_headers
+from broker.storage.batch_scan import BatchPosition, find_batch, find_intact, scan_headers
+from broker.storage.segment import Segment
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import CorruptBatch
-from kraft.env import File
 
 # A read near damage searches its batches one by one, so it returns at most this many bytes.
 CAREFUL_READ_BYTES: Final = 128 * 1024
@@ -44,9 +44,11 @@ class DamagedRanges:
 
     ranges: tuple[Damage, ...] = ()
     error: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR
+    _positions_after: dict[tuple[str, Damage], int] = attrs.field(factory=dict)
 
     def add(self, damage: Damage) -> bool:
         """Add damage; False if all of it is known."""
+        assert damage.first_offset < damage.end_offset, "damage has offsets"
         if any(
             each.first_offset <= damage.first_offset and damage.end_offset <= each.end_offset for each in self.ranges
         ):
@@ -67,14 +69,32 @@ class DamagedRanges:
 
     def remove(self, first_offset: int, end_offset: int) -> None:
         """Forget the damage within these offsets, which were replaced."""
+        self._positions_after.clear()
         self.ranges = tuple(
             each for each in self.ranges if each.end_offset <= first_offset or each.first_offset >= end_offset
         )
 
-    def intact_size(self, file: File, written: int, offset: int, position: int, size: int) -> int:
+    def overlaps(self, first_offset: int, end_offset: int) -> bool:
+        """Whether some of these offsets are damaged."""
+        return any(each.first_offset < end_offset and each.end_offset > first_offset for each in self.ranges)
+
+    def find(self, segment: Segment, offset: int) -> BatchPosition | None:
+        """The first written batch of a segment that ends after `offset`, as `Segment.find`, without passing damage.
+
+        The headers of damaged batches cannot be trusted: they may claim any offset and any size. An `offset` before
+        damage, or in it, may be found in the damage. Raises CorruptBatch, OSError.
+        """
+        segment.offset_after(0)  # loads the index
+        position = segment.offset_index.lookup(offset)
+        for damage in self.ranges:
+            if segment.base_offset <= damage.first_offset and damage.end_offset <= offset:
+                position = max(position, self._position_after(segment, damage))
+        return find_batch(segment.file, position, segment.written, offset)
+
+    def intact_size(self, segment: Segment, offset: int, position: int, size: int) -> int:
         """How many of `size` bytes at `position`, where the batch with `offset` is, precede damaged batches.
 
-        `written` is the end of the file. Raises KafkaError `error` if the first batch is damaged, OSError.
+        Raises KafkaError `error` if the first batch is damaged, OSError.
         """
         damage = next((each for each in self.ranges if each.end_offset > offset), None)
         if damage is None or size == 0:
@@ -82,20 +102,34 @@ class DamagedRanges:
         intact_end = position
         if offset < damage.first_offset:
             stop = position + min(size, CAREFUL_READ_BYTES)
-            intact_end = _intact_end(file, position, stop, written, damage.first_offset)
+            intact_end = _intact_end(segment, position, stop, damage.first_offset)
         if intact_end == position:
             raise KafkaError(self.error, f"damaged: {damage}")
         return min(intact_end - position, size)
 
+    def _position_after(self, segment: Segment, damage: Damage) -> int:
+        """The position of an intact batch that ends after the last damaged offset; the end of the file without one."""
+        key = segment.path, damage
+        if key not in self._positions_after:
+            index = segment.offset_index
+            before = index.lookup(damage.first_offset - 1)  # of a batch that ends before the damage, or of the first
+            position = _intact_end(segment, before, segment.written, damage.first_offset)
+            positions = index.values[:]
+            found = find_intact(segment.file, position, segment.written, positions)
+            while found is not None and found.header.last_offset < damage.end_offset - 1:
+                found = find_intact(segment.file, found.position, segment.written, positions)
+            self._positions_after[key] = segment.written if found is None else found.position
+        return self._positions_after[key]
 
-def _intact_end(file: File, position: int, stop: int, written: int, first_offset: int) -> int:
+
+def _intact_end(segment: Segment, position: int, stop: int, first_offset: int) -> int:
     """The position where the batches from `position` on reach `first_offset`, or the first one that ends after `stop`.
 
-    The header of a damaged batch cannot be trusted: it may claim any offset and any size.
+    The first batch begins at `position`.
     """
-    next_offset = -1
+    next_offset = segment.base_offset
     with contextlib.suppress(CorruptBatch):
-        for at, header in scan_headers(file, position, written):
+        for at, header in scan_headers(segment.file, position, segment.written):
             if at >= stop or header.base_offset < next_offset or header.last_offset >= first_offset:
                 break
             position, next_offset = at + header.size, header.next_offset

@@ -36,7 +36,8 @@ class SegmentList:
 
     `discarded` collects the paths of files that no longer belong to the log and are to be removed from the disk.
     `records_written` and `bytes_written` count for metrics (`broker.replication.topic_traffic`). `damaged` is None
-    while no damage is known.
+    while no damage is known. `is_being_cleaned` is true while the cleaner writes files that are to replace segments.
+    `replacements` counts the calls of `replace`.
     """
 
     __slots__ = (
@@ -50,7 +51,9 @@ class SegmentList:
         "bytes_written",
         "damaged",
         "discarded",
+        "is_being_cleaned",
         "records_written",
+        "replacements",
     )
 
     def __init__(
@@ -65,6 +68,8 @@ class SegmentList:
         self.active = segments[-1]
         self.discarded = discarded
         self.damaged: DamagedRanges | None = None
+        self.is_being_cleaned = False
+        self.replacements = 0
         self.records_written = self.bytes_written = 0
 
     def __len__(self) -> int:
@@ -139,7 +144,7 @@ class SegmentList:
             if position is not None:
                 return segment, position, -1
         for segment in self.since(offset):
-            found = segment.find(offset)
+            found = segment.find(offset) if self.damaged is None else self.damaged.find(segment, offset)
             if found is not None:
                 return segment, found.position, found.size
         return segment, segment.written, -1
@@ -162,7 +167,7 @@ class SegmentList:
                 batch_size = read_header(segment.file.read(position, HEADER_SIZE)).size
             size = max_bytes if batch_size <= max_bytes else batch_size if min_one_batch else 0
         if self.damaged is not None:
-            size = self.damaged.intact_size(segment.file, segment.written, offset, position, size)
+            size = self.damaged.intact_size(segment, offset, position, size)
         return LogSlice(segment, position, size)
 
     # Changing
@@ -212,6 +217,7 @@ class SegmentList:
         cleaned = Segment.open(self._disk, self._directory, base_offset, config, now_ms=opened_ms)
         self._segments[first:end] = [cleaned]
         self._bases[first:end] = [base_offset]
+        self.replacements += 1
         self._trace("storage_segments_cleaned", path=cleaned.path, segments=len(segments), bytes=cleaned.size_bytes)
 
     def _add(self, segment: Segment) -> None:

@@ -109,8 +109,11 @@ class AlterPartitionControl:
         record = self._decide(image, topic, partition, change)
         if record is None:
             return AlteredPartition(change.partition_id, partition)
-        records.append(record)
         after = changed_partition(partition, record)
+        isr = [member.broker_id for member in change.new_isr]
+        if broker_id not in isr and after.leader not in isr:
+            return AlteredPartition(change.partition_id, None, IneligibleReplica())
+        records.append(record)
         if after.leader != broker_id:
             return AlteredPartition(change.partition_id, None, NewLeaderElected())
         return AlteredPartition(change.partition_id, after)
@@ -153,7 +156,7 @@ def _check_isr(partition: PartitionImage, change: IsrChange) -> None:
     isr = [member.broker_id for member in change.new_isr]
     if len(set(isr)) < len(isr) or any(replica not in partition.replicas for replica in isr):
         raise InvalidRequest
-    if partition.leader not in isr:
+    if partition.leader not in isr and not _is_handover(partition, isr):
         raise InvalidRequest
     if change.leader_recovery_state not in (LEADER_RECOVERED, LEADER_RECOVERING):
         raise InvalidRequest
@@ -161,6 +164,14 @@ def _check_isr(partition: PartitionImage, change: IsrChange) -> None:
     is_recovering = change.leader_recovery_state == LEADER_RECOVERING
     if is_recovering and (len(isr) > 1 or partition.leader_recovery_state == LEADER_RECOVERED):
         raise InvalidRequest
+
+
+def _is_handover(partition: PartitionImage, isr: Sequence[int]) -> bool:
+    """Whether the leader alone leaves the ISR, so that another member leads.
+
+    A leader requests this when its log is damaged. Kafka refuses it: there, only a whole log directory can fail.
+    """
+    return bool(isr) and set(isr) == set(partition.isr) - {partition.leader}
 
 
 def _is_eligible(image: MetadataImage, member: IsrMember) -> bool:

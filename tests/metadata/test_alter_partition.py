@@ -22,6 +22,7 @@ from metadata.errors import (
     IneligibleReplica,
     InvalidRequest,
     InvalidUpdateVersion,
+    NewLeaderElected,
     NotController,
     StaleBrokerEpoch,
     UnknownTopicId,
@@ -134,7 +135,28 @@ def test_isr_change_of_another_broker_than_the_leader_is_refused() -> None:
         AlterPartitionControl(schema()).alter(cluster.image, 2, epoch - 1, topics)
 
 
-@pytest.mark.parametrize("brokers", [(), (2, 3), (1, 1), (1, 4)])
+def test_leader_that_leaves_the_isr_is_replaced_by_another_member() -> None:
+    """A leader whose log is damaged leaves; the other members stay, and one of them leads. Kafka refuses this."""
+    cluster = cluster_of_three(min_insync_replicas=2)
+    before = partition(cluster)
+    altered = alter(cluster, isr_of(cluster, 2, 3))
+    assert isinstance(altered.error, NewLeaderElected)
+    now = partition(cluster)
+    assert (now.leader, now.isr, now.eligible_leader_replicas) == (2, (2, 3), ())
+    assert now.leader_epoch == before.leader_epoch + 1
+    assert now.leader_recovery_state == LEADER_RECOVERED
+
+
+def test_leader_that_leaves_an_isr_below_min_insync_replicas_stays_eligible() -> None:
+    """KIP-966: it still has all acknowledged records but the damaged ones."""
+    cluster = cluster_of_three(min_insync_replicas=2)
+    alter(cluster, isr_of(cluster, 1, 3))
+    alter(cluster, isr_of(cluster, 3))
+    assert (partition(cluster).leader, partition(cluster).isr) == (3, (3,))
+    assert partition(cluster).eligible_leader_replicas == (1,)
+
+
+@pytest.mark.parametrize("brokers", [(), (2,), (1, 1), (1, 4), (2, 3, 4)])
 def test_isr_must_be_distinct_replicas_including_the_leader(brokers: tuple[int, ...]) -> None:
     cluster = cluster_of_three()
     assert refused(cluster, isr_of(cluster, *brokers)) is InvalidRequest

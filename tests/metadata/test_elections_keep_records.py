@@ -154,6 +154,19 @@ class ReplicatedPartition(RuleBasedStateMachine):
             for replica in view.replicas
             if replica == broker or (replica in wanted and (replica in view.isr or replica in life))
         ]
+        self.request_isr(broker, view, new)
+
+    @rule(broker=brokers)
+    def hand_over(self, broker: int) -> None:
+        """A leader with a damaged log leaves the ISR."""
+        leader = self.processes[broker]
+        view = leader.view
+        if view is not None and view.leader == broker:
+            life = {replica: epoch for replica, (epoch, _) in leader.caught_up.items()}
+            others = [replica for replica in view.isr if replica != broker]
+            self.request_isr(broker, view, [IsrMember(each, life.get(each, ANY_BROKER_EPOCH)) for each in others])
+
+    def request_isr(self, broker: int, view: PartitionImage, new: list[IsrMember]) -> None:
         change = IsrChange(
             partition_id=0, leader_epoch=view.leader_epoch, partition_epoch=view.partition_epoch, new_isr=new
         )

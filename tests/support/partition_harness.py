@@ -40,6 +40,7 @@ class Harness:
         self.fenced: tuple[int, ...] = ()
         self.proposed = 0
         self.to_flush: list[Partition] = []
+        self.checked: list[int] = []  # the offsets at which damage was looked for
         self.partition = Partition(
             "topic",
             b"id".ljust(16),
@@ -52,7 +53,11 @@ class Harness:
                 broker=self._broker,
                 trace=trace,
             ),
-            PartitionTasks(lambda partition: self._propose(), self.to_flush.append),
+            PartitionTasks(
+                lambda partition: self._propose(),
+                self.to_flush.append,
+                lambda partition, offset: self.checked.append(offset),
+            ),
         )
 
     def _propose(self) -> None:

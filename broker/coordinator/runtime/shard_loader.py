@@ -79,6 +79,7 @@ class ShardLoader:
                     await self._take(data, position, header)
                 following = header.next_offset
         except CorruptBatch as error:
+            self.shard.partition.tasks.check_log(self.shard.partition, following)
             raise CorruptBatch(f"the batch at offset {following} in {part.file.path} is damaged: {error}") from error
         if following <= offset:
             raise CorruptBatch(f"{log.partition} holds no whole batch at {offset}")

@@ -16,7 +16,7 @@ from broker.net.connection import Connection
 from broker.net.reply import FileRange, Part, PendingReply
 from broker.replication.commit_state import READ_COMMITTED
 from broker.replication.fetch_sessions import FINAL_EPOCH, NO_SESSION
-from broker.replication.partition import NO_EPOCH
+from broker.replication.partition import NO_EPOCH, Partition
 from broker.server.context import RequestContext, Server
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.message_codec import MessageCodec
@@ -96,7 +96,7 @@ class FetchShortcut:
                     granted.left = left
                 elif (reply := self._charge(connection.session, entry, correlation_id, end - start, size)) is not None:
                     return reply
-            partition.bytes_out += size
+            entry.record_sent(partition, log, records, offset)
             watermarks = (committed.high_watermark, committed.last_stable_offset(log), log.log_start_offset)
             head, tail = entry.frame(correlation_id, size, watermarks)
             if data is not None:
@@ -164,7 +164,7 @@ def _succeeded(response: FetchResponse | PendingReply) -> bool:
 class _Entry:
     """The fields of a request apart from its offset, and the template of its replies.
 
-    `allowance` is the client's, see `Quotas.allowance`.
+    `allowance` is the client's, see `Quotas.allowance`. `last_offset` was served last.
     """
 
     __slots__ = (
@@ -174,6 +174,7 @@ class _Entry:
         "frame",
         "index",
         "isolation_level",
+        "last_offset",
         "max_bytes",
         "min_bytes",
         "overhead_bytes",
@@ -186,6 +187,7 @@ class _Entry:
         partition = topic.partitions[0]
         self.client_id = context.client_id
         self.allowance = context.allowance()
+        self.last_offset = -1
         self.prefix_length = context.session.prefix_length
         self.topic: str | bytes = topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.topic
         self.index = partition.partition
@@ -198,6 +200,13 @@ class _Entry:
         name_bytes = 0 if context.api_version >= _TOPIC_IDS_FROM else len(topic.topic.encode())
         self.overhead_bytes = FRAME_LENGTH_BYTES + sizes.empty + sizes.topic + name_bytes + sizes.partition
         self.frame = _reply_template(context, topic, request.isolation_level, flexible)
+
+    def record_sent(self, partition: Partition, log: Log, records: LogSlice, offset: int) -> None:
+        """Count the records. Old ones are checked, and those that a client asks for again: it may have refused them."""
+        partition.bytes_out += records.size
+        if records.segment is not log.segments.active or offset == self.last_offset:
+            partition.tasks.check_log(partition, offset)
+        self.last_offset = offset
 
 
 def _has_aborted(entry: _Entry, log: Log, found: LogSlice, offset: int, end_offset: int) -> bool:

@@ -1,7 +1,8 @@
 """Cleans the logs of compacted topics one after the other, the dirtiest first (Kafka's LogCleaner).
 
 Each broker cleans its own replicas, whether it leads or not. The cleaned offset of each log is checkpointed in its log
-directory's `cleaner-offset-checkpoint`. A log that turns out to be damaged is not cleaned again.
+directory's `cleaner-offset-checkpoint`. A log that turns out to be damaged is not cleaned until the
+damage is repaired.
 """
 
 from collections.abc import Callable
@@ -51,7 +52,7 @@ class Cleaner:
         self._changed = trio.Event()
         self._throttle = Throttle(config.io_max_bytes_per_second)
         self._in_progress: set[PartitionKey] = set()
-        self._uncleanable: dict[PartitionKey, Log] = {}
+        self._uncleanable: dict[PartitionKey, tuple[Log, int]] = {}
         self.config = config
 
     def configure(self, config: CleanerConfig) -> None:
@@ -86,10 +87,12 @@ class Cleaner:
         if directory is None or key in self._in_progress:
             return True  # the log has changed meanwhile
         self._in_progress.add(key)
+        log.segments.is_being_cleaned = True
         try:
             with self._log_manager.offline_on_error(directory):
                 await self._clean(directory, key, log, to_clean)
         finally:
+            log.segments.is_being_cleaned = False
             self._in_progress.discard(key)
         return True
 
@@ -107,7 +110,8 @@ class Cleaner:
         return best
 
     def _is_available(self, key: PartitionKey, log: Log) -> bool:
-        is_sound = log.failure is None and not log.durability.is_unsettled and self._uncleanable.get(key) is not log
+        is_sound = log.failure is None and not log.durability.is_unsettled and log.segments.damaged is None
+        is_sound = is_sound and self._uncleanable.get(key) != (log, log.segments.replacements)
         return is_sound and key not in self._in_progress and self._log_manager.logs.get(key) is log
 
     def _find_if_due(self, key: PartitionKey, log: Log, now_ms: int) -> LogToClean | None:
@@ -161,7 +165,7 @@ class Cleaner:
 
     def _give_up(self, key: PartitionKey, log: Log, error: Exception) -> None:
         self._env.trace("storage_log_uncleanable", path=log.directory, error=str(error))
-        self._uncleanable[key] = log
+        self._uncleanable[key] = log, log.segments.replacements
 
     def _now_ms(self) -> int:
         return int(self._env.wall() * 1000)

@@ -31,7 +31,7 @@ from kraft.env import Disk
 
 
 class CompactionAborted(Exception):
-    """The log was truncated or deleted, or its topic is no longer compacted."""
+    """The log was truncated or deleted, damage was found in it, or its topic is no longer compacted."""
 
 
 @attrs.define
@@ -85,6 +85,8 @@ class Compaction:
     def _check(self) -> None:
         log = self.log
         if log.failure is not None or log.durability.truncations != self._truncations or not log.config.compact_enabled:
+            raise CompactionAborted
+        if log.segments.damaged is not None:
             raise CompactionAborted
 
     # Filling the offset map

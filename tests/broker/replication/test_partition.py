@@ -9,7 +9,7 @@ from broker.handlers.fetch.policies import DebuggingPolicy, FetchPolicy
 from broker.replication.cached_partition import CachedPartition
 from broker.replication.commit_state import READ_UNCOMMITTED
 from broker.replication.follower_role import append_fetched
-from broker.replication.leader_role import proposal_accepted, proposal_refused, propose_shrinking
+from broker.replication.leader_role import proposal_accepted, proposal_refused, propose_handover, propose_shrinking
 from broker.storage.log_config import LogConfig
 from broker.wire.errors import ErrorCode, KafkaError
 from tests.support.logs import NOW_MS
@@ -319,3 +319,49 @@ def test_debug_reader_reads_uncommitted_records(harness: Harness) -> None:
     assert DebuggingPolicy().log(harness.partition, cached) is harness.partition.log
     with pytest.raises(KafkaError):
         FetchPolicy(READ_UNCOMMITTED, leader_only=False).log(harness.partition, cached)
+
+
+# Damage
+
+
+def test_leader_checks_its_log_where_a_follower_fetches_again_and_again(harness: Harness) -> None:
+    """Less and less often, as a follower may also be held back by its throttle or by lost responses."""
+    harness.become()
+    harness.append(3)
+    harness.fetch(A, 0)
+    assert harness.checked == []
+    for _ in range(16):
+        harness.fetch(A, 0)
+    assert harness.checked == [0] * 5  # after 1, 2, 4, 8 and 16 fetches
+    harness.fetch(A, 3)
+    harness.fetch(A, 3)
+    assert harness.checked == [0] * 5
+
+
+def test_leader_with_a_damaged_log_proposes_to_leave_the_isr(harness: Harness) -> None:
+    """Until the controller has answered, all of the former ISR counts."""
+    harness.become()
+    harness.append(3)
+    assert propose_handover(harness.partition)
+    assert (harness.proposal.isr, harness.proposal.joining) == ((A, B), None)
+    harness.fetch(A, 3)
+    assert harness.partition.high_watermark == 0
+    assert not proposal_refused(harness.partition, harness.proposal, ErrorCode.NEW_LEADER_ELECTED)
+    assert harness.proposal.isr == (A, B)
+    assert propose_handover(harness.partition)
+    assert harness.proposed == 1
+
+
+def test_handover_that_a_controller_of_an_earlier_version_refuses_is_dropped(harness: Harness) -> None:
+    harness.become()
+    propose_handover(harness.partition)
+    assert not proposal_refused(harness.partition, harness.proposal, ErrorCode.INVALID_REQUEST)
+    assert harness.partition.in_sync is not None
+    assert harness.partition.in_sync.proposal is None
+
+
+@pytest.mark.parametrize("replicas", [(LOCAL,), ALL])
+def test_leader_without_another_replica_in_sync_hands_nothing_over(harness: Harness, replicas: tuple[int, ...]) -> None:
+    harness.become(replicas=replicas, isr=(LOCAL,))
+    assert not propose_handover(harness.partition)
+    assert harness.proposed == 0

@@ -82,7 +82,9 @@ class Harness:
             broker=lambda broker_id: None,
             trace=no_trace,
         )
-        self.tasks = PartitionTasks[Partition](lambda partition: None, lambda partition: None)
+        self.tasks = PartitionTasks[Partition](
+            lambda partition: None, lambda partition: None, lambda partition, offset: None
+        )
 
     def partition(self, index: int = 0, *, is_there: bool = True) -> Partition:
         log = self.log if is_there else None
