@@ -75,6 +75,12 @@ QUORUM_EVENTS: Final = EventCatalogue(
             "This node leads the quorum and has committed an entry of its epoch. It is the active controller.",
             {**_NODE, **_EPOCH, "cause": "why the election began"},
         ),
+        "leader_lost": EventKind(
+            Level.WARNING,
+            "The leader is away, or this node led and lost its majority. Voters ask for an election.",
+            {**_NODE, **_EPOCH, "leader": "id of the leader that is lost", "cause": "how this node has noticed it"},
+            lines_max=LINES_MAX,
+        ),
         "leader_resigned": EventKind(
             Level.INFO,
             "This node no longer leads the quorum.",
@@ -109,6 +115,14 @@ QUORUM_EVENTS: Final = EventCatalogue(
         "log_truncated": EventKind(Level.DEBUG, "Entries from `end_offset` on are removed durably.", {**_NODE, **_END}),
         "log_written": EventKind(
             Level.DEBUG, "Entries are in the page cache, not yet durable.", {**_NODE, **_END, **_ENTRIES}
+        ),
+        "majority_unreachable": EventKind(
+            Level.WARNING,
+            "This voter knows no leader, and lost ten elections: too few voters would vote for it. Printed once until "
+            "there is a leader.",
+            {**_NODE, **_EPOCH},
+            "node {node} knows no leader of the quorum since epoch {epoch}, and lost ten elections: too many voters "
+            "are down, or out of its reach. Without a leader, nothing can be created or changed",
         ),
         "quorum_connection_refused": EventKind(
             Level.WARNING,

@@ -1,6 +1,7 @@
 """Traces the actions of a quorum node; `kraft.events` declares the kinds and their fields."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from kraft.core import Core, ElectionState, OffsetAndEpoch, ReplicaKey, VoterSet
 from kraft.core.control_records import decode_voters
@@ -9,6 +10,10 @@ from kraft.core.transitions import Cause, Role
 from kraft.env import Tracer
 from kraft.recovery import Recovered
 from kraft.replicated_log import Batch, BatchKind
+
+_LOSSES: Final = (Cause.FETCH_TIMEOUT, Cause.LEADER_LOST, Cause.OUT_OF_TOUCH, Cause.MAJORITY_LOST)
+# Far more than an election takes that succeeds, also where the nodes of a cluster start one after the other.
+_LOST_ELECTIONS: Final = 10
 
 
 class QuorumTrace:
@@ -19,6 +24,8 @@ class QuorumTrace:
         self._me = me
         self.voters_offset = -1
         self._led = False
+        self._leader_id: int | None = None
+        self._lost_elections = 0
         self._election_cause = ""
         self._refused: dict[tuple[int, type], int] = {}
 
@@ -45,8 +52,21 @@ class QuorumTrace:
         if self._led:
             self("leader_resigned", epoch=change.epoch, cause=cause)
         self._led = change.role is Role.LEADER
+        self._leader(change)
         if change.role is Role.PROSPECTIVE or change.cause is Cause.HANDED_OVER:
             self._election_cause = cause
+
+    def _leader(self, change: RoleChanged) -> None:
+        """Trace that the leader is lost, and once until there is one again, that elections fail."""
+        if change.cause in _LOSSES and self._leader_id is not None:
+            self("leader_lost", epoch=change.epoch, leader=self._leader_id, cause=change.cause.value)
+        if change.role in (Role.LEADER, Role.FOLLOWER):
+            self._lost_elections = 0
+        elif change.cause is Cause.PRE_VOTE_LOST:
+            self._lost_elections += 1
+            if self._lost_elections == _LOST_ELECTIONS:
+                self("majority_unreachable", epoch=change.epoch)
+        self._leader_id = change.leader_id
 
     def elected(self, epoch: int) -> None:
         """This node leads in `epoch` and has committed an entry of it."""

@@ -23,7 +23,9 @@ CONTROLLER_EVENTS: Final = EventCatalogue(
     "metadata",
     {
         "broker_fenced": EventKind(
-            Level.INFO, "A broker is fenced: it leads nothing and is in no ISR of several replicas.", _INCARNATION
+            Level.WARNING,
+            "A broker is fenced without having asked for it: it leads nothing and is in no ISR of several replicas.",
+            _INCARNATION,
         ),
         "broker_log_dirs_changed": EventKind(
             Level.INFO,
@@ -34,6 +36,9 @@ CONTROLLER_EVENTS: Final = EventCatalogue(
             Level.INFO,
             "A broker process is registered.",
             {**_INCARNATION, "fenced": "whether it has to catch up before it may lead", "rack": "its rack, or null"},
+        ),
+        "broker_shut_down": EventKind(
+            Level.INFO, "A broker has ended its controlled shutdown, and is fenced.", _INCARNATION
         ),
         "broker_shutdown_started": EventKind(
             Level.INFO, "A broker has begun its controlled shutdown: its leaderships go to other brokers.", _INCARNATION

@@ -108,12 +108,12 @@ def complete_waiting_fetches(replica: Replica, leader: Leader) -> None:
             _answer_entries(replica, waiting)
 
 
-def resign(replica: Replica, leader: Leader) -> None:
+def resign(replica: Replica, leader: Leader, cause: Cause = Cause.RESIGNATION) -> None:
     """Stop leading. The preferred successors are the voters, in descending order of their log end offsets."""
     by_end = sorted(leader.voters.items(), key=lambda item: (-item[1].end_offset, item[0]))
     successors = tuple(node_id for node_id, _ in by_end)
     deadline_ms = replica.now_ms + replica.random_election_timeout_ms()
-    replica.become(Cause.RESIGNATION, Resigned(deadline_ms, successors))
+    replica.become(cause, Resigned(deadline_ms, successors))
     fail_pending_requests(replica, leader)
 
 
@@ -140,7 +140,7 @@ def expire(replica: Replica, leader: Leader) -> None:
         )
         replica.answer(change.token, timed_out)
     if quorum_lost_ms(replica, leader) <= replica.now_ms:
-        resign(replica, leader)
+        resign(replica, leader, Cause.MAJORITY_LOST)
 
 
 def send_begin_epoch_requests(replica: Replica, leader: Leader) -> None:

@@ -35,7 +35,8 @@ class Cause(Enum):
     PRE_VOTE_LOST = "no majority would vote for it"
     VOTES_WON = "majority voted for it"
     HANDED_OVER = "the leader names it as successor"
-    RESIGNATION = "lost its majority, leaves, or was removed"
+    MAJORITY_LOST = "lost its majority"
+    RESIGNATION = "leaves, or was removed"
 
 
 class IllegalTransition(AssertionError):
@@ -56,6 +57,7 @@ TRANSITIONS: dict[tuple[Role, Cause], Role] = {
     (Role.CANDIDATE, Cause.VOTES_WON): Role.LEADER,
     (Role.CANDIDATE, Cause.RESIGNATION): Role.UNATTACHED,
     (Role.LEADER, Cause.HIGHER_EPOCH): Role.UNATTACHED,
+    (Role.LEADER, Cause.MAJORITY_LOST): Role.RESIGNED,
     (Role.LEADER, Cause.RESIGNATION): Role.RESIGNED,
     (Role.FOLLOWER, Cause.HIGHER_EPOCH): Role.UNATTACHED,
     (Role.FOLLOWER, Cause.FETCH_TIMEOUT): Role.PROSPECTIVE,

@@ -93,7 +93,7 @@ class DecisionEvents:
             case UnregisterBrokerRecord(broker_id=broker, broker_epoch=epoch):
                 self._trace("broker_unregistered", broker=broker, broker_epoch=epoch)
             case BrokerRegistrationChangeRecord():
-                self._report_broker(record)
+                self._report_broker(before, record)
             case RegisterControllerRecord(controller_id=controller):
                 self._trace("controller_registered", controller=controller)
             case ProducerIdsRecord(broker_id=broker, next_producer_id=next_id):
@@ -106,9 +106,12 @@ class DecisionEvents:
             case RemoveTopicRecord(topic_id=topic_id):
                 self._trace("topic_deleted", topic=before.topics.by_id[topic_id].name, topic_id=topic_id.hex())
 
-    def _report_broker(self, change: BrokerRegistrationChangeRecord) -> None:
+    def _report_broker(self, before: MetadataImage, change: BrokerRegistrationChangeRecord) -> None:
         broker, epoch = change.broker_id, change.broker_epoch
-        if change.fenced == FencingChange.FENCE:
+        shuts_down = before.cluster.brokers[broker].in_controlled_shutdown or change.in_controlled_shutdown
+        if change.fenced == FencingChange.FENCE and shuts_down:
+            self._trace("broker_shut_down", broker=broker, broker_epoch=epoch)
+        elif change.fenced == FencingChange.FENCE:
             self._trace("broker_fenced", broker=broker, broker_epoch=epoch)
         if change.fenced == FencingChange.UNFENCE:
             self._trace("broker_unfenced", broker=broker, broker_epoch=epoch)

@@ -1,5 +1,7 @@
 """Three nodes as processes: start, crash of a controller, and end, as operators and clients see them."""
 
+import re
+import shlex
 import shutil
 import socket
 import time
@@ -9,7 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.cluster_process import ClusterProcess, new_cluster
+from broker.cli.grammar import Exit
+from tests.support.cluster_process import ClusterProcess, new_cluster, run_command
 
 # So long that a failover which waits for the end of a session is detected, even on a busy machine.
 LONG_SESSIONS = {"broker.session.timeout.ms": "60000"}
@@ -124,10 +127,20 @@ def test_voter_that_lost_its_disk_is_removed_and_added_again(cluster: ClusterPro
     cluster.format(unlucky, joins=True)
     node.start()
     create(client, "meanwhile")
-    answer = cluster.remove_controller(unlucky, cluster.directory_ids[unlucky])
-    assert answer.code == 0, answer.errors
-    answer = cluster.add_controller(unlucky)
-    assert answer.code == 0, answer.errors
+    health = ("cluster", "health", "-b", cluster.bootstrap)
+    answer = run_command(*health)
+    assert answer.code == Exit.FAILED
+    assert "has another disk" in answer.output
+    assert "2 of 3 controllers vote: no further one may be lost" in answer.output
+    # The commands are those that it prints.
+    (problem,) = re.findall(
+        rf"! controller {unlucky} runs with another disk .*: `kraft (.*)`, then `kraft (.*)`", answer.output
+    )
+    for command in problem:
+        given = command.replace("<its server.properties>", str(cluster.properties_path(unlucky)))
+        answer = run_command(*shlex.split(given)[:1], "-b", cluster.bootstrap, *shlex.split(given)[1:])
+        assert answer.code == 0, answer.errors
+    cluster.ask_every_broker(lambda found: found["is_healthy"], *health[:2])
     assert cluster.part(unlucky) == "Follower"
     wait_for_topics(node.bootstrap, "before", "meanwhile")
 

@@ -97,6 +97,15 @@ async def test_a_silent_broker_is_fenced_with_the_cause_and_its_partitions_lose_
         ]
 
 
+async def test_a_broker_that_asked_for_its_shutdown_is_not_reported_as_fenced(autojump_clock: MockClock) -> None:
+    async with traced_controller() as (node, log):
+        epoch, _ = await node.join(1), await node.join(2)
+        log.take()
+        while not (await node.heartbeat(1, epoch, want_shut_down=True)).should_shut_down:
+            pass
+        assert log.take("broker_fenced", "broker_shut_down") == [{"cause": "broker 1 shuts down", "broker": 1}]
+
+
 async def test_a_broken_connection_is_the_cause_of_fencing(autojump_clock: MockClock) -> None:
     async with traced_controller() as (node, log):
         epoch = await node.join(1)

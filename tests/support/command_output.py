@@ -3,13 +3,14 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tests.support.cluster_process import run_command
+from tests.support.cluster_process import WITHIN_S, Answer, run_command
 
 
 def ask(*arguments: str) -> Any:
@@ -24,6 +25,15 @@ def succeed(*arguments: str) -> str:
     answer = run_command(*arguments)
     assert answer.code == 0, answer.errors
     return answer.output
+
+
+def wait_for_answer(holds: Callable[[Answer], bool], *arguments: str) -> Answer:
+    """Run a command until `holds` is true for its answer."""
+    deadline = time.monotonic() + WITHIN_S
+    while not holds(answer := run_command(*arguments)):
+        assert time.monotonic() < deadline, answer
+        time.sleep(0.1)
+    return answer
 
 
 def table(output: str) -> list[list[str]]:

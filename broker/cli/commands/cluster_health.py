@@ -1,41 +1,65 @@
 """The health of a cluster on one screen: controllers, brokers, partitions and disks, and their problems."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import attrs
+import trio
 
 from broker.cli.grammar.units import format_size
 from broker.cli.output import Column
-from broker.client.admin import Admin, ClusterDescription, LogDir, QuorumDescription, TopicDescription
-from broker.client.errors import UnsupportedByBroker
+from broker.client.admin import Admin, ClusterDescription, LogDir, QuorumDescription, Results, TopicDescription
+from broker.client.errors import TimedOut, UnsupportedByBroker
+from broker.wire.uuids import encode_uuid
 
 # A volume with less room than this is reported.
 _FREE_MIN: Final = 0.1
 # A voter that lags the leader of the quorum by this many records is reported.
 _VOTER_LAG_MAX: Final = 1000
+# A voter fetches several times a second, even if there is nothing new.
+_SILENT_MS: Final = 5_000
+# A leader that has just been elected may not have heard of its voters yet.
+_ELECTION_SECONDS: Final = 1.0
+# How long an active controller, and each broker, is waited for.
+_TIMEOUT_MS: Final = 10_000
+_ALIVE: Final = "alive"
 # Partitions that are named; more are counted.
 _NAMED_MAX: Final = 5
 
 
 @attrs.frozen
 class ControllerHealth:
-    """A voter of the quorum. `lag` is in records of the metadata log."""
+    """A voter of the quorum. `lag` is in records of the metadata log.
+
+    `silent_ms` is the time since the voter has last fetched from the leader; null if it has not since the election.
+    `replaced_by` is the directory id of a node with the voter's id and another disk, which has no vote.
+    """
 
     id: int
+    directory_id: str
     is_leader: bool
     lag: int
+    silent_ms: int | None
+    replaced_by: str | None
+
+    @property
+    def is_silent(self) -> bool:
+        return self.silent_ms is None or self.silent_ms > _SILENT_MS
 
 
 @attrs.frozen
 class BrokerHealth:
-    """A broker. `disk_free` is the free fraction of its fullest volume, null if the broker does not report it."""
+    """A broker. `is_alive` is the cluster's view; `unreachable` says why this command got no answer from it.
+
+    `disk_free` is the free fraction of its fullest volume, null if the broker does not report it.
+    """
 
     id: int
     address: str
     rack: str | None
     is_alive: bool
+    unreachable: str | None
     leaders: int
     replicas: int
     size_bytes: int | None
@@ -63,15 +87,14 @@ class ClusterHealth:
 CONTROLLER_COLUMNS: Sequence[Column[ControllerHealth]] = (
     Column("controller", lambda row: row.id, is_number=True),
     Column("role", lambda row: "leader" if row.is_leader else "voter", style=lambda row: "bold" * row.is_leader),
+    Column("state", lambda row: _controller_state(row), style=lambda row: _state_style(_controller_state(row))),
     Column("lag", lambda row: row.lag, True, lambda row: "yellow" if row.lag > _VOTER_LAG_MAX else ""),
 )
 BROKER_COLUMNS: Sequence[Column[BrokerHealth]] = (
     Column("broker", lambda row: row.id, is_number=True),
     Column("address", lambda row: row.address),
     Column("rack", lambda row: row.rack or "-"),
-    Column(
-        "state", lambda row: "alive" if row.is_alive else "down", style=lambda row: "green" if row.is_alive else "red"
-    ),
+    Column("state", lambda row: _broker_state(row), style=lambda row: _state_style(_broker_state(row))),
     Column("leaders", lambda row: row.leaders, is_number=True),
     Column("replicas", lambda row: row.replicas, is_number=True),
     Column("size", lambda row: "-" if row.size_bytes is None else format_size(row.size_bytes), is_number=True),
@@ -82,13 +105,14 @@ BROKER_COLUMNS: Sequence[Column[BrokerHealth]] = (
 async def examine_cluster(admin: Admin) -> ClusterHealth:
     """Request everything that the health of the cluster consists of. Raises ClientError, KafkaError."""
     cluster = await _describe_cluster(admin)
-    quorum = await admin.describe_metadata_quorum()
     names = [topic.name for topic in await admin.list_topics(include_internal=True)]
     topics = (await admin.describe_topics(names)).succeeded if names else {}
     alive = [node.id for node in cluster.nodes if node.id not in cluster.fenced]
-    log_dirs = (await admin.describe_log_dirs(alive)).succeeded
+    log_dirs = await admin.describe_log_dirs(alive, timeout_ms=_TIMEOUT_MS)
     brokers = _brokers(cluster, list(topics.values()), log_dirs)
-    return _health(cluster, _controllers(quorum), brokers, list(topics.values()))
+    # Last: without an active controller, the broker that is asked answers nothing else meanwhile.
+    controllers = await _examine_quorum(admin)
+    return _health(cluster, controllers, brokers, list(topics.values()))
 
 
 async def _describe_cluster(admin: Admin) -> ClusterDescription:
@@ -99,16 +123,56 @@ async def _describe_cluster(admin: Admin) -> ClusterDescription:
         return await admin.describe_cluster()
 
 
-def _controllers(quorum: QuorumDescription) -> list[ControllerHealth]:
+async def _examine_quorum(admin: Admin) -> list[ControllerHealth]:
+    """The voters as the active controller sees them; none if there is no active controller."""
+    try:
+        voters = _voters(await admin.describe_metadata_quorum(timeout_ms=_TIMEOUT_MS))
+        if any(voter.silent_ms is None for voter in voters):
+            await trio.sleep(_ELECTION_SECONDS)
+            voters = _voters(await admin.describe_metadata_quorum(timeout_ms=_TIMEOUT_MS))
+    except TimedOut:
+        return []
+    return voters
+
+
+def _voters(quorum: QuorumDescription) -> list[ControllerHealth]:
     end = max((voter.log_end_offset for voter in quorum.voters), default=0)
+    # The leader's own time is that of the response.
+    now_ms = next((voter.last_fetch_ms for voter in quorum.voters if voter.id == quorum.leader_id), None)
+    observers = {observer.id: observer.directory_id for observer in quorum.observers}
     return [
-        ControllerHealth(voter.id, voter.id == quorum.leader_id, max(0, end - voter.log_end_offset))
+        ControllerHealth(
+            voter.id,
+            encode_uuid(voter.directory_id),
+            voter.id == quorum.leader_id,
+            max(0, end - voter.log_end_offset),
+            None if now_ms is None or voter.last_fetch_ms is None else max(0, now_ms - voter.last_fetch_ms),
+            encode_uuid(observers[voter.id]) if voter.id in observers else None,
+        )
         for voter in sorted(quorum.voters, key=lambda voter: voter.id)
     ]
 
 
+def _broker_state(broker: BrokerHealth) -> str:
+    if not broker.is_alive:
+        return "down"
+    return _ALIVE if broker.unreachable is None else "unreachable"
+
+
+def _controller_state(voter: ControllerHealth) -> str:
+    if voter.replaced_by is not None:
+        return "has another disk"
+    if voter.silent_ms is None:
+        return "down"
+    return f"silent for {voter.silent_ms // 1000} s" if voter.is_silent else _ALIVE
+
+
+def _lacks_vote(voter: ControllerHealth) -> bool:
+    return voter.is_silent or voter.replaced_by is not None
+
+
 def _brokers(
-    cluster: ClusterDescription, topics: Iterable[TopicDescription], log_dirs: Mapping[int, Mapping[str, LogDir]]
+    cluster: ClusterDescription, topics: Iterable[TopicDescription], log_dirs: Results[int, dict[str, LogDir]]
 ) -> list[BrokerHealth]:
     leaders: Counter[int | None] = Counter()
     replicas: Counter[int] = Counter()
@@ -121,13 +185,14 @@ def _brokers(
     ids = sorted({*listed, *replicas})
     rows = []
     for broker_id in ids:
-        node, directories = listed.get(broker_id), log_dirs.get(broker_id)
+        node, directories = listed.get(broker_id), log_dirs.succeeded.get(broker_id)
         rows.append(
             BrokerHealth(
                 broker_id,
                 "-" if node is None else f"{node.host}:{node.port}",
                 None if node is None else node.rack,
                 node is not None and broker_id not in cluster.fenced,
+                str(log_dirs.failed[broker_id]) if broker_id in log_dirs.failed else None,
                 leaders[broker_id],
                 replicas[broker_id],
                 None if directories is None else _size(directories.values()),
@@ -186,18 +251,48 @@ def _health(
 
 
 def _node_problems(controllers: Sequence[ControllerHealth], brokers: Sequence[BrokerHealth]) -> Iterable[str]:
-    if not any(controller.is_leader for controller in controllers):
-        yield "the controllers have no leader: nothing can be created or changed"
-    for controller in controllers:
-        if controller.lag > _VOTER_LAG_MAX:
-            yield f"controller {controller.id} is {controller.lag} records behind the leader: check that it runs"
+    yield from _controller_problems(controllers)
     for broker in brokers:
         if not broker.is_alive:
             yield f"broker {broker.id} is down: start it again, or move its {broker.replicas} replicas elsewhere"
+        elif broker.unreachable is not None:
+            yield (
+                f"broker {broker.id} is alive for the cluster, and does not answer here at {broker.address}: "
+                f"{broker.unreachable}; if clients cannot reach that address either, mend its advertised.listeners"
+            )
         if broker.failed_log_dirs:
             yield f"broker {broker.id} has {broker.failed_log_dirs} failed log directories; see `kraft log-dirs`"
         if broker.disk_free is not None and broker.disk_free < _FREE_MIN:
             yield f"broker {broker.id} has {_percent(broker.disk_free)} of a disk left: free some room"
+
+
+def _controller_problems(controllers: Sequence[ControllerHealth]) -> Iterable[str]:
+    if not any(controller.is_leader for controller in controllers):
+        yield (
+            "the controllers have no leader, or the brokers do not reach it: nothing can be created or changed; start "
+            "the controllers that are down"
+        )
+        return
+    for controller in controllers:
+        remove = f"kraft quorum remove-controller -i {controller.id} -d {controller.directory_id}"
+        if controller.replaced_by is not None:
+            yield (
+                f"controller {controller.id} runs with another disk than the one that has its vote: `{remove}`, then "
+                "`kraft quorum --command-config <its server.properties> add-controller`"
+            )
+        elif controller.is_silent:
+            yield f"{_silence(controller)}: start it again; if it is gone for good, `{remove}`"
+        elif controller.lag > _VOTER_LAG_MAX:
+            yield f"controller {controller.id} is {controller.lag} records behind the leader: check that it runs"
+    lost = sum(map(_lacks_vote, controllers))
+    if lost and (len(controllers) - 1) // 2 <= lost:
+        yield f"{len(controllers) - lost} of {len(controllers)} controllers vote: no further one may be lost"
+
+
+def _silence(controller: ControllerHealth) -> str:
+    if controller.silent_ms is None:
+        return f"controller {controller.id} is down: it has not fetched since the leader was elected"
+    return f"controller {controller.id} is down: it has not fetched for {controller.silent_ms // 1000} s"
 
 
 def _named(names: Sequence[str]) -> str:
@@ -208,6 +303,10 @@ def _named(names: Sequence[str]) -> str:
 
 def _percent(share: float | None) -> str:
     return "-" if share is None else f"{share * 100:.0f} %"
+
+
+def _state_style(state: str) -> str:
+    return "green" if state == _ALIVE else "red"
 
 
 def _disk_style(share: float | None) -> str:

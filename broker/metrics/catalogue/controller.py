@@ -76,6 +76,15 @@ RAFT_EPOCH: Final = gauge(
     "Epoch of the quorum",
     mbean=f"{_RAFT}: current-epoch",
 )
+RAFT_VOTERS: Final = gauge(
+    "kafka_server_raftmetrics_numberofvoters",
+    "Voters of the quorum",
+    mbean=f"{_RAFT}: number-of-voters",
+)
+RAFT_SILENT_VOTERS: Final = gauge(
+    "kafka_server_raftmetrics_numberofsilentvoters",
+    "Voters that have not fetched from this node for 10 s, or not since it was elected; only on the leader",
+)
 RAFT_HIGH_WATERMARK: Final = gauge(
     "kafka_server_raftmetrics_highwatermark",
     "End of the committed metadata records that this node knows; -1 if it knows none",

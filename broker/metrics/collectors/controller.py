@@ -8,11 +8,13 @@ import attrs
 from broker.metrics.catalogue import controller
 from broker.metrics.metric import Family, Sample
 from kraft.core.transitions import Role
+from kraft.description import QuorumDescription
 from kraft.raft_node import RaftNode
 from metadata.image import MetadataDelta, MetadataImage
 from metadata.records import LEADER_RECOVERING, NO_LEADER
 
 _STEP_PARTITIONS: Final = 64
+_SILENT_MS: Final = 10_000
 
 
 class QuorumCollector:
@@ -27,8 +29,18 @@ class QuorumCollector:
         leader_id = core.current_leader.leader_id
         yield controller.RAFT_LEADER.single(-1 if leader_id is None else leader_id)
         yield controller.RAFT_EPOCH.single(core.epoch)
+        yield controller.RAFT_VOTERS.single(len(core.voters.voters))
+        yield controller.RAFT_SILENT_VOTERS, _silent_voters(self._quorum.describe())
         yield controller.RAFT_HIGH_WATERMARK.single(core.high_watermark)
         yield controller.RAFT_LOG_END.single(self._quorum.end_offset)
+
+
+def _silent_voters(quorum: QuorumDescription) -> Iterable[Sample]:
+    """Only the leader knows."""
+    if quorum.voter_states:
+        now_ms = max(voter.last_fetch_ms for voter in quorum.voter_states)  # this node's own
+        silent = [voter for voter in quorum.voter_states if voter.last_fetch_ms < now_ms - _SILENT_MS]
+        yield Sample((), len(silent))
 
 
 @attrs.define

@@ -47,6 +47,13 @@ ALERTS: Final = (
         "{{ $value }} nodes take themselves for the active controller",
     ),
     Alert(
+        "KraftVoterDown",
+        f"max({controller.RAFT_SILENT_VOTERS.name}) > 0",
+        60,
+        _WARNING,
+        "{{ $value }} voters of the quorum do not fetch from its leader: they are down, or have another disk",
+    ),
+    Alert(
         "KraftOfflinePartitions",
         f"max({controller.OFFLINE_PARTITIONS.name}) > 0",
         60,

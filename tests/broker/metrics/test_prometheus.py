@@ -99,7 +99,7 @@ def test_alerts_fire_and_resolve_through_kills_and_restarts(
         first, second = (node_id for node_id in cluster.nodes if node_id != controller)
         cluster.nodes[first].kill()
         events.append((time.time(), f"kill node {first}"))
-        expected = {"KraftNodeDown", "KraftUnderReplicated", "KraftFencedBrokers"}
+        expected = {"KraftNodeDown", "KraftUnderReplicated", "KraftFencedBrokers", "KraftVoterDown"}
         running.wait_for(lambda: expected <= firing(running), f"{expected} fire")
         load.produce(500)
         cluster.nodes[second].kill()

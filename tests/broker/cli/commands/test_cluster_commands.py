@@ -8,7 +8,7 @@ import pytest
 
 from broker.cli.grammar import Exit
 from tests.support.cluster_process import ClusterProcess, run_command
-from tests.support.command_output import ask, succeed
+from tests.support.command_output import ask, succeed, wait_for_answer
 
 
 def create(cluster: ClusterProcess, topic: str, *arguments: str) -> None:
@@ -116,6 +116,31 @@ def test_health_names_problems_and_an_election_restores_preferred_leaders(three_
     elected = run_command("elect", "led")
     assert elected.code == Exit.OK, elected.errors
     three_nodes.ask_every_broker(lambda topics: leaders(topics) == preferred, *led)
+
+
+def test_health_names_voters_that_are_down_and_a_quorum_without_a_leader(three_nodes: ClusterProcess) -> None:
+    leader = three_nodes.controller_id()
+    first, second = (node_id for node_id in three_nodes.nodes if node_id != leader)
+    health = ("cluster", "health", "-b", three_nodes.nodes[leader].bootstrap)
+    three_nodes.nodes[first].kill()
+    down = f"! controller {first} is down: it has not fetched for "
+    answer = wait_for_answer(lambda answer: down in answer.output, *health)
+    directory = three_nodes.directory_ids[first]
+    assert f"`kraft quorum remove-controller -i {first} -d {directory}`" in answer.output
+    assert "! 2 of 3 controllers vote: no further one may be lost" in answer.output
+
+    three_nodes.nodes[second].kill()
+    answer = wait_for_answer(lambda answer: "! the controllers have no leader" in answer.output, *health)
+    assert answer.code == Exit.FAILED
+    address = three_nodes.nodes[second].bootstrap
+    assert f"! broker {second} is alive for the cluster, and does not answer here at {address}: " in answer.output
+    output = three_nodes.nodes[leader].output()
+    assert f"warning node {leader}: broker_fenced cause=" in output
+    assert f"warning node {leader}: leader_lost epoch=" in output
+
+    for node_id in (first, second):
+        three_nodes.nodes[node_id].start()
+    three_nodes.ask_every_broker(lambda health: health["is_healthy"], "cluster", "health")
 
 
 def test_an_unclean_election_names_its_topics(three_nodes: ClusterProcess) -> None:
