@@ -240,7 +240,7 @@ def split_list(text: str | None) -> list[str]:
 def append_to_list(current: str | None, addition: str) -> str:
     """Append the elements of `addition` that are not in `current` (KIP-339's APPEND)."""
     elements = split_list(current)
-    for element in addition.split(","):
+    for element in _changed_elements(addition):
         if element not in elements:
             elements.append(element)
     return ",".join(elements)
@@ -249,10 +249,18 @@ def append_to_list(current: str | None, addition: str) -> str:
 def subtract_from_list(current: str | None, removal: str) -> str:
     """Remove each element of `removal` once from `current` (KIP-339's SUBTRACT)."""
     elements = split_list(current)
-    for element in removal.split(","):
+    for element in _changed_elements(removal):
         if element in elements:
             elements.remove(element)
     return ",".join(elements)
+
+
+def _changed_elements(text: str) -> list[str]:
+    """The elements of a change. Empty ones at the end do not count, as in Kafka, except in an empty text."""
+    if not text:
+        return [""]
+    kept = text.rstrip(",")
+    return kept.split(",") if kept else []
 
 
 def _definition(resource_type: ResourceType) -> ConfigDef | None:

@@ -162,6 +162,10 @@ def test_lists_grow_and_shrink_by_elements() -> None:
     assert append_to_list("delete", "compact,delete") == "delete,compact"
     assert append_to_list(None, "a,b") == "a,b"
     assert append_to_list("", "a") == "a"
+    assert append_to_list("a", "b,,") == "a,b"
+    assert append_to_list("a", ",b") == "a,,b"
+    assert append_to_list("a", ",,") == "a"
+    assert append_to_list("a", "") == "a,"
     assert subtract_from_list("a,b,a,c", "a,x") == "b,a,c"
     assert subtract_from_list(None, "a") == ""
     assert split_list("a,,b") == ["a", "b"]

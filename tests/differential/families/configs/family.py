@@ -201,7 +201,7 @@ class _Generator:
         random = self.random
         topics = []
         for name in random.sample(_TOPICS, random.choice([1, 1, 2])):
-            count = self._unless_wrong(random.choice([2, 3, 4]), [0, -1, 1, 10_003, 2**31 - 1])
+            count = self._unless_wrong(random.choice([2, 3, 4]), [0, -1, 1, 12_003, 2**31 - 1])
             right = tuple((_NODE,) for _ in range(random.choice([1, 1, 2])))
             wrong: list[tuple[tuple[int, ...], ...]] = [(), ((),), ((2,),), ((1, 1),), ((1, 2),), ((1,), ())]
             assignments = self._unless_wrong(right, wrong) if random.random() < 0.3 else None
