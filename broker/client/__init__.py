@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from broker.client.errors import ClosedError as ClosedError
     from broker.client.errors import ConfigError as ConfigError
     from broker.client.errors import KafkaError as KafkaError
+    from broker.client.errors import MismatchedEndpointType as MismatchedEndpointType
     from broker.client.errors import ProducerFailed as ProducerFailed
     from broker.client.errors import ProducerFenced as ProducerFenced
     from broker.client.errors import TimedOut as TimedOut

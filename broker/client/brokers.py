@@ -14,15 +14,23 @@ from broker.client.backoff import Backoff
 from broker.client.config import ClientConfig
 from broker.client.connection import Connection
 from broker.client.environment import Environment
-from broker.client.errors import ClosedError, ConnectionLost, KafkaError, UnsupportedByBroker, check
+from broker.client.errors import (
+    ClosedError,
+    ConnectionLost,
+    KafkaError,
+    MismatchedEndpointType,
+    UnsupportedByBroker,
+    check,
+)
 from broker.client.payloads import decode_response, encode_request
-from broker.client.reachability import Reachability
+from broker.client.reachability import Reachability, is_bootstrap
 from broker.client.types import Node
 from broker.wire.api import APIS
 from broker.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from broker.wire.errors import ErrorCode, WireError
 
 API_VERSIONS: Final = 18
+_METADATA: Final = 3  # brokers serve it, controllers do not
 SOFTWARE_NAME: Final = "kraft"
 _ERROR_CODE: Final = slice(4, 6)  # of an ApiVersions response in every version: it comes after the correlation id
 
@@ -46,6 +54,12 @@ class Broker:
         self.throttled_until = 0.0  # by Trio's clock (KIP-219)
 
     @property
+    def _name(self) -> str:
+        return (
+            f"the broker at {self.node.host}:{self.node.port}" if is_bootstrap(self.node) else f"broker {self.node.id}"
+        )
+
+    @property
     def is_lost(self) -> bool:
         return self._connection.is_lost
 
@@ -63,11 +77,11 @@ class Broker:
         key = request_class.__message__.key
         name = APIS[key].name
         if key not in self.versions:
-            raise UnsupportedByBroker(f"broker {self.node.id} does not serve {name}")
+            raise UnsupportedByBroker(f"{self._name} does not serve {name}")
         first, last = self.versions[key]
         version = last if highest is None else min(last, highest)
         if version < max(first, lowest):
-            raise UnsupportedByBroker(f"broker {self.node.id} serves {name} in versions {first} to {last} only")
+            raise UnsupportedByBroker(f"{self._name} serves {name} in versions {first} to {last} only")
         return version
 
     async def call(
@@ -92,7 +106,7 @@ class Broker:
             response = await self._connection.call(request, version, timeout_ms=timeout_ms)
         except WireError as error:
             name = APIS[request.__message__.key].name
-            raise UnsupportedByBroker(f"broker {self.node.id}: {name} in version {version}: {error}") from error
+            raise UnsupportedByBroker(f"{self._name}: {name} in version {version}: {error}") from error
         self._note_throttle(response)
         return response
 
@@ -158,8 +172,11 @@ class BrokerLink:
         environment: Environment,
         nursery: trio.Nursery,
         reachability: Reachability,
+        *,
+        is_of_controllers: bool = False,
     ) -> None:
         self.node = node
+        self._is_of_controllers = is_of_controllers
         self._config = config
         self._reachability = reachability
         self._nursery = nursery
@@ -221,7 +238,7 @@ class BrokerLink:
             self._failures += 1
             attempt.failure = failure
             if isinstance(failure, ConnectionLost):
-                attempt.failure = ConnectionLost(self._reachability.failed(self.node, str(failure)))
+                attempt.failure = type(failure)(self._reachability.failed(self.node, str(failure)))
                 attempt.failure.__cause__ = failure
             self._pause(self._failures)
         finally:
@@ -241,9 +258,10 @@ class BrokerLink:
         self._nursery.start_soon(self._carry, connection, scope)
         try:
             response = await _negotiate(connection, self._config.client_id)
+            self._check_kind(response)
         except ConnectionLost as lost:
             scope.cancel()
-            raise ConnectionLost(f"it takes connections, but is no broker for clients: {lost}") from lost
+            raise type(lost)(f"it takes connections, but is no broker for clients: {lost}") from lost
         except BaseException:
             scope.cancel()
             raise
@@ -254,6 +272,16 @@ class BrokerLink:
         }
         features = {feature.name: feature.max_version_level for feature in response.finalized_features}
         return Broker(self.node, connection, versions, features, scope)
+
+    def _check_kind(self, response: ApiVersionsResponse) -> None:
+        """Raises ConnectionLost if a controller has answered and the client needs brokers.
+
+        At an address that the cluster gives, which may be out of date, a later attempt can lead to a broker.
+        """
+        if self._is_of_controllers or any(api.api_key == _METADATA for api in response.api_keys):
+            return
+        kind = MismatchedEndpointType if is_bootstrap(self.node) else ConnectionLost
+        raise kind("a controller answers; use the port of a broker, or bootstrap_controllers of an Admin (KIP-919)")
 
     async def _carry(self, connection: Connection, scope: trio.CancelScope) -> None:
         with scope:

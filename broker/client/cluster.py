@@ -18,6 +18,7 @@ from broker.client.errors import (
     ClosedError,
     ConnectionLost,
     KafkaError,
+    MismatchedEndpointType,
     TimedOut,
     UnsupportedByBroker,
     check,
@@ -50,6 +51,9 @@ _T = TypeVar("_T")
 class Cluster:
     """See the module's docstring. Made by `open_cluster`; after its block every call raises ClosedError."""
 
+    # True if the nodes are controllers, which serve no Metadata.
+    is_of_controllers = False
+
     def __init__(self, config: ClientConfig, environment: Environment, nursery: trio.Nursery) -> None:
         self.config = config
         self.environment = environment
@@ -79,14 +83,15 @@ class Cluster:
         """A connected broker, the one with the fewest requests in flight first.
 
         Without a connection it tries the known brokers in random order, then the bootstrap servers, whose names are
-        resolved again (KIP-899). Raises ConnectionLost after one round in which none could be reached.
+        resolved again (KIP-899). Raises ConnectionLost after one round in which none could be reached, and
+        MismatchedEndpointType if each of them is a controller.
         """
         await self._check_open()
         connected = [broker for link in self._all_links() if (broker := link.broker) is not None]
         if connected:
             self._unreachable = None
             return min(connected, key=lambda broker: broker.in_flight)
-        failures = []
+        failures: list[Exception] = []
         known = list(self.metadata.brokers.values())
         self.environment.rng.shuffle(known)
         candidates = [link for node in known if not (link := self._link(node, "general")).is_backing_off]
@@ -95,16 +100,17 @@ class Cluster:
             try:
                 broker = await link.connected()
             except (ConnectionLost, UnsupportedByBroker, KafkaError) as failure:
-                failures.append(str(failure))
+                failures.append(failure)
             else:
                 self._unreachable = None
                 return broker
         if failures or self._unreachable is None:
             since = trio.current_time() if self._unreachable is None else self._unreachable.since
-            reasons = "; ".join(failures) or "all were tried a moment ago"
-            self._unreachable = Trouble(f"no broker can be reached: {reasons}", since, is_bootstrap=True)
+            reasons = "; ".join(map(str, failures)) or "all were tried a moment ago"
+            is_final = bool(failures) and all(isinstance(failure, MismatchedEndpointType) for failure in failures)
+            self._unreachable = Trouble(f"no broker can be reached: {reasons}", since, True, is_final)
         await trio.sleep(self.backoff.pause_s(1))
-        raise ConnectionLost(self._unreachable.text)
+        raise self._unreachable.error()
 
     def trouble(self, *, tolerated_ms: float = 0.0) -> ConnectionLost | None:
         """Why this client gets no answers: no broker can be reached, or none at the address that the cluster gives.
@@ -119,7 +125,7 @@ class Cluster:
             reachability.has_reached_broker and trio.current_time() - found.since < tolerated_ms / 1000
         ):
             return None
-        return ConnectionLost(found.text)
+        return found.error()
 
     def trouble_of(self, node_id: int, *, tolerated_ms: float = 0.0) -> ConnectionLost | None:
         """Why this client gets no answers of one broker, since more than `tolerated_ms`."""
@@ -127,7 +133,7 @@ class Cluster:
         found = None if node is None else self.reachability.of(node)
         if found is None or trio.current_time() - found.since < tolerated_ms / 1000:
             return self.trouble(tolerated_ms=tolerated_ms)
-        return ConnectionLost(found.text)
+        return found.error()
 
     async def broker(self, node_id: int, purpose: Purpose = "general") -> Broker:
         """A connection to one broker, after its reconnect back-off. Raises ConnectionLost."""
@@ -222,6 +228,8 @@ class Cluster:
             while True:
                 try:
                     return await attempt()
+                except MismatchedEndpointType:
+                    raise
                 except ConnectionLost as failure:
                     last = failure
                     self.request_refresh()
@@ -337,7 +345,14 @@ class Cluster:
         return link
 
     def _new_link(self, node: Node) -> BrokerLink:
-        return BrokerLink(node, self.config, self.environment, self.nursery, self.reachability)
+        return BrokerLink(
+            node,
+            self.config,
+            self.environment,
+            self.nursery,
+            self.reachability,
+            is_of_controllers=self.is_of_controllers,
+        )
 
     def _all_links(self) -> list[BrokerLink]:
         general = [link for (_, purpose), link in self._links.items() if purpose == "general"]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from broker.client.connection_failures import connect_failure, foreign_answer
+from broker.client.connection_failures import connect_failure, foreign_answer, lost_reason
 from broker.client.errors import ConnectionLost
 from broker.client.payloads import decode_response, encode_request
 from broker.wire.errors import WireError
@@ -67,6 +67,7 @@ class Connection:
         self._wanted = trio.Event()
         self._deadline_scope = trio.CancelScope()
         self._lost = ""
+        self._is_answered = False  # True once the other side has sent something
         self.used_at = trio.current_time()  # of the last request
 
     @classmethod
@@ -187,7 +188,7 @@ class Connection:
                 except ConnectionLost as error:
                     reasons.append(str(error))
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                    reasons.append(f"the connection broke: {error}")
+                    reasons.append(lost_reason(error, is_answered=self._is_answered))
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(until_lost, self._send)
@@ -223,6 +224,7 @@ class Connection:
         received = bytearray()
         wanted = _RECEIVE_BYTES
         while data := await self._stream.receive_some(wanted):
+            self._is_answered = True
             received += data
             start = 0
             wanted = _RECEIVE_BYTES
@@ -243,7 +245,7 @@ class Connection:
                 self._answered(response)
                 start += 4 + size
             del received[:start]
-        raise ConnectionLost("closed by the other side")
+        raise ConnectionLost(lost_reason(None, is_answered=self._is_answered))
 
     def _answered(self, response: bytes | memoryview) -> None:
         if not self._sent or self._sent[0][0] != response[_RESPONSE_ID]:

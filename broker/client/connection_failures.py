@@ -1,8 +1,11 @@
 """Why a connection cannot be made, or does not lead to a broker, in words."""
 
 from collections.abc import Iterable
+from typing import Final
 
 import trio
+
+_PLAINTEXT_ONLY: Final = "this client speaks PLAINTEXT only, so far"
 
 
 def connect_failure(error: Exception, timeout_ms: float) -> str:
@@ -30,11 +33,20 @@ def _words(error: BaseException) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
+def lost_reason(error: Exception | None, *, is_answered: bool) -> str:
+    """Why a connection was lost: by an error, or without one because the other side has closed it.
+
+    TLS servers often end a connection of a client that does not speak TLS without a word.
+    """
+    reason = "closed by the other side" if error is None else f"the connection broke: {error.__cause__ or error}"
+    return reason if is_answered else f"{reason}, without an answer, as TLS ports do; {_PLAINTEXT_ONLY}"
+
+
 def foreign_answer(first_bytes: bytes) -> str:
     """Names the server that answers where no broker does, by the first bytes that it sends."""
     if first_bytes.startswith(b"HTTP"):
         return "an HTTP server answers, not a Kafka broker"
     if first_bytes[:2] in (b"\x15\x03", b"\x16\x03"):
-        return "a TLS port answers; this client speaks PLAINTEXT only, so far"
+        return f"a TLS port answers; {_PLAINTEXT_ONLY}"
     size = int.from_bytes(first_bytes[:4])
     return f"a response of {size} bytes, as no broker sends it; it begins with {first_bytes!r}"

@@ -13,6 +13,7 @@ __all__ = [
     "ConfigError",
     "ConnectionLost",
     "KafkaError",
+    "MismatchedEndpointType",
     "ProducerFailed",
     "ProducerFenced",
     "TimedOut",
@@ -43,6 +44,15 @@ class ConnectionLost(ClientError):
     """The connection broke, or a response was overdue: the broker may or may not have executed the request."""
 
     retriable = True
+
+
+class MismatchedEndpointType(ConnectionLost):
+    """The bootstrap servers are controllers, which serve no clients (KIP-919). Nothing was sent.
+
+    A retry does not help: the client needs the address of a broker, or an Admin with `bootstrap_controllers`.
+    """
+
+    retriable = False
 
 
 class TimedOut(ClientError):

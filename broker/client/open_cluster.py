@@ -25,7 +25,13 @@ async def open_cluster(
     until it has ended: a client that leaves its group or flushes its records then, with a shield, reaches the brokers.
 
     If a background task fails, the block is cancelled and raises ClientFailed, whose cause is the task's error.
+    Raises RuntimeError outside of Trio.
     """
+    if not trio.lowlevel.in_trio_task():
+        raise RuntimeError(
+            "the client runs under Trio: call trio.run(main) instead of asyncio.run(main()); or use the blocking"
+            " SyncProducer, SyncConsumer and SyncAdmin, which asyncio programs call in threads (asyncio.to_thread)"
+        )
     raised: BaseException | None = None
     tasks = _BackgroundTasks()
     async with trio.open_nursery() as nursery:

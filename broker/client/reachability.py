@@ -8,6 +8,7 @@ import attrs
 import trio
 
 from broker.client.addresses import Address
+from broker.client.errors import ConnectionLost, MismatchedEndpointType
 from broker.client.types import Node
 
 _log: Final = logging.getLogger(__name__)
@@ -15,11 +16,19 @@ _log: Final = logging.getLogger(__name__)
 
 @attrs.frozen
 class Trouble:
-    """An address that cannot be reached since a time of Trio's clock. `text` says what it is, and why."""
+    """An address that cannot be reached since a time of Trio's clock. `text` says what it is, and why.
+
+    `is_final` is True if only another configuration of the client helps.
+    """
 
     text: str
     since: float
     is_bootstrap: bool
+    is_final: bool = False
+
+    def error(self) -> ConnectionLost:
+        """The error of a call that needs the address."""
+        return (MismatchedEndpointType if self.is_final else ConnectionLost)(self.text)
 
 
 class Reachability:

@@ -100,6 +100,14 @@ class Service(Protocol):
 _CLOSED: Final = ClosedTransport()
 
 
+def _foreign(size: int) -> str:
+    """Names the protocol of a client that does not speak Kafka's, by the first four bytes that it has sent."""
+    start = size.to_bytes(4, signed=True)
+    if start[:2] == b"\x16\x03":
+        return ": the client begins a TLS handshake, and this listener is PLAINTEXT"
+    return ": the client speaks HTTP" if start in (b"GET ", b"HEAD", b"POST", b"PUT ") else ""
+
+
 class ProtocolError(Exception):
     """The peer violated Kafka's protocol, or a request cannot be answered; the connection has to be closed."""
 
@@ -309,7 +317,7 @@ class Connection:
     def _check_size(self, size: int, start: int, held: int) -> None:
         """Refuse a frame that is too large, before memory is taken for it."""
         if not 0 <= size <= self._request_size_max:
-            raise ProtocolError(f"a request of {size} bytes is outside 0..{self._request_size_max}")
+            raise ProtocolError(f"a request of {size} bytes is outside 0..{self._request_size_max}{_foreign(size)}")
         if held >= _KNOWN_FROM:
             self.service.check_size(_API_KEY.unpack_from(self.buffer.data, start + 4)[0], size)
 

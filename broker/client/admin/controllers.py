@@ -22,6 +22,8 @@ _ENDPOINT_TYPES_SINCE: Final = 1
 class ControllerCluster(Cluster):
     """A cluster whose nodes are the controllers. Controllers serve no Metadata; DescribeCluster takes its place."""
 
+    is_of_controllers = True
+
     async def controller(self) -> Broker:
         """The active controller. Raises ConnectionLost; KafkaError while no controller is active."""
         if self.metadata.controller_id not in self.metadata.brokers:

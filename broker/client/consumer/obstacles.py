@@ -8,7 +8,7 @@ import trio
 
 from broker.client.cluster import Cluster
 from broker.client.consumer.subscription import SubscriptionKind, SubscriptionState
-from broker.client.errors import ClientError, ConnectionLost, KafkaError
+from broker.client.errors import ClientError, ConnectionLost, KafkaError, MismatchedEndpointType
 from broker.client.every_broker import look_for_topic
 from broker.client.types import TopicPartition
 from broker.wire.api.metadata import MetadataResponseTopic
@@ -60,11 +60,15 @@ class ReadObstacles:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown)
 
     def unreachable_for_long(self) -> ConnectionLost | None:
-        """The error of a read that has no limit of its own: after `default.api.timeout.ms`."""
+        """The error of a read that has no limit of its own: after `default.api.timeout.ms`, or at once if that does not
+        help.
+        """
         trouble = self.unreachable()
         since = self._unreachable_since
         if trouble is None:
             self._unreachable_since = None
+        elif isinstance(trouble, MismatchedEndpointType):
+            return trouble
         elif since is None:
             self._unreachable_since = trio.current_time()
         elif trio.current_time() - since >= self._tolerated_ms / 1000:

@@ -20,6 +20,7 @@ from broker.client.cluster import Cluster
 from broker.client.errors import (
     ConnectionLost,
     KafkaError,
+    MismatchedEndpointType,
     TimedOut,
     UnsupportedByBroker,
     check,
@@ -299,14 +300,21 @@ class Sender:
                 routing.give_up_held(KafkaError(topic.error, f"topic {routing.topic!r}"))
 
     def _expire_held_records(self, now: float) -> float:
-        """Fails records whose topic stays unknown for `max.block.ms`. Returns the time of the next check."""
+        """Fails records whose topic stays unknown for `max.block.ms`, or with no broker to ask about it.
+
+        Returns the time of the next check.
+        """
         max_block_s = self._config.max_block_ms / 1000
         next_at = inf
+        trouble = self._cluster.trouble()
         for routing in self._routings.values():
             if (held := routing.held) is None:
                 continue
             if held.created_at + max_block_s <= now:
                 routing.give_up_held(self._metadata_failure(routing))
+                continue
+            if isinstance(trouble, MismatchedEndpointType):
+                routing.give_up_held(trouble)
                 continue
             next_at = min(next_at, held.created_at + max_block_s)
             if not self._is_describing:

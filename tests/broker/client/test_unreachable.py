@@ -1,9 +1,11 @@
 """Brokers and topics that a client cannot reach are named with the reason, in a log line and in the final error."""
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,12 @@ from broker.client import (
     ConnectionLost,
     Consumer,
     KafkaError,
+    MismatchedEndpointType,
+    NewTopic,
     Producer,
+    SyncAdmin,
+    SyncConsumer,
+    SyncProducer,
     TimedOut,
     TopicPartition,
     UndeliveredRecords,
@@ -98,7 +105,10 @@ async def test_unknown_host_is_named() -> None:
             "a response of 1397966893 bytes, as no broker sends it; it begins with b'SSH-2.0-OpenSSH",
         ),
         (b"\x00\x00\x00\x04\x00\x00\x00\x00", "the other side does not speak Kafka's protocol"),
-        (b"", "closed by the other side"),
+        (
+            b"",
+            "closed by the other side, without an answer, as TLS ports do; this client speaks PLAINTEXT only, so far",
+        ),
     ],
     ids=["http", "tls", "ssh", "short", "closed"],
 )
@@ -106,6 +116,105 @@ async def test_port_of_something_else_is_named(answer: bytes, reason: str) -> No
     async with answering(answer) as port:
         error = await send_to(f"127.0.0.1:{port}")
     assert f"127.0.0.1:{port} cannot be reached: it takes connections, but is no broker for clients: {reason}" in error
+
+
+async def test_controller_as_the_only_bootstrap_server_is_named_at_once_by_every_client(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_node(tmp_path) as node:
+        controller = f"127.0.0.1:{node.controller_port}"
+        reason = (
+            f"no broker can be reached: bootstrap server {controller} cannot be reached: it takes connections, but is"
+            " no broker for clients: a controller answers; use the port of a broker, or bootstrap_controllers of an"
+            " Admin (KIP-919)"
+        )
+
+        async def send() -> None:
+            async with Producer(controller) as producer:
+                await producer.send("orders", b"value")
+
+        async def begin_transaction() -> None:
+            async with Producer(controller, transactional_id="mover") as producer, producer.transaction():
+                pass
+
+        async def fetch(timeout_s: float = inf, group_id: str | None = None) -> None:
+            async with Consumer(controller, group_id=group_id) as consumer:
+                if group_id is None:
+                    consumer.assign([TopicPartition("orders", 0)])
+                else:
+                    consumer.subscribe(["orders"])
+                await consumer.fetch(timeout_s=timeout_s)
+
+        async def look_up_offsets() -> None:
+            async with Consumer(controller) as consumer:
+                await consumer.end_offsets([TopicPartition("orders", 0)])
+
+        async def administer(call: Callable[[Admin], Awaitable[object]]) -> None:
+            async with Admin(controller) as admin:
+                await call(admin)
+
+        def send_blocking() -> None:
+            with SyncProducer(controller) as producer:
+                producer.send("orders", b"value")
+
+        def fetch_blocking() -> None:
+            with SyncConsumer(controller, group_id="readers") as consumer:
+                consumer.subscribe(["orders"])
+                consumer.fetch(timeout_s=5)
+
+        def list_blocking() -> None:
+            with SyncAdmin(controller) as admin:
+                admin.list_topics()
+
+        calls: list[Callable[[], Awaitable[object]]] = [
+            send,
+            begin_transaction,
+            fetch,
+            partial(fetch, 5.0),
+            partial(fetch, group_id="readers"),
+            look_up_offsets,
+            partial(administer, lambda admin: admin.list_topics()),
+            partial(administer, lambda admin: admin.create_topics([NewTopic("orders")])),
+            partial(administer, lambda admin: admin.describe_cluster()),
+            partial(administer, lambda admin: admin.describe_groups(["readers"])),
+            partial(trio.to_thread.run_sync, send_blocking),
+            partial(trio.to_thread.run_sync, fetch_blocking),
+            partial(trio.to_thread.run_sync, list_blocking),
+        ]
+        for call in calls:
+            with trio.fail_after(WITHIN_S), pytest.raises(MismatchedEndpointType) as raised:
+                await call()
+            assert str(raised.value) == reason
+            assert not raised.value.retriable
+        # One line of each client.
+        assert {f"no broker can be reached: {line}" for line in warnings(caplog)} == {reason}
+
+
+async def test_controller_among_the_bootstrap_servers_is_passed_over(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node:
+        servers = [f"127.0.0.1:{port}" for port in (node.controller_port, node.port)]
+        for _ in range(4):  # they are tried in random order
+            async with Admin(servers) as admin:
+                assert (await admin.describe_cluster(timeout_ms=5_000)).controller_id == 1
+        (unused,) = free_ports(1)
+        # The broker may start yet, so this is tried until the time is over.
+        async with Admin([servers[0], f"127.0.0.1:{unused}"], **QUICK) as admin:
+            with pytest.raises(TimedOut, match="a controller answers") as raised:
+                await admin.list_topics(timeout_ms=500)
+            assert REFUSED in str(raised.value)
+
+
+async def test_broker_whose_address_leads_to_a_controller_is_tried_again(tmp_path: Path) -> None:
+    port, controller_port = free_ports(2)
+    async with running_node(
+        tmp_path,
+        listeners=f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        advertised_listeners=f"PLAINTEXT://127.0.0.1:{controller_port}",
+    ):
+        with trio.fail_after(WITHIN_S):
+            async with Producer(f"127.0.0.1:{port}", request_timeout_ms=1_000, delivery_timeout_ms=1_500) as producer:
+                with pytest.raises(TimedOut, match=r"advertised\.listeners.*a controller answers"):
+                    await producer.send("orders", b"value")
 
 
 async def test_advertised_address_that_cannot_be_reached_is_told_apart_from_the_bootstrap_server(
@@ -157,6 +266,16 @@ async def test_missing_topics_are_told_from_unreachable_brokers(
             await make_topic(bootstrap, "missing")
             assert await consumer.fetch(timeout_s=0.1) == []
     assert f"{missing}; the consumer goes on when it exists" in warnings(caplog)
+
+
+@pytest.mark.parametrize("client", [Producer, Consumer, Admin])
+def test_client_outside_of_trio_names_trio_and_the_blocking_clients(client: type[Producer | Consumer | Admin]) -> None:
+    async def main() -> None:
+        async with client("127.0.0.1:9092"):
+            pass
+
+    with pytest.raises(RuntimeError, match=r"the client runs under Trio: call trio\.run.* or use the blocking Sync"):
+        asyncio.run(main())
 
 
 async def test_records_for_a_broker_that_is_not_there_are_told_at_the_end_of_the_block() -> None:

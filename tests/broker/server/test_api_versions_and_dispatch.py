@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import trio
 
 from broker.handlers import HANDLERS, TELEMETRY_HANDLERS
 from broker.wire.api import APIS
@@ -160,6 +161,23 @@ async def test_a_request_that_is_not_served_is_traced_with_the_name_of_its_api(
         await client.send_bytes(framed(header + bytes(64)))
         await client.expect_close()
     assert [fields["reason"] for fields in node.traced.of("connection_closed")] == [reason]
+
+
+@pytest.mark.parametrize(
+    ("sent", "protocol"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00", "the client begins a TLS handshake, and this listener is PLAINTEXT"),
+        (b"GET / HTTP/1.1\r\n\r\n", "the client speaks HTTP"),
+    ],
+    ids=["tls", "http"],
+)
+async def test_client_of_another_protocol_is_named(node: RunningNode, sent: bytes, protocol: str) -> None:
+    stream = await trio.open_tcp_stream("127.0.0.1", node.port)
+    async with stream:
+        await stream.send_all(sent)
+        assert await stream.receive_some() == b""
+    (closed,) = node.traced.of("connection_closed")
+    assert str(closed["reason"]).endswith(f"is outside 0..104857600: {protocol}")
 
 
 @pytest.mark.parametrize("version", [5, 99, -1])

@@ -8,9 +8,9 @@ from broker.client import (
     Admin,
     FeatureUpdate,
     KafkaError,
+    MismatchedEndpointType,
     NewTopic,
     RaftEndpoint,
-    TimedOut,
     TopicPartition,
     UnsupportedByBroker,
     UpgradeType,
@@ -133,7 +133,7 @@ async def test_controllers_do_not_serve_calls_for_brokers(tmp_path: Path) -> Non
             with pytest.raises(UnsupportedByBroker, match="Metadata"):
                 await admin.list_topics()
         async with Admin(controllers) as admin:
-            with pytest.raises((UnsupportedByBroker, TimedOut)):
+            with pytest.raises(MismatchedEndpointType):
                 await admin.list_topics(timeout_ms=1_500)
         async with Admin(bootstrap_controllers=bootstrap_servers(cluster)) as admin:
             with pytest.raises(KafkaError) as raised:
