@@ -172,8 +172,7 @@ class BrokerLink:
         environment: Environment,
         nursery: trio.Nursery,
         reachability: Reachability,
-        *,
-        is_of_controllers: bool = False,
+        is_of_controllers: bool,
     ) -> None:
         self.node = node
         self._is_of_controllers = is_of_controllers

@@ -26,7 +26,7 @@ from broker.client.errors import (
     is_stale_metadata,
 )
 from broker.client.metadata_cache import MetadataCache
-from broker.client.reachability import Reachability, Trouble
+from broker.client.reachability import Reachability, Trouble, trouble_with_all
 from broker.client.types import Node
 from broker.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -105,10 +105,7 @@ class Cluster:
                 self._unreachable = None
                 return broker
         if failures or self._unreachable is None:
-            since = trio.current_time() if self._unreachable is None else self._unreachable.since
-            reasons = "; ".join(map(str, failures)) or "all were tried a moment ago"
-            is_final = bool(failures) and all(isinstance(failure, MismatchedEndpointType) for failure in failures)
-            self._unreachable = Trouble(f"no broker can be reached: {reasons}", since, True, is_final)
+            self._unreachable = trouble_with_all(failures, self._unreachable)
         await trio.sleep(self.backoff.pause_s(1))
         raise self._unreachable.error()
 
@@ -345,14 +342,7 @@ class Cluster:
         return link
 
     def _new_link(self, node: Node) -> BrokerLink:
-        return BrokerLink(
-            node,
-            self.config,
-            self.environment,
-            self.nursery,
-            self.reachability,
-            is_of_controllers=self.is_of_controllers,
-        )
+        return BrokerLink(node, self.config, self.environment, self.nursery, self.reachability, self.is_of_controllers)
 
     def _all_links(self) -> list[BrokerLink]:
         general = [link for (_, purpose), link in self._links.items() if purpose == "general"]

@@ -27,11 +27,7 @@ async def open_cluster(
     If a background task fails, the block is cancelled and raises ClientFailed, whose cause is the task's error.
     Raises RuntimeError outside of Trio.
     """
-    if not trio.lowlevel.in_trio_task():
-        raise RuntimeError(
-            "the client runs under Trio: call trio.run(main) instead of asyncio.run(main()); or use the blocking"
-            " SyncProducer, SyncConsumer and SyncAdmin, which asyncio programs call in threads (asyncio.to_thread)"
-        )
+    _check_trio()
     raised: BaseException | None = None
     tasks = _BackgroundTasks()
     async with trio.open_nursery() as nursery:
@@ -58,6 +54,14 @@ async def open_cluster(
         raise tasks.failure
     if raised is not None:
         raise raised
+
+
+def _check_trio() -> None:
+    if not trio.lowlevel.in_trio_task():
+        raise RuntimeError(
+            "the client runs under Trio: call trio.run(main) instead of asyncio.run(main()); or use the blocking"
+            " SyncProducer, SyncConsumer and SyncAdmin, which asyncio programs call in threads (asyncio.to_thread)"
+        )
 
 
 class _BackgroundTasks:

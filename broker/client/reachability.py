@@ -31,6 +31,18 @@ class Trouble:
         return (MismatchedEndpointType if self.is_final else ConnectionLost)(self.text)
 
 
+def trouble_with_all(failures: Iterable[Exception], before: Trouble | None) -> Trouble:
+    """The trouble of a client that has tried all servers, which failed so. `before` is the trouble that it had."""
+    found = list(failures)
+    reasons = "; ".join(map(str, found)) or "all were tried a moment ago"
+    return Trouble(
+        f"no broker can be reached: {reasons}",
+        since=trio.current_time() if before is None else before.since,
+        is_bootstrap=True,
+        is_final=bool(found) and all(isinstance(failure, MismatchedEndpointType) for failure in found),
+    )
+
+
 class Reachability:
     """See the module's docstring. A client has one.
 

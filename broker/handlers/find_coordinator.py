@@ -51,31 +51,32 @@ def find_coordinator(
 async def _find_many(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """Like `find_coordinator`, in slices."""
     keys, runtime = request.coordinator_keys, context.services.coordinators.get(request.key_type)
+    reason = ""
     if runtime is not None:
         if runtime.settings.topic not in context.services.loader.image.topics.by_name:
-            await _create(context, runtime.settings.topic)
+            reason = await _create(context, runtime.settings.topic)
         indexes = await context.finish(each(runtime.partition_for, keys, _STEP_KEYS))
         missing = _not_led_yet(context, runtime, dict.fromkeys(indexes))
         await runtime.wait_until_coordinated(missing, _LEADERSHIP_TIMEOUT_S)
-    found = await context.finish(each(partial(_found, context, request.key_type), keys, _STEP_KEYS))
+    found = await context.finish(each(partial(_found, context, request.key_type, reason), keys, _STEP_KEYS))
     return FindCoordinatorResponse(coordinators=found)
 
 
 async def _create_and_answer(
     context: RequestContext, request: FindCoordinatorRequest, runtime: _Runtime
 ) -> FindCoordinatorResponse:
-    await _create(context, runtime.settings.topic)
-    return await _wait_and_answer(context, request, runtime)
+    reason = await _create(context, runtime.settings.topic)
+    return await _wait_and_answer(context, request, runtime, reason)
 
 
-async def _create(context: RequestContext, topic: str) -> None:
+async def _create(context: RequestContext, topic: str) -> str:
+    """Creates the topic of a coordinator. Returns why that is not possible, for the client."""
     failures = await create_missing_topics(context, [topic])
-    if failures:
-        _trace_failure(context, topic, failures[topic])
+    return f" {topic} cannot be created: {_trace_failure(context, topic, failures[topic])}." if failures else ""
 
 
-def _trace_failure(context: RequestContext, topic: str, error: ErrorCode) -> None:
-    """Tells the operator why the topic cannot be created, since the client only retries without end."""
+def _trace_failure(context: RequestContext, topic: str, error: ErrorCode) -> str:
+    """Tells the operator why the topic cannot be created, since most clients only retry without end."""
     services = context.services
     reason = error.name
     wanted = internal_topic(topic, services.config)
@@ -86,13 +87,14 @@ def _trace_failure(context: RequestContext, topic: str, error: ErrorCode) -> Non
             "brokers are there. Start more brokers, or restart them with a smaller value"
         )
     services.env.trace("coordinator_topic_not_created", topic=topic, reason=reason)
+    return reason
 
 
 async def _wait_and_answer(
-    context: RequestContext, request: FindCoordinatorRequest, runtime: _Runtime
+    context: RequestContext, request: FindCoordinatorRequest, runtime: _Runtime, reason: str = ""
 ) -> FindCoordinatorResponse:
     await runtime.wait_until_coordinated(_to_be_led(context, request, runtime), _LEADERSHIP_TIMEOUT_S)
-    return _answer(context, request)
+    return _answer(context, request, reason)
 
 
 def _to_be_led(context: RequestContext, request: FindCoordinatorRequest, runtime: _Runtime) -> list[int]:
@@ -110,12 +112,13 @@ def _not_led_yet(context: RequestContext, runtime: _Runtime, indexes: Iterable[i
     return [each for each in indexes if topic.partitions[each].leader == node_id and not runtime.coordinates(each)]
 
 
-def _answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def _answer(context: RequestContext, request: FindCoordinatorRequest, reason: str = "") -> FindCoordinatorResponse:
+    """`reason` says why there may be no coordinator."""
     if context.api_version >= _MANY_FROM:
-        found = [_found(context, request.key_type, key) for key in request.coordinator_keys]
+        found = [_found(context, request.key_type, reason, key) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=found)
     try:
-        endpoint = _coordinator(context, request.key_type, request.key)
+        endpoint = _coordinator(context, request.key_type, reason, request.key)
     except KafkaError as error:
         return FindCoordinatorResponse(
             error_code=error.code, error_message=error.message, node_id=_NO_NODE, host="", port=_NO_NODE
@@ -125,9 +128,9 @@ def _answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoo
     )
 
 
-def _found(context: RequestContext, key_type: int, key: str) -> Coordinator:
+def _found(context: RequestContext, key_type: int, reason: str, key: str) -> Coordinator:
     try:
-        endpoint = _coordinator(context, key_type, key)
+        endpoint = _coordinator(context, key_type, reason, key)
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=_NO_NODE, host="", port=_NO_NODE, error_code=error.code, error_message=error.message
@@ -135,7 +138,7 @@ def _found(context: RequestContext, key_type: int, key: str) -> Coordinator:
     return Coordinator(key=key, node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port)
 
 
-def _coordinator(context: RequestContext, key_type: int, key: str) -> Endpoint:
+def _coordinator(context: RequestContext, key_type: int, reason: str, key: str) -> Endpoint:
     """Raises KafkaError."""
     services, runtime = context.services, context.services.coordinators.get(key_type)
     if runtime is None:
@@ -148,7 +151,7 @@ def _coordinator(context: RequestContext, key_type: int, key: str) -> Endpoint:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator has not started yet.")
         for endpoint in leader_endpoints(context, [partition.leader]):
             return endpoint
-    raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
+    raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"The coordinator is not available.{reason}")
 
 
 HANDLER = Handler(FindCoordinatorRequest, find_coordinator, request_bytes_max=REQUEST_BYTES_MAX // 4)

@@ -41,10 +41,10 @@ def table(output: str) -> list[list[str]]:
     return [line.split() for line in output.splitlines()]
 
 
-def pipe(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+def pipe(*arguments: str, stdin: bytes = b"", timeout_s: float = 120.0) -> subprocess.CompletedProcess[bytes]:
     """Run the installed command as a shell does, with this standard input."""
     command = [str(Path(sys.executable).with_name("kraft")), *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=120)
+    return subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=timeout_s)
 
 
 def leaf_commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:

@@ -19,6 +19,7 @@ from broker.cli.grammar import ClusterCommand, CommandFailed, Invocation
 from broker.cli.grammar.arguments import INT32_MAX, Integer, Parsed
 from broker.cli.grammar.clients import open_producer
 from broker.cli.grammar.completion import complete_topic
+from broker.cli.grammar.partitions import NoSuchPartition
 from broker.cli.output import lines_of
 from broker.cli.output.record_json import RecordToProduce
 from broker.client.producer.batch import OnDelivery
@@ -93,7 +94,8 @@ async def produce(
     async with open_producer(invocation.cluster(), configs) as producer:
         is_transactional = producer.config.transactional_id is not None
         async with producer.transaction() if is_transactional else nullcontext():
-            written = await _write(invocation, producer, topic, records, form["partition"])
+            partitions = KnownPartitions(invocation, producer, topic)
+            written = await _write(invocation, producer, partitions, records, form["partition"])
     if not invocation.printer.is_json:
         invocation.printer.note(f"kraft: {written} records written to {topic}")
 
@@ -132,15 +134,16 @@ async def _records(
 async def _write(
     invocation: Invocation,
     producer: Producer,
-    topic: str,
+    partitions: "KnownPartitions",
     records: AsyncIterator[RecordToProduce],
     partition: int | None,
 ) -> int:
     """Write the records as they come and return their number. A record that is refused is reported.
 
-    In a transaction, a record that is refused raises its error: all records are written, or none.
+    In a transaction, a record that is refused raises its error: all records are written, or none. If the
+    topic lacks the partition of all records, that is raised, too.
     """
-    written = 0
+    written, topic = 0, partitions.topic
 
     def settle(metadata: RecordMetadata | None, error: Exception | None) -> None:
         nonlocal written
@@ -154,13 +157,39 @@ async def _write(
 
     async for record in records:
         try:
+            await partitions.check(record.partition if partition is None else partition)
             await _send(producer, topic, record, partition, settle)
-        except (RecordTooLarge, BadPartition) as error:
-            if producer.config.transactional_id is not None:
+        except (RecordTooLarge, BadPartition, NoSuchPartition) as error:
+            is_of_all = partition is not None and isinstance(error, NoSuchPartition)
+            if is_of_all or producer.config.transactional_id is not None:
                 raise
             invocation.fail(error, topic)
     await producer.flush()
     return written
+
+
+class KnownPartitions:
+    """The partitions of the topic that is written to. A producer waits for one that the topic may get yet, as Kafka's
+    does, for `max.block.ms`; a person who has mistyped its number should not wait.
+    """
+
+    def __init__(self, invocation: Invocation, producer: Producer, topic: str) -> None:
+        self.topic = topic
+        self._invocation = invocation
+        self._producer = producer
+        self._count = 0
+
+    async def check(self, partition: int | None) -> None:
+        """Raises NoSuchPartition if the topic exists without this partition. Raises ClientError, KafkaError."""
+        if partition is None or partition < self._count:
+            return
+        self._count = len(await self._producer.partitions_for(self.topic))
+        if partition >= self._count:  # the producer's metadata may be old
+            async with self._invocation.admin() as admin:
+                described = (await admin.describe_topics([self.topic])).raise_first()
+            self._count = len(described[self.topic].partitions)
+        if partition >= self._count:
+            raise NoSuchPartition(self.topic, partition, self._count)
 
 
 async def _send(

@@ -7,6 +7,15 @@ from broker.client.admin import Admin
 from broker.client.types import TopicPartition
 
 
+class NoSuchPartition(CommandFailed):
+    """The command names a partition that a topic of `count` partitions does not have."""
+
+    def __init__(self, topic: str, number: int, count: int) -> None:
+        super().__init__(
+            f"Topic {topic} has no partition {number}; its partitions are 0 to {max(count - 1, 0)}", Exit.NOT_FOUND
+        )
+
+
 async def find_partitions(
     admin: Admin, given: Iterable[tuple[str, Sequence[int] | None]]
 ) -> dict[TopicPartition, None]:
@@ -18,10 +27,7 @@ async def find_partitions(
         existing = [each.partition for each in described[topic].partitions]
         for number in existing if numbers is None else numbers:
             if number not in existing:
-                raise CommandFailed(
-                    f"Topic {topic} has no partition {number}; its partitions are 0 to {max(existing, default=0)}",
-                    Exit.NOT_FOUND,
-                )
+                raise NoSuchPartition(topic, number, len(existing))
             found[TopicPartition(topic, number)] = None
     return found
 

@@ -1,6 +1,6 @@
 """The parts of a consumer, and how they notify each other: positions, fetches, the group, and the poll that reads."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Final, Generic
 
@@ -68,16 +68,11 @@ class ConsumerEngine(Generic[K, V]):
         self._fetcher = Fetcher(cluster, config, self.subscription, self.buffer, self._notify_waiters, self.recheck)
         committed = None if self.group is None else self.group.committed
         self._updates = PositionUpdates(cluster, self.subscription, self.lookups, committed, self._positions_changed)
-        self.obstacles = ReadObstacles(
-            cluster, self.subscription, self._subscribed_names, config.default_api_timeout_ms
-        )
+        self.obstacles = ReadObstacles(cluster, self.subscription, self.group, config.default_api_timeout_ms)
         cluster.call_on_failure(self._fail)
         self._change = trio.lowlevel.ParkingLot()
         self._polled = trio.Event()
         self._is_closed = False
-
-    def _subscribed_names(self) -> Collection[str]:
-        return () if self.group is None else self.group.subscribed_names
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -129,8 +124,8 @@ class ConsumerEngine(Generic[K, V]):
         """Waits until there are records or an error, or the group needs a poll; at most until the deadline."""
         with trio.move_on_at(min(deadline, trio.current_time() + _LOOK_AGAIN_S)):
             await self._change.park()
-        # A read without a limit of its own would else wait for ever for brokers that are not there.
-        if (error := self.obstacles.unreachable_for_long()) is not None:
+        # A read without a limit of its own would else wait for ever for brokers, or a coordinator, that are not there.
+        if (error := self.obstacles.lasting()) is not None:
             raise error
 
     async def wait_for_position(self, partition: TopicPartition) -> Position:

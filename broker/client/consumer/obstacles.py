@@ -1,12 +1,15 @@
-"""Why a consumer gets no records, other than that there are none: unreachable brokers, and topics that do not exist."""
+"""Why a consumer gets no records, other than that there are none: brokers that cannot be reached, topics that do not
+exist, and groups without a coordinator.
+"""
 
 import logging
-from collections.abc import Callable, Collection
 from typing import Final
 
 import trio
 
 from broker.client.cluster import Cluster
+from broker.client.consumer.group import GroupMember
+from broker.client.consumer.group.coordinator_trouble import CoordinatorTrouble
 from broker.client.consumer.subscription import SubscriptionKind, SubscriptionState
 from broker.client.errors import ClientError, ConnectionLost, KafkaError, MismatchedEndpointType
 from broker.client.every_broker import look_for_topic
@@ -21,7 +24,7 @@ _MISSING_TOLERATED_S: Final = 0.5
 
 
 class ReadObstacles:
-    """See the module's docstring. `subscribed` returns the names that the consumer is subscribed to.
+    """See the module's docstring.
 
     A topic that is missing is logged once, and again if it was there meanwhile.
     """
@@ -30,12 +33,12 @@ class ReadObstacles:
         self,
         cluster: Cluster,
         subscription: SubscriptionState,
-        subscribed: Callable[[], Collection[str]],
+        group: GroupMember | None,
         tolerated_ms: float,
     ) -> None:
         self._cluster = cluster
         self._subscription = subscription
-        self._subscribed = subscribed
+        self._group = group
         self._tolerated_ms = tolerated_ms
         self._unreachable_since: float | None = None
         self._missing_since: dict[str, float] = {}
@@ -45,11 +48,16 @@ class ReadObstacles:
         """Raises what keeps a read that is over from its records, if anything does.
 
         ConnectionLost where no broker can be reached: at once if the consumer has never reached one, otherwise after
-        `default.api.timeout.ms`. KafkaError where an assigned partition, or every subscribed topic, does not exist.
+        `default.api.timeout.ms`. KafkaError where an assigned partition, or every subscribed topic, does not exist, and
+        where the group has no coordinator: after 3 s if it never had one, otherwise after `default.api.timeout.ms`.
         """
         if (trouble := self.unreachable()) is not None:
             raise trouble
         if self._unknown() is None:
+            if (coordinator := self._wanted_coordinator()) is not None:
+                error = coordinator.error_at_end(self._tolerated_ms, trio.current_time())
+                if error is not None:
+                    raise error
             return
         try:
             for topic in self._topics():  # what the last response said may be over, and its broker may lag behind
@@ -59,7 +67,13 @@ class ReadObstacles:
         if (unknown := self._unknown()) is not None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown)
 
-    def unreachable_for_long(self) -> ConnectionLost | None:
+    def _wanted_coordinator(self) -> CoordinatorTrouble | None:
+        """The trouble with the coordinator, if that has to assign partitions."""
+        if self._group is None or self._subscription.kind is not SubscriptionKind.SUBSCRIBED:
+            return None
+        return self._group.coordinator_trouble
+
+    def lasting(self) -> ConnectionLost | KafkaError | None:
         """The error of a read that has no limit of its own: after `default.api.timeout.ms`, or at once if that does not
         help.
         """
@@ -67,9 +81,11 @@ class ReadObstacles:
         since = self._unreachable_since
         if trouble is None:
             self._unreachable_since = None
-        elif isinstance(trouble, MismatchedEndpointType):
+            coordinator = self._wanted_coordinator()
+            return None if coordinator is None else coordinator.error(self._tolerated_ms, trio.current_time())
+        if isinstance(trouble, MismatchedEndpointType):
             return trouble
-        elif since is None:
+        if since is None:
             self._unreachable_since = trio.current_time()
         elif trio.current_time() - since >= self._tolerated_ms / 1000:
             return trouble
@@ -102,8 +118,8 @@ class ReadObstacles:
         return found.error_code == ErrorCode.NONE and len(found.partitions) > max(wanted, default=0)
 
     def _topics(self) -> list[str]:
-        if self._subscription.kind is SubscriptionKind.SUBSCRIBED:
-            return sorted(self._subscribed())
+        if self._group is not None and self._subscription.kind is SubscriptionKind.SUBSCRIBED:
+            return sorted(self._group.subscribed_names)
         return sorted({each.partition.topic for each in self._subscription.partitions})
 
     def _missing(self) -> list[str]:

@@ -13,6 +13,7 @@ import attrs
 
 from broker.client.arguments.check import shown
 from broker.client.arguments.scalars import whole
+from broker.client.errors import ConnectionLost, KafkaError, TimedOut
 from broker.client.metadata_cache import NO_LEADER, TopicMetadata
 from broker.client.producer.accumulator import Accumulator, PartitionQueue
 from broker.client.producer.batch import Batch, record_size
@@ -20,6 +21,7 @@ from broker.client.producer.partitioners import KeyHashes, Partitioner, TopicPar
 from broker.client.producer.record_arguments import BadPartition, check_topic, partition_number
 from broker.client.records import RecordColumns
 from broker.client.types import TopicPartition
+from broker.wire.errors import ErrorCode
 
 UNKNOWN_PARTITION: Final = -1
 
@@ -38,6 +40,26 @@ class PartitionChoice:
     ignores_keys: bool = False
     is_adaptive: bool = True
     is_slow: Callable[[TopicPartition], bool] = lambda partition: False
+
+
+def hold_timeout(
+    topic: str, known: TopicMetadata | None, trouble: ConnectionLost | None, max_block_ms: float
+) -> TimedOut:
+    """The error of records that could not be placed within `max.block.ms`; `known` is what the metadata has."""
+    if trouble is not None:
+        reason = str(trouble)
+    elif known is not None and known.partitions:
+        count = len(known.partitions)
+        reason = f"topic {topic} has {count} partitions: the partition that was asked for is none of them"
+    elif known is not None and known.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        reason = f"topic {topic} does not exist: create it, or check its name"
+    elif known is not None:
+        reason = f"topic {topic}: {KafkaError(known.error)}"
+    else:
+        reason = f"the brokers did not describe topic {topic}"
+    error = TimedOut(f"the record was not sent within {max_block_ms:g} ms (max.block.ms): {reason}")
+    error.__cause__ = trouble
+    return error
 
 
 class TopicRouting:

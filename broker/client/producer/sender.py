@@ -38,7 +38,7 @@ from broker.client.producer.produce_requests import (
     record_errors_of,
     responses_by_partition,
 )
-from broker.client.producer.routing import TopicRouting
+from broker.client.producer.routing import TopicRouting, hold_timeout
 from broker.client.producer.sequences import ProducerIdentity
 from broker.client.producer.transaction_requests import TransactionRequests
 from broker.client.types import Node, TopicPartition
@@ -311,7 +311,8 @@ class Sender:
             if (held := routing.held) is None:
                 continue
             if held.created_at + max_block_s <= now:
-                routing.give_up_held(self._metadata_failure(routing))
+                known = self._cluster.metadata.topic(routing.topic)
+                routing.give_up_held(hold_timeout(routing.topic, known, trouble, self._config.max_block_ms))
                 continue
             if isinstance(trouble, MismatchedEndpointType):
                 routing.give_up_held(trouble)
@@ -321,25 +322,6 @@ class Sender:
                 self._is_describing = True
                 self._cluster.nursery.start_soon(self._describe)
         return next_at
-
-    def _metadata_failure(self, routing: TopicRouting) -> TimedOut:
-        """Why records are still held after `max.block.ms`."""
-        trouble = self._cluster.trouble()
-        known = self._cluster.metadata.topic(routing.topic)
-        if trouble is not None:
-            reason = str(trouble)
-        elif known is not None and known.partitions:
-            count = len(known.partitions)
-            reason = f"topic {routing.topic} has {count} partitions: the partition that was asked for is none of them"
-        elif known is not None and known.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            reason = f"topic {routing.topic} does not exist: create it, or check its name"
-        elif known is not None:
-            reason = f"topic {routing.topic}: {KafkaError(known.error)}"
-        else:
-            reason = f"the brokers did not describe topic {routing.topic}"
-        error = TimedOut(f"the record was not sent within {self._config.max_block_ms:g} ms (max.block.ms): {reason}")
-        error.__cause__ = trouble
-        return error
 
     async def _forget_idle_topics(self) -> None:
         """Stops following topics that no record was written to for `metadata.max.idle.ms`."""

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import trio
@@ -266,6 +266,36 @@ async def test_missing_topics_are_told_from_unreachable_brokers(
             await make_topic(bootstrap, "missing")
             assert await consumer.fetch(timeout_s=0.1) == []
     assert f"{missing}; the consumer goes on when it exists" in warnings(caplog)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_group_whose_coordinator_has_no_topic_is_told_in_the_log_and_by_reads(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, protocol: Literal["classic", "consumer"]
+) -> None:
+    async with running_node(tmp_path, offsets_topic_replication_factor="3") as node:
+        bootstrap = f"127.0.0.1:{node.port}"
+        await make_topic(bootstrap, "orders")
+        reason = (
+            "group readers has no coordinator, and so gets no partitions: The coordinator is not available."
+            " __consumer_offsets cannot be created: offsets.topic.replication.factor is 3, and 1 brokers are there."
+            " Start more brokers, or restart them with a smaller value."
+        )
+        async with Consumer(
+            bootstrap, group_id="readers", group_protocol=protocol, default_api_timeout_ms=5_000
+        ) as consumer:
+            consumer.subscribe(["orders"])
+            assert await consumer.fetch(timeout_s=0.1) == [], "a topic that is being created is no trouble yet"
+            await trio.sleep(3)  # as long as such trouble is tolerated
+            with trio.fail_after(WITHIN_S), pytest.raises(KafkaError) as raised:
+                await consumer.fetch(timeout_s=0.5)
+            assert (raised.value.code, raised.value.message) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
+            with trio.fail_after(WITHIN_S), pytest.raises(KafkaError, match="group readers has no coordinator"):
+                await consumer.fetch()  # it has no end of its own
+            assert warnings(caplog) == [reason]
+            assert caplog.records[-1].name == "broker.client.consumer.group.coordinator_trouble"
+            await consumer.unsubscribe()
+            consumer.assign([TopicPartition("orders", 0)])
+            assert await consumer.fetch(timeout_s=0.1) == [], "without a group's partitions, no coordinator is needed"
 
 
 @pytest.mark.parametrize("client", [Producer, Consumer, Admin])

@@ -11,6 +11,7 @@ import trio
 from broker.client.cluster import GROUP, Cluster, Purpose
 from broker.client.consumer.config import ConsumerConfig
 from broker.client.consumer.group.assignment_changes import AssignmentChange, AssignmentChanges, SubscriptionState
+from broker.client.consumer.group.coordinator_trouble import CoordinatorTrouble
 from broker.client.consumer.group.identity import GroupMetadata
 from broker.client.consumer.group.offsets import Committer
 from broker.client.consumer.group.polls import PollTimer
@@ -38,6 +39,7 @@ class MemberContext:
     state: SubscriptionState
     changes: AssignmentChanges
     polls: PollTimer
+    coordinator_trouble: CoordinatorTrouble
 
     async def ask_coordinator(
         self, request: Any, *, lowest: int = 0, timeout_ms: float | None = None, purpose: Purpose = "coordinator"
@@ -48,14 +50,17 @@ class MemberContext:
         """
         try:
             broker = await self.cluster.coordinator(self.group_id, GROUP, purpose)
-            return await broker.call(request, lowest=lowest, timeout_ms=timeout_ms)
+            response = await broker.call(request, lowest=lowest, timeout_ms=timeout_ms)
         except ConnectionLost:
             self.forget_coordinator()
             return None
         except KafkaError as error:
             if not (is_retriable(error.code) or is_stale_coordinator(error.code)):
                 raise
+            self.coordinator_trouble.note_failure(error, trio.current_time())
             return None
+        self.coordinator_trouble.note_response(response, trio.current_time())
+        return response
 
     def forget_coordinator(self) -> None:
         self.cluster.forget_coordinator(self.group_id, GROUP)

@@ -25,6 +25,7 @@ from broker.client.consumer.group.assignment_changes import (
 )
 from broker.client.consumer.group.assignors import Assignor
 from broker.client.consumer.group.context import MemberContext, Membership
+from broker.client.consumer.group.coordinator_trouble import CoordinatorTrouble
 from broker.client.consumer.group.identity import GroupMetadata
 from broker.client.consumer.group.offsets import CommitCallback, GroupOffsets, Offsets
 from broker.client.consumer.group.polls import PollTimer
@@ -57,7 +58,10 @@ class GroupMember:
         self._offsets = GroupOffsets(cluster, config.group_id, self, config.default_api_timeout_ms)
         self._changes = AssignmentChanges(state, self._commit_before_rebalance, config.max_poll_interval_ms)
         self._polls = PollTimer(config.max_poll_interval_ms)
-        self._context = MemberContext(cluster, config, config.group_id, state, self._changes, self._polls)
+        self.coordinator_trouble = CoordinatorTrouble(config.group_id)
+        self._context = MemberContext(
+            cluster, config, config.group_id, state, self._changes, self._polls, self.coordinator_trouble
+        )
         self._subscription: SubscribedTopics | None = None
         self._membership: Membership | None = None
         self._membership_scope = trio.CancelScope()

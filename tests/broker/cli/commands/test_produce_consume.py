@@ -70,6 +70,40 @@ def test_written_records_are_told_as_json(topic: str) -> None:
     assert [(each["topic"], each["partition"], each["offset"]) for each in written] == [(topic, 1, 0), (topic, 1, 1)]
 
 
+def test_partition_that_the_topic_does_not_have_is_refused_at_once(topic: str) -> None:
+    refused = f"kraft: Topic {topic} has no partition 9; its partitions are 0 to 1\n".encode()
+    # A producer waits for the partition for a minute, as Kafka's does (max.block.ms), which the command does not.
+    done = pipe("produce", topic, "-p", "9", stdin=b"one\ntwo\n", timeout_s=50)
+    assert (done.returncode, done.stdout, done.stderr) == (Exit.NOT_FOUND, b"", refused)
+    lines = b'{"value": "one", "partition": 9}\n{"value": "two", "partition": 1}\n'
+    done = pipe("produce", topic, "--from-json", stdin=lines, timeout_s=50)
+    assert (done.returncode, done.stdout) == (Exit.NOT_FOUND, b"")
+    assert done.stderr == refused.replace(b"kraft: ", f"kraft: {topic}: ".encode()) + (
+        f"kraft: 1 records written to {topic}\n".encode()
+    )
+    answer = run_command("consume", f"{topic}:9")
+    assert (answer.code, answer.errors.encode()) == (Exit.NOT_FOUND, refused)
+    assert consume(topic) == ["two"]
+
+
+def test_partition_that_a_topic_gets_while_records_are_written_is_taken(topic: str) -> None:
+    command = [sys.executable, "-m", "broker.cli", "produce", topic, "--from-json", "--json"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writing:
+        assert writing.stdin is not None
+        assert writing.stdout is not None
+        try:
+            writing.stdin.write(b'{"value": "one", "partition": 0}\n')
+            writing.stdin.flush()
+            assert json.loads(writing.stdout.readline())["partition"] == 0
+            succeed("topics", "alter", topic, "-p", "3")
+            writing.stdin.write(b'{"value": "two", "partition": 2}\n')
+            writing.stdin.close()
+            assert json.loads(writing.stdout.readline())["partition"] == 2
+            assert writing.wait(60) == 0
+        finally:
+            writing.kill()
+
+
 def test_lines_are_taken_apart_into_headers_key_and_value(topic: str) -> None:
     produce(topic, rb"a=1,b=2|k:v:w;|:NULL;", *("-K", ":", "--header-separator", "|", "-d", ";", "--null", "NULL"))
     assert consume(topic, "-f", r"%h|%k|%s|%S\n") == ["a=1,b=2|k|v:w|3", "|| NULL|-1".replace(" ", "")]
