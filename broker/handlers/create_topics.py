@@ -46,8 +46,17 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
         num_partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
         assignments=[(each.partition_index, tuple(each.broker_ids)) for each in topic.assignments],
-        configs={config.name: config.value for config in topic.configs},
+        configs=_configs(topic),
     )
+
+
+def _configs(topic: CreatableTopic) -> dict[str, str | None]:
+    """The last value of each config counts, but none of them may be null."""
+    configs: dict[str, str | None] = {}
+    for config in topic.configs:
+        is_null = config.value is None or configs.get(config.name, "") is None
+        configs[config.name] = None if is_null else config.value
+    return configs
 
 
 def _result(context: ControllerContext, topic: CreatedTopic) -> CreatableTopicResult:

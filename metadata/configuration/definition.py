@@ -135,7 +135,8 @@ class ConfigKey(Generic[T_co]):
     the text that DescribeConfigs returns as documentation. A key that does not take effect is checked, stored and
     described only. `synonyms` are the broker's keys whose values are the defaults of a topic's or a group's key; the
     first that is set counts. `described_as` is the type in DescribeConfigs, if it is another one than that of the
-    parsed values: Kafka reads some texts with a grammar of their own as lists.
+    parsed values: Kafka reads some texts with a grammar of their own as lists. An element that a list has several times
+    counts once, unless the list `may_repeat` (KIP-1161).
     """
 
     type: ConfigType
@@ -149,6 +150,7 @@ class ConfigKey(Generic[T_co]):
     takes_effect: bool = True
     synonyms: tuple[Synonym, ...] = ()
     described_as: ConfigType | None = None
+    may_repeat: bool = False
     name: str = attrs.field(default="", init=False)
 
     def __set_name__(self, owner: _Declaring, name: str) -> None:
@@ -172,6 +174,8 @@ class ConfigKey(Generic[T_co]):
     def parse(self, text: str) -> ConfigValue:
         """Parse `text`. Raises ConfigError for a malformed or invalid value."""
         value = parse_value(self.name, text, self.type)
+        if isinstance(value, tuple) and not self.may_repeat:
+            value = tuple(dict.fromkeys(value))
         if self.validator is not None:
             self.validator(self.name, value)
         return value
@@ -191,6 +195,7 @@ def key(
     takes_effect: bool = ...,
     synonyms: tuple[Synonym, ...] = ...,
     described_as: ConfigType | None = ...,
+    may_repeat: bool = ...,
 ) -> ConfigKey[T | None]: ...
 @overload
 def key(
@@ -206,6 +211,7 @@ def key(
     takes_effect: bool = ...,
     synonyms: tuple[Synonym, ...] = ...,
     described_as: ConfigType | None = ...,
+    may_repeat: bool = ...,
 ) -> ConfigKey[T]: ...
 def key(
     value_type: ValueType[T],

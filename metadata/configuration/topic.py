@@ -64,9 +64,9 @@ class TopicConfigs(ConfigValues):
     message_timestamp_before_max_ms = from_broker(BrokerConfigs.log_message_timestamp_before_max_ms)
     message_timestamp_after_max_ms = from_broker(BrokerConfigs.log_message_timestamp_after_max_ms)
     leader_replication_throttled_replicas = key(LIST, (), throttled_replicas, MEDIUM,
-        "Replicas whose replication is throttled at the leader, as partition:broker, or *.")
+        "Replicas whose replication is throttled at the leader, as partition:broker, or *.", may_repeat=True)
     follower_replication_throttled_replicas = key(LIST, (), throttled_replicas, MEDIUM,
-        "Replicas whose replication is throttled at the follower, as partition:broker, or *.")
+        "Replicas whose replication is throttled at the follower, as partition:broker, or *.", may_repeat=True)
     remote_storage_enable = key(BOOLEAN, False, None, MEDIUM,
         "Whether closed segments are copied to the remote tier.",
         takes_effect=False)

@@ -55,7 +55,7 @@ def one_of_ignoring_case(*allowed: str) -> Validator:
 
 
 def each_of(*allowed: str) -> Validator:
-    """Every element of a list is one of these; the list may be empty, and elements may repeat."""
+    """Every element of a list is one of these; the list may be empty."""
     check_one = one_of(*allowed)
 
     def check(name: str, value: ConfigValue | None) -> None:

@@ -146,9 +146,10 @@ class TopicsControl:
     def check_total(self, topics: Sequence[NewTopic]) -> None:
         """Raises PolicyViolation for more partitions than one request may create.
 
-        Topics that are named twice do not count, because they are not created.
+        Topics that are named twice, and that of the metadata log, do not count, because they are not created.
         """
         named = Counter(topic.name for topic in topics)
+        named[CLUSTER_METADATA_TOPIC] = 0
         counts = (self.partition_count(topic) for topic in topics if named[topic.name] == 1)
         if sum(counts) > MAX_PARTITIONS_PER_BATCH:
             raise PolicyViolation("Excessively large number of partitions per request.")

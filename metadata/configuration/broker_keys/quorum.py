@@ -25,9 +25,9 @@ class QuorumConfigs(ConfigValues):
     """The quorum of controllers and the metadata log."""
 
     controller_quorum_voters = key(LIST, (), quorum_voters, HIGH,
-        "The voters of a quorum that never changes: id@host:port, separated by commas.")
+        "The voters of a quorum that never changes: id@host:port, separated by commas.", may_repeat=True)
     controller_quorum_bootstrap_servers = key(LIST, (), quorum_servers, HIGH,
-        "Where to find some of the controllers: host:port, separated by commas.")
+        "Where to find some of the controllers: host:port, separated by commas.", may_repeat=True)
     controller_quorum_election_timeout_ms = key(INT, 1000, at_least(0), HIGH,
         "After this many ms without a leader a voter stands for election; voters vary it at random.")
     controller_quorum_fetch_timeout_ms = key(INT, 2000, at_least(0), HIGH,

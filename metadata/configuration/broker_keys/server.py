@@ -33,7 +33,7 @@ class ServerConfigs(ConfigValues):
     """Roles, directories and general limits of a node."""
 
     process_roles = key(LIST, REQUIRED, each_of("broker", "controller"), HIGH,
-        "The roles of this node: broker, controller, or both.")
+        "The roles of this node: broker, controller, or both.", may_repeat=True)
     node_id = key(INT, REQUIRED, at_least(0), HIGH,
         "This node's number, unique in the cluster whatever its roles.")
     broker_id = key(INT, -1, None, HIGH,

@@ -146,6 +146,16 @@ async def test_validate_only_returns_the_result_and_changes_nothing(client: Wire
             "INVALID_REQUEST",
             "Creation of internal topic __cluster_metadata is prohibited.",
         ),
+        (
+            topic("__cluster_metadata", partitions=10_001),
+            "INVALID_REQUEST",
+            "Creation of internal topic __cluster_metadata is prohibited.",
+        ),
+        (
+            topic(configs=[CreatableTopicConfig(name="flush.ms", value=value) for value in (None, "1000")]),
+            "INVALID_CONFIG",
+            "Null value not supported for topic configs: flush.ms",
+        ),
         (configured(no_such="1"), "INVALID_CONFIG", "Unknown topic config name: no.such"),
         (
             configured(retention_ms="soon"),

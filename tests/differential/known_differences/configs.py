@@ -148,7 +148,7 @@ def _entries(family: str) -> Iterator[KnownDifference]:
         kafka=anything,
         ours=containing("POLICY_VIOLATION", "Unable to perform excessively large batch operation."),
         reason="a request for more than 10,000 new partitions is refused as a whole; Kafka fails at the topic that has"
-        " too many",
+        " too many, and creates 10,000 of them",
         when=lambda situation: any(
             each["error_code"] == "UNKNOWN_SERVER_ERROR" for each in situation.kafka.value["results"]
         ),

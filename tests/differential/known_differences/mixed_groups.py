@@ -342,6 +342,16 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
     ),
     KnownDifference(
         family=_FAMILY,
+        step="Commit",
+        path=r"topics\[\d+\]\.partitions\[\d+\]\.error_code",
+        kafka="GROUP_ID_NOT_FOUND",
+        ours="UNKNOWN_MEMBER_ID",
+        reason=_EMPTY_GROUP,
+        when=_follows_refused_join,
+        diverges=True,
+    ),
+    KnownDifference(
+        family=_FAMILY,
         step="DeleteGroups",
         path=r"results\[\d+\]\.error_code",
         kafka="GROUP_ID_NOT_FOUND",

@@ -2,6 +2,7 @@ import pytest
 
 from metadata.configuration import (
     BROKER_CONFIGS,
+    TOPIC_CONFIGS,
     ConfigError,
     ConfigSchema,
     ResourceType,
@@ -156,6 +157,13 @@ def test_unknown_configs_are_sensitive(schema: ConfigSchema) -> None:
     assert schema.is_sensitive(ResourceType.BROKER, "ssl.key.password")
     assert schema.is_sensitive(ResourceType.BROKER, "nope")
     assert not schema.is_sensitive(ResourceType.TOPIC, "retention.ms")
+
+
+def test_element_that_a_list_has_several_times_counts_once() -> None:
+    """KIP-1161."""
+    assert TOPIC_CONFIGS.parse({"cleanup.policy": "delete, compact,delete"})["cleanup.policy"] == ("delete", "compact")
+    throttled = "leader.replication.throttled.replicas"
+    assert TOPIC_CONFIGS.parse({throttled: "0:1,0:1"})[throttled] == ("0:1", "0:1")
 
 
 def test_lists_grow_and_shrink_by_elements() -> None:

@@ -39,7 +39,6 @@ DIFFERENCES: Mapping[str, str] = {
     r"broker listener\.name\.plaintext\.listeners": "has no effect",
     r"(broker|cluster) config\.providers": "empty names are refused in a file and in a change alike",
     r"(static|broker|cluster) max\.connections\.per\.ip\.overrides": "host names and negative numbers are refused",
-    r"static group\.share\.assignors": "a name that is repeated is refused",
     r"broker min\.insync\.replicas": "refused by the controller while ELR is in use: see test_alter_configs.py",
 }
 

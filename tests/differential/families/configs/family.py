@@ -49,6 +49,7 @@ _UNKNOWN_TYPES: Final = (0, 1, 3, 64, 127, -1)
 _BROKER_NAMES: Final = ("", "1", "1")
 _WRONG_BROKERS: Final = ("2", "-1", "odd", "01", " 1", "2147483648", "+1")
 _NODE: Final = 1
+_PARTITIONS_MAX: Final = 10_000
 _WRONG_COUNTS: Final = (0, -2, 10_001, 2**31 - 1, -(2**31))
 _WRONG_FACTORS: Final = (0, -2, 2, 32_767)
 
@@ -206,8 +207,12 @@ class _Generator:
             wrong: list[tuple[tuple[int, ...], ...]] = [(), ((),), ((2,),), ((1, 1),), ((1, 2),), ((1,), ())]
             assignments = self._unless_wrong(right, wrong) if random.random() < 0.3 else None
             topics.append((self._unless_wrong(name, [*_WRONG_TOPICS, "never"]), count, assignments))
+        # Kafka fails at more than 10,000 new partitions, but creates 10,000 of them.
+        is_too_large = any(count > _PARTITIONS_MAX for _, count, _ in topics)
         return CreatePartitions(
-            version=random.choice([0, 1, 2, 3]), topics=self._repeated(topics), is_validation=random.random() < 0.2
+            version=random.choice([0, 1, 2, 3]),
+            topics=self._repeated(topics),
+            is_validation=random.random() < 0.2 or is_too_large,
         )
 
     def _metadata(self) -> Step:
