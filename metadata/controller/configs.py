@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from metadata.configuration import (
+    BROKER_CONFIGS,
     ClientMetricsRequestError,
     ConfigError,
     ConfigSchema,
@@ -180,8 +181,6 @@ class ConfigsControl:
         self, image: MetadataImage, name: str, before: Mapping[str, str], after: Mapping[str, str]
     ) -> None:
         broker_id = parse_int(name) if name else None
-        if name and broker_id is None:
-            raise InvalidRequest(f"Node id must be an integer, but it is: {name}")
         if broker_id is not None and broker_id < 0:
             raise InvalidRequest("Invalid negative broker ID.")
         try:
@@ -200,6 +199,8 @@ class ConfigsControl:
 def _no_list_message(kind: ResourceType, change: ConfigChange) -> str:
     operation = AlterConfigOp(change.op).name
     if kind is ResourceType.BROKER:
+        if change.name not in BROKER_CONFIGS.keys:
+            return f"Unknown config name: {change.name}"
         return f"Config value {operation.lower()} is not allowed for config key: {change.name}"
     return f"Can't {operation} to key {change.name} because its type is not LIST."
 
@@ -215,3 +216,5 @@ def _check_resource(resource: ConfigResource, times: int, names: Sequence[str], 
         raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")
     if resource.type not in _STORED_TYPES:
         raise InvalidRequest(f"Unknown resource type {resource.type}")
+    if resource.type == ResourceType.BROKER and resource.name and parse_int(resource.name) is None:
+        raise InvalidRequest(f"Node id must be an integer, but it is: {resource.name}")

@@ -198,6 +198,18 @@ def test_group_configs_are_accepted_before_the_group_exists() -> None:
             "INVALID_REQUEST",
             "Node id must be an integer, but it is: x",
         ),
+        (
+            ConfigResource(ResourceType.BROKER, "x"),
+            [ConfigChange("log.cleaner.threads", APPEND, "1")],
+            "INVALID_REQUEST",
+            "Node id must be an integer, but it is: x",
+        ),
+        (
+            BROKER,
+            [ConfigChange("no.such", APPEND, "1")],
+            "INVALID_CONFIG",
+            "Unknown config name: no.such",
+        ),
         (ConfigResource(ResourceType.BROKER, " 1"), [], "INVALID_REQUEST", "Node id must be an integer, but it is:  1"),
         (
             ConfigResource(ResourceType.BROKER, "2147483648"),

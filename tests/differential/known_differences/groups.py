@@ -5,9 +5,35 @@ from typing import Final
 
 from tests.differential.execution import WAITING
 from tests.differential.families.groups.classic_steps import Leave
+from tests.differential.families.groups.consumer_steps import ConsumerHeartbeat
 from tests.differential.families.groups.members import Epoch
 from tests.differential.known_differences.bare_groups import bare_groups
-from tests.differential.known_differences.entries import KnownDifference
+from tests.differential.known_differences.entries import KnownDifference, Situation, anything, error_code
+
+_NO_TOPICS: Final = (
+    "a member that joins without topics, after another has left, is assigned nothing; Kafka takes it for one that is"
+    " subscribed as the others are, or these for one as it is"
+)
+
+
+def _joined_without_topics(situation: Situation) -> bool:
+    """True if a member has left, and later one has joined without topics."""
+    has_left = False
+    for each in situation.earlier:
+        if isinstance(each.step, ConsumerHeartbeat) and error_code(each) == "NONE":
+            if has_left and each.step.epoch == 0 and each.step.topics == ():
+                return True
+            has_left = has_left or each.value["member_epoch"] == -1
+    return False
+
+
+def _accepted_assignors(situation: Situation) -> set[str]:
+    return {
+        each.step.assignor
+        for each in situation.earlier
+        if isinstance(each.step, ConsumerHeartbeat) and each.step.assignor and error_code(each) == "NONE"
+    }
+
 
 GROUPS: Final[Sequence[KnownDifference]] = (
     *(
@@ -100,6 +126,32 @@ GROUPS: Final[Sequence[KnownDifference]] = (
         " up by the instance id alone, and leaves its partitions without a consumer until the next assignment",
         where=lambda step: step.epoch == 0 and step.instance is not None,
         diverges=True,
+    ),
+    *(
+        KnownDifference(
+            family="consumer-groups",
+            step=step,
+            path=path,
+            kafka=anything,
+            ours=anything,
+            reason=_NO_TOPICS,
+            when=_joined_without_topics,
+            diverges=True,
+        )
+        for step, path in (
+            ("ConsumerHeartbeat", "member_epoch|assignment.*"),
+            ("DescribeConsumerGroups", r"groups\[\d+\]\.members\[\d+\]\.(target_)?assignment.*"),
+        )
+    ),
+    KnownDifference(
+        family="consumer-groups",
+        step="DescribeConsumerGroups",
+        path=r"groups\[\d+\]\.assignor_name",
+        kafka=("range", "uniform"),
+        ours=("range", "uniform"),
+        reason="of assignors that as many members prefer, the first by name counts; Kafka takes one in the order of"
+        " their hashes",
+        when=lambda situation: len(_accepted_assignors(situation)) > 1,
     ),
     *(each for family in ("classic-groups", "consumer-groups", "mixed-groups") for each in bare_groups(family)),
 )

@@ -37,6 +37,10 @@ _OTHER_PROTOCOL: Final = (
     "a consumer joins a classic group although a member that joins it lacks the protocol of the last generation;"
     " Kafka fails at that"
 )
+_SHARED_ID: Final = (
+    "a consumer that joins with another member's id has two instance ids; Kafka then fails at classic members that take"
+    " its place, or does not respond"
+)
 
 
 def _is_label(value: Any) -> bool:
@@ -105,6 +109,17 @@ def _has_several_random_ids(situation: Situation) -> bool:
     )
 
 
+def _has_shared_id(situation: Situation) -> bool:
+    """True if a consumer has joined with the id of another member and an instance id."""
+    return any(
+        isinstance(each.step, MixedHeartbeat)
+        and error_code(each) == _NONE
+        and (each.step.who, each.step.epoch) == (Who.OTHER, 0)
+        and _is_static(each.step)
+        for each in situation.earlier
+    )
+
+
 def _a_member_has_no_metadata(situation: Situation) -> bool:
     steps = [situation.step, *(each.step for each in _accepted_joins(situation))]
     return any(isinstance(step, MixedJoin) and _has_no_metadata(step) for step in steps)
@@ -148,7 +163,10 @@ def _lists_empty_consumer_group(kafka: Any, ours: Any) -> bool:
 # Assignments
 
 
-def _partitions(assigned: Any) -> set[tuple[str, int]]:
+def _partitions(assigned: Any) -> set[Any]:
+    """The partitions of several topics, or of one."""
+    if all(isinstance(each, int) for each in assigned):
+        return set(assigned)
     return {(each["topic_id"], index) for each in assigned for index in each["partitions"]}
 
 
@@ -309,6 +327,38 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         ),
         diverges=True,
     ),
+    KnownDifference(
+        family=_FAMILY,
+        step=_JOIN,
+        path="",
+        kafka=WAITING,
+        ours=lambda response: isinstance(response, dict),
+        reason=_SHARED_ID,
+        when=_has_shared_id,
+        diverges=True,
+    ),
+    KnownDifference(
+        family=_FAMILY,
+        step=_JOIN,
+        path=f"{_GENERATION}|member_id|skip_assignment",
+        kafka=anything,
+        ours=anything,
+        reason=_SHARED_ID,
+        where=_is_static,
+        when=lambda situation: situation.error_codes == ("UNKNOWN_SERVER_ERROR", _NONE) and _has_shared_id(situation),
+        diverges=True,
+    ),
+    KnownDifference(
+        family=_FAMILY,
+        step="MixedSync",
+        path="",
+        kafka=WAITING,
+        ours=lambda response: isinstance(response, dict) and response["error_code"] == "REBALANCE_IN_PROGRESS",
+        reason="if a member syncs again on another connection, its first request is completed; Kafka never responds to"
+        " it",
+        where=lambda step: step.who is Who.OTHER,
+        diverges=True,
+    ),
     # Empty groups
     KnownDifference(
         family=_FAMILY,
@@ -336,6 +386,16 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         path=r"groups\[\d+\]\.(error_code|error_message|group_state|group_epoch|assignment_epoch|assignor_name)",
         kafka=("GROUP_ID_NOT_FOUND", "message", "", 0),
         ours=lambda value: value in (_NONE, None, "Empty") or isinstance(value, str),
+        reason=_EMPTY_GROUP,
+        when=_follows_refused_join,
+        diverges=True,
+    ),
+    KnownDifference(
+        family=_FAMILY,
+        step="DeleteOffsets",
+        path="error_code|topics",
+        kafka=("GROUP_ID_NOT_FOUND", []),
+        ours=lambda value: value == _NONE or isinstance(value, list),
         reason=_EMPTY_GROUP,
         when=_follows_refused_join,
         diverges=True,
@@ -392,7 +452,7 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
     KnownDifference(
         family=_FAMILY,
         step=_HEARTBEAT,
-        path=r"member_epoch|assignment(\.topic_partitions)?",
+        path=r"member_epoch|assignment(\.topic_partitions(\[\d+\]\.partitions)?)?",
         kafka=anything,
         ours=anything,
         reason="a consumer that takes the place of a classic member raises the group's epoch, and the group is"
@@ -403,7 +463,7 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
     KnownDifference(
         family=_FAMILY,
         step=_HEARTBEAT,
-        path=r"assignment|assignment\.topic_partitions",
+        path=r"assignment(\.topic_partitions(\[\d+\]\.partitions)?)?",
         kafka=anything,
         ours=anything,
         accepts_both=_is_less,
@@ -415,7 +475,7 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
     KnownDifference(
         family=_FAMILY,
         step="DescribeConsumerGroups",
-        path=r"groups\[\d+\]\.members\[\d+\]\.assignment\.topic_partitions",
+        path=r"groups\[\d+\]\.members\[\d+\]\.assignment\.topic_partitions(\[\d+\]\.partitions)?",
         kafka=anything,
         ours=anything,
         accepts_both=_is_more,
