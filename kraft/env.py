@@ -7,13 +7,9 @@ Methods of `Disk` and `File` are synchronous if they touch at most the page cach
 `Disk.remove` may take long, so they are async and run in a thread.
 """
 
-import contextlib
-import ctypes
-import errno
 import fcntl
 import os
 import random
-import shutil
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +17,10 @@ from typing import Protocol, TypeAlias, TypeVar
 
 import attrs
 import trio
+
+from kraft import system_calls
+from kraft.direct_reads import DirectReads
+from kraft.system_calls import FsyncFailed as FsyncFailed
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 T = TypeVar("T")
@@ -33,14 +33,6 @@ class Tracer(Protocol):
     """Records an event of the given kind with its fields. Simulations check invariants on these events."""
 
     def __call__(self, kind: str, /, **fields: object) -> None: ...
-
-
-class FsyncFailed(OSError):
-    """An fsync failed. The durable state is unknown, so this must not be caught: the process has to end.
-
-    After a failed fsync, Linux marks the pages clean, and a second fsync succeeds without having written them
-    (https://lwn.net/Articles/752063/). Recovery therefore writes what it has read again before relying on it.
-    """
 
 
 class NonBlockingSocket(Protocol):
@@ -57,6 +49,13 @@ class File(Protocol):
 
     def read(self, offset: int, count: int) -> bytes:
         """Return `count` bytes at `offset`, or fewer if the file ends before."""
+        ...
+
+    def read_from_device(self, offset: int, count: int) -> bytes:
+        """As `read`, but past the page cache if the file system can: the bytes are those on the device.
+
+        Pages of the cache stay there, and none is added to it. Changes that are not written yet are written first.
+        """
         ...
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
@@ -255,13 +254,13 @@ class RealDisk:
         return RealDiskLock(descriptor)
 
     async def remove(self, path: str) -> None:
-        await trio.to_thread.run_sync(_remove, path)  # unlinking costs about 60 ms per GB
+        await trio.to_thread.run_sync(system_calls.remove, path)  # unlinking costs about 60 ms per GB
 
     async def sync_dir(self, path: str) -> None:
-        await trio.to_thread.run_sync(_sync_dir, path)
+        await trio.to_thread.run_sync(system_calls.sync_dir, path)
 
     async def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
-        await trio.to_thread.run_sync(_sync_all, files, directories)
+        await trio.to_thread.run_sync(system_calls.sync_all, files, directories)
 
     async def run_apart(self, work: Callable[[], T]) -> T:
         return await trio.to_thread.run_sync(work)
@@ -280,11 +279,12 @@ class RealDiskLock:
 class RealFile:
     """A file descriptor, which is closed with its last reference: a response that is being sent keeps its file open."""
 
-    __slots__ = ("_descriptor", "_sync_times", "path")
+    __slots__ = ("_descriptor", "_direct", "_sync_times", "path")
 
     def __init__(self, path: str, descriptor: int, sync_times: SyncTimes | None = None) -> None:
         self.path = path
         self._descriptor = descriptor
+        self._direct: DirectReads | None = None
         self._sync_times = sync_times
 
     def read(self, offset: int, count: int) -> bytes:
@@ -295,6 +295,12 @@ class RealFile:
         while piece := os.pread(self._open(), count - sum(map(len, pieces)), offset + sum(map(len, pieces))):
             pieces.append(piece)
         return b"".join(pieces)
+
+    def read_from_device(self, offset: int, count: int) -> bytes:
+        if self._direct is None:
+            self._direct = DirectReads(self._open())
+        data = self._direct.read(offset, count)
+        return data if len(data) == count else self.read(offset, count)
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
         for first in range(0, len(buffers), GATHER_BUFFERS_MAX):
@@ -320,8 +326,7 @@ class RealFile:
         os.ftruncate(self._open(), size)
 
     def preallocate(self, size: int) -> None:
-        if _fallocate is not None:
-            _fallocate(self._open(), _FALLOC_FL_KEEP_SIZE, 0, size)
+        system_calls.reserve(self._open(), size)
 
     def send_to(self, sock: NonBlockingSocket, offset: int, count: int) -> int:
         return os.sendfile(sock.fileno(), self._open(), offset, count)
@@ -331,7 +336,7 @@ class RealFile:
         # Without it the sync could fail, or sync another file that got the same descriptor.
         descriptor, began_s = os.dup(self._open()), time.perf_counter()
         try:
-            await trio.to_thread.run_sync(_sync, descriptor, self.path)
+            await trio.to_thread.run_sync(system_calls.sync, descriptor, self.path)
         finally:
             os.close(descriptor)
         if self._sync_times is not None and self._sync_times.record is not None:
@@ -341,6 +346,8 @@ class RealFile:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+        if self._direct is not None:
+            self._direct.close()
 
     def _open(self) -> int:
         if self._descriptor < 0:
@@ -349,52 +356,3 @@ class RealFile:
 
     def __del__(self) -> None:
         self.close()
-
-
-_FALLOC_FL_KEEP_SIZE = 1
-_fallocate: Callable[[int, int, int, int], int] | None = None
-with contextlib.suppress(AttributeError, OSError):  # without fallocate, segments grow block by block
-    _fallocate = ctypes.CDLL(None, use_errno=True).fallocate
-    _fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-
-
-def _sync(descriptor: int, path: str) -> None:
-    try:
-        os.fdatasync(descriptor)
-    except OSError as error:
-        raise FsyncFailed(error.errno, f"fsync failed: {error.strerror}", path) from error
-
-
-def _sync_dir(path: str) -> None:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return  # removed in the meantime, and its parent's entry with it
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        raise FsyncFailed(error.errno, f"fsync failed: {error.strerror}", path) from error
-    finally:
-        os.close(descriptor)
-
-
-def _sync_all(files: Sequence[str], directories: Sequence[str]) -> None:
-    for path in files:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            _sync(descriptor, path)
-        finally:
-            os.close(descriptor)
-    for path in directories:
-        _sync_dir(path)
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        if error.errno not in (errno.EISDIR, errno.EPERM):
-            raise
-        shutil.rmtree(path)

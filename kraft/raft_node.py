@@ -20,7 +20,7 @@ from kraft.description import QuorumDescription, describe
 from kraft.env import Env
 from kraft.handshake import hello
 from kraft.inbound_requests import InboundRequests
-from kraft.log import CorruptLog
+from kraft.log import CorruptLog, ReplicaFiles
 from kraft.peers import Peers
 from kraft.quorum_trace import QuorumTrace
 from kraft.recovery import Recovered, recover
@@ -72,14 +72,13 @@ class RaftNode:
         self._staged: list[bytes] = []
         self._staged_bytes = 0
         self._effects: deque[Effect] = deque()
-        self._performing = False
-        self._to_perform = trio.Event()
-        self._syncing = False
-        self._to_sync = trio.Event()
+        self._performing = self._syncing = False
+        self._to_perform, self._to_sync = trio.Event(), trio.Event()
         self._disk_in_use = trio.Lock()
         self._deadline_ms = core.deadline_ms
         self._timer = trio.CancelScope()
         self._inbound_requests = InboundRequests()
+        self.files = ReplicaFiles(env.disk, recovered.log, recovered.snapshots, recovered.election)
 
     @classmethod
     async def open(cls, env: Env, directory: str, config: RaftNodeConfig) -> "RaftNode":
@@ -148,7 +147,8 @@ class RaftNode:
     async def take_snapshot(self, end_offset: int, records: Iterable[bytes]) -> None:
         """See `ReplicatedLog`. The snapshot is discarded if a later one is fetched from the leader meanwhile."""
         assert end_offset <= self.committed_end_offset, f"a snapshot at {end_offset} of entries that are not committed"
-        if end_offset <= self.core.log.start.offset:
+        start = self.core.log.start.offset
+        if end_offset < start or (end_offset == start and not self._snapshots.is_damaged):
             return
         place = OffsetAndEpoch(end_offset, self.core.log.epoch_before(end_offset))
         if await self._snapshots.save(place, self.core.voters_at(end_offset), records):

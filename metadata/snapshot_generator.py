@@ -26,6 +26,14 @@ class SnapshotGenerator:
         self._new_bytes = 0
         self._last_s = 0.0
         self._changed = trio.Event()
+        self._is_requested = False
+        self._taken = trio.Event()
+
+    async def take_now(self) -> None:
+        """Take a snapshot of the latest image, whether or not one is due. `run` must run."""
+        self._is_requested, taken = True, self._taken
+        self._notify()
+        await taken.wait()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Take snapshots until cancelled.
@@ -38,7 +46,9 @@ class SnapshotGenerator:
             await self._wait_until_due()
             image = self._loader.image
             self._restart_interval()
+            self._is_requested, taken, self._taken = False, self._taken, trio.Event()
             await self._log.take_snapshot(image.offset + 1, map(encode_record, image_records(image)))
+            taken.set()
 
     def handle_commit(self, batches: Sequence[Batch]) -> None:
         """Count the bytes. The task is woken only by the first commit after a snapshot, and when a snapshot is due."""
@@ -56,7 +66,7 @@ class SnapshotGenerator:
         """Ignored: every node takes snapshots, whether it leads or not."""
 
     async def _wait_until_due(self) -> None:
-        while self._new_bytes < self._max_bytes:
+        while self._new_bytes < self._max_bytes and not self._is_requested:
             deadline = self._last_s + self._max_interval_s if self._new_bytes else inf
             if deadline <= trio.current_time():
                 return

@@ -226,7 +226,9 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     # Addresses of memory.
     "broker.wire.records.partial_check": {"ctypes"},
     # The real Env and Disk.
-    "kraft.env": {"ctypes", "fcntl", "os", "random", "shutil", "socket", "time", "trio.to_thread.run_sync"},
+    "kraft.direct_reads": {"mmap", "os"},
+    "kraft.env": {"fcntl", "os", "random", "socket", "time", "trio.to_thread.run_sync"},
+    "kraft.system_calls": {"ctypes", "os", "shutil"},
     # The limits of the process, before it starts a node.
     "kraft.descriptors": {"fcntl", "open", "os"},
     # The driver of kernel sockets, which carries plain TCP faster than Trio does. The simulation replaces it.

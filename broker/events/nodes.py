@@ -40,6 +40,19 @@ NODE_EVENTS: Final = EventCatalogue(
             LINES_MAX,
             "error",
         ),
+        "metadata_file_damaged": EventKind(
+            Level.ERROR,
+            "The scrubber found a damaged file of the metadata log, which a new snapshot has not replaced.",
+            {"path": "the file", "error": "what is wrong with it"},
+            "{path} is damaged ({error}), and a new snapshot of the metadata has not replaced it. If other controllers "
+            "are intact, restart this node: it cuts off what is damaged, and fetches it again",
+        ),
+        "metadata_file_rebuilt": EventKind(
+            Level.WARNING,
+            "The scrubber found a damaged file of the metadata log, and replaced it by what the node has in memory.",
+            {"path": "the file", "error": "what was wrong with it"},
+            "{path} was damaged ({error}), and has been replaced: nothing is lost. Look at the disk",
+        ),
         "node_started": EventKind(
             Level.INFO,
             "The node serves on all its listeners.",

@@ -20,6 +20,12 @@ _REFETCH: Final = (
 STORAGE_EVENTS: Final = EventCatalogue(
     "broker.storage",
     {
+        "storage_batch_rewritten": EventKind(
+            Level.WARNING,
+            "A batch is damaged on the device, and intact in the page cache. The scrubber has written it again.",
+            {**_PATH, **_ERROR},
+            "{path} was damaged on its disk ({error}), and has been written again from memory. Look at the disk",
+        ),
         "storage_checkpoint_corrupt": EventKind(
             Level.WARNING,
             "A checkpoint file is damaged and is not used.",
@@ -47,6 +53,12 @@ STORAGE_EVENTS: Final = EventCatalogue(
             "A file in a log directory does not belong there.",
             {**_PATH, **_REASON},
             "{path} is ignored: {reason}",
+        ),
+        "storage_file_rebuilt": EventKind(
+            Level.WARNING,
+            "The scrubber found a damaged file, and made it again from the batches or from memory.",
+            {**_PATH, **_ERROR},
+            "{path} was damaged ({error}), and has been made again: nothing is lost. Look at the disk",
         ),
         "storage_index_orphaned": EventKind(
             Level.DEBUG,
@@ -164,6 +176,18 @@ STORAGE_EVENTS: Final = EventCatalogue(
             {**_LOG, **_ERROR},
             "the producers of {path} are known only up to a damaged batch: {error}. Retries of producers may be "
             "written twice",
+        ),
+        "storage_scrubbed": EventKind(
+            Level.INFO,
+            "The scrubber has read all files of a log directory again.",
+            {
+                "path": "the log directory",
+                "bytes": "bytes that were read, since the node started",
+                "damaged": "how many damaged files and batches were found",
+                "rebuilt": "how many of these were made again by the scrubber",
+                "elapsed_ms": "time since the pass began",
+            },
+            "all files of {path} have been read again: {damaged} were damaged, {rebuilt} of them were made again",
         ),
         "storage_segment_cut": EventKind(
             Level.DEBUG,

@@ -35,6 +35,7 @@ from broker.server.slices import Slices
 from broker.storage.cleaner import Cleaner, CleanerConfig
 from broker.storage.housekeeping import Housekeeping
 from broker.storage.log_manager import LogManager
+from broker.storage.scrub import Scrubber
 from broker.telemetry import ClientTelemetry, TelemetryLimits
 from broker.wire.uuids import new_uuid
 from metadata.configuration.settings import settings_from
@@ -58,12 +59,13 @@ class BrokerRole:
         log_manager: LogManager,
         partitions: ReplicaManager,
         channel: ControllerChannel,
+        scrubber: Scrubber,
         nursery: trio.Nursery,
     ) -> None:
         self._shared = shared
         self._log_manager = log_manager
         self.partitions = partitions
-        self._channel, self._nursery = channel, nursery
+        self._channel, self._scrubber, self._nursery = channel, scrubber, nursery
         self._deadlines = Deadlines()
         self._groups = group_coordinator(shared, partitions, self._deadlines)
         self._transactions = self._make_transactions()
@@ -138,7 +140,7 @@ class BrokerRole:
             nursery.start_soon(run)
         for runtime in services.coordinators.values():
             nursery.start_soon(runtime.run)
-        for run in (self.partitions.flusher.run, self._housekeeping.run, self._cleaner.run):
+        for run in (self.partitions.flusher.run, self._housekeeping.run, self._cleaner.run, self._scrubber.run):
             nursery.start_soon(run)
         for reporter in (self.partitions.isr_changes, self.partitions.directories):
             nursery.start_soon(reporter.run, self._channel, lambda: self._lifecycle.broker_epoch)

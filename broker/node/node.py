@@ -33,6 +33,7 @@ from broker.node.listeners import BoundListener, bind, close
 from broker.node.metadata_directory import METADATA_DIRECTORY, MetadataDirectoryRefused, check_voters
 from broker.node.node_context import NodeContext
 from broker.node.request_logging import RequestLogging
+from broker.node.scrubbing import make_scrubber
 from broker.node.voters import driver_config
 from broker.quota import ConnectionRates, QuotaWindows, UnusableQuotas
 from broker.replication.replica_manager import ReplicaManager
@@ -133,15 +134,17 @@ class Node:
         loader.add_publisher(partitions.publish)
         quorum.register(loader)
         shared = self._make_context(quorum, loader, partitions, effective)
-        metrics, acceptor = shared.metrics, shared.acceptor
         async with trio.open_nursery() as nursery:
-            if metrics is not None:
-                metrics.add_node(self.cluster_id, quorum, acceptor, log_manager)
+            if (metrics := shared.metrics) is not None:
+                metrics.add_node(self.cluster_id, quorum, shared.acceptor, log_manager)
                 nursery.start_soon(metrics.run, self._http_sockets())
-            channel = await self._join_quorum(shared, nursery)
+            channel, snapshots = await self._join_quorum(shared, nursery)
+            scrubber = make_scrubber(shared, log_manager, partitions, snapshots)
             async with trio.open_nursery() as broker_nursery:
                 if config.is_broker:
-                    self.broker = BrokerRole(shared, log_manager, partitions, channel, broker_nursery)
+                    self.broker = BrokerRole(shared, log_manager, partitions, channel, scrubber, broker_nursery)
+                else:
+                    broker_nursery.start_soon(scrubber.run)
                 await self._serve(nursery, quorum, self.broker, task_status)
                 broker_nursery.cancel_scope.cancel()
             await quorum.leave()
@@ -215,7 +218,9 @@ class Node:
         loader.add_publisher(rates.publish)
         return acceptor
 
-    async def _join_quorum(self, shared: NodeContext, nursery: trio.Nursery) -> ControllerChannel:
+    async def _join_quorum(
+        self, shared: NodeContext, nursery: trio.Nursery
+    ) -> tuple[ControllerChannel, SnapshotGenerator]:
         """Register all listeners of the quorum, in the order in which they must be notified, and start them.
 
         The quorum itself does not run yet.
@@ -224,12 +229,7 @@ class Node:
         controller = None
         if config.is_controller:
             controller = self._controller = ControllerRole(shared, nursery)
-        snapshots = SnapshotGenerator(
-            quorum,
-            shared.loader,
-            config.metadata_log_max_record_bytes_between_snapshots,
-            config.metadata_log_max_snapshot_interval_ms,
-        )
+        snapshots = self._snapshot_generator(shared)
         channel = ControllerChannel(
             self._env,
             quorum,
@@ -248,7 +248,13 @@ class Node:
         await nursery.start(channel.run)
         if registrar is not None:
             nursery.start_soon(registrar.run)
-        return channel
+        return channel, snapshots
+
+    def _snapshot_generator(self, shared: NodeContext) -> SnapshotGenerator:
+        max_bytes = self._config.metadata_log_max_record_bytes_between_snapshots
+        return SnapshotGenerator(
+            shared.quorum, shared.loader, max_bytes, self._config.metadata_log_max_snapshot_interval_ms
+        )
 
     async def _serve(
         self, nursery: trio.Nursery, quorum: RaftNode, broker: BrokerRole | None, task_status: trio.TaskStatus[None]

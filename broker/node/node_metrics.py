@@ -22,6 +22,7 @@ from broker.metrics.collectors import (
     QuorumCollector,
     QuotaCollector,
     RequestCollector,
+    ScrubCollector,
     TelemetryCollector,
     TransactionCollector,
 )
@@ -32,6 +33,7 @@ from broker.net.turn_timer import TurnTimer
 from broker.quota import BrokerQuotas
 from broker.server import Services
 from broker.storage.log_manager import LogManager
+from broker.storage.scrub.statistics import ScrubStatistics
 from kraft.env import Env
 from kraft.raft_node import RaftNode
 from metadata.image import MetadataLoader
@@ -67,6 +69,10 @@ class NodeMetrics:
         self.registry.add(QuorumCollector(quorum))
         self.registry.add(ConnectionCollector(acceptor))
         self.registry.add(LogDirectoryCollector(log_manager, self._env.disk, self._fsync_times))
+
+    def add_scrubber(self, statistics: ScrubStatistics) -> None:
+        """Include the scrubber."""
+        self.registry.add(ScrubCollector(statistics))
 
     def add_controller(
         self, loader: MetadataLoader, is_active: Callable[[], bool], request_counts: Mapping[int, int]

@@ -15,7 +15,11 @@ def aborted_transactions(log: Log, found: LogSlice, offset: int, end_offset: int
         if all(segment.transaction_index.is_empty for segment in log.segments.since(offset)):
             return []
         return collect_aborted(log.segments, offset, _end_of(log.segments, found, end_offset))
-    except (OSError, CorruptBatch, CorruptTransactionIndex) as error:
+    except CorruptTransactionIndex as error:
+        if log.segments.on_suspect is not None:
+            log.segments.on_suspect()
+        raise unreadable(log.partition, error) from error
+    except (OSError, CorruptBatch) as error:
         raise unreadable(log.partition, error) from error
 
 

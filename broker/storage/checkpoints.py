@@ -95,6 +95,27 @@ class OffsetCheckpoint:
         async with self._writing:
             if offsets != self._written:
                 self._written = None
-                lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
-                await replace_durably(self._disk, self.path, encode_checkpoint(lines))
+                await replace_durably(self._disk, self.path, _encode_offsets(offsets))
                 self._written = offsets
+
+    async def restore(self) -> str:
+        """Write the file again if it is not what was written last; returns what was wrong, "" if nothing was.
+
+        Raises OSError, FsyncFailed.
+        """
+        async with self._writing:
+            written = self._written
+            if written is None:
+                return ""
+            try:
+                content = read_whole(self._disk, self.path)
+            except FileNotFoundError:
+                content = b""
+            if content == _encode_offsets(written) or (not content and not written):
+                return ""
+            await replace_durably(self._disk, self.path, _encode_offsets(written))
+            return "it does not have the offsets that were written"
+
+
+def _encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
+    return encode_checkpoint([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])

@@ -12,6 +12,7 @@ recovered from its start.
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
 import trio
 
@@ -134,6 +135,40 @@ class LeaderEpochCache:
         del self._starts[:index]
         self._starts[0] = start_offset
         self.dirty = True
+
+    def correct(self, true: Sequence[tuple[int, int]], first_offset: int, end_offset: int) -> None:
+        """Replace what is known of the offsets from `first_offset` to `end_offset` by these epochs and their starts."""
+        at_end = self.epoch_for_offset(end_offset)
+        before = [entry for entry in self.entries if entry[1] < first_offset]
+        after = [entry for entry in self.entries if entry[1] >= end_offset]
+        if not after or after[0][1] > end_offset:
+            after.insert(0, (at_end, end_offset))
+        self._epochs, self._starts = [], []
+        for epoch, start in (*before, *true, *after):
+            if epoch > self.latest_epoch and (not self._starts or start > self._starts[-1]):
+                self._epochs.append(epoch)
+                self._starts.append(start)
+        self.dirty = True
+
+    async def restore_file(self) -> str:
+        """Write the file again if it is not what was written last; returns what was wrong, "" if nothing was.
+
+        Raises OSError, FsyncFailed.
+        """
+        if self._writing is None:
+            self._writing = trio.Lock()
+        is_stale = self.dirty
+        if not is_stale:
+            async with self._writing:
+                try:
+                    content = read_whole(self._disk, self.path)
+                except FileNotFoundError:
+                    content = b""
+                if content == self._encode() or (not content and not self._epochs):
+                    return ""
+                is_stale, self.dirty = self.dirty, True
+        await self.flush()
+        return "" if is_stale else "it does not have the leader epochs of the log"
 
     def clear(self) -> None:
         if self._epochs:

@@ -22,7 +22,13 @@ from broker.storage.clean_shutdown import close_cleanly
 from broker.storage.log import NOT_CLEANED, Log
 from broker.storage.log_config import MAX_LONG, LogConfig
 from broker.storage.log_loader import load_log
-from broker.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
+from broker.storage.meta_properties import (
+    META_PROPERTIES,
+    MetaProperties,
+    MetaPropertiesError,
+    read_meta_properties,
+    write_meta_properties,
+)
 from broker.storage.partition_directory import (
     METADATA_TOPIC,
     parse_partition_directory,
@@ -162,6 +168,23 @@ class LogDir:
                 "storage_checkpoint_corrupt", path=checkpoint.path, error=str(error), consequence=consequence
             )
             return {}
+
+    async def restore_files(self) -> list[tuple[str, str]]:
+        """Write the directory's own files again where they are not what was written last.
+
+        Returns the path of each such file, and what was wrong. Raises OSError, FsyncFailed.
+        """
+        checkpoints = (self.recovery_points, self.log_start_offsets, self.cleaned_offsets, self.high_watermarks)
+        found = [(each.path, problem) for each in checkpoints if (problem := await each.restore())]
+        if self.properties is not None:
+            try:
+                is_intact = read_meta_properties(self._disk, self.path) == self.properties
+            except MetaPropertiesError:
+                is_intact = False
+            if not is_intact:
+                await write_meta_properties(self._disk, self.path, self.properties)
+                found.append((f"{self.path}/{META_PROPERTIES}", "it does not have the properties of the directory"))
+        return found
 
     async def write_recovery_points(self) -> None:
         """Checkpoint the recovery points. Raises OSError, FsyncFailed."""
@@ -370,3 +393,9 @@ class LoopPacer:
     def _begin(self) -> None:
         self._count = 0
         self._end = trio.current_time() + TURN_S
+
+
+def first_error(group: BaseExceptionGroup[OSError]) -> OSError:
+    """The first error in a group, or in a group within it."""
+    error = group.exceptions[0]
+    return error if isinstance(error, OSError) else first_error(error)

@@ -20,7 +20,7 @@ import trio
 from broker.storage.duplicate_log_dirs import Belongs, DuplicateLogDir, find_stray
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
-from broker.storage.log_dir import NO_BROKER_EPOCH, LogDir, LogDirUsage, PartitionKey
+from broker.storage.log_dir import NO_BROKER_EPOCH, LogDir, LogDirUsage, PartitionKey, first_error
 from broker.storage.log_manager_config import LogManagerConfig
 from broker.storage.meta_properties import MetaProperties, verify_meta_properties
 from broker.storage.partition_directory import (
@@ -30,6 +30,7 @@ from broker.storage.partition_directory import (
 )
 from broker.storage.partition_metadata import write_topic_id
 from broker.storage.rolled_logs import RolledLogs
+from broker.storage.suspect_logs import SuspectLogs
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.uuids import encode_uuid, new_uuid
 from kraft.env import Env, FsyncFailed
@@ -68,6 +69,7 @@ class LogManager:
         self.shrunk: set[str] = set()  # directories whose checkpoints still name deleted partitions
         self.work = trio.Event()
         self.rolled = RolledLogs()
+        self.suspects = SuspectLogs()
         self.failed = trio.Event()
 
     @classmethod
@@ -323,7 +325,7 @@ class LogManager:
             failures, others = group.split(OSError)
             if failures is None or others is not None or failures.subgroup(FsyncFailed) is not None:
                 raise
-            self.mark_offline(directory.path, _first(failures))
+            self.mark_offline(directory.path, first_error(failures))
 
     @property
     def _is_lost(self) -> bool:
@@ -417,14 +419,10 @@ class LogManager:
         self.logs[key] = directory.logs[key] = log
         self.topic_ids[key] = directory.topic_ids[key] = topic_id
         log.on_rolled = partial(self.rolled.add, log, directory)
+        log.segments.on_suspect = partial(self.suspects.add, key)
 
     def _forget(self, directory: LogDir, key: PartitionKey) -> Log:
         if self.logs.get(key) is directory.logs[key]:
             del self.logs[key], self.topic_ids[key]
         del directory.topic_ids[key]
         return directory.logs.pop(key)
-
-
-def _first(group: BaseExceptionGroup[OSError]) -> OSError:
-    error = group.exceptions[0]
-    return error if isinstance(error, OSError) else _first(error)

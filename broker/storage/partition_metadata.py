@@ -37,10 +37,14 @@ def read_topic_id(disk: Disk, directory: str) -> bytes | None:
         raise CorruptPartitionMetadata(f"Malformed partition metadata file [{path}]: {error}") from error
 
 
+def encode_topic_id(topic_id: bytes) -> bytes:
+    """The content of the file."""
+    return f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {encode_uuid(topic_id)}".encode()
+
+
 def write_topic_id(disk: Disk, directory: str, topic_id: bytes) -> None:
     """Write the topic id of a partition's directory to the page cache. Raises OSError."""
-    content = f"version: {PARTITION_METADATA_VERSION}\ntopic_id: {encode_uuid(topic_id)}"
-    replace_whole(disk, partition_metadata_path(directory), content.encode())
+    replace_whole(disk, partition_metadata_path(directory), encode_topic_id(topic_id))
 
 
 async def sync_topic_id(disk: Disk, directory: str) -> None:

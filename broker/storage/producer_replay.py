@@ -1,18 +1,31 @@
 """Rebuilds a partition's producer states from its log: from the newest snapshot, then batch by batch."""
 
+import contextlib
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from broker.storage.batch_scan import scan_headers
-from broker.storage.log_config import LogConfig
+from broker.storage.log_config import MAX_LONG, LogConfig
+from broker.storage.producer_snapshots import (
+    CorruptSnapshot,
+    ProducerEntry,
+    ProducerSnapshots,
+    decode_snapshot,
+    snapshot_offset,
+)
 from broker.storage.producer_state import CompletedTransaction, ProducerStates
 from broker.storage.segment import Segment
 from broker.storage.segment_list import SegmentList
 from broker.storage.transaction_index import TRANSACTION_INDEX_VERSION, AbortedTransaction
 from broker.storage.validation import check_message_size, check_segment_size
+from broker.storage.whole_file import read_whole
 from broker.wire.errors import WireError
 from broker.wire.records import BatchHeader, iter_records, read_end_transaction_marker, read_header
 from broker.wire.records.batch import Buffer
-from kraft.env import Tracer
+from kraft.env import Disk, Tracer
+
+# The path of a segment's file, its base offset, and the end of its batches in the file.
+SegmentRange: TypeAlias = tuple[str, int, int]
 
 
 def load_producers(
@@ -127,3 +140,36 @@ def _aborted(completed: CompletedTransaction, last_stable_offset: int) -> Aborte
         completed.last_offset,
         last_stable_offset,
     )
+
+
+def replay_from_snapshot(
+    disk: Disk, directory: str, segments: Sequence[SegmentRange], snapshots: Sequence[str], offset: int
+) -> list[ProducerEntry]:
+    """The states of the producers before `offset`, from the last readable snapshot and the batches after it.
+
+    `segments` are those that begin before `offset`, and `snapshots` the paths of the snapshots that may be used, both
+    ascending. May be called in a thread, as it uses nothing of a log. Raises OSError, WireError.
+    """
+    snapshot_files = ProducerSnapshots(disk, directory, (), discard=lambda path: None, trace=_ignore)
+    producers = ProducerStates(snapshot_files, partition=directory, expiration_ms=MAX_LONG)
+    begin = 0
+    for path in reversed(snapshots):
+        with contextlib.suppress(CorruptSnapshot, FileNotFoundError):
+            producers.restore(decode_snapshot(read_whole(disk, path)))
+            begin = snapshot_offset(path.rpartition("/")[2]) or 0
+            break
+    for at, (path, _, end) in enumerate(segments):
+        if at + 1 == len(segments) or segments[at + 1][1] > begin:
+            file = disk.open(path)
+            try:
+                for position, header in scan_headers(file, 0, end):
+                    if begin <= header.base_offset < offset and header.producer_id >= 0:
+                        batch = file.read(position, header.size) if header.is_control else b""
+                        replay_or_trace(producers, header, batch, directory, _ignore)
+            finally:
+                file.close()
+    return [state.entry() for state in producers.active()]
+
+
+def _ignore(kind: str, /, **fields: object) -> None:
+    """A malformed marker was traced when the log was opened."""

@@ -18,7 +18,7 @@ from crc32c import crc32c
 
 from broker.storage.log_config import MAX_LONG
 from broker.storage.segment_files import DELETED_SUFFIX
-from broker.storage.whole_file import read_whole, sync_file, write_whole
+from broker.storage.whole_file import read_whole, replace_whole, sync_file, write_whole
 from kraft.env import Disk, Tracer
 
 SNAPSHOT_SUFFIX = ".snapshot"
@@ -114,32 +114,38 @@ class ProducerSnapshots:
 
     def write(self, offset: int, entries: Collection[ProducerEntry]) -> None:
         """Write the snapshot for `offset` to the page cache. Raises OSError."""
-        write_whole(self._disk, self._path(offset), encode_snapshot(entries))
+        write_whole(self._disk, self.path(offset), encode_snapshot(entries))
         self._offsets.append(offset)
         self._writes += 1
         self._unsynced[offset] = self._writes
         self.latest_offset = offset
 
+    def rewrite(self, offset: int, entries: Collection[ProducerEntry]) -> None:
+        """Replace the snapshot for `offset`, which is damaged. Raises OSError."""
+        replace_whole(self._disk, self.path(offset), encode_snapshot(entries))
+        self._writes += 1
+        self._unsynced[offset] = self._writes
+
     async def sync(self) -> None:
         """Make the written snapshots durable. Raises FsyncFailed, or OSError if a file cannot be opened."""
         for offset, write in list(self._unsynced.items()):
             if offset in self._offsets:
-                await sync_file(self._disk, self._path(offset))
+                await sync_file(self._disk, self.path(offset))
             if self._unsynced.get(offset) == write:  # otherwise it was written again meanwhile
                 del self._unsynced[offset]
 
     def unsynced_paths(self) -> list[str]:
         """The files that `sync` would sync."""
-        return [self._path(offset) for offset in self._unsynced if offset in self._offsets]
+        return [self.path(offset) for offset in self._unsynced if offset in self._offsets]
 
     def load_latest(self, *, default_offset: int) -> tuple[int, list[ProducerEntry]]:
         """The offset and producers of the newest readable snapshot; `default_offset` and none without one."""
         while self._offsets:
             offset = self._offsets[-1]
             try:
-                entries = decode_snapshot(read_whole(self._disk, self._path(offset)))
+                entries = decode_snapshot(read_whole(self._disk, self.path(offset)))
             except (CorruptSnapshot, FileNotFoundError) as error:
-                self._trace("storage_snapshot_corrupt", path=self._path(offset), error=str(error))
+                self._trace("storage_snapshot_corrupt", path=self.path(offset), error=str(error))
                 self._delete([offset])
             else:
                 self.latest_offset = offset
@@ -178,12 +184,13 @@ class ProducerSnapshots:
     def _delete(self, offsets: Iterable[int]) -> None:
         for offset in offsets:
             self._offsets.remove(offset)
-            path = self._path(offset)
+            path = self.path(offset)
             try:
                 self._disk.rename(path, path + DELETED_SUFFIX)
             except FileNotFoundError:
                 continue
             self._discard(path + DELETED_SUFFIX)
 
-    def _path(self, offset: int) -> str:
+    def path(self, offset: int) -> str:
+        """The path of the snapshot for `offset`."""
         return f"{self.directory}/{snapshot_name(offset)}"

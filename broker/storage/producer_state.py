@@ -370,6 +370,11 @@ class ProducerStates:
         self.unreplicated = unreplicated
         self.snapshots.retain_within(log_start_offset, log_end_offset)
         offset, entries = self.snapshots.load_latest(default_offset=log_start_offset)
+        self.restore(entries, now_ms=now_ms)
+        return offset
+
+    def restore(self, entries: Iterable[ProducerEntry], *, now_ms: int = 0) -> None:
+        """Take the producers of a snapshot that have not expired."""
         for entry in entries:
             state = ProducerState.from_entry(entry)
             if not self._is_expired(state, now_ms):
@@ -377,7 +382,6 @@ class ProducerStates:
         ongoing = [state for state in self._by_id.values() if state.current_txn_first_offset >= 0]
         for state in sorted(ongoing, key=lambda state: state.current_txn_first_offset):
             self._ongoing[state.current_txn_first_offset] = state.producer_id
-        return offset
 
     def truncate_fully(self) -> None:
         """Forget everything and delete every snapshot."""

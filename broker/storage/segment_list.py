@@ -1,7 +1,7 @@
 """The segments of one log in order: finding an offset in them, and rolling, deleting and replacing them on disk."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -35,6 +35,7 @@ class SegmentList:
     """At least one segment, ascending by base offset; the last one is `active`.
 
     `discarded` collects the paths of files that no longer belong to the log and are to be removed from the disk.
+    `on_suspect` is called when a reader finds a damaged transaction index.
     `records_written` and `bytes_written` count for metrics (`broker.replication.topic_traffic`). `damaged` is None
     while no damage is known. `is_being_cleaned` is true while the cleaner writes files that are to replace segments.
     `replacements` counts the calls of `replace`.
@@ -52,6 +53,7 @@ class SegmentList:
         "damaged",
         "discarded",
         "is_being_cleaned",
+        "on_suspect",
         "records_written",
         "replacements",
     )
@@ -70,6 +72,7 @@ class SegmentList:
         self.damaged: DamagedRanges | None = None
         self.is_being_cleaned = False
         self.replacements = 0
+        self.on_suspect: Callable[[], None] | None = None
         self.records_written = self.bytes_written = 0
 
     def __len__(self) -> int:

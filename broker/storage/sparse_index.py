@@ -6,11 +6,12 @@ are rebuilt.
 """
 
 from array import array
+from bisect import bisect_left
 from operator import lt
 from struct import Struct
 from typing import ClassVar
 
-from broker.storage.whole_file import sync_file
+from broker.storage.whole_file import replace_whole, sync_file
 from kraft.env import Disk, File
 
 
@@ -66,6 +67,24 @@ class SparseIndex:
         self._values = array("i")
         self._saved = -1
         self._changes += 1
+
+    @classmethod
+    def encode(cls, keys: "array[int]", values: "array[int]") -> bytes:
+        """The content of a file with these entries."""
+        return b"".join(map(cls.ENTRY.pack, keys, values))
+
+    def replace(self, keys: "array[int]", values: "array[int]", content: bytes, value_end: int) -> None:
+        """Replace the entries whose values are below `value_end`; `content` is the encoding of the new ones.
+
+        Readers of the file see the old content or the new one. Raises OSError.
+        """
+        replace_whole(self._disk, self.path, content)
+        self._changes += 1
+        if self._keys is not None:
+            later = bisect_left(self._values, value_end)
+            self._keys, self._values = keys + self._keys[later:], values + self._values[later:]
+            self._saved = len(keys)
+            self.save()
 
     def release(self) -> None:
         """Free the memory, unless entries are not saved."""

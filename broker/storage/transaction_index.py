@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from broker.storage.whole_file import read_whole, sync_file
+from broker.storage.whole_file import read_whole, replace_whole, sync_file
 from broker.wire.errors import WireError
 from kraft.env import Disk
 
@@ -95,6 +95,25 @@ class TransactionIndex:
     def replace(self, entries: Iterable[AbortedTransaction]) -> None:
         """Make these all the entries. Raises OSError."""
         self._replace(encode_aborted_transactions(entries))
+
+    def rebuild(self, entries: Sequence[AbortedTransaction]) -> None:
+        """Make these all the entries; readers of the file see the old content or the new one. Raises OSError."""
+        content = encode_aborted_transactions(entries)
+        replace_whole(self._disk, self.path, content)
+        self._writes += 1
+        self._content, self._count = bytearray(content), len(entries)
+
+    def intact_since(self, offset: int) -> list[AbortedTransaction]:
+        """The intact entries of transactions that ended at `offset` or later. Raises OSError."""
+        content = self._content
+        if content is None:
+            content = bytearray(read_whole(self._disk, self.path)) if self._disk.exists(self.path) else bytearray()
+        found = []
+        for at in range(0, len(content) - _ENTRY.size + 1, _ENTRY.size):
+            fields = _ENTRY.unpack_from(content, at)
+            if _is_entry(content, at, fields, offset):
+                found.append(AbortedTransaction._make(fields))
+        return found
 
     def is_damaged(self, base_offset: int) -> bool:
         """Whether the index of the segment that begins at `base_offset` has damaged or unfinished entries.

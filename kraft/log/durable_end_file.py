@@ -22,21 +22,21 @@ class DurableEndFile:
     """The open file. `end` is the end that it holds, and the beginning of the log if it holds none."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
-        self._slots = SlotFile(disk.open(f"{directory}/{FILE_NAME}", create=True), copies=1)
-        self.end = _decode(self._slots.fields) or _BEGINNING
+        self.slots = SlotFile(disk.open(f"{directory}/{FILE_NAME}", create=True), copies=1)
+        self.end = _decode(self.slots.fields) or _BEGINNING
 
     def note(self, end: OffsetAndEpoch) -> None:
         """Write `end`, without a sync. Raises OSError."""
-        self._slots.replace([end.offset, end.epoch])
+        self.slots.replace([end.offset, end.epoch])
         self.end = end
 
     async def save(self, end: OffsetAndEpoch) -> None:
         """Make `end` durable. Raises FsyncFailed, OSError."""
         self.note(end)
-        await self._slots.sync()
+        await self.slots.sync()
 
     def close(self) -> None:
-        self._slots.close()
+        self.slots.close()
 
 
 def _decode(fields: Any) -> OffsetAndEpoch | None:

@@ -5,11 +5,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final
 
+import attrs
+
 from kraft.core import OffsetAndEpoch, latest_end
 from kraft.env import Disk, File
+from kraft.log.durable_end_file import FILE_NAME as DURABLE_END
 from kraft.log.durable_end_file import DurableEndFile
 from kraft.log.frame import decode_frame, encode_frame
 from kraft.log.log_content import read_content
+from kraft.log.slots import SlotFile
 from kraft.replicated_log import Batch
 
 _SUFFIX = ".log"
@@ -55,6 +59,16 @@ class EntriesLost(CorruptLog):
         )
 
 
+@attrs.frozen
+class ExpectedFrame:
+    """A frame from `position` to `end`; `base_offset` is that of its batch, `last` the batch's end and epoch."""
+
+    position: int
+    end: int
+    base_offset: int
+    last: OffsetAndEpoch
+
+
 class DurableLog:
     """The open log file, which is named after its start offset. `end_offset` is the offset of the next record.
 
@@ -89,7 +103,7 @@ class DurableLog:
 
     @property
     def path(self) -> str:
-        return self._file.path
+        return _path(self._directory, self.start_offset)
 
     @property
     def end(self) -> OffsetAndEpoch:
@@ -250,6 +264,28 @@ class DurableLog:
         if self.durable_end.is_before(durable_end):
             await self._durable_end_file.save(durable_end)
         await self.start_at(0, 0, keep=False)
+
+    @property
+    def durable_end_slots(self) -> tuple[str, SlotFile]:
+        """The path and the slots of the file that holds `durable_end`."""
+        return f"{self._directory}/{DURABLE_END}", self._durable_end_file.slots
+
+    def durable_frames(self) -> list[ExpectedFrame]:
+        """The frames of the batches that are durable."""
+        count = bisect_right(self._positions, self._durable_size)
+        frames = [self._frame(index) for index in range(count)]
+        return frames[:-1] if frames and frames[-1].end > self._durable_size else frames
+
+    def has_frame(self, frame: ExpectedFrame) -> bool:
+        """True if the frame is still part of the log."""
+        index = bisect_left(self._positions, frame.position)
+        return index < len(self._positions) and self._frame(index) == frame
+
+    def _frame(self, index: int) -> ExpectedFrame:
+        is_last = index + 1 == len(self._positions)
+        end_offset = self.end_offset if is_last else self._base_offsets[index + 1]
+        last = OffsetAndEpoch(end_offset, self._epochs[index])
+        return ExpectedFrame(self._positions[index], self._position(index + 1), self._base_offsets[index], last)
 
     def close(self) -> None:
         self._file.close()

@@ -59,6 +59,11 @@ class QuorumStateFile:
         self._slots.rewrite(_encode(self.state))
         await self._slots.sync()
 
+    @property
+    def slots_with_path(self) -> tuple[str, SlotFile]:
+        """The path of the file, and its slots."""
+        return self._slots.path, self._slots
+
     def close(self) -> None:
         self._slots.close()
 

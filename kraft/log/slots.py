@@ -43,6 +43,31 @@ class SlotFile:
         self._file.write(self._sequence % 2 * self._copies * COPY_BYTES, [copy] * self._copies)
         self.fields = tuple(fields)
 
+    @property
+    def path(self) -> str:
+        return self._file.path
+
+    def is_damaged(self) -> bool:
+        """True if a copy of a value is not intact, or not the value that was written last. Raises OSError."""
+        if self.fields is None:
+            return False
+        current = self._sequence % 2 * self._copies
+        for index in range(2 * self._copies):
+            copy = self._file.read_from_device(index * COPY_BYTES, COPY_BYTES)
+            is_current = current <= index < current + self._copies
+            if is_current and _decode(copy) != (self._sequence, self.fields):
+                return True
+            if not is_current and any(copy) and _decode(copy) is None:
+                return True
+        return False
+
+    async def restore(self) -> None:
+        """Write the value that was written last to both slots again. Raises OSError, FsyncFailed."""
+        assert self.fields is not None, "a value was written"
+        for _ in range(2):
+            self.replace(self.fields)
+            await self.sync()
+
     async def sync(self) -> None:
         """Raises FsyncFailed."""
         await self._file.sync()

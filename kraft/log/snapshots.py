@@ -48,12 +48,16 @@ class Snapshot:
 
 
 class Snapshots:
-    """The snapshots in a directory. An older one than `latest` is kept until the log starts at `latest`."""
+    """The snapshots in a directory. An older one than `latest` is kept until the log starts at `latest`.
+
+    `is_damaged` says that `latest` is known to be damaged, so that another one may be saved at the same place.
+    """
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
         self.latest: OffsetAndEpoch | None = None
+        self.is_damaged = False
 
     @classmethod
     async def open(cls, disk: Disk, directory: str) -> "Snapshots":
@@ -92,13 +96,18 @@ class Snapshots:
 
     def damage(self) -> str:
         """Return the damage to the bytes of the latest snapshot, as text; "" if they are intact or there is none."""
-        if self.latest is None:
-            return ""
-        file = self._disk.open(self._path(self.latest))
+        return "" if self.latest is None else self.damage_of(self.latest)
+
+    def damage_of(self, place: OffsetAndEpoch) -> str:
+        """Return the damage to the bytes of a snapshot, as text; "" if they are intact.
+
+        May be called in a thread. Raises FileNotFoundError, OSError.
+        """
+        file = self._disk.open(self._path(place))
         try:
             for position, body in _read_frames(file):
                 if position == 0:
-                    _read_head(_decode(file, position, body), self.latest, file.path)
+                    _read_head(_decode(file, position, body), place, file.path)
         except CorruptLog as error:
             return error.damage
         finally:
@@ -184,6 +193,10 @@ class Snapshots:
     def _places(self) -> list[OffsetAndEpoch]:
         matches = [_NAME.fullmatch(name) for name in self._disk.list(self._directory) if is_snapshot(name)]
         return [OffsetAndEpoch(int(match[1]), int(match[2])) for match in matches if match is not None]
+
+    def path_of(self, place: OffsetAndEpoch) -> str:
+        """The path of a snapshot."""
+        return self._path(place)
 
     def _path(self, place: OffsetAndEpoch) -> str:
         return f"{self._directory}/{place.offset:020}-{place.epoch:010}.checkpoint"

@@ -37,6 +37,9 @@ class VolatileFile:
         self._inode = inode
         self._closed = False
 
+    def read_from_device(self, offset: int, count: int) -> bytes:
+        return self.read(offset, count)
+
     def read(self, offset: int, count: int) -> bytes:
         return bytes(self._live().cached[offset : offset + count])
 

@@ -3,7 +3,7 @@
 from broker.metrics.collectors.clients import ConnectionCollector, QuotaCollector
 from broker.metrics.collectors.controller import ControllerCollector, Elections, QuorumCollector
 from broker.metrics.collectors.coordinators import GroupCollector, TransactionCollector
-from broker.metrics.collectors.logs import LogDirectoryCollector
+from broker.metrics.collectors.logs import LogDirectoryCollector, ScrubCollector
 from broker.metrics.collectors.partitions import PartitionCollector
 from broker.metrics.collectors.process import ProcessCollector
 from broker.metrics.collectors.requests import RequestCollector
@@ -20,6 +20,7 @@ __all__ = [
     "QuorumCollector",
     "QuotaCollector",
     "RequestCollector",
+    "ScrubCollector",
     "TelemetryCollector",
     "TransactionCollector",
 ]

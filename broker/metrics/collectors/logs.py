@@ -6,6 +6,7 @@ from broker.metrics.catalogue import logs
 from broker.metrics.histogram import Histogram
 from broker.metrics.metric import Family, Sample
 from broker.storage.log_manager import LogManager
+from broker.storage.scrub.statistics import ScrubStatistics
 from kraft.env import Disk
 
 
@@ -35,3 +36,18 @@ class LogDirectoryCollector:
             except OSError:
                 continue
             yield path, usage
+
+
+class ScrubCollector:
+    """Reads what the scrubber has done."""
+
+    def __init__(self, statistics: ScrubStatistics) -> None:
+        self._statistics = statistics
+
+    def collect(self) -> Iterable[Family]:
+        statistics = self._statistics
+        yield logs.SCRUBBED_BYTES.single(statistics.bytes_read)
+        yield logs.SCRUB_DAMAGED.single(statistics.damaged)
+        yield logs.SCRUB_REBUILT.single(statistics.rebuilt)
+        yield logs.SCRUB_UNREPAIRED.single(len(statistics.unrepaired))
+        yield logs.SCRUB_LAST_PASS.single(statistics.last_pass_s)

@@ -103,6 +103,20 @@ ALERTS: Final = (
         "Less than a tenth of the volume of {{ $labels.logdirectory }} on {{ $labels.instance }} is free",
     ),
     Alert(
+        "KraftDamageFound",
+        f"increase({logs.SCRUB_DAMAGED.name}[1d]) > 0",
+        0,
+        _WARNING,
+        "The scrubber has found damaged files on {{ $labels.instance }}: its disk, or its memory, may fail",
+    ),
+    Alert(
+        "KraftMetadataDamaged",
+        f"{logs.SCRUB_UNREPAIRED.name} > 0",
+        300,
+        _CRITICAL,
+        "{{ $value }} files of the metadata log of {{ $labels.instance }} are damaged, and were not replaced",
+    ),
+    Alert(
         "KraftSlowFsync",
         f"{quantile(0.99, logs.FSYNC_TIME, '5m', by=('instance',))} > 1000",
         300,

@@ -141,6 +141,9 @@ class SimulatedFile:
         self._inode = inode
         self._is_closed = False
 
+    def read_from_device(self, offset: int, count: int) -> bytes:
+        return self.read(offset, count)
+
     def read(self, offset: int, count: int) -> bytes:
         return bytes(self._open().cached[offset : offset + count])
 

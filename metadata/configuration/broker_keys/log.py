@@ -99,6 +99,14 @@ class LogConfigs(ConfigValues):
         "A broker that cannot report a failed log directory to the controller within this many ms stops.")
     log_initial_task_delay_ms = key(LONG, 30_000, at_least(0), LOW,
         "Pause in ms after the start before the background work on logs begins.", internal=True)
+    log_scrub_enable = key(BOOLEAN, True, None, MEDIUM,
+        "Not Kafka's: whether the node reads its files again in the background, to find and repair flipped bits.",
+        CLUSTER_WIDE)
+    log_scrub_interval_ms = key(LONG, 7 * DAY_MS, at_least(1), MEDIUM,
+        "Not Kafka's: within this many ms all files are read once; a short time begins a pass at once.", CLUSTER_WIDE)
+    log_scrub_io_max_bytes_per_second = key(LONG, 8 * MIB, at_least(KIB), MEDIUM,
+        "Not Kafka's: bytes per second that this reads at most; more data than that in the interval takes longer.",
+        CLUSTER_WIDE)
     log_cleaner_enable = key(BOOLEAN, True, None, MEDIUM,
         "Whether compaction runs.")
     log_cleaner_threads = key(INT, 1, at_least(0), MEDIUM,

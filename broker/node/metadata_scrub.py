@@ -1,0 +1,64 @@
+"""Checks the files of the metadata log, and has a new snapshot replace what is damaged.
+
+Entries below the committed end are in the node's image of the metadata, so a snapshot of the image replaces damaged
+entries and a damaged snapshot alike. Entries that are not committed yet soon are, or the next pass finds them again.
+"""
+
+from typing import Final
+
+import trio
+
+from broker.storage.scrub.statistics import ScrubStatistics
+from kraft.env import Tracer
+from kraft.log import DamagedFile
+from kraft.raft_node import RaftNode
+from metadata.image import MetadataLoader
+from metadata.snapshot_generator import SnapshotGenerator
+
+# How long damaged entries may take to be committed, and then to be replaced.
+_WAIT_S: Final = 10.0
+_POLL_S: Final = 0.1
+
+
+class MetadataScrub:
+    """Checks the files of `quorum`."""
+
+    def __init__(self, quorum: RaftNode, loader: MetadataLoader, snapshots: SnapshotGenerator, trace: Tracer) -> None:
+        self._quorum = quorum
+        self._loader = loader
+        self._snapshots = snapshots
+        self._trace = trace
+
+    async def check(self, statistics: ScrubStatistics) -> None:
+        """Check all files, and repair what can be repaired. Raises OSError, FsyncFailed."""
+        files = self._quorum.files
+        before = files.bytes_read
+        for restored in await files.restore():
+            self._rebuilt(restored, statistics)
+        damaged = await files.find_damage()
+        if damaged:
+            await self._replace(damaged, statistics)
+        statistics.bytes_read += files.bytes_read - before
+
+    async def _replace(self, damaged: list[DamagedFile], statistics: ScrubStatistics) -> None:
+        end_offset = max(each.replaced_by for each in damaged)
+        with trio.move_on_after(_WAIT_S):
+            while self._loader.image.offset + 1 < end_offset:
+                await trio.sleep(_POLL_S)
+        await self._snapshots.take_now()
+        left = {each.path: each for each in damaged}
+        with trio.move_on_after(_WAIT_S):
+            while left := {each.path: each for each in await self._quorum.files.find_damage()}:
+                await trio.sleep(_POLL_S)  # the log begins at the snapshot a moment later
+        statistics.unrepaired = {path: each.problem for path, each in left.items()}
+        for each in damaged:
+            if each.path not in left:
+                self._rebuilt(each, statistics)
+        for each in left.values():
+            statistics.add_damage()
+            self._trace("metadata_file_damaged", path=each.path, error=each.problem)
+
+    def _rebuilt(self, file: DamagedFile, statistics: ScrubStatistics) -> None:
+        statistics.unrepaired.pop(file.path, None)
+        statistics.add_rebuilt()
+        self._trace("metadata_file_rebuilt", path=file.path, error=file.problem)

@@ -1,0 +1,261 @@
+"""Scrubs one segment: its batches, its leader epochs, and its three indexes."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+import attrs
+
+from broker.storage.damage import Damage
+from broker.storage.log_dir import PartitionKey
+from broker.storage.log_manager import LogManager
+from broker.storage.offset_index import OffsetIndex
+from broker.storage.scrub.epoch_check import check_epochs
+from broker.storage.scrub.index_checks import OffsetIndexCheck, TimeIndexCheck
+from broker.storage.scrub.pacing import ScrubPacer
+from broker.storage.scrub.segment_check import EpochStart, SegmentCheck, Suspect, batch_size
+from broker.storage.scrub.segment_view import SegmentView
+from broker.storage.scrub.statistics import ScrubStatistics
+from broker.storage.scrub.transactions_check import TransactionsCheck
+from broker.storage.time_index import TimeIndex
+from broker.storage.transaction_index import (
+    AbortedTransaction,
+    damage_of_entries,
+    decode_aborted_transactions,
+)
+from broker.storage.whole_file import read_whole
+from broker.wire.records import HEADER_SIZE
+from kraft.env import Disk, Env, File
+
+# A check begins again if the files have changed under it.
+ATTEMPTS_MAX: Final = 3
+
+ReportDamage = Callable[[PartitionKey, Damage], None]
+
+
+@attrs.frozen
+class IndexFiles:
+    """The content of a segment's offset index, time index and transaction index; None for a file that is missing."""
+
+    offset: bytes | None
+    time: bytes | None
+    transactions: bytes | None
+
+
+@attrs.define(eq=False)
+class SegmentScrub:
+    """Scrubs segments of the logs of `log_manager`. Damaged batches are passed to `report`."""
+
+    env: Env
+    log_manager: LogManager
+    pacer: ScrubPacer
+    statistics: ScrubStatistics
+    report: ReportDamage
+
+    async def scrub(self, view: SegmentView, opened: Mapping[int, int] | None) -> SegmentCheck | None:
+        """Check the segment, and repair its indexes; None if the log has changed meanwhile.
+
+        `opened` are the first offsets of the transactions that were open at its start, None if these are not known.
+        Raises OSError, FsyncFailed.
+        """
+        file = self.env.disk.open(view.segment.path)
+        try:
+            indexes = await self._read_indexes(view)
+            check = self._new_check(view, file, indexes, opened)
+            if not await self._check_batches(view, check):
+                return None
+        finally:
+            file.close()
+        if check.is_whole and not (
+            await self._check_epochs(view, check)
+            and await self._check_indexes(view, check, indexes)
+            and await self._check_transactions(view, check, indexes)
+        ):
+            return None
+        return check
+
+    def _new_check(
+        self, view: SegmentView, file: File, indexes: IndexFiles, opened: Mapping[int, int] | None
+    ) -> SegmentCheck:
+        segment = view.segment
+        # The active segment may have no files of its indexes yet.
+        offset, time = indexes.offset, indexes.time
+        if view.is_active:
+            offset, time = offset or b"", time or b""
+        return SegmentCheck(
+            file,
+            segment.base_offset,
+            segment.offset_max,
+            view.end,
+            view.allows_gaps,
+            view.log.config.index_interval_bytes,
+            OffsetIndexCheck(offset, segment.base_offset),
+            TimeIndexCheck(time, segment.base_offset),
+            TransactionsCheck(opened),
+            iter([EpochStart(*each) for each in view.log.epochs.entries]),
+            segment.base_offset,
+        )
+
+    # Batches
+
+    async def _check_batches(self, view: SegmentView, check: SegmentCheck) -> bool:
+        while check.position < check.end:
+            before = check.bytes_read
+            await self.env.disk.run_apart(check.step)
+            self.statistics.bytes_read += check.bytes_read - before
+            await self.pacer.pause(check.bytes_read - before)
+            if not view.holds(self.log_manager):
+                return False
+            if check.suspect is not None and not await self._judge(view, check, check.suspect):
+                return False
+        if check.is_whole and not view.is_active and not view.allows_gaps and check.next_offset < view.end_offset:
+            self._found(view, check.next_offset, view.end_offset, "it ends before the next segment begins")
+        return True
+
+    async def _judge(self, view: SegmentView, check: SegmentCheck, suspect: Suspect) -> bool:
+        """Report a damaged batch, and go on after it. Returns False if the check has to begin again."""
+        if self._read_again(view, check, suspect) is None:
+            return await self._rewrite(view, check, suspect)
+        intact_from = await self.env.disk.run_apart(check.skip)
+        if not view.holds(self.log_manager):
+            return False
+        again = self._read_again(view, check, suspect)
+        if again is None:
+            return False
+        self._found(view, suspect.next_offset, intact_from if intact_from >= 0 else view.end_offset, again.cause)
+        return True
+
+    def _read_again(self, view: SegmentView, check: SegmentCheck, suspect: Suspect) -> Suspect | None:
+        """Read the batch of a suspect as readers do, and check it; None if it is intact."""
+        try:
+            return check.suspect_in(_batch_at(view, suspect), 0, suspect.position, suspect.next_offset)
+        except OSError as error:
+            return attrs.evolve(suspect, cause=str(error))
+
+    async def _rewrite(self, view: SegmentView, check: SegmentCheck, suspect: Suspect) -> bool:
+        """Write the batch of a suspect again, which the page cache has, unless the device has it, too."""
+        check.read_again()
+        good = _batch_at(view, suspect)
+        try:
+            data = check.file.read_from_device(suspect.position, len(good))
+            is_damaged = check.suspect_in(data, 0, suspect.position, suspect.next_offset) is not None
+        except OSError:
+            is_damaged = True
+        if is_damaged:
+            view.segment.file.write(suspect.position, [good])
+            await view.segment.file.sync()
+            self.statistics.add_rebuilt()
+            self.env.trace("storage_batch_rewritten", path=view.segment.path, error=suspect.cause)
+        return view.holds(self.log_manager)
+
+    def _found(self, view: SegmentView, first_offset: int, end_offset: int, cause: str) -> None:
+        self.statistics.add_damage()
+        self.report(view.key, Damage(view.segment.path, first_offset, end_offset, cause))
+
+    async def _check_epochs(self, view: SegmentView, check: SegmentCheck) -> bool:
+        def report(damage: Damage) -> None:
+            self._found(view, damage.first_offset, damage.end_offset, damage.cause)
+
+        problem = check_epochs(view, check, report)
+        if problem:
+            await view.log.epochs.flush()
+            await self._rebuilt(view, {view.log.epochs.path: problem})
+        return problem is not None
+
+    # Indexes
+
+    async def _read_indexes(self, view: SegmentView) -> IndexFiles:
+        """Read the index files. Those of the active segment are read at once, because appends change them."""
+        paths = _index_paths(view)
+        if view.is_active:
+            return read_indexes(self.env.disk, paths)
+        return await self.env.disk.run_apart(partial(read_indexes, self.env.disk, paths))
+
+    async def _check_indexes(self, view: SegmentView, check: SegmentCheck, indexes: IndexFiles) -> bool:
+        check.offset_index.finish()
+        check.time_index.finish(is_complete=not view.is_active)
+        problems = {
+            view.segment.offset_index.path: check.offset_index.problem,
+            view.segment.time_index.path: check.time_index.problem,
+        }
+        if view.end == 0 or not any(problems.values()):
+            return True
+        offsets, times = check.offset_index, check.time_index
+        encoded = await self.env.disk.run_apart(
+            lambda: (
+                OffsetIndex.encode(offsets.offsets, offsets.positions),
+                TimeIndex.encode(times.timestamps, times.offsets),
+            )
+        )
+        if not self._is_same(view, indexes):
+            return False
+        segment = view.segment
+        segment.offset_index.replace(offsets.offsets, offsets.positions, encoded[0], view.end)
+        segment.time_index.replace(times.timestamps, times.offsets, encoded[1], check.next_offset - segment.base_offset)
+        await segment.offset_index.sync()
+        await segment.time_index.sync()
+        await self._rebuilt(view, {path: problem for path, problem in problems.items() if problem})
+        return True
+
+    async def _check_transactions(self, view: SegmentView, check: SegmentCheck, indexes: IndexFiles) -> bool:
+        problem = transactions_problem(view, check, indexes.transactions)
+        if not problem:
+            return True
+        if not check.transactions.is_complete or not self._is_same(view, indexes):
+            return False
+        index = view.segment.transaction_index
+        rebuilt = [each for each in check.transactions.aborted if each.last_offset < check.next_offset]
+        index.rebuild(rebuilt + index.intact_since(check.next_offset))
+        await index.sync()
+        await self._rebuilt(view, {index.path: problem})
+        return True
+
+    def _is_same(self, view: SegmentView, indexes: IndexFiles) -> bool:
+        """Whether the index files are still those that were checked. Those of the active segment may have grown."""
+        if not view.holds(self.log_manager):
+            return False
+        again = read_indexes(self.env.disk, _index_paths(view))
+        return all(
+            now == before or (view.is_active and before is not None and now is not None and now.startswith(before))
+            for now, before in zip(attrs.astuple(again), attrs.astuple(indexes), strict=True)
+        )
+
+    async def _rebuilt(self, view: SegmentView, problems: Mapping[str, str]) -> None:
+        await self.env.disk.sync_dir(view.log.directory)
+        for path, problem in problems.items():
+            self.statistics.add_rebuilt()
+            self.env.trace("storage_file_rebuilt", path=path, error=problem)
+
+
+def transactions_problem(view: SegmentView, check: SegmentCheck, content: bytes | None) -> str:
+    """The damage to the content of the transaction index, as text; "" if it is right."""
+    entries: list[AbortedTransaction] = []
+    if content is not None:
+        problem = damage_of_entries(content, view.segment.base_offset)
+        if problem:
+            return problem
+        entries = decode_aborted_transactions(content)
+    return check.transactions.problem_of(entries, is_compacted=view.allows_gaps, end_offset=check.next_offset)
+
+
+def read_indexes(disk: Disk, paths: tuple[str, str, str]) -> IndexFiles:
+    """Read the index files at `paths`. Raises OSError."""
+    contents: list[bytes | None] = []
+    for path in paths:
+        try:
+            contents.append(read_whole(disk, path))
+        except FileNotFoundError:
+            contents.append(None)
+    return IndexFiles(*contents)
+
+
+def _index_paths(view: SegmentView) -> tuple[str, str, str]:
+    segment = view.segment
+    return segment.offset_index.path, segment.time_index.path, segment.transaction_index.path
+
+
+def _batch_at(view: SegmentView, suspect: Suspect) -> bytes:
+    """The bytes of the batch of a suspect, through the page cache. Raises OSError."""
+    file = view.segment.file
+    size = batch_size(file.read(suspect.position, HEADER_SIZE))
+    return file.read(suspect.position, size if suspect.position + size <= view.end and size else HEADER_SIZE)

@@ -1,0 +1,71 @@
+"""Calls of the operating system that the real disk makes in threads, and that Python does not have as they are."""
+
+import contextlib
+import ctypes
+import errno
+import os
+import shutil
+from collections.abc import Callable, Sequence
+
+
+class FsyncFailed(OSError):
+    """An fsync failed. The durable state is unknown, so this must not be caught: the process has to end.
+
+    After a failed fsync, Linux marks the pages clean, and a second fsync succeeds without having written them
+    (https://lwn.net/Articles/752063/). Recovery therefore writes what it has read again before relying on it.
+    """
+
+
+_FALLOC_FL_KEEP_SIZE = 1
+_fallocate: Callable[[int, int, int, int], int] | None = None
+with contextlib.suppress(AttributeError, OSError):  # without fallocate, segments grow block by block
+    _fallocate = ctypes.CDLL(None, use_errno=True).fallocate
+    _fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+
+
+def reserve(descriptor: int, size: int) -> None:
+    """Reserve space up to `size` bytes, which does not change the visible size. Never fails."""
+    if _fallocate is not None:
+        _fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, 0, size)
+
+
+def sync(descriptor: int, path: str) -> None:
+    try:
+        os.fdatasync(descriptor)
+    except OSError as error:
+        raise FsyncFailed(error.errno, f"fsync failed: {error.strerror}", path) from error
+
+
+def sync_dir(path: str) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return  # removed in the meantime, and its parent's entry with it
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        raise FsyncFailed(error.errno, f"fsync failed: {error.strerror}", path) from error
+    finally:
+        os.close(descriptor)
+
+
+def sync_all(files: Sequence[str], directories: Sequence[str]) -> None:
+    for path in files:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            sync(descriptor, path)
+        finally:
+            os.close(descriptor)
+    for path in directories:
+        sync_dir(path)
+
+
+def remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if error.errno not in (errno.EISDIR, errno.EPERM):
+            raise
+        shutil.rmtree(path)

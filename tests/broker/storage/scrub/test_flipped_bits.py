@@ -1,0 +1,123 @@
+"""One flipped bit anywhere in a log directory is found by the next pass, and repaired or reported."""
+
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from broker.storage.aborted_transactions import aborted_transactions
+from broker.storage.scrub import ScrubConfig
+from broker.wire.errors import KafkaError
+from broker.wire.records import iter_headers
+from tests.support.scrubbed_logs import KEY, ScrubbedLogs, fill, flipped, sampled_bits, scrubbed_logs
+
+# The name of the lock file's content, and the scrubber's own place, which each pass replaces.
+NOT_SCRUBBED = {"scrub-offset-checkpoint"}
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+async def test_pass_over_intact_files_finds_nothing(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, is_reopened: bool
+) -> None:
+    async with scrubbed_logs(tmp_path / "data") as logs:
+        await fill(logs)
+        before = {path: path.read_bytes() for path in logs.files()}
+        await logs.scrub()
+        if not is_reopened:
+            check_nothing_was_found(logs)
+            assert {path: path.read_bytes() for path in before} == before
+    if is_reopened:
+        async with scrubbed_logs(tmp_path / "data") as logs:
+            await logs.scrub()
+            check_nothing_was_found(logs)
+
+
+def check_nothing_was_found(logs: ScrubbedLogs) -> None:
+    assert logs.reported == []
+    assert logs.rebuilt() == []
+    (event,) = logs.traced.of("storage_scrubbed")
+    assert event["damaged"] == 0
+    assert logs.scrubber.statistics.bytes_read > sum(segment.written for segment in logs.log.segments)
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+async def test_every_flipped_bit_is_found(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, is_reopened: bool
+) -> None:
+    async with scrubbed_logs(tmp_path / "data") as logs:
+        await fill(logs)
+        if not is_reopened:
+            await check_all_files(logs)
+    if is_reopened:  # then nothing is loaded, and segments are not held open
+        async with scrubbed_logs(tmp_path / "data") as logs:
+            await check_all_files(logs)
+
+
+async def check_all_files(logs: ScrubbedLogs) -> None:
+    kinds = set()
+    for path in logs.files():
+        if path.name not in NOT_SCRUBBED:
+            kinds.add(path.suffix or path.name)
+            await check_file(logs, path)
+    assert kinds >= {
+        ".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".metadata", ".properties", "leader-epoch-checkpoint",
+        "recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint",
+    }  # fmt: skip
+
+
+async def check_file(logs: ScrubbedLogs, path: Path, *, stride: int = 83) -> None:
+    content = logs.content(path)
+    for bit in sampled_bits(content, stride):
+        logs.forget()
+        logs.put(path, flipped(content, bit))
+        await logs.scrub()
+        where = f"bit {bit} of {path.name}"
+        if path.suffix == ".log":
+            assert logs.rebuilt() == [], where
+            check_reported(logs, content, bit // 8, where)
+            logs.put(path, content)
+        else:
+            assert logs.reported == [], where
+            assert logs.rebuilt() == [path.name], where
+            assert logs.content(path) == content, where
+
+
+def check_reported(logs: ScrubbedLogs, content: bytes, position: int, where: str) -> None:
+    """The damaged batch was reported, and nothing else."""
+    header = next(header for start, header in iter_headers(content) if start <= position < start + header.size)
+    if not logs.reported:  # a leader epoch of deleted records, which nothing reads
+        assert header.last_offset < logs.log.log_start_offset, where
+        return
+    ((key, damage),) = logs.reported
+    assert key == KEY
+    assert damage.first_offset == header.base_offset, where
+    # After a damaged header, the next batch of which an index entry tells is the next one that is known to be intact.
+    assert damage.end_offset >= header.next_offset, where
+
+
+async def test_reader_has_a_damaged_transaction_index_repaired_at_once(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The read is refused, and the index is made again before the next pass is due."""
+    async with scrubbed_logs(tmp_path / "data") as logs:
+        await fill(logs)
+        await logs.scrub()
+        log = logs.log
+        log.segments.release()
+        path = [each for each in logs.files() if each.suffix == ".txnindex"][-1]
+        segment = next(each for each in log.segments if each.transaction_index.path == str(path))
+        content = logs.content(path)
+        logs.put(path, flipped(content, 8 * 12))
+        found = log.read(segment.base_offset, 1, upper_bound=log.log_end_offset, min_one_batch=True)
+        with pytest.raises(KafkaError):
+            aborted_transactions(log, found, segment.base_offset, log.log_end_offset)
+        logs.scrubber.configure(ScrubConfig(enable=False, initial_delay_ms=0))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(logs.scrubber.run)
+            while not logs.rebuilt():
+                await trio.sleep(0.01)
+            nursery.cancel_scope.cancel()
+        assert logs.content(path) == content
+        assert aborted_transactions(log, found, segment.base_offset, log.log_end_offset)
+        assert logs.rebuilt() == [path.name]
