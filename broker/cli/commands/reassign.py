@@ -1,20 +1,22 @@
 """`kraft reassign`: move replicas of partitions to other brokers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import attrs
 import click
 import trio
 
-from broker.cli.commands.reassignment_plans import encode_plan, make_plan, read_plan
+from broker.cli.commands.reassignment_plans import Plan, encode_plan, read_plan
+from broker.cli.commands.replica_spread import Measure, TooFewBrokers, measure, moved, spread
 from broker.cli.grammar import ClusterCommand, CommandFailed, CommandGroup, Invocation
 from broker.cli.grammar.arguments import INT16_MAX, TOPIC_PARTITIONS, Integer, TopicPartitions
 from broker.cli.grammar.completion import complete_topic
 from broker.cli.grammar.partitions import find_partitions
-from broker.cli.grammar.units import is_digits
+from broker.cli.grammar.units import format_size, is_digits
 from broker.cli.output import Column, list_of
 from broker.cli.output.progress import Progress
-from broker.client.admin import Admin
+from broker.client.admin import Admin, LogDir
 from broker.client.types import TopicPartition
 from broker.wire.errors import ErrorCode
 
@@ -59,27 +61,41 @@ def reassign() -> None:
 
 
 @reassign.command("plan", cls=ClusterCommand, shape=list_of(PlannedPartition))
-@click.argument("topics", nargs=-1, required=True, shell_complete=complete_topic)
+@click.argument("topics", nargs=-1, shell_complete=complete_topic)
 @click.option(
     "--brokers", metavar="ID,...", help="The brokers to spread the topics over; by default all that are alive."
 )
 @click.option("-r", "--replicas", type=Integer(1, INT16_MAX), metavar="N", help="Also change the number of replicas.")
 async def plan(invocation: Invocation, topics: Sequence[str], brokers: str | None, replicas: int | None) -> None:
-    """Print a plan that spreads topics over brokers; nothing is moved.
+    """Print a plan that spreads topics over brokers, without TOPICS all; nothing is moved.
 
-    The plan is in the form of Kafka's tool: `kraft reassign plan orders > plan.json`.
+    Each partition gets replicas in as many racks as possible, each broker about as many replicas, bytes and preferred
+    leaders as the others, with as few moves as that takes. The plan is in the form of Kafka's tool: `kraft reassign
+    plan orders > plan.json`. A preview of its moves is printed on standard error.
     """
     async with invocation.admin() as admin:
-        described = (await admin.describe_topics(topics)).raise_first()
-        alive = sorted(node.id for node in (await admin.describe_cluster()).nodes)
-    chosen = alive if brokers is None else _broker_ids(brokers, alive)
-    made = make_plan(list(described.values()), chosen, replicas)
+        names = list(topics) or [topic.name for topic in await admin.list_topics(include_internal=True)]
+        described = (await admin.describe_topics(names)).raise_first()
+        racks = {node.id: node.rack for node in sorted((await admin.describe_cluster()).nodes)}
+        sizes = _sizes((await admin.describe_log_dirs(list(racks))).succeeded.values())
+    chosen = list(racks) if brokers is None else _broker_ids(brokers, list(racks))
+    placed = {broker: racks[broker] for broker in chosen}
+    current = {
+        TopicPartition(topic.name, each.partition): each.replicas
+        for topic in described.values()
+        for each in topic.partitions
+    }
+    try:
+        after = spread(current, placed, sizes, replicas)
+    except TooFewBrokers as error:
+        raise CommandFailed(f"{error}") from error
+    made = {each: after[each] for each in after if after[each] != list(current[each])}
     if invocation.printer.is_json:
         invocation.printer.json([PlannedPartition(each.topic, each.partition, made[each]) for each in made])
     elif made:
         invocation.printer.say(encode_plan(made))
-    else:
-        invocation.printer.note("kraft: nothing has to move.")
+    for line in _preview(current, after, placed, sizes):
+        invocation.printer.note(f"kraft: {line}")
 
 
 @reassign.command("execute", cls=ClusterCommand, shape=list_of(PlannedPartition))
@@ -139,6 +155,50 @@ async def cancel(invocation: Invocation, topics: Sequence[TopicPartitions]) -> N
     invocation.printer.each(rows, lambda row: f"{row.topic}-{row.partition} stays on {_ids(row.replicas)}.")
     if not rows and not invocation.exit_code:
         invocation.printer.say("Nothing is being reassigned.")
+
+
+def _sizes(brokers: Iterable[Mapping[str, LogDir]]) -> dict[TopicPartition, int]:
+    """The size of each partition: that of its largest replica."""
+    sizes: dict[TopicPartition, int] = {}
+    for directories in brokers:
+        for directory in directories.values():
+            for partition, replica in directory.replicas.items():
+                sizes[partition] = max(sizes.get(partition, 0), replica.size_bytes)
+    return sizes
+
+
+def _preview(
+    current: Mapping[TopicPartition, Sequence[int]],
+    after: Plan,
+    racks: Mapping[int, str | None],
+    sizes: Mapping[TopicPartition, int],
+) -> Iterator[str]:
+    """The moves of a plan, and how even the brokers are before and after it."""
+    changed = sum(after[each] != list(current[each]) for each in after)
+    if not changed:
+        yield "nothing has to move."
+        return
+    moves = list(moved(current, after))
+    size = format_size(sum(sizes.get(partition, 0) for partition, _ in moves))
+    yield f"{changed} of {len(after)} partitions change, {len(moves)} replicas move, {size}."
+    before, then = measure(current, racks, sizes), measure(after, racks, sizes)
+    for name, of in _MEASURED.items():
+        yield f"{name} per broker: {of(before)} now, {of(then)} afterwards."
+    if before.in_few_racks or then.in_few_racks:
+        yield f"partitions in fewer racks than possible: {before.in_few_racks} now, {then.in_few_racks} afterwards."
+    if None in racks.values() and set(racks.values()) != {None}:
+        yield "some brokers have no rack, so that racks do not count."
+
+
+def _between(least: object, most: object) -> str:
+    return f"{least} to {most}"
+
+
+_MEASURED: Final[Mapping[str, Callable[[Measure], str]]] = {
+    "replicas": lambda found: _between(*found.replicas),
+    "bytes": lambda found: _between(*map(format_size, found.size_bytes)),
+    "preferred leaders": lambda found: _between(*found.leaders),
+}
 
 
 async def _wait(admin: Admin, partitions: Sequence[TopicPartition]) -> None:

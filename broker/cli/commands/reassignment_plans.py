@@ -1,13 +1,11 @@
-"""Reassignment plans: the brokers that replicas move to, computed here or read from a file in Kafka's format."""
+"""Reassignment plans, as files in the format of Kafka's tool."""
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeGuard
 
-from broker.cli.grammar.failures import CommandFailed, WrongSettings
-from broker.client.admin import TopicDescription
+from broker.cli.grammar.failures import WrongSettings
 from broker.client.types import TopicPartition
 
 # The new replicas of each partition, the preferred leader first.
@@ -15,39 +13,6 @@ Plan: TypeAlias = dict[TopicPartition, list[int]]
 
 _VERSION: Final = 1
 _INT32_MAX: Final = 2**31 - 1
-
-
-def make_plan(topics: Sequence[TopicDescription], brokers: Sequence[int], replicas: int | None) -> Plan:
-    """Spread the topics over `brokers`, each partition with `replicas` replicas (None: as many as it has).
-
-    A replica that is on one of the brokers stays there; the others go to the brokers with the fewest. Leadership goes
-    to the broker that leads the fewest partitions. Partitions that would not change are left out. Raises CommandFailed.
-    """
-    load: Counter[int] = Counter(dict.fromkeys(brokers, 0))
-    leads: Counter[int] = Counter(dict.fromkeys(brokers, 0))
-    partitions = [(topic.name, each) for topic in topics for each in topic.partitions]
-    for _, each in partitions:
-        load.update(broker for broker in each.replicas if broker in brokers)
-    plan: Plan = {}
-    for name, each in partitions:
-        count = len(each.replicas) if replicas is None else replicas
-        if count > len(brokers):
-            raise CommandFailed(f"{name}-{each.partition} needs {count} brokers; name more than {len(brokers)}")
-        kept = [broker for broker in each.replicas if broker in brokers]
-        load.subtract(kept[count:])
-        chosen = kept[:count]
-        while len(chosen) < count:
-            least = min(
-                (broker for broker in brokers if broker not in chosen), key=lambda broker: (load[broker], broker)
-            )
-            chosen.append(least)
-            load[least] += 1
-        leader = min(chosen, key=lambda broker: (leads[broker], chosen.index(broker)))
-        leads[leader] += 1
-        ordered = [leader, *(broker for broker in chosen if broker != leader)]
-        if ordered != list(each.replicas):
-            plan[TopicPartition(name, each.partition)] = ordered
-    return plan
 
 
 def encode_plan(plan: Mapping[TopicPartition, Sequence[int]]) -> str:

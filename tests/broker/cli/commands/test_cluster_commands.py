@@ -82,7 +82,7 @@ def test_replicas_move_as_a_plan_says(three_nodes: ClusterProcess, tmp_path: Pat
         (["plan", "none"], Exit.NOT_FOUND, "UNKNOWN_TOPIC_OR_PARTITION"),
         (["plan", "planned", "--brokers", "1,x"], Exit.USAGE, "write ids, as in 1,2,3"),
         (["plan", "planned", "--brokers", "1,9"], Exit.FAILED, "Broker 9 is not alive; the brokers that are: 1,2,3"),
-        (["plan", "planned", "--brokers", "1", "-r", "2"], Exit.FAILED, "needs 2 brokers; name more than 1"),
+        (["plan", "planned", "--brokers", "1", "-r", "2"], Exit.FAILED, "planned-0 needs 2 brokers, of 1"),
         (["execute", "/proc/nowhere"], Exit.USAGE, "`kraft reassign plan` prints one"),
     ],
 )
