@@ -1,9 +1,14 @@
-"""The files of a partition's directory in readable form, checked; the lines are those of Kafka's own dump tool."""
+"""The files of a partition's directory in readable form, checked; the lines are those of Kafka's own dump tool.
+
+The metadata log, which has a format of its own, is printed by `metadata_dump`.
+"""
 
 from collections.abc import Callable
 
 import attrs
 
+from broker.cli.metadata_dump import MetadataDump
+from broker.node.metadata_directory import METADATA_DIRECTORY
 from broker.printable import printable
 from broker.storage.batch_scan import find_batch
 from broker.storage.checkpoints import CorruptCheckpoint
@@ -35,6 +40,7 @@ from broker.wire.records import (
     read_header,
 )
 from kraft.env import Disk, File
+from kraft.log import is_snapshot
 
 RECORD_INDENT = "|"
 
@@ -59,13 +65,14 @@ class Dump:
         self._options = options
         self._write = write
         self.problems: list[str] = []
+        self._metadata = MetadataDump(disk, write, self._add_problem)
 
     def dump(self, path: str) -> None:
         """Print one file, by what its name says it is. Raises OSError."""
         self._write(f"Dumping {printable(path)}")
         name = path.rpartition("/")[2]
         kinds: dict[str, Callable[[str], None]] = {
-            LOG_SUFFIX: self._dump_log,
+            LOG_SUFFIX: self._dump_any_log,
             OFFSET_INDEX_SUFFIX: self._dump_offset_index,
             TIME_INDEX_SUFFIX: self._dump_time_index,
             TRANSACTION_INDEX_SUFFIX: self._dump_transaction_index,
@@ -74,12 +81,23 @@ class Dump:
         if name == LEADER_EPOCH_CHECKPOINT:
             self._dump_leader_epochs(path)
             return
+        if is_snapshot(name):
+            self._metadata.dump_snapshot(path)
+            return
         suffix = name[name.rfind(".") :] if "." in name else ""
         dump = kinds.get(suffix)
         if dump is None or not name.removesuffix(suffix).isdecimal():
             self._write(f"Ignoring unknown file {printable(path)}")
             return
         dump(path)
+
+    def _dump_any_log(self, path: str) -> None:
+        options = self._options
+        if path.split("/")[-2:-1] == [METADATA_DIRECTORY] or self._metadata.has_log(path):
+            prints_records = options.deep_iteration or options.print_data_log
+            self._metadata.dump_log(path, options.max_bytes, prints_records=prints_records)
+        else:
+            self._dump_log(path)
 
     def _dump_log(self, path: str) -> None:
         file = self._disk.open(path)

@@ -9,7 +9,18 @@ def print_errors(group: BaseExceptionGroup[Exception]) -> None:
         if isinstance(error, BaseExceptionGroup):
             print_errors(error)
         else:
-            print_error(f"kraft: {error}{_remedy(error)}")
+            print_error(f"kraft: {error_text(error)}{_remedy(error)}")
+
+
+class UnreadableFile(Exception):
+    """A file that configures a node, and that the command line names, cannot be read."""
+
+
+def error_text(error: BaseException) -> str:
+    """The text of an error; that of a system error without its number, which `str` begins with."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
 def _remedy(error: Exception) -> str:

@@ -3,19 +3,23 @@
 import os
 from collections.abc import Sequence
 
+from broker.cli.errors import UnreadableFile
 from broker.config import KafkaConfig, read_config
 
 
 def read_node_config(path: str | None, overrides: Sequence[str]) -> KafkaConfig:
-    """The configuration in the file at `path`, or that of a development node. Raises ConfigError, OSError.
+    """The configuration in the file at `path`, or that of a development node. Raises ConfigError, UnreadableFile.
 
     Its directories are absolute: they must not depend on the working directory of the process, which may change, and
     which differs for other processes that get their paths.
     """
     properties = None
     if path is not None:
-        with open(path, "rb") as file:
-            properties = file.read()
+        try:
+            with open(path, "rb") as file:
+                properties = file.read()
+        except OSError as error:
+            raise UnreadableFile(f"{path} cannot be read: {error.strerror or error}.") from error
     config = read_config(properties, overrides)
     absolute = ",".join(map(os.path.abspath, config.log_directories))
     overrides = [*overrides, f"log.dirs={absolute}"]

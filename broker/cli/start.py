@@ -16,11 +16,11 @@ from typing import Final, cast
 import attrs
 import trio
 
-from broker.cli.errors import print_errors
+from broker.cli.errors import UnreadableFile, print_errors
 from broker.cli.event_printer import EventPrinter, LogFormat
 from broker.cli.loop_watch import LoopWatch
 from broker.cli.node_config import read_node_config
-from broker.cli.printing import print_line
+from broker.cli.printing import print_error, print_line
 from broker.cli.signals import handle_signals
 from broker.cli.start_arguments import StartArguments
 from broker.config import KafkaConfig
@@ -49,6 +49,8 @@ from metadata.records import MalformedRecord, UnknownRecordType
 
 # Enough for some thousand connections.
 _TABLE_DESCRIPTORS: Final = 8_192
+# The exit code of a wrong command line, as of all commands (`broker.cli.grammar.failures.Exit`).
+_USAGE: Final = 2
 
 # Errors that an operator can resolve. Any other error is a bug and shows its traceback.
 _REFUSALS: Final = (
@@ -72,7 +74,11 @@ def run_node(arguments: StartArguments) -> int:
     """Run a node until a signal stops it. Returns the exit code of the command."""
     exit_code = 0
     try:
-        config = read_node_config(arguments.properties, arguments.overrides)
+        try:
+            config = read_node_config(arguments.properties, arguments.overrides)
+        except UnreadableFile as error:
+            print_error(f"kraft: {error}")
+            return _USAGE
         # Not part of `Node`: an application that embeds a node sets the limits of its process itself.
         raise_descriptor_limit()
         enlarge_descriptor_table(_TABLE_DESCRIPTORS)

@@ -5,7 +5,8 @@ once: whether partitions belong to them, or to add them (KIP-890).
 """
 
 from collections.abc import Sequence
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
 from broker.coordinator.runtime.completion import Completion, completed, gather
 from broker.coordinator.runtime.decision import CoordinatorError
@@ -26,66 +27,85 @@ from broker.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from broker.wire.errors import ErrorCode
+from metadata.image import MetadataImage
 
 _BROKERS_FROM: Final = 4
 _FENCED_FROM: Final = 2
 # Shorter requests name less than 1,000 partitions.
 _LONG_BYTES: Final = 4096
 
+_Outcomes: TypeAlias = Completion[list[list[ErrorCode] | CoordinatorError]]
+
 
 def add_partitions_to_txn(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | PendingReply:
-    if context.api_version < _BROKERS_FROM:
-        return _add_for_client(context, request)
-    if not context.allows(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME):
+    if context.api_version >= _BROKERS_FROM and not context.allows(
+        AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME
+    ):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    transactions = request.transactions
-    completions = [_decide(context, transaction) for transaction in transactions]
-
-    def respond(
-        outcomes: list[list[ErrorCode] | CoordinatorError] | CoordinatorError,
-    ) -> Steps[AddPartitionsToTxnResponse]:
-        assert not isinstance(outcomes, CoordinatorError), "each transaction has an error of its own"
-        results = []
-        for transaction, outcome in zip(transactions, outcomes, strict=True):
-            topic_results = yield from _results(context, transaction.topics, outcome)
-            results.append(
-                AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=topic_results)
-            )
-            if not len(results) % STEP_ITEMS:
-                yield
-        return AddPartitionsToTxnResponse(results_by_transaction=results)
-
-    return context.answer(gather(completions), lambda outcomes: _unless_long(context, respond(outcomes)))
+    if context.request_bytes >= _LONG_BYTES:
+        return context.defer(_add_many(context, request))
+    added = run(_decide_all(context, request))
+    return context.answer(added, lambda outcomes: run(_respond(context, request, outcomes)))
 
 
-def _add_for_client(
-    context: RequestContext, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse | PendingReply:
-    transaction = AddPartitionsToTxnTransaction(
-        transactional_id=request.v3_and_below_transactional_id,
-        producer_id=request.v3_and_below_producer_id,
-        producer_epoch=request.v3_and_below_producer_epoch,
-        topics=request.v3_and_below_topics,
-    )
-    if context.allows(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transaction.transactional_id):
-        completion = _decide(context, transaction)
-    else:
-        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        completion = completed([code] * len(_partitions(transaction.topics)))
-
-    def respond(outcome: list[ErrorCode] | CoordinatorError) -> Steps[AddPartitionsToTxnResponse]:
-        results = yield from _results(context, transaction.topics, outcome)
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
-
-    return context.answer(completion, lambda outcome: _unless_long(context, respond(outcome)))
+async def _add_many(context: RequestContext, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+    """The response to a long request, in slices."""
+    added = await context.finish(_decide_all(context, request))
+    outcomes = await added.wait()
+    return await context.finish(_respond(context, request, outcomes))
 
 
-def _decide(context: RequestContext, transaction: AddPartitionsToTxnTransaction) -> Completion[list[ErrorCode]]:
+def _transactions(context: RequestContext, request: AddPartitionsToTxnRequest) -> list[AddPartitionsToTxnTransaction]:
+    """The transactions of a broker's request, or the one of a client."""
+    if context.api_version >= _BROKERS_FROM:
+        return request.transactions
+    return [
+        AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+    ]
+
+
+def _decide_all(context: RequestContext, request: AddPartitionsToTxnRequest) -> Steps[_Outcomes]:
+    completions = []
+    for transaction in _transactions(context, request):
+        completions.append((yield from _decide(context, transaction)))
+    return gather(completions)
+
+
+def _respond(
+    context: RequestContext,
+    request: AddPartitionsToTxnRequest,
+    outcomes: list[list[ErrorCode] | CoordinatorError] | CoordinatorError,
+) -> Steps[AddPartitionsToTxnResponse]:
+    assert not isinstance(outcomes, CoordinatorError), "each transaction has an error of its own"
+    results = []
+    for transaction, outcome in zip(_transactions(context, request), outcomes, strict=True):
+        topic_results = yield from _results(context, transaction.topics, outcome)
+        results.append(
+            AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=topic_results)
+        )
+        if not len(results) % STEP_ITEMS:
+            yield
+    if context.api_version < _BROKERS_FROM:
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+
+def _decide(context: RequestContext, transaction: AddPartitionsToTxnTransaction) -> Steps[Completion[list[ErrorCode]]]:
     """Completes with an error code for each of the partitions. They are added all or none."""
     places = _partitions(transaction.topics)
-    refusals = [_refusal(context, place) for place in places]
+    if context.api_version < _BROKERS_FROM and not context.allows(
+        AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transaction.transactional_id
+    ):
+        return completed([ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * len(places))
+    refusals = yield from each(partial(_refusal, context, context.services.loader.image), places)
+    yield
     if any(refusals):
         return completed([code or ErrorCode.OPERATION_NOT_ATTEMPTED for code in refusals])
     coordinator = context.services.transactions
@@ -107,12 +127,12 @@ def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartitio
     return [(topic.name, index) for topic in topics for index in topic.partitions]
 
 
-def _refusal(context: RequestContext, place: TopicPartition) -> ErrorCode:
+def _refusal(context: RequestContext, image: MetadataImage, place: TopicPartition) -> ErrorCode:
     """NONE, or why the partition cannot belong to a transaction of this client."""
     name, index = place
     if context.api_version < _BROKERS_FROM and not context.allows(AclOperation.WRITE, AclResourceType.TOPIC, name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    topic = context.services.loader.image.topics.by_name.get(name)
+    topic = image.topics.by_name.get(name)
     if topic is None or index not in topic.partitions:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.NONE
@@ -135,13 +155,6 @@ def _results(
         if not len(results) % STEP_ITEMS:
             yield
     return results
-
-
-def _unless_long(
-    context: RequestContext, response: Steps[AddPartitionsToTxnResponse]
-) -> AddPartitionsToTxnResponse | Steps[AddPartitionsToTxnResponse]:
-    """The response to a short request, which needs no task; the steps to a long one."""
-    return run(response) if context.request_bytes < _LONG_BYTES else response
 
 
 def _for_version(code: ErrorCode, version: int) -> ErrorCode:

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
+from broker.storage.offset_index import RELATIVE_OFFSET_MAX
 from broker.wire.records import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, CorruptBatch, check_crc, read_header
 from broker.wire.records.batch import MAGIC, MAGIC_POSITION
 from kraft.env import File
@@ -65,9 +66,12 @@ def find_batch(
 
 
 def scan_headers(
-    file: File, position: int, end: int, *, chunk_size: int = HEADER_CHUNK_LONG
+    file: File, position: int, end: int, *, chunk_size: int = HEADER_CHUNK_LONG, base_offset: int | None = None
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of every batch from `position` to `end`. Raises CorruptBatch, OSError."""
+    """Position and header of every batch from `position` to `end`. Raises CorruptBatch, OSError.
+
+    With the `base_offset` of the segment, an offset that the segment cannot have is damage, too.
+    """
     chunk, first = b"", position
     while position < end:
         at = position - first
@@ -77,6 +81,8 @@ def scan_headers(
         following = position + header.size
         if following > end:
             raise CorruptBatch(f"The batch at {position} of {file.path} ends at {following}, after the end at {end}")
+        if base_offset is not None and not 0 <= header.last_offset - base_offset <= RELATIVE_OFFSET_MAX:
+            raise CorruptBatch(f"The batch at {position} of {file.path} has the offset {header.last_offset}")
         yield position, header
         position = following
 

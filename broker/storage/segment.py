@@ -284,7 +284,7 @@ class Segment:
             if position >= self.size_bytes:
                 raise CorruptBatch(f"{self.offset_index.path} points past the end of the log")
             self._load_max_timestamp()
-            for _, header in scan_headers(self.file, position, self.written):
+            for _, header in scan_headers(self.file, position, self.written, base_offset=self.base_offset):
                 end_offset = header.next_offset
                 self._note_timestamp(header.max_timestamp, header.last_offset)
             self._unindexed_bytes = self.written - position
@@ -418,7 +418,7 @@ class Segment:
         """Rebuild both indexes from the batch headers, as far as these are valid. Raises OSError."""
         self.begin_recovery()
         with contextlib.suppress(CorruptBatch):
-            for _, header in scan_headers(self.file, 0, self.written):
+            for _, header in scan_headers(self.file, 0, self.written, base_offset=self.base_offset):
                 self.append(header.last_offset, header.max_timestamp, header.size)
         if self.size_bytes:
             self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)

@@ -1,16 +1,28 @@
 """All kinds of files in a data directory, damaged in several ways, after a clean stop and after a crash.
 
 A node starts, or refuses with a message that tells the operator what to do. If records are lost, an event reports it.
+Each result is that of the table in docs/damaged-files.md.
 """
 
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
 import trio
 
 from tests.support.damaged_files import DAMAGES, ENDINGS, FILES, RECORDS, Outcome, prepare, run_case
+from tests.support.source_code import ROOT
 
+
+def _documented() -> dict[tuple[str, str], dict[str, str]]:
+    """The cells of the document's table by file and ending, each by the damage."""
+    lines = (ROOT / "docs" / "damaged-files.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("|")]
+    return {(row[0], row[1]): dict(zip(DAMAGES, row[2:], strict=True)) for row in rows if row[1] in ENDINGS}
+
+
+DOCUMENTED = _documented()
 # Nothing on the disk shows that these records existed, because the recovery point was not checkpointed since.
 UNKNOWN = {("last segment", "absent", "crash"), ("last segment", "empty", "crash")}
 # A batch that is not read at the start is read by consumers, which verify its checksum.
@@ -33,12 +45,18 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("file", FILES)
 def test_node_starts_or_prints_a_remedy(prepared: dict[str, Path], tmp_path: Path, file: str, ending: str) -> None:
-    wrong = {}
+    wrong, cells = {}, {}
     for how in DAMAGES:
         found = run_case(prepared[ending], tmp_path / "case", file, how)
         if found is not None and (why := what_is_wrong(found, (file, how, ending))):
             wrong[how] = f"{why}: {found}"
+        cells[how] = "" if found is None else found.cell
     assert not wrong
+    assert cells == DOCUMENTED[file, ending]
+
+
+def test_the_document_has_a_row_for_each_file_and_ending() -> None:
+    assert list(DOCUMENTED) == list(product(FILES, ENDINGS))
 
 
 def what_is_wrong(found: Outcome, case: tuple[str, str, str]) -> str | None:

@@ -67,6 +67,7 @@ FILES: Final[dict[str, tuple[str, int]]] = {
     ".timeindex": ("orders-0/*.timeindex", 0),
     ".txnindex": ("orders-0/00000000000000000000.txnindex", 0),
     ".snapshot of producers": ("orders-0/*.snapshot", -1),
+    ".snapshot at the recovery point": (f"orders-0/{RECORDS // 2:020}.snapshot", 0),
     "leader-epoch-checkpoint": ("orders-0/leader-epoch-checkpoint", 0),
     "partition.metadata": ("orders-0/partition.metadata", 0),
     ".unsettled": ("orders-0/.unsettled", 0),

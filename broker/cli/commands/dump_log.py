@@ -44,8 +44,8 @@ _MESSAGE_SIZE_MAX: Final = 5 * 1024 * 1024
 def dump_log(invocation: Invocation, files: str, **options: Any) -> None:
     """Print the files of a partition in readable form, and check them.
 
-    Ends with exit code 1 if something is wrong with a file. The metadata log has another format, which this command
-    takes for damage.
+    Ends with exit code 1 if something is wrong with a file. Files of __cluster_metadata-0, which have a format of their
+    own, are printed in the same way: --deep-iteration and --print-data-log print the records of its log.
     """
     dump = Dump(RealDisk(), DumpOptions(**options), print_record)
     for path in files.split(","):

@@ -1,6 +1,7 @@
 """`kraft quorum`: look at the controllers' quorum and change its voters, as `kafka-metadata-quorum` does (KIP-853)."""
 
 from contextlib import AbstractAsyncContextManager
+from typing import Final
 
 import attrs
 import click
@@ -11,7 +12,7 @@ from broker.cli.commands.quorum_description import (
     replication_lines,
     status_lines,
 )
-from broker.cli.grammar import ClusterCommand, CommandFailed, CommandGroup, Invocation
+from broker.cli.grammar import ClusterCommand, CommandFailed, CommandGroup, Exit, Invocation
 from broker.cli.grammar.arguments import INT32_MAX, Integer
 from broker.cli.grammar.clients import open_admin
 from broker.cli.grammar.options import given_settings
@@ -19,11 +20,17 @@ from broker.cli.grammar.settings import resolve_settings
 from broker.cli.node_config import read_node_config
 from broker.cli.output import one
 from broker.client.admin import Admin, RaftEndpoint
+from broker.client.errors import TimedOut
 from broker.config import KafkaConfig
 from broker.storage.meta_properties import MetaPropertiesError, read_meta_properties
 from broker.wire.uuids import decode_uuid, encode_uuid
 from kraft.env import real_env
 from metadata.configuration import ConfigError
+
+_CONTROLLERS: Final = "broker.cli.bootstrap_controllers"
+# How long a broker may ask the controllers for the quorum. One that is up has answered by then, and a person who asks
+# because it is not should not wait for the minute that a call may take.
+_ANSWER_MS: Final = 15_000
 
 
 @attrs.frozen
@@ -35,17 +42,33 @@ class ChangedVoter:
     dry_run: bool
 
 
+def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        ctx.meta[_CONTROLLERS] = value
+    return value
+
+
+# Like the options of all clusters, it may stand before or after the name of a command of the group.
+_bootstrap_controller = click.option(
+    "--bootstrap-controller",
+    metavar="HOST:PORT,...",
+    callback=_remember,
+    expose_value=False,
+    help="Bootstrap controllers, instead of brokers.",
+)
+
+
 @click.group("quorum", cls=CommandGroup)
-@click.option("--bootstrap-controller", metavar="HOST:PORT,...", help="Bootstrap controllers, instead of brokers.")
-def quorum(bootstrap_controller: str | None) -> None:
-    """Look at the controllers' quorum, and change its voters (KIP-853)."""
-    context = click.get_current_context()
-    if bootstrap_controller is not None and given_settings(context).bootstrap_servers is not None:
-        raise click.UsageError("Use one of --bootstrap-server and --bootstrap-controller.", context)
-    context.obj = bootstrap_controller
+@_bootstrap_controller
+def quorum() -> None:
+    """Look at the controllers' quorum, and change its voters (KIP-853).
+
+    Wrong options end with exit code 1, as in `kafka-metadata-quorum`.
+    """
 
 
 @quorum.command("describe", cls=ClusterCommand, shape=one(DescribedQuorum))
+@_bootstrap_controller
 @click.option("--status", is_flag=True, help="Show the leader, the voters, and their lag.")
 @click.option("--replication", is_flag=True, help="Show the log end offset and the lag of each replica.")
 @click.option("--human-readable", is_flag=True, help="With --replication: show times relative to now.")
@@ -58,7 +81,13 @@ async def describe(invocation: Invocation, status: bool, replication: bool, huma
     if status and human_readable:
         raise CommandFailed("The option --human-readable is only supported along with --replication")
     async with _admin(invocation) as admin:
-        found = await admin.describe_metadata_quorum()
+        try:
+            found = await admin.describe_metadata_quorum(timeout_ms=_ANSWER_MS)
+        except TimedOut as error:
+            raise CommandFailed(
+                f"The controllers do not answer: {error.__cause__ or error}. A majority of them has to be alive.",
+                Exit.UNREACHABLE,
+            ) from error
         cluster = await admin.describe_cluster()
     now_ms = int(real_env(lambda kind, /, **fields: None).wall() * 1000)
     described = describe_quorum(cluster.cluster_id, found)
@@ -70,6 +99,7 @@ async def describe(invocation: Invocation, status: bool, replication: bool, huma
 
 
 @quorum.command("add-controller", cls=ClusterCommand, shape=one(ChangedVoter))
+@_bootstrap_controller
 @click.option("--dry-run", is_flag=True, help="Show what would be done, without doing it.")
 async def add_controller(invocation: Invocation, dry_run: bool) -> None:
     """Have a controller vote that runs, and does not vote yet.
@@ -110,6 +140,7 @@ def _endpoints(config: KafkaConfig) -> list[RaftEndpoint]:
 
 
 @quorum.command("remove-controller", cls=ClusterCommand, shape=one(ChangedVoter))
+@_bootstrap_controller
 @click.option("-i", "--controller-id", type=Integer(0, INT32_MAX), required=True, metavar="ID", help="Its node id.")
 @click.option("-d", "--controller-directory-id", required=True, metavar="ID", help="Its metadata directory's id.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, without doing it.")
@@ -132,10 +163,13 @@ async def remove_controller(
 
 def _admin(invocation: Invocation) -> AbstractAsyncContextManager[Admin]:
     context = click.get_current_context()
+    controllers = context.meta.get(_CONTROLLERS)
+    if controllers is not None and given_settings(context).bootstrap_servers is not None:
+        raise click.UsageError("Use one of --bootstrap-server and --bootstrap-controller.", context)
     if context.info_name != "add-controller":
-        return open_admin(invocation.cluster(), context.obj)
+        return open_admin(invocation.cluster(), controllers)
     # Here --command-config is the new controller's own file, and not one with client configs.
-    return open_admin(resolve_settings(attrs.evolve(given_settings(context), command_config=None)), context.obj)
+    return open_admin(resolve_settings(attrs.evolve(given_settings(context), command_config=None)), controllers)
 
 
 def _directory_id(config: KafkaConfig) -> bytes:

@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from broker.cli.errors import UnreadableFile, error_text
 from broker.client.errors import ClientError, ConfigError, ConnectionLost, TimedOut, WrongValue
 from broker.wire.errors import ErrorCode, KafkaError
 
@@ -48,7 +49,7 @@ _NOT_FOUND: Final = frozenset(
     }
 )
 # Errors that the user can resolve. Any other error is a bug and shows its traceback.
-EXPECTED: Final = (CommandFailed, click.ClickException, KafkaError, ClientError, OSError)
+EXPECTED: Final = (CommandFailed, UnreadableFile, click.ClickException, KafkaError, ClientError, OSError)
 
 _UNREACHABLE: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE})
 # Advice for errors whose own message has none.
@@ -76,7 +77,7 @@ def exit_code_of(error: Exception) -> Exit:
             return Exit.UNREACHABLE if error.code in _UNREACHABLE else Exit.FAILED
         case ConnectionLost() | TimedOut():
             return Exit.UNREACHABLE
-        case ConfigError() | WrongValue():
+        case ConfigError() | WrongValue() | UnreadableFile():
             return Exit.USAGE
         case _:
             return Exit.FAILED
@@ -99,7 +100,7 @@ def sentence(error: Exception) -> str:
 def _text(error: Exception) -> str:
     """The message in one line, with the notes that name what it is about."""
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-    return (" ".join(str(error).split()) or type(error).__name__) + notes
+    return (" ".join(error_text(error).split()) or type(error).__name__) + notes
 
 
 def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:

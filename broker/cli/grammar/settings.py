@@ -71,7 +71,8 @@ def read_command_config(path: str) -> dict[str, str]:
     try:
         return parse_properties(Path(path).read_bytes())
     except (OSError, ValueError) as error:
-        raise WrongSettings(f"--command-config {path} cannot be read: {error}") from error
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise WrongSettings(f"--command-config {path} cannot be read: {reason}") from error
 
 
 def parse_settings(settings: Iterable[str]) -> dict[str, str]:

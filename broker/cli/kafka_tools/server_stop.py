@@ -8,6 +8,7 @@ from typing import Final
 
 import attrs
 
+from broker.cli.errors import UnreadableFile
 from broker.cli.kafka_tools.argument_parser import ToolParser
 from broker.cli.kafka_tools.options import integer
 from broker.cli.node_config import read_node_config
@@ -36,7 +37,7 @@ class _Process:
         try:
             directory = os.readlink(_PROCESSES / str(self.process_id) / "cwd")
             return read_node_config(None if path is None else os.path.join(directory, path), started.overrides)
-        except (OSError, ConfigError):
+        except (OSError, ConfigError, UnreadableFile):
             return None
 
 

@@ -6,6 +6,7 @@ The tool's other commands are those of `kraft`: `format` and `random-uuid`.
 from collections.abc import Sequence
 from typing import Final
 
+from broker.cli.errors import UnreadableFile
 from broker.cli.kafka_tools.files import directory_problem
 from broker.cli.kafka_tools.options import OptionParser, ToolExit, UsageFailure, option
 from broker.cli.node_config import read_node_config
@@ -34,7 +35,7 @@ def _print_info(path: str) -> int:
     """Prints the directories and their problems. Returns exit code 1 if there are problems. Raises ToolExit."""
     try:
         config = read_node_config(path, ())
-    except (ConfigError, OSError) as error:
+    except (ConfigError, UnreadableFile) as error:
         raise ToolExit(1, str(error)) from error
     directories = sorted({*config.log_directories, config.metadata_directory})
     found = [directory for directory in directories if directory_problem(directory) is None]

@@ -18,7 +18,8 @@ class Arguments:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._name = function.__name__.strip("_")
+        # The constructor is called by the name of its class.
+        self._name = function.__qualname__.split(".")[-2] if function.__name__ == "__init__" else function.__name__
 
     def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments without `self`, as the function is to get them. Raises TypeError and WrongValue.

@@ -1,5 +1,7 @@
 """`kraft dump-log` prints the same lines as Kafka's tool, and ends with exit code 1 if a file is damaged."""
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +12,13 @@ from broker.cli import main
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.wire.records import Compression, EndTransactionMarker, encode_end_transaction_marker
+from kraft.core import VoterSet
+from kraft.env import RealDisk
+from kraft.recovery import format_log
+from metadata.records import FeatureLevelRecord, encode_record
 from tests.support.logs import NOW_MS, append, batch, close_log, listing, open_log
+from tests.support.produced import make_topic
+from tests.support.running_node import running_node
 
 SEGMENT = "00000000000000000000"
 
@@ -178,3 +186,70 @@ def test_control_batches_and_compression_are_named(tmp_path: Path, capsys: pytes
     assert "compresscodec: lz4" in lines[2]
     assert "isTransactional: true isControl: true" in lines[4]
     assert lines[5].endswith("endTxnMarker: COMMIT coordinatorEpoch: 4")
+
+
+@pytest.fixture
+def metadata(tmp_path: Path) -> Path:
+    """The metadata log of a node that has stopped, and the snapshot from its formatting."""
+
+    async def run() -> None:
+        async with running_node(tmp_path, metadata_log_max_snapshot_interval_ms=0) as node:
+            await make_topic(f"127.0.0.1:{node.port}", "orders")
+
+    trio.run(run)
+    return tmp_path / "data" / "__cluster_metadata-0"
+
+
+def dump_file(path: Path, *options: str) -> int:
+    return main(["dump-log", "--files", str(path), *options])
+
+
+def test_metadata_log_is_printed(metadata: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = metadata / f"{SEGMENT}.log"
+    assert dump_file(log, "--deep-iteration") == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    lines = printed.out.splitlines()
+    assert lines[1] == "Log starting offset: 0"
+    assert lines[2].startswith(
+        "baseOffset: 0 lastOffset: 0 count: 1 partitionLeaderEpoch: 1 isControl: true position: 0"
+    )
+    assert lines[3] == '| offset: 0 LEADER_CHANGE: {"leaderId": 1, "grantingVoters": [1]}'
+    assert lines[5].startswith('| offset: 1 VOTERS: [{"voterId": 1, "directoryId": "')
+    payloads = [json.loads(line.partition(" payload: ")[2]) for line in lines if " payload: " in line]
+    assert {"REGISTER_BROKER", "FEATURE_LEVEL", "TOPIC", "PARTITION"} <= {each["type"] for each in payloads}
+    (topic,) = [each["data"] for each in payloads if each["type"] == "TOPIC"]
+    (partition,) = [each["data"] for each in payloads if each["type"] == "PARTITION"]
+    assert (topic["name"], partition["topic_id"], partition["replicas"]) == ("orders", topic["topic_id"], [1])
+    assert dump_file(log) == 0
+    assert not [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+
+
+def test_damage_to_the_metadata_log_is_wrong(metadata: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = metadata / f"{SEGMENT}.log"
+    size = log.stat().st_size
+    damage(log, -3, 0x10)
+    assert dump_file(log) == 1
+    assert re.fullmatch(rf"{log}: damaged at byte \d+: entries up to \d+ were durable\n", capsys.readouterr().err)
+    damage(log, -3, 0x10)
+    log.write_bytes(log.read_bytes() + b"torn")
+    assert dump_file(log) == 1
+    assert capsys.readouterr().err == f"{log}: 4 invalid bytes at the end\n"
+    assert dump_file(log, "--max-bytes", str(size)) == 0
+    damage(log, 0)  # the first bytes name the format
+    assert dump_file(log) == 1
+    assert f"{log}: damaged at byte 0" in capsys.readouterr().err
+
+
+def test_snapshot_of_the_metadata_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = encode_record(FeatureLevelRecord(name="group.version", feature_level=1))
+    trio.run(format_log, RealDisk(), str(tmp_path / "metadata"), VoterSet(), [record])
+    (snapshot,) = (tmp_path / "metadata").glob("*.checkpoint")
+    assert dump_file(snapshot) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:3] == ["Snapshot end offset: 0, epoch: 0", "| voters: []"]
+    (payload,) = [json.loads(line.removeprefix("| payload: ")) for line in lines[3:]]
+    assert payload["data"] == {"name": "group.version", "feature_level": 1}
+    damage(snapshot, -10)
+    assert dump_file(snapshot) == 1
+    assert "is damaged at byte" in capsys.readouterr().err

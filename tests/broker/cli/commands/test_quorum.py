@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.cli.commands import quorum
 from broker.cli.grammar import Exit
 from tests.support.cluster_process import ClusterProcess, new_cluster, random_uuid, run_command
 
@@ -136,6 +137,42 @@ def test_impossible_requests_are_refused_before_a_controller_is_asked(
     )
     answer = run_command("quorum", "--bootstrap-server", "nobody.invalid:1", *arguments)
     assert answer == (1, "", f"kraft: {message}\n")
+
+
+@pytest.mark.usefixtures("node")
+def test_controllers_that_do_not_answer_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quorum, "_ANSWER_MS", 0.01)
+    answer = run_command("quorum", "describe", "--status")
+    assert (answer.code, answer.output) == (Exit.UNREACHABLE, "")
+    assert answer.errors.startswith("kraft: The controllers do not answer: ")
+    assert answer.errors.endswith(" A majority of them has to be alive.\n")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_bootstrap_controllers_are_taken_before_and_after_the_name_of_the_command() -> None:
+    before = run_command("quorum", "--bootstrap-controller", "127.0.0.1:1", "describe", "--status")
+    after = run_command("quorum", "describe", "--status", "--bootstrap-controller", "127.0.0.1:1")
+    assert before == after
+    assert after.code == Exit.UNREACHABLE
+    assert after.errors.startswith("kraft: No server of 127.0.0.1:1 can be used: ")
+    for place in (("quorum", "-b", "127.0.0.1:2", "describe"), ("quorum", "describe", "-b", "127.0.0.1:2")):
+        answer = run_command(*place, "--status", "--bootstrap-controller", "127.0.0.1:1")
+        assert answer.code == Exit.USAGE
+        assert answer.errors.startswith("kraft: Use one of --bootstrap-server and --bootstrap-controller.")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("start",),
+        ("format", "-t", "LPJk-yErQECVHoKHOisngQ", "--config"),
+        ("accept-loss", "--config"),
+        ("quorum", "add-controller", "--command-config"),
+    ],
+)
+def test_properties_file_that_cannot_be_read_is_wrong_usage(arguments: tuple[str, ...]) -> None:
+    reason = "kraft: nowhere/node.properties cannot be read: No such file or directory.\n"
+    assert run_command(*arguments, "nowhere/node.properties") == (Exit.USAGE, "", reason)
 
 
 @pytest.mark.usefixtures("impatient")
