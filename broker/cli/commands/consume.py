@@ -85,7 +85,8 @@ class Filters:
     "--group",
     metavar="GROUP",
     shell_complete=complete_group,
-    help="Read as a group member; the group assigns partitions and stores offsets; --offset applies if none is stored.",
+    help="Read as a group member; the group assigns partitions and stores offsets; --offset applies if none is stored. "
+    "Excludes --exit, --until, partitions, and offsets other than beginning and end.",
 )
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME[=VALUE]", help="Only records with this header.")
 @click.option(

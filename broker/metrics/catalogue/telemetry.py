@@ -1,6 +1,19 @@
 """Telemetry of clients. The metrics of KIP-714 about the clients that push their own metrics to this broker.
 
-The pushed metrics follow them. They are named `kafka_client_` and the client's name of the metric without
+A subscription names what clients push: prefixes of metrics, an interval, and the clients that are meant. Without
+`match`, all of them are.
+
+    kraft configs set client-metrics basics metrics=org.apache.kafka.consumer. interval.ms=30000
+    kraft configs set client-metrics basics match=client_software_name=apache-kafka-java
+    kraft configs describe client-metrics basics
+    kraft configs delete client-metrics basics metrics interval.ms match
+
+Kafka's own tool sets the same subscription:
+
+    kafka-client-metrics.sh --bootstrap-server localhost:9092 --alter --name basics \\
+        --metrics org.apache.kafka.consumer. --interval 30000 --match client_software_name=apache-kafka-java
+
+The pushed metrics follow those in the table. They are named `kafka_client_` and the client's name of the metric without
 `org.apache.kafka.`, such as `kafka_client_producer_record_send_total`; those of counters end in `_total`. Their labels
 are `client_instance_id`, `client_id`, `client_software_name`, `client_software_version`, and the attributes that the
 client has pushed. They are those of the broker that the client pushes to: after a change of that broker, counters begin

@@ -1,17 +1,32 @@
 """docs/errors.md: each message in it is the beginning or a part of one that is produced, in the document's order."""
 
+import asyncio
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import trio
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from broker.client import KafkaError, RecordTooLarge, SyncAdmin, SyncProducer, TimedOut
+from broker.client import (
+    KafkaError,
+    MismatchedEndpointType,
+    NewTopic,
+    Producer,
+    RecordTooLarge,
+    SyncAdmin,
+    SyncConsumer,
+    SyncProducer,
+    TimedOut,
+    TopicPartition,
+)
+from broker.client.consumer.group.coordinator_trouble import CoordinatorTrouble
 from broker.client.errors import check
 from broker.config import read_config
 from broker.config.checks import check_supported
+from broker.node import listeners
 from broker.spark import java
 from broker.spark.data_loss import DataLoss
 from broker.storage.log_dir import LogDir, LogDirInUse
@@ -33,19 +48,68 @@ def pattern(message: str) -> str:
     return ".+".join(map(re.escape, message.split("...")))
 
 
-def message_of(error: type[Exception], call: Callable[[], object]) -> str:
+def raised_as() -> list[str]:
+    """The classes that the document names for each message, as text."""
+    return re.findall(r"\*\*Raised as\*\* (.+?) \*\*Cause\.\*\*", DOCUMENT.read_text(), re.DOTALL)
+
+
+def message_of(error: type[Exception], call: Callable[[], object]) -> tuple[str, str]:
+    """The name of the class of the error that the call raises, and its message."""
     with pytest.raises(error) as raised:
         call()
-    return str(raised.value)
+    return error.__name__, str(raised.value)
 
 
 @pytest.fixture
-def produced(bootstrap: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The messages in the document's order."""
+def produced(
+    bootstrap: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> list[tuple[str, str]]:
+    """The classes and the messages of errors, in the document's order."""
 
     def reach_nobody() -> None:
         with SyncAdmin("127.0.0.1:1", config={**FAST, "default.api.timeout.ms": 200}) as admin:
             admin.list_topics()
+
+    def reach_a_controller() -> None:
+        with SyncAdmin(bootstrap) as admin:
+            (endpoints,) = admin.describe_metadata_quorum().endpoints.values()
+        with SyncAdmin(f"{endpoints[0].host}:{endpoints[0].port}") as admin:
+            admin.list_topics()
+
+    async def open_under_asyncio() -> None:
+        async with Producer(bootstrap):
+            pass
+
+    def read_a_topic_that_is_missing() -> None:
+        with SyncConsumer(bootstrap, config={"allow.auto.create.topics": False}) as consumer:
+            consumer.assign([TopicPartition("missing", 0)])
+            consumer.fetch(timeout_s=2)
+
+    def miss_the_coordinator() -> None:
+        trouble = CoordinatorTrouble("readers")
+        trouble.note_failure(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available."), 0.0)
+        error = trouble.error(0.0, 5.0)
+        assert error is not None
+        raise error
+
+    def send_an_old_record() -> None:
+        with SyncAdmin(bootstrap) as admin:
+            admin.create_topics([NewTopic("fresh", configs={"message.timestamp.before.max.ms": "1000"})])
+        with SyncProducer(bootstrap) as producer:
+            producer.send("fresh", b"v", timestamp_ms=1)
+
+    def create_with_too_many_replicas() -> None:
+        with SyncAdmin(bootstrap) as admin:
+            admin.create_topics([NewTopic("many", replication_factor=9)]).raise_first()
+
+    def send_with_a_wrong_type() -> None:
+        with SyncProducer(bootstrap) as producer:
+            producer.send("errors", b"v", partition="1")  # type: ignore[arg-type]
+
+    def listen_twice() -> None:
+        port = int(bootstrap.rpartition(":")[2])
+        addresses = f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0"
+        trio.run(listeners.bind, read_config(overrides=[addresses]))
 
     def send_to_a_partition_that_is_missing() -> None:
         with SyncProducer(bootstrap, config={**FAST, "max.block.ms": 200}) as producer:
@@ -77,11 +141,19 @@ def produced(bootstrap: str, spark: SparkSession, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(java, "_package_home", lambda: None)
     return [
         message_of(TimedOut, reach_nobody),
+        message_of(MismatchedEndpointType, reach_a_controller),
+        message_of(RuntimeError, lambda: asyncio.run(open_under_asyncio())),
+        message_of(KafkaError, read_a_topic_that_is_missing),
         message_of(KafkaError, lambda: check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)),
         message_of(TimedOut, send_to_a_partition_that_is_missing),
         message_of(RecordTooLarge, send_a_large_record),
         message_of(KafkaError, lambda: check(ErrorCode.NOT_ENOUGH_REPLICAS)),
+        message_of(KafkaError, miss_the_coordinator),
+        message_of(KafkaError, send_an_old_record),
+        message_of(KafkaError, create_with_too_many_replicas),
+        message_of(TypeError, send_with_a_wrong_type),
         message_of(LogDirInUse, claim_twice),
+        message_of(OSError, listen_twice),
         message_of(ConfigError, listen_with_tls),
         message_of(Py4JJavaError, lambda: spark.read.format("no-such-source").load()),
         message_of(java.NoJava, lambda: java.find_java({"PATH": ""})),
@@ -89,12 +161,12 @@ def produced(bootstrap: str, spark: SparkSession, tmp_path: Path, monkeypatch: p
     ]
 
 
-def test_messages_of_the_document_are_those_that_are_produced(produced: list[str]) -> None:
-    assert len(documented()) == len(produced)
-    for message, found in zip(documented(), produced, strict=True):
+def test_messages_of_the_document_are_those_that_are_produced(produced: list[tuple[str, str]]) -> None:
+    for message, classes, (name, found) in zip(documented(), raised_as(), produced, strict=True):
         assert re.search(pattern(message), found, re.DOTALL), found
+        assert f"`{name}`" in classes, message
 
 
 def test_the_document_has_a_cause_and_a_cure_for_each_message() -> None:
     text = DOCUMENT.read_text()
-    assert text.count("**Cause.**") == text.count("**Cure.**") == len(documented()) == 10
+    assert text.count("**Cause.**") == text.count("**Cure.**") == len(documented()) == 18
