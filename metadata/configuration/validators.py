@@ -55,11 +55,12 @@ def one_of_ignoring_case(*allowed: str) -> Validator:
 
 
 def each_of(*allowed: str) -> Validator:
-    """Every element of a list is one of these; the list may be empty."""
+    """Every element of a list is one of these; the list may be empty, its elements may not."""
     check_one = one_of(*allowed)
 
     def check(name: str, value: ConfigValue | None) -> None:
         for element in _elements(value):
+            no_empty_elements(name, (element,))
             check_one(name, element)
 
     return check

@@ -236,6 +236,9 @@ def _of_brokers(family: str) -> Iterator[KnownDifference]:
         for kafka, ours, reason in (
             ("requirement failed: ", is_text, "the message has no words of the Scala library"),
             ("Error parsing configuration property", is_text, "the message has no words of the Java library"),
+            ("/ by zero", is_text, "the message has no words of the Java library"),
+            ("For input string: ", is_text, "the message has no words of the Java library"),
+            ("org.apache.kafka.common.config.ConfigException: ", is_text, "the message names no class of Java"),
         ):
             yield KnownDifference(
                 family=family,

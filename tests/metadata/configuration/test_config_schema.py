@@ -39,6 +39,7 @@ def test_valid_topic_configs_pass(schema: ConfigSchema) -> None:
             {"cleanup.policy": "compact,drop"},
             "Invalid value drop for configuration cleanup.policy: String must be one of: compact, delete",
         ),
+        ({"cleanup.policy": "compact,"}, "Configuration 'cleanup.policy' values must not be empty."),
         (
             {"compression.gzip.level": "0"},
             "Invalid value 0 for configuration compression.gzip.level: Value must be between 1 and 9 or equal to -1",
