@@ -65,7 +65,7 @@ class BrokerRole:
         self._shared = shared
         self._log_manager = log_manager
         self.partitions = partitions
-        self._channel, self._scrubber, self._nursery = channel, scrubber, nursery
+        self._channel, self._nursery, self.scrubber = channel, nursery, scrubber
         self._deadlines = Deadlines()
         self._groups = group_coordinator(shared, partitions, self._deadlines)
         self._transactions = self._make_transactions()
@@ -140,7 +140,7 @@ class BrokerRole:
             nursery.start_soon(run)
         for runtime in services.coordinators.values():
             nursery.start_soon(runtime.run)
-        for run in (self.partitions.flusher.run, self._housekeeping.run, self._cleaner.run, self._scrubber.run):
+        for run in (self.partitions.flusher.run, self._housekeeping.run, self._cleaner.run, self.scrubber.run):
             nursery.start_soon(run)
         for reporter in (self.partitions.isr_changes, self.partitions.directories):
             nursery.start_soon(reporter.run, self._channel, lambda: self._lifecycle.broker_epoch)
