@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from broker.client.admin import GroupOffsets as GroupOffsets
     from broker.client.admin import HangingTransaction as HangingTransaction
     from broker.client.admin import LogDir as LogDir
+    from broker.client.admin import LogDirDamage as LogDirDamage
     from broker.client.admin import LogDirReplica as LogDirReplica
     from broker.client.admin import MemberDescription as MemberDescription
     from broker.client.admin import NewPartitions as NewPartitions

@@ -8,6 +8,7 @@ from broker.server.slices import STEP_ITEMS, Steps
 from broker.storage.log_dir import LogDirUsage
 from broker.wire.api.describe_log_dirs import (
     DescribableLogDirTopic,
+    DescribeLogDirsDamage,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -18,6 +19,8 @@ from broker.wire.errors import ErrorCode
 
 _NO_LAG: Final = 0
 _STEP_PARTITIONS: Final = 512
+# The damaged replicas that a response names for each directory.
+_DAMAGE_MAX: Final = 1000
 
 
 def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) -> Steps[DescribeLogDirsResponse]:
@@ -25,7 +28,9 @@ def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) 
     wanted = None if request.topics is None else (yield from _wanted(request.topics))
     results = []
     for usage in context.services.log_manager.usage():
-        results.append((yield from _result(usage, wanted)))
+        result = yield from _result(usage, wanted)
+        result.damage = _damage(context, usage.path, wanted)
+        results.append(result)
     return DescribeLogDirsResponse(results=results)
 
 
@@ -39,6 +44,27 @@ def _wanted(topics: list[DescribableLogDirTopic]) -> Steps[set[tuple[str, int]]]
         if not number % STEP_ITEMS:
             yield
     return wanted
+
+
+def _damage(context: RequestContext, path: str, wanted: set[tuple[str, int]] | None) -> list[DescribeLogDirsDamage]:
+    """The damage of the replicas in the directory `path`."""
+    found: list[DescribeLogDirsDamage] = []
+    for partition, replica in context.services.partitions.damaged.replicas.items():
+        is_wanted = wanted is None or (partition.topic, partition.index) in wanted
+        if is_wanted and len(found) < _DAMAGE_MAX and replica.log.directory.rpartition("/")[0] == path:
+            damage = replica.first
+            found.append(
+                DescribeLogDirsDamage(
+                    topic=partition.topic,
+                    partition_index=partition.index,
+                    first_offset=damage.first_offset,
+                    end_offset=damage.end_offset,
+                    path=damage.file,
+                    cause=damage.cause,
+                    remedy=replica.remedy + (f" (the last attempt: {replica.failure})" if replica.failure else ""),
+                )
+            )
+    return found
 
 
 def _result(usage: LogDirUsage, wanted: set[tuple[str, int]] | None) -> Steps[DescribeLogDirsResult]:

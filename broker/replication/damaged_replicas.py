@@ -43,11 +43,20 @@ class DamagedReplica:
     """
 
     log: Log
+    _first: Damage
     remedy: str = ""
     failure: str = ""
     handed_over: int = -1
     hands_over_at_ms: float = -inf
     returns: int = 0
+
+    @property
+    def first(self) -> Damage:
+        """The damage that is repaired next, or was repaired last."""
+        damaged = self.log.segments.damaged
+        if damaged is not None and damaged.ranges:
+            self._first = damaged.ranges[0]
+        return self._first
 
     def may_hand_over(self, partition: Partition) -> bool:
         """Whether the partition may be handed over now.
@@ -82,7 +91,7 @@ class DamagedReplicas:
         if damaged is None:
             damaged = log.segments.damaged = DamagedRanges()
         if damaged.add(damage):
-            self.replicas.setdefault(partition, DamagedReplica(log))
+            self.replicas.setdefault(partition, DamagedReplica(log, damage))
             partition.trace(
                 "partition_damaged",
                 topic=partition.topic,

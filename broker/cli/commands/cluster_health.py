@@ -1,7 +1,7 @@
 """The health of a cluster on one screen: controllers, brokers, partitions and disks, and their problems."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -80,6 +80,7 @@ class ClusterHealth:
     partitions: int
     without_leader: int
     under_replicated: int
+    damaged_replicas: int
     not_led_by_preferred: int
     leader_skew: float
 
@@ -112,7 +113,7 @@ async def examine_cluster(admin: Admin) -> ClusterHealth:
     brokers = _brokers(cluster, list(topics.values()), log_dirs)
     # Last: without an active controller, the broker that is asked answers nothing else meanwhile.
     controllers = await _examine_quorum(admin)
-    return _health(cluster, controllers, brokers, list(topics.values()))
+    return _health(cluster, controllers, brokers, list(topics.values()), list(_damage_problems(log_dirs.succeeded)))
 
 
 async def _describe_cluster(admin: Admin) -> ClusterDescription:
@@ -224,17 +225,17 @@ def _health(
     controllers: list[ControllerHealth],
     brokers: list[BrokerHealth],
     topics: Sequence[TopicDescription],
+    damage: Sequence[str],
 ) -> ClusterHealth:
     named = [(f"{topic.name}-{each.partition}", each) for topic in topics for each in topic.partitions]
     leaderless = [name for name, each in named if each.leader is None]
     under_replicated = [name for name, each in named if len(each.isr) < len(each.replicas)]
     problems = [
         *_node_problems(controllers, brokers),
+        *_first(damage),
         *([f"{_named(leaderless)} no leader: they cannot be read or written"] if leaderless else []),
         *([f"{_named(under_replicated)} fewer replicas in sync than they should"] if under_replicated else []),
     ]
-    alive = [broker.leaders for broker in brokers if broker.is_alive]
-    average = sum(alive) / len(alive) if alive else 0
     return ClusterHealth(
         cluster.cluster_id,
         not problems,
@@ -245,9 +246,20 @@ def _health(
         len(named),
         len(leaderless),
         len(under_replicated),
+        len(damage),
         sum(each.leader is not None and each.leader != each.replicas[0] for _, each in named),
-        round(max(alive) / average - 1, 3) if average else 0.0,
+        _leader_skew([broker.leaders for broker in brokers if broker.is_alive]),
     )
+
+
+def _leader_skew(leaders: Sequence[int]) -> float:
+    average = sum(leaders) / len(leaders) if leaders else 0
+    return round(max(leaders) / average - 1, 3) if average else 0.0
+
+
+def _first(damage: Sequence[str]) -> list[str]:
+    more = len(damage) - _NAMED_MAX
+    return [*damage[:_NAMED_MAX], *([f"{more} more replicas are damaged"] if more > 0 else [])]
 
 
 def _node_problems(controllers: Sequence[ControllerHealth], brokers: Sequence[BrokerHealth]) -> Iterable[str]:
@@ -293,6 +305,17 @@ def _silence(controller: ControllerHealth) -> str:
     if controller.silent_ms is None:
         return f"controller {controller.id} is down: it has not fetched since the leader was elected"
     return f"controller {controller.id} is down: it has not fetched for {controller.silent_ms // 1000} s"
+
+
+def _damage_problems(log_dirs: Mapping[int, Mapping[str, LogDir]]) -> Iterable[str]:
+    for broker_id, directories in sorted(log_dirs.items()):
+        for directory in directories.values():
+            for partition, damage in sorted(directory.damaged.items()):
+                yield (
+                    f"{partition.topic}-{partition.partition} is damaged on broker {broker_id}, at offsets "
+                    f"{damage.first_offset} to {damage.end_offset - 1} in {damage.path} ({damage.cause}): "
+                    f"{damage.remedy}"
+                )
 
 
 def _named(names: Sequence[str]) -> str:

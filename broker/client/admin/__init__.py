@@ -36,7 +36,7 @@ from broker.client.admin.group_descriptions import GroupDescription, MemberDescr
 from broker.client.admin.group_offsets import GroupOffsets
 from broker.client.admin.groups import GroupListing
 from broker.client.admin.hanging_transactions import HangingTransaction
-from broker.client.admin.log_dirs import LogDir, LogDirReplica
+from broker.client.admin.log_dirs import LogDir, LogDirDamage, LogDirReplica
 from broker.client.admin.offsets import OffsetSpec
 from broker.client.admin.quorum import QuorumDescription, QuorumReplica, RaftEndpoint
 from broker.client.admin.quotas import ClientQuota, QuotaMatch, ScramCredential, ScramMechanism
@@ -82,6 +82,7 @@ __all__ = [
     "GroupOffsets",
     "HangingTransaction",
     "LogDir",
+    "LogDirDamage",
     "LogDirReplica",
     "MemberDescription",
     "NewPartitions",

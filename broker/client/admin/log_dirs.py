@@ -32,15 +32,32 @@ class LogDirReplica(NamedTuple):
     is_future: bool
 
 
+class LogDirDamage(NamedTuple):
+    """Damage in the log of a replica that is not repaired yet; `remedy` says what repairs it.
+
+    The records from `first_offset` to the one before `end_offset` cannot be trusted. Apache Kafka does not report it.
+    """
+
+    first_offset: int
+    end_offset: int
+    path: str
+    cause: str
+    remedy: str
+
+
 @attrs.frozen
 class LogDir:
-    """A log directory. `error` is set if it failed; the sizes of its volume are None where they are not reported."""
+    """A log directory. `error` is set if it failed; the sizes of its volume are None where they are not reported.
+
+    `damaged` are the replicas whose logs are damaged.
+    """
 
     error: Failure | None
     replicas: Mapping[TopicPartition, LogDirReplica]
     total_bytes: int | None
     usable_bytes: int | None
     is_cordoned: bool
+    damaged: Mapping[TopicPartition, LogDirDamage] = attrs.field(factory=dict)
 
 
 class LogDirCalls(Routing):
@@ -82,4 +99,10 @@ def _log_dir(result: DescribeLogDirsResult) -> LogDir:
         total_bytes=None if result.total_bytes == _UNKNOWN else result.total_bytes,
         usable_bytes=None if result.usable_bytes == _UNKNOWN else result.usable_bytes,
         is_cordoned=result.is_cordoned,
+        damaged={
+            TopicPartition(each.topic, each.partition_index): LogDirDamage(
+                each.first_offset, each.end_offset, each.path, each.cause, each.remedy
+            )
+            for each in result.damage
+        },
     )

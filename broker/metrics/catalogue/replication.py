@@ -23,6 +23,10 @@ OFFLINE_REPLICA_COUNT: Final = gauge(
     "Replicas of this broker in log directories that failed",
     mbean=f"{_MANAGER},name=OfflineReplicaCount",
 )
+DAMAGED_REPLICA_COUNT: Final = gauge(
+    "kafka_server_replicamanager_damagedreplicacount",
+    "Replicas of this broker in whose logs damage was found that is not repaired yet",
+)
 UNDER_REPLICATED: Final = gauge(
     "kafka_server_replicamanager_underreplicatedpartitions",
     "Partitions led by this broker that have fewer replicas in sync than assigned",

@@ -62,6 +62,7 @@ class PartitionCollector:
             replication.AT_MIN_ISR,
         ):
             yield metric.single(counts[metric])
+        yield replication.DAMAGED_REPLICA_COUNT.single(len(self._manager.damaged.replicas))
         yield replication.PURGATORY_SIZE, [Sample((name,), count) for name, count in sorted(waits.items())]
         yield replication.ISR_SHRINKS.single(self._manager.isr_changes_counted.shrinks)
         yield replication.ISR_EXPANDS.single(self._manager.isr_changes_counted.expands)

@@ -96,6 +96,13 @@ ALERTS: Final = (
         "The log directory {{ $labels.logdirectory }} of {{ $labels.instance }} failed",
     ),
     Alert(
+        "KraftDamagedReplicas",
+        f"{replication.DAMAGED_REPLICA_COUNT.name} > 0",
+        0,
+        _CRITICAL,
+        "{{ $value }} replicas of {{ $labels.instance }} are damaged; `kraft cluster health` says what repairs them",
+    ),
+    Alert(
         "KraftDiskNearlyFull",
         f"{logs.DIRECTORY_FREE_BYTES.name} / {logs.DIRECTORY_TOTAL_BYTES.name} < 0.1",
         300,

@@ -4,9 +4,15 @@ Flexible from 2. Notable versions:
     3  an error code for the whole response
     4  sizes of the volumes (KIP-827)
     5  whether a directory is cordoned (KIP-1066)
+
+The tagged field `damage` is not Kafka's: its number is far above those that Kafka uses. Other clients skip it.
 """
 
+from typing import Final
+
 from broker.wire.schema import field, request, response, struct
+
+DAMAGE_TAG: Final = 10_000
 
 
 @struct
@@ -37,6 +43,19 @@ class DescribeLogDirsTopic:
 
 
 @struct
+class DescribeLogDirsDamage:
+    """Damage in the log of a replica that is not repaired yet; `remedy` says what repairs it."""
+
+    topic: str = field("string", "2+", default="")
+    partition_index: int = field("int32", "2+", default=0)
+    first_offset: int = field("int64", "2+", default=0)
+    end_offset: int = field("int64", "2+", default=0)
+    path: str = field("string", "2+", default="")
+    cause: str = field("string", "2+", default="")
+    remedy: str = field("string", "2+", default="")
+
+
+@struct
 class DescribeLogDirsResult:
     error_code: int = field("int16", "0+", default=0)
     log_dir: str = field("string", "0+", default="")
@@ -44,6 +63,9 @@ class DescribeLogDirsResult:
     total_bytes: int = field("int64", "4+", default=-1)
     usable_bytes: int = field("int64", "4+", default=-1)
     is_cordoned: bool = field("bool", "5+", default=False)
+    damage: list[DescribeLogDirsDamage] = field(
+        [DescribeLogDirsDamage], "2+", factory=list, tag=DAMAGE_TAG, tagged="2+"
+    )
 
 
 @response(key=35, versions="1-5", flexible="2+")
