@@ -65,8 +65,13 @@ class CachedPartition:
         self.listener: CachedPartitionListener | None = None
 
     def update_from_request(self, named: "CachedPartition") -> None:
-        """Take over the request of `named`. With another leader epoch, all offsets are sent again, even unchanged."""
-        if named.current_leader_epoch != self.current_leader_epoch:
+        """Take over the request of `named`.
+
+        With another leader epoch, all offsets are sent again, even unchanged. So they are to a follower that has
+        truncated its log: it has to learn that the logs agree now.
+        """
+        has_truncated = named.fetch_offset < self.fetch_offset or named.last_fetched_epoch < self.last_fetched_epoch
+        if has_truncated or named.current_leader_epoch != self.current_leader_epoch:
             self.sent_high_watermark = _NEVER_SENT
         self.fetch_offset = named.fetch_offset
         self.max_bytes = named.max_bytes

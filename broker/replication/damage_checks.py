@@ -3,7 +3,7 @@
 Damage is suspected where a follower fetches from the same offset again and again, and where a coordinator cannot load.
 Records that were written long ago are suspected whenever a consumer reads them: nothing else reads them.
 
-Clients cannot make a broker do much of this work: a partition waits for one check at most, and checks are paced.
+Clients cannot make a broker do much of this work: few checks of a partition wait at a time, and checks are paced.
 """
 
 from collections.abc import Callable
@@ -20,24 +20,28 @@ from kraft.env import Disk, FsyncFailed
 
 # Each check reads 1 MiB, which takes a millisecond of a thread if the file is in the page cache.
 CHECK_PAUSE_S: Final = 0.1
-# Partitions beyond these are not checked now. They are checked when they are read again.
+# Partitions beyond these, and offsets of a partition, are not checked now. They are checked when they are read again.
 _WAITING_MAX: Final = 1000
+_OFFSETS_MAX: Final = 4
 
 
 class DamageChecks:
-    """`found` is called with damage, and `is_known` says that an offset is damaged without a check."""
+    """`found` is called with damage. Partitions take turns, one offset at a time."""
 
     def __init__(self, found: Callable[[Partition, Damage], None]) -> None:
         self._found = found
-        self._waiting: dict[Partition, int] = {}
+        self._waiting: dict[Partition, dict[int, None]] = {}
         self._work = trio.Event()
 
     def add(self, partition: Partition, offset: int) -> None:
-        """Check the partition's log from `offset` on, soon. Does nothing if the partition waits for a check already."""
-        waiting = self._waiting
-        if partition not in waiting and len(waiting) < _WAITING_MAX:
-            waiting[partition] = offset
-            self._work.set()
+        """Check the partition's log from `offset` on, soon. Does nothing if too many checks are waiting."""
+        offsets = self._waiting.get(partition)
+        if offsets is None:
+            if len(self._waiting) < _WAITING_MAX:
+                self._waiting[partition] = {offset: None}
+                self._work.set()
+        elif len(offsets) < _OFFSETS_MAX:
+            offsets[offset] = None
 
     async def run(self, disk: Disk) -> None:
         """Check until cancelled."""
@@ -46,8 +50,12 @@ class DamageChecks:
             self._work = trio.Event()
             while self._waiting:
                 partition = next(iter(self._waiting))
-                await self._check(disk, partition, self._waiting[partition])
-                del self._waiting[partition]
+                offsets = self._waiting.pop(partition)
+                offset = next(iter(offsets))
+                del offsets[offset]
+                if offsets:
+                    self._waiting[partition] = offsets
+                await self._check(disk, partition, offset)
                 await trio.sleep(CHECK_PAUSE_S)
 
     async def _check(self, disk: Disk, partition: Partition, offset: int) -> None:

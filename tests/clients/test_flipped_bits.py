@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from broker.cli.commands.cluster_health import ClusterHealth, examine_cluster
 from broker.client import Admin
+from broker.replication.partition import Partition
 from tests.broker.replication.test_damaged_replicas import (
     BATCHES,
     SMALL_SEGMENTS,
@@ -142,3 +143,65 @@ async def test_lagging_replicas_are_in_sync_again_after_the_damage_is_trimmed(tm
 def partition_isr(cluster: RunningCluster) -> tuple[int, ...]:
     in_sync = partition_of(cluster, 1).in_sync
     return () if in_sync is None else in_sync.isr
+
+
+def commit(servers: str, offset: int) -> None:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "group"})
+    try:
+        consumer.commit(offsets=[TopicPartition("topic", 0, offset)], asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def committed_offset(servers: str) -> int:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "group"})
+    try:
+        (found,) = consumer.committed([TopicPartition("topic", 0)], timeout=20)
+        return int(found.offset)
+    finally:
+        consumer.close()
+
+
+async def test_coordinator_that_cannot_load_hands_its_partition_over(tmp_path: Path) -> None:
+    """`__consumer_offsets` is compacted, so it is repaired from its start."""
+    overrides = {"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "3"}
+    async with running_cluster(tmp_path, overrides=overrides) as cluster:
+        await create_replicated(cluster)
+        servers = ",".join(bootstrap_servers(cluster))
+        for offset in range(5):
+            await trio.to_thread.run_sync(commit, servers, offset)
+        partitions = {node_id: internal_partition(cluster, node_id) for node_id in (1, 2, 3)}
+        former = partitions[1].leader_id
+        damaged = next(
+            node_id for node_id in offsets_replicas(cluster) if node_id != former
+        )  # the controller elects the first replica in sync
+        await cluster.until(lambda: len({log_end(each) for each in partitions.values()}) == 1)
+        path = tmp_path / f"node-{damaged}" / "__consumer_offsets-0" / f"{0:020d}.log"
+        content = bytearray(path.read_bytes())
+        content[VALUE] ^= 0x10
+        path.write_bytes(content)
+        await cluster.nodes[former].stop()
+        await cluster.until(lambda: events(cluster, damaged, "partition_damaged") != [])
+        assert await trio.to_thread.run_sync(committed_offset, servers) == 4
+        await cluster.start(former)
+        await cluster.until(lambda: events(cluster, damaged, "partition_repaired") != [])
+        assert internal_partition(cluster, damaged).leader_id != damaged
+        assert await trio.to_thread.run_sync(committed_offset, servers) == 4
+
+
+def internal_partition(cluster: RunningCluster, node_id: int) -> Partition:
+    node = cluster.nodes[node_id].node
+    assert node is not None
+    assert node.broker is not None
+    return node.broker.partitions.get("__consumer_offsets", 0)
+
+
+def offsets_replicas(cluster: RunningCluster) -> tuple[int, ...]:
+    node = cluster.nodes[1].node
+    assert node is not None
+    assert node.loader is not None
+    return node.loader.image.topics.by_name["__consumer_offsets"].partitions[0].replicas
+
+
+def log_end(partition: Partition) -> int:
+    return -1 if partition.log is None else partition.log.log_end_offset

@@ -1,5 +1,6 @@
 """Bugs to plant into the rules of replication; see `planted_bugs`."""
 
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -11,6 +12,7 @@ from broker.replication.in_sync_replicas import Follower, InSyncReplicas, Propos
 from broker.replication.partition import NO_EPOCH, Partition
 from broker.replication.refused_batches import RefusedBatches
 from broker.replication.replica_fetcher_manager import ReplicaFetcherManager
+from broker.replication.segment_repair import RepairFailed, SegmentRepair
 from broker.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
 from broker.storage.log import Log
 from broker.wire.api.offset_for_leader_epoch import EpochEndOffset, OffsetForLeaderPartition
@@ -19,7 +21,7 @@ from metadata.controller.alter_partition import ANY_BROKER_EPOCH, IsrMember
 from metadata.controller.brokers import BrokerRegistration, BrokersControl
 from metadata.controller.partition_change_builder import PartitionChangeBuilder
 from metadata.image import MetadataImage
-from tests.support.planted_bugs import Bug, PatchedFunction, always, does_nothing
+from tests.support.planted_bugs import Bug, PatchedFunction, PatchedFunctions, always, does_nothing
 
 
 def _truncate_to_high_watermark(fetcher_for: Any) -> Any:
@@ -129,7 +131,34 @@ def _elect_uncleanly(chosen: Any) -> Any:
     return wrong
 
 
+def _ask_another_replica(connect: Any) -> Any:
+    async def wrong(repair: SegmentRepair) -> Any:
+        partition, context = repair.partition, repair.context
+        leader_id = partition.leader_id
+        others = [each for each in range(1, 10) if context.source(each) and each not in (partition.local_id, leader_id)]
+        partition.leader_id = others[-1]
+        try:
+            return await connect(repair)
+        finally:
+            partition.leader_id = leader_id
+
+    return wrong
+
+
+def _accept_fewer_records(fetch: Any) -> Any:
+    async def wrong(repair: SegmentRepair, *args: Any) -> None:
+        with suppress(RepairFailed):
+            await fetch(repair, *args)
+
+    return wrong
+
+
 REPLICATION_BUGS: dict[str, Bug] = {
+    # Damaged logs
+    "followers repair their logs from a replica that is behind": PatchedFunctions(
+        PatchedFunction(SegmentRepair, "_connect", _ask_another_replica),
+        PatchedFunction(SegmentRepair, "_fetch", _accept_fewer_records),
+    ),
     # Diverging logs
     "followers truncate to the high watermark": PatchedFunction(
         ReplicaFetcherManager, "_fetcher_for", _truncate_to_high_watermark

@@ -1,0 +1,120 @@
+"""Bits flip in the logs of running replicas: no acknowledged record is lost, and no wrong value is read."""
+
+from random import Random
+
+import pytest
+import trio
+
+from broker.replication.partition import Partition
+from broker.wire.records import iter_headers
+from jepsen.simulation.disk.tree import Directory, Inode
+from jepsen.simulation.subjects.formatted_node import FormattedNode
+from tests.simulation.scenarios import Breach, Scenario, ScenarioRun, scenario_runs
+from tests.simulation.scripted_clients import TOPIC
+from tests.simulation.scripted_replicas import DIRECTORY, ScriptedReplicas, play
+
+# The leader epoch in a batch, which no checksum covers: an epoch that is too low is not noticed.
+LEADER_EPOCH_BYTES = range(12, 16)
+BATCHES = 24
+FLIPS = 4
+
+
+def partition_of(stage: ScriptedReplicas, name: str) -> Partition:
+    process = stage.host(name).process
+    assert isinstance(process, FormattedNode)
+    assert process.node is not None
+    assert process.node.broker is not None
+    return process.node.broker.partitions.get(TOPIC, 0)
+
+
+def flip(stage: ScriptedReplicas, name: str, number: int, rng: Random) -> int:
+    """Flip a bit of a batch, in the page cache and on the disk. Returns the offset of the batch."""
+    directory = stage.host(name).volume.find(DIRECTORY)
+    assert isinstance(directory, Directory)
+    batches = [
+        (file, at, header)
+        for path, file in sorted(directory.entries.items())
+        if path.endswith(".log") and isinstance(file, Inode)
+        for at, header in iter_headers(bytes(file.cached))
+    ]
+    file, at, header = batches[number]
+    byte = at + rng.choice([each for each in range(header.size) if each not in LEADER_EPOCH_BYTES])
+    bit = 1 << rng.randrange(8)
+    for content in (file.cached, file.durable):
+        if byte < len(content):
+            content[byte] ^= bit
+    return header.base_offset
+
+
+async def bits_flip_one_after_the_other(stage: ScriptedReplicas) -> None:
+    """Leaders and followers are hit, in closed and active segments, while records are produced and consumed."""
+    await stage.lay_out(*stage.brokers, min_insync_replicas=2, internal_segment_bytes=800, index_interval_bytes=200)
+    rng = stage.simulation.rng("flips")
+    for number in range(BATCHES):
+        await stage.produce(stage.brokers[0], f"m{number}")
+    await read_all(stage)
+    for number in range(FLIPS):
+        await _flip_and_repair(stage, stage.brokers[rng.randrange(3)], rng.randrange(BATCHES), rng)
+        assert stage.leader is not None
+        await stage.in_sync(*stage.brokers, by=stage.leader)
+        await stage.produce(stage.leader, f"after{number}")
+        await read_all(stage)
+
+
+async def _flip_and_repair(stage: ScriptedReplicas, name: str, number: int, rng: Random) -> None:
+    before = {kind: len(stage.traced(kind, by=name)) for kind in ("partition_damaged", "partition_repaired")}
+
+    def is_traced(kind: str) -> bool:
+        return len(stage.traced(kind, by=name)) > before[kind]
+
+    offset = flip(stage, name, number, rng)
+    partition = partition_of(stage, name)
+    while not is_traced("partition_damaged"):
+        partition.tasks.check_log(partition, offset)
+        await trio.sleep(1)  # the checks of what `read_all` has read come first
+    await read_all(stage)
+    await stage.until(lambda: is_traced("partition_repaired"), f"the damage at {offset} of {name} is not repaired")
+
+
+async def read_all(stage: ScriptedReplicas) -> None:
+    """Consume from each offset of each replica; `consume` compares the values with those of earlier reads."""
+    for name in stage.brokers:
+        for offset in range(0, BATCHES, 3):
+            await stage.consume(name, offset)
+
+
+async def a_replica_that_is_behind_is_reachable(stage: ScriptedReplicas) -> None:
+    """A follower in sync is damaged where another follower has no records yet."""
+    a, b, c = stage.brokers
+    await stage.lay_out(a, b, c, min_insync_replicas=2)
+    for number in range(10):
+        await stage.produce(a, f"m{number}")
+    stage.kill(c)
+    await stage.in_sync(a, b, by=a)
+    for number in range(10, 20):
+        await stage.produce(a, f"m{number}")
+    stage.part(a, c)
+    await stage.start(c)
+    await stage.until(lambda: partition_of(stage, b).high_watermark == 20, f"{b} does not know what is committed")
+    offset = flip(stage, b, 15, stage.simulation.rng("flips"))
+    partition = partition_of(stage, b)
+    partition.tasks.check_log(partition, offset)
+    await stage.until(lambda: bool(stage.traced("partition_repaired", by=b)), "the damage is not repaired")
+    stage.kill(a)
+    await stage.leads(b)
+
+
+@scenario_runs(
+    Scenario(
+        a_replica_that_is_behind_is_reachable,
+        {"followers repair their logs from a replica that is behind": Breach("AcknowledgedRecordsStay")},
+        is_watched=False,
+    )
+)
+def test_repair_of_a_follower(scenario_run: ScenarioRun) -> None:
+    assert scenario_run.violation() in scenario_run.expected
+
+
+@pytest.mark.seeds(8)
+def test_flipped_bits_lose_and_change_nothing(seed: int) -> None:
+    assert play(bits_flip_one_after_the_other, seed=seed).violation is None
