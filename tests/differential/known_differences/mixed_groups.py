@@ -345,7 +345,10 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         ours=anything,
         reason=_SHARED_ID,
         where=_is_static,
-        when=lambda situation: situation.error_codes == ("UNKNOWN_SERVER_ERROR", _NONE) and _has_shared_id(situation),
+        when=lambda situation: (
+            situation.error_codes in (("UNKNOWN_SERVER_ERROR", _NONE), ("UNKNOWN_MEMBER_ID", _NONE))
+            and _has_shared_id(situation)
+        ),
         diverges=True,
     ),
     KnownDifference(
