@@ -60,17 +60,20 @@ FSYNC_TIME: Final = histogram(
     mbean="kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs",
 )
 SCRUBBED_BYTES: Final = counter(
-    "kraft_log_scrubbed_bytes_total", "Bytes of files that the scrubber has read again", unit=Unit.BYTES
+    "kafka_log_scrubber_read_bytes_total", "Bytes of files that the scrubber has read again", unit=Unit.BYTES
 )
 SCRUB_DAMAGED: Final = counter(
-    "kraft_log_scrub_damaged_total", "Damaged files, and damaged places of segments, that the scrubber has found"
+    "kafka_log_scrubber_damaged_total", "Damaged files, and damaged places of segments, that the scrubber has found"
 )
-SCRUB_REBUILT: Final = counter("kraft_log_scrub_rebuilt_total", "Damaged files that the scrubber has made again itself")
+SCRUB_REBUILT: Final = counter(
+    "kafka_log_scrubber_rebuilt_total", "Damaged files that the scrubber has made again itself"
+)
 SCRUB_UNREPAIRED: Final = gauge(
-    "kraft_log_scrub_unrepaired_files", "Files of the metadata log that the scrubber has found damaged and not replaced"
+    "kafka_log_scrubber_unrepaired_files",
+    "Files of the metadata log that the scrubber has found damaged and not replaced",
 )
 SCRUB_LAST_PASS: Final = gauge(
-    "kraft_log_scrub_last_pass_timestamp_seconds",
+    "kafka_log_scrubber_last_pass_timestamp_seconds",
     "Time since 1970 at which all files of a log directory had been read again, 0 before the first pass",
     unit=Unit.SECONDS,
 )

@@ -111,7 +111,7 @@ ALERTS: Final = (
     ),
     Alert(
         "KraftDamageFound",
-        f"increase({logs.SCRUB_DAMAGED.name}[1d]) > 0",
+        f"increase({logs.SCRUB_DAMAGED.name}[60m]) > 0",
         0,
         _WARNING,
         "The scrubber has found damaged files on {{ $labels.instance }}: its disk, or its memory, may fail",
