@@ -22,6 +22,9 @@ _SETTINGS = {
     "spark.default.parallelism": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
+    # Plans of a few rows are interpreted. Their compilation takes a quarter of the processor time of the tests.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 
