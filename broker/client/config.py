@@ -7,7 +7,6 @@ of `ClientConfig` with keys of its own.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from math import isinf
 from typing import Any, Final, Literal, TypedDict, TypeVar
 
 import attrs
@@ -65,7 +64,7 @@ def whole_number(default: int | None, *, at_least: int | None = None, at_most: i
         if value is None and default is None:
             return None
         found = _number(key, value)
-        if isinf(found) or found != int(found):
+        if isinstance(found, float) and not found.is_integer():  # neither are infinities
             raise ConfigError(f"{key} must be a whole number, not {shown(value)}")
         if not (at_least is None or found >= at_least) or found > at_most:
             raise ConfigError(f"{key} must be between {at_least} and {at_most}, not {shown(value)}")

@@ -30,10 +30,11 @@ DRAIN_S = 180.0
 CLEANUP_S = 1.0
 UNFINISHED = ["Ongoing", "PrepareCommit", "PrepareAbort"]
 # A line that is no event, such as one of a traceback, or an event that an operator is warned by. A loaded machine holds
-# the loop, and a kill leaves partitions without a leader until the next one is elected.
+# the loop. A kill fences a broker, ends a leader of the quorum, and leaves partitions without a leader for a moment.
 EXPECTED = re.compile(
     r"kraft: (?:\S+ info "
-    r"|\S+ warning node \d: (?:loop_held|events_suppressed: \d+ more loop_held|partitions_without_leader)"
+    r"|\S+ warning node \d: "
+    r"(?:loop_held|events_suppressed: \d+ more loop_held|partitions_without_leader|broker_fenced|leader_lost)"
     r"|listening|node)"
 )
 CLUSTER = {

@@ -189,9 +189,17 @@ def damage(data: Path, file: str, how: str, rng: Random) -> Path | None:
         path.write_bytes(rng.randbytes(len(content) or 100))
     elif how == "flipped bit":
         flipped = bytearray(content or b"\0")
-        flipped[len(flipped) // 2] ^= 1
+        flipped[_place_of_flip(path, flipped)] ^= 1
         path.write_bytes(flipped)
     return path
+
+
+def _place_of_flip(path: Path, content: bytearray) -> int:
+    """The middle; in a topic id, which is random, the next letter or digit that becomes another one."""
+    middle = len(content) // 2
+    if path.name != "partition.metadata":
+        return middle
+    return next(place for place in range(middle, len(content)) if chr(content[place] ^ 1).isalnum())
 
 
 async def outcome(directory: Path, foreign: Path | None = None) -> Outcome:

@@ -6,13 +6,12 @@ import trio
 
 from broker.replication.log_flusher import LogFlusher
 from broker.replication.partition import Partition
-from broker.storage import producer_replay
+from broker.storage import producer_replay, segment
 from broker.storage.checkpoints import OffsetCheckpoint
 from broker.storage.log import Log
 from broker.storage.log_dir import LogDir
 from broker.storage.producer_state import ProducerStates
 from broker.storage.recovery import Recovery
-from broker.storage.segment import Segment
 from tests.support.planted_bugs import Bug, PatchedFunction, does_nothing
 
 
@@ -48,7 +47,7 @@ def _write_without_exclusion(write: Any) -> Any:
 STORAGE_BUGS: dict[str, Bug] = {
     "a single batch is acknowledged and not written": PatchedFunction(Log, "commit", _commit_two_or_more),
     "flush.messages is acknowledged without a flush": PatchedFunction(LogFlusher, "_flush", _acknowledge_unflushed),
-    "a recovered segment is not written again": PatchedFunction(Segment, "_write_again", does_nothing),
+    "a recovered segment is not written again": PatchedFunction(segment, "write_again", does_nothing),
     "recovery keeps segments after a gap": PatchedFunction(Recovery, "_may_be_apart", _accept_any_gap),
     "a new log directory is not made durable": PatchedFunction(LogDir, "_sync_parents", does_nothing),
     "recovery forgets producers": PatchedFunction(producer_replay, "replay", does_nothing),

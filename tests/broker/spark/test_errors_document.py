@@ -100,7 +100,7 @@ def produced(
 
     def create_with_too_many_replicas() -> None:
         with SyncAdmin(bootstrap) as admin:
-            admin.create_topics([NewTopic("many", replication_factor=9)]).raise_first()
+            admin.create_topics([NewTopic("many-replicas", replication_factor=9)]).raise_first()
 
     def send_with_a_wrong_type() -> None:
         with SyncProducer(bootstrap) as producer:

@@ -40,6 +40,9 @@ OWN_KEYS = {
     "broker": {
         "dynamic.configs.ignored",
         "http.listener",
+        "log.scrub.enable",
+        "log.scrub.interval.ms",
+        "log.scrub.io.max.bytes.per.second",
         "request.log.client.ids",
         "request.log.slow.ms",
         "request.log.topics",

@@ -253,7 +253,7 @@ def call():
     except ClosedError:
         print("closed")
 threading.Thread(target=call, daemon=True).start()
-server.accept()
+connection, _ = server.accept()  # open until the end
 """
     )
     run_script(script)
