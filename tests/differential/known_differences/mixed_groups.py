@@ -1,14 +1,31 @@
 """The differences of groups with members of both protocols."""
 
-from ast import literal_eval
 from collections.abc import Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
-from tests.differential.execution import WAITING, Outcome
-from tests.differential.families.groups.classic_steps import Leave
-from tests.differential.families.groups.members import Who
-from tests.differential.families.groups.mixed_steps import MixedHeartbeat, MixedJoin
-from tests.differential.known_differences.entries import KnownDifference, Situation, anything, error_code
+from tests.differential.execution import WAITING
+from tests.differential.families.groups.mixed_steps import MixedJoin
+from tests.differential.known_differences.entries import KnownDifference, anything, error_code
+from tests.differential.known_differences.mixed_situations import (
+    a_member_has_left,
+    a_member_has_no_metadata,
+    assignment_is_outdated,
+    follows_refused_join,
+    has_another_leader,
+    has_classic_members,
+    has_no_metadata,
+    has_several_random_ids,
+    has_shared_id,
+    is_label,
+    is_less,
+    is_more,
+    is_more_of_classic_member,
+    is_static,
+    lists_empty_consumer_group,
+    replaces_classic_member,
+    succeeds_without_leader,
+)
 
 _FAMILY: Final = "mixed-groups"
 _JOIN: Final = "MixedJoin"
@@ -16,11 +33,6 @@ _HEARTBEAT: Final = "MixedHeartbeat"
 _GENERATION: Final = "error_code|generation_id|protocol_type|protocol_name|leader|members"
 
 _NONE: Final = "NONE"
-_BOTH_SUCCEED: Final = (_NONE, _NONE)
-_LEFT: Final = -1
-_LEFT_FOR_A_WHILE: Final = -2
-# The first version of JoinGroup with instance ids.
-_INSTANCES_FROM: Final = 5
 
 _EMPTY_GROUP: Final = (
     "a classic join that is refused leaves an empty consumer group as it is; Kafka makes it a classic group first"
@@ -42,154 +54,10 @@ _SHARED_ID: Final = (
     " its place, or does not respond"
 )
 
-
-def _is_label(value: Any) -> bool:
-    return isinstance(value, str) and value[:1] in ("E", "M")
-
-
-def _has_no_metadata(step: MixedJoin) -> bool:
-    return any(topics is None for _, topics in step.protocols)
-
-
-def _is_static(step: Any) -> bool:
-    return step.instance is not None
-
-
-# Earlier steps
-
-
-def _accepted_joins(situation: Situation) -> list[Outcome]:
-    return [each for each in situation.earlier if isinstance(each.step, MixedJoin) and error_code(each) == _NONE]
-
-
-def _has_classic_members(situation: Situation) -> bool:
-    return bool(_accepted_joins(situation))
-
-
-def _follows_refused_join(situation: Situation) -> bool:
-    """True if the group had consumers, and a classic join was refused."""
-    return any(
-        isinstance(each.step, MixedJoin) and error_code(each) not in (None, _NONE) for each in situation.earlier
-    ) and any(isinstance(each.step, MixedHeartbeat) and error_code(each) == _NONE for each in situation.earlier)
-
-
-def _has_left(outcome: Outcome) -> bool:
-    if isinstance(outcome.step, MixedHeartbeat):
-        return error_code(outcome) == _NONE and outcome.value["member_epoch"] == _LEFT
-    return isinstance(outcome.step, Leave)
-
-
-def _a_member_has_left(situation: Situation) -> bool:
-    return any(_has_left(each) for each in situation.earlier)
-
-
-def _assigns(outcome: Outcome) -> bool:
-    """True for a request with which Kafka computes the next assignment if the last one is outdated."""
-    if not isinstance(outcome.step, MixedJoin | MixedHeartbeat) or error_code(outcome) != _NONE:
-        return False
-    return outcome.value.get("member_epoch") not in (_LEFT, _LEFT_FOR_A_WHILE)
-
-
-def _assignment_is_outdated(situation: Situation) -> bool:
-    """True if a member has left, and Kafka has not computed an assignment since."""
-    latest = next((each for each in reversed(situation.earlier) if _has_left(each) or _assigns(each)), None)
-    return latest is not None and _has_left(latest)
-
-
-def _has_several_random_ids(situation: Situation) -> bool:
-    return (
-        len(
-            {
-                each.value["member_id"]
-                for each in _accepted_joins(situation)
-                if each.step.instance is None or each.step.version < _INSTANCES_FROM
-            }
-        )
-        > 1
-    )
-
-
-def _has_shared_id(situation: Situation) -> bool:
-    """True if a consumer has joined with the id of another member and an instance id."""
-    return any(
-        isinstance(each.step, MixedHeartbeat)
-        and error_code(each) == _NONE
-        and (each.step.who, each.step.epoch) == (Who.OTHER, 0)
-        and _is_static(each.step)
-        for each in situation.earlier
-    )
-
-
-def _a_member_has_no_metadata(situation: Situation) -> bool:
-    steps = [situation.step, *(each.step for each in _accepted_joins(situation))]
-    return any(isinstance(step, MixedJoin) and _has_no_metadata(step) for step in steps)
-
-
-# Responses
-
-
-def _succeeds_without_leader(situation: Situation) -> bool:
-    """True if Kafka's response has no leader, and ours has one, or waits for other members."""
-    kafka, ours = situation.kafka.value, situation.ours.value
-    if error_code(situation.kafka) != _NONE or kafka["leader"]:
-        return False
-    return ours == WAITING or (error_code(situation.ours) == _NONE and ours["leader"] != "")
-
-
-def _has_another_leader(situation: Situation) -> bool:
-    leaders = [each.value["leader"] for each in (situation.kafka, situation.ours) if error_code(each) == _NONE]
-    return len(leaders) == 2 and all(leaders) and _a_member_has_left(situation)
-
-
-def _replaces_classic_member(situation: Situation) -> bool:
-    """True for a consumer that joins with the instance id of a classic member, or with its member id."""
-    step = situation.step
-    if situation.error_codes != _BOTH_SUCCEED or step.epoch != 0:
-        return False
-    return step.who is Who.OTHER or any(
-        each.step.instance == step.instance is not None for each in _accepted_joins(situation)
-    )
-
-
-def _lists_empty_consumer_group(kafka: Any, ours: Any) -> bool:
-    """True if our node lists an empty consumer group, and Kafka does not, or as a classic group."""
-    more = [each for each in ours if each not in kafka]
-    less = [each for each in kafka if each not in ours]
-    return all((each["group_state"], each["group_type"]) == ("Empty", "consumer") for each in more) and all(
-        (each["group_state"], each["group_type"]) == ("Empty", "classic") for each in less
-    )
-
-
-# Assignments
-
-
-def _partitions(assigned: Any) -> set[Any]:
-    """The partitions of several topics, or of one."""
-    if all(isinstance(each, int) for each in assigned):
-        return set(assigned)
-    return {(each["topic_id"], index) for each in assigned for index in each["partitions"]}
-
-
-def _topic_partitions(assignment: Any) -> Any:
-    return assignment["topic_partitions"] if isinstance(assignment, dict) else assignment
-
-
-def _is_less(kafka: Any, ours: Any) -> bool:
-    """True if our node assigns some of the partitions that Kafka assigns."""
-    lists = [[] if each is None else each for each in map(_topic_partitions, (kafka, ours))]
-    return all(isinstance(each, list) for each in lists) and _partitions(lists[1]) < _partitions(lists[0])
-
-
-def _is_more(kafka: Any, ours: Any) -> bool:
-    return _is_less(ours, kafka)
-
-
-def _is_more_of_classic_member(kafka: bytes, ours: bytes) -> bool:
-    partitions = [
-        {(topic, at) for topic, indexes in literal_eval(each.decode()) for at in indexes} for each in (kafka, ours)
-    ]
-    return partitions[0] < partitions[1]
-
+# Entries about groups that Kafka has made classic groups.
+_in_empty_group = partial(
+    KnownDifference, family=_FAMILY, reason=_EMPTY_GROUP, when=follows_refused_join, diverges=True
+)
 
 MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
     # Joins
@@ -206,8 +74,8 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         family=_FAMILY,
         step=_JOIN,
         path="member_id",
-        kafka=_is_label,
-        ours=_is_label,
+        kafka=is_label,
+        ours=is_label,
         reason=_OTHER_PROTOCOL,
         when=lambda situation: situation.error_codes == ("REBALANCE_IN_PROGRESS", "COORDINATOR_LOAD_IN_PROGRESS"),
         diverges=True,
@@ -236,7 +104,7 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         kafka=anything,
         ours=("INCONSISTENT_GROUP_PROTOCOL", ""),
         reason="metadata that is no subscription is refused before the member gets an id; Kafka fails at it later",
-        where=_has_no_metadata,
+        where=has_no_metadata,
         when=lambda situation: (
             situation.error_codes[0]
             in ("UNKNOWN_SERVER_ERROR", "MEMBER_ID_REQUIRED", "FENCED_INSTANCE_ID", "UNKNOWN_MEMBER_ID")
@@ -251,7 +119,7 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         ours=("UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"),
         reason="a client that was given a member id and then joins with an instance id as well is unknown; Kafka takes"
         " that for a bug of its own",
-        where=_is_static,
+        where=is_static,
     ),
     KnownDifference(
         family=_FAMILY,
@@ -274,7 +142,7 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         when=lambda situation: (
             situation.error_codes[0] == "INCONSISTENT_GROUP_PROTOCOL"
             and situation.error_codes[1] in (_NONE, "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID")
-            and _has_classic_members(situation)
+            and has_classic_members(situation)
         ),
         diverges=True,
     ),
@@ -286,8 +154,8 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         ours=anything,
         reason="a classic member that takes the place of the last static consumer begins a generation of the classic"
         " group, and leads it; Kafka's response has no leader, and the member has to join again",
-        where=_is_static,
-        when=_succeeds_without_leader,
+        where=is_static,
+        when=succeeds_without_leader,
         diverges=True,
     ),
     KnownDifference(
@@ -298,7 +166,7 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         ours=anything,
         reason="after members have left, the first one of the others leads the classic group; Kafka takes one in the"
         " order of the hashes of their ids",
-        when=_has_another_leader,
+        when=has_another_leader,
         diverges=True,
     ),
     KnownDifference(
@@ -323,7 +191,7 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         when=lambda situation: (
             situation.error_codes[0] == "REBALANCE_IN_PROGRESS"
             and (situation.error_codes[1] == _NONE or situation.ours.value == WAITING)
-            and _a_member_has_no_metadata(situation)
+            and a_member_has_no_metadata(situation)
         ),
         diverges=True,
     ),
@@ -334,7 +202,7 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         kafka=WAITING,
         ours=lambda response: isinstance(response, dict),
         reason=_SHARED_ID,
-        when=_has_shared_id,
+        when=has_shared_id,
         diverges=True,
     ),
     KnownDifference(
@@ -344,10 +212,10 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         kafka=anything,
         ours=anything,
         reason=_SHARED_ID,
-        where=_is_static,
+        where=is_static,
         when=lambda situation: (
             situation.error_codes in (("UNKNOWN_SERVER_ERROR", _NONE), ("UNKNOWN_MEMBER_ID", _NONE))
-            and _has_shared_id(situation)
+            and has_shared_id(situation)
         ),
         diverges=True,
     ),
@@ -362,65 +230,41 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         diverges=True,
     ),
     # Empty groups
-    KnownDifference(
-        family=_FAMILY,
+    _in_empty_group(
         step=_HEARTBEAT,
         path="error_code",
         kafka="GROUP_ID_NOT_FOUND",
         ours="UNKNOWN_MEMBER_ID",
-        reason=_EMPTY_GROUP,
-        when=_follows_refused_join,
-        diverges=True,
     ),
-    KnownDifference(
-        family=_FAMILY,
+    _in_empty_group(
         step="FetchOffsets",
         path=r"groups\[\d+\]\.(error_code|topics)",
         kafka=lambda value: value == _NONE or isinstance(value, list),
         ours=("UNKNOWN_MEMBER_ID", []),
-        reason=_EMPTY_GROUP,
-        when=_follows_refused_join,
-        diverges=True,
     ),
-    KnownDifference(
-        family=_FAMILY,
+    _in_empty_group(
         step="DescribeConsumerGroups",
         path=r"groups\[\d+\]\.(error_code|error_message|group_state|group_epoch|assignment_epoch|assignor_name)",
         kafka=("GROUP_ID_NOT_FOUND", "message", "", 0),
         ours=lambda value: value in (_NONE, None, "Empty") or isinstance(value, str),
-        reason=_EMPTY_GROUP,
-        when=_follows_refused_join,
-        diverges=True,
     ),
-    KnownDifference(
-        family=_FAMILY,
+    _in_empty_group(
         step="DeleteOffsets",
         path="error_code|topics",
         kafka=("GROUP_ID_NOT_FOUND", []),
         ours=lambda value: value == _NONE or isinstance(value, list),
-        reason=_EMPTY_GROUP,
-        when=_follows_refused_join,
-        diverges=True,
     ),
-    KnownDifference(
-        family=_FAMILY,
+    _in_empty_group(
         step="Commit",
         path=r"topics\[\d+\]\.partitions\[\d+\]\.error_code",
         kafka="GROUP_ID_NOT_FOUND",
         ours="UNKNOWN_MEMBER_ID",
-        reason=_EMPTY_GROUP,
-        when=_follows_refused_join,
-        diverges=True,
     ),
-    KnownDifference(
-        family=_FAMILY,
+    _in_empty_group(
         step="DeleteGroups",
         path=r"results\[\d+\]\.error_code",
         kafka="GROUP_ID_NOT_FOUND",
         ours=_NONE,
-        reason=_EMPTY_GROUP,
-        when=_follows_refused_join,
-        diverges=True,
     ),
     KnownDifference(
         family=_FAMILY,
@@ -428,21 +272,21 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         path="groups",
         kafka=anything,
         ours=anything,
-        accepts_both=_lists_empty_consumer_group,
+        accepts_both=lists_empty_consumer_group,
         reason=_EMPTY_GROUP,
-        when=_follows_refused_join,
+        when=follows_refused_join,
     ),
     *(
         KnownDifference(
             family=_FAMILY,
             step=step,
             path=path,
-            kafka=_is_label,
-            ours=_is_label,
+            kafka=is_label,
+            ours=is_label,
             reason="the epochs of a group that was empty begin again; the first ones may be numbers that its classic"
             " generations had",
             where=joins,
-            when=_a_member_has_left,
+            when=a_member_has_left,
             diverges=True,
         )
         for step, path, joins in (
@@ -459,7 +303,7 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         ours=anything,
         reason="a consumer that takes the place of a classic member raises the group's epoch, and the group is"
         " assigned; in Kafka it keeps the assignment of that member, even if the classic group had yet to make one",
-        when=_replaces_classic_member,
+        when=replaces_classic_member,
         diverges=True,
     ),
     KnownDifference(
@@ -468,10 +312,10 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         path=r"assignment(\.topic_partitions(\[\d+\]\.partitions)?)?",
         kafka=anything,
         ours=anything,
-        accepts_both=_is_less,
+        accepts_both=is_less,
         reason="partitions that a classic member named as its own when it joined stay its own until it joins again;"
         " Kafka gives those at once to others that the last assignment did not have",
-        when=_has_classic_members,
+        when=has_classic_members,
         diverges=True,
     ),
     KnownDifference(
@@ -480,9 +324,9 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         path=r"groups\[\d+\]\.members\[\d+\]\.assignment\.topic_partitions(\[\d+\]\.partitions)?",
         kafka=anything,
         ours=anything,
-        accepts_both=_is_more,
+        accepts_both=is_more,
         reason="partitions that a classic member named as its own when it joined stay its own until it joins again",
-        when=_has_classic_members,
+        when=has_classic_members,
     ),
     KnownDifference(
         family=_FAMILY,
@@ -490,10 +334,10 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         path=r"groups\[\d+\]\.(group_state|members\[\d+\]\.assignment\.topic_partitions(\[\d+\]\.partitions)?)",
         kafka=anything,
         ours=anything,
-        accepts_both=lambda kafka, ours: (kafka, ours) == ("Stable", "Reconciling") or _is_less(kafka, ours),
+        accepts_both=lambda kafka, ours: (kafka, ours) == ("Stable", "Reconciling") or is_less(kafka, ours),
         reason="partitions that a classic member named as its own, and then gave up, are not assigned to another one"
         " before that joins again; Kafka assigns them at once",
-        when=_has_classic_members,
+        when=has_classic_members,
         diverges=True,
     ),
     KnownDifference(
@@ -504,8 +348,8 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         ours="FENCED_INSTANCE_ID",
         reason="a static consumer of which a classic member took the place is fenced, also where that made the group a"
         " classic one",
-        where=_is_static,
-        when=_has_classic_members,
+        where=is_static,
+        when=has_classic_members,
     ),
     KnownDifference(
         family=_FAMILY,
@@ -513,10 +357,10 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         path=r"groups\[\d+\]\.members\[\d+\]\.member_assignment",
         kafka=anything,
         ours=anything,
-        accepts_both=_is_more_of_classic_member,
+        accepts_both=is_more_of_classic_member,
         reason="in a consumer group that becomes a classic one, a member's assignment includes the partitions that it"
         " was asked to give back; the generation that begins assigns all of them again",
-        when=_has_classic_members,
+        when=has_classic_members,
     ),
     KnownDifference(
         family=_FAMILY,
@@ -525,7 +369,7 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         kafka=_NONE,
         ours="REBALANCE_IN_PROGRESS",
         reason=_OUTDATED,
-        when=_assignment_is_outdated,
+        when=assignment_is_outdated,
     ),
     KnownDifference(
         family=_FAMILY,
@@ -535,7 +379,7 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
         ours=anything,
         reason=_OUTDATED,
         when=lambda situation: (
-            situation.error_codes == (_NONE, "REBALANCE_IN_PROGRESS") and _assignment_is_outdated(situation)
+            situation.error_codes == (_NONE, "REBALANCE_IN_PROGRESS") and assignment_is_outdated(situation)
         ),
         diverges=True,
     ),
@@ -547,7 +391,7 @@ MIXED_GROUPS: Final[Sequence[KnownDifference]] = (
             kafka=anything,
             ours=anything,
             reason=_RANDOM_IDS,
-            when=_has_several_random_ids,
+            when=has_several_random_ids,
             diverges=True,
         )
         for step, path in (
