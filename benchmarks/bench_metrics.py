@@ -14,17 +14,14 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from random import Random
 from typing import Final
 
 import attrs
 import trio
 
 from benchmarks.loop_holds import LoopHolds
-from broker.config import read_config
+from benchmarks.node_here import node_here
 from broker.metrics import TEXT, exposition
 from broker.metrics.collectors import QuotaCollector
 from broker.node import Node
@@ -34,13 +31,13 @@ from broker.replication.replica_manager import LocalTopic
 from broker.server.quotas import Usage
 from broker.server.session import Session
 from broker.server.shortcut_tables import ShortcutTables
-from kraft.env import Env, RealDisk, real_env
 from metadata.image import MetadataDelta, MetadataImage
 from metadata.records import ClientQuotaRecord
 
 HOLD_MAX_S: Final = 0.020
 _PARTITIONS_PER_TOPIC: Final = 100
 _PRODUCE: Final = 0
+_SETTINGS: Final = {"http.listener": "127.0.0.1:0"}
 
 
 @attrs.frozen
@@ -59,7 +56,7 @@ async def main_async(partitions: int, clients: int) -> bool:
     holds = LoopHolds()
     trio.lowlevel.add_instrument(holds)
     with tempfile.TemporaryDirectory(prefix="bench-metrics-") as directory:
-        async with _node(Path(directory)) as node:
+        async with node_here(Path(directory), _SETTINGS) as node:
             port = next(bound.port for bound in node.bound if bound.listener.name == "HTTP")
             print(f"{'partitions':>10} {'series':>9} {'MB':>7} {'elapsed s':>9} {'CPU s':>7} {'hold ms':>8} RSS MB")
             few = await _measured(port, holds)
@@ -76,24 +73,6 @@ async def main_async(partitions: int, clients: int) -> bool:
             )
     _quotas(clients)
     return max(scrape.hold_s for scrape in scrapes) <= HOLD_MAX_S
-
-
-@asynccontextmanager
-async def _node(directory: Path) -> AsyncIterator[Node]:
-    settings = {
-        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
-        "log.dirs": str(directory / "data"),
-        "http.listener": "127.0.0.1:0",
-    }
-    env = real_env(lambda kind, /, **fields: None)
-    node = Node(
-        Env(RealDisk(), Random(1), env.wall, env.trace),
-        read_config(None, [f"{name}={value}" for name, value in settings.items()]),
-    )
-    async with trio.open_nursery() as nursery:
-        await nursery.start(node.run)
-        yield node
-        node.stop()
 
 
 def _add_partitions(node: Node, count: int) -> None:

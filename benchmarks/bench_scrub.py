@@ -9,27 +9,26 @@ that a busy machine is busy for both; the ratio of their latencies is the result
 import argparse
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Final
 
 import trio
 
+from benchmarks.node_here import node_here
 from broker.client import Admin, NewTopic, Producer
-from broker.config import read_config
-from broker.node import Node
 from broker.storage.scrub import ScrubConfig
 from broker.storage.scrub.index_checks import OffsetIndexCheck, TimeIndexCheck
 from broker.storage.scrub.segment_check import SegmentCheck
 from broker.storage.scrub.transactions_check import TransactionsCheck
 from broker.wire.records import Record, encode_batch
 from broker.wire.records.batch import patch
-from kraft.env import Env, RealDisk, real_env
+from kraft.env import RealDisk
 
 _WINDOW_S: Final = 1.0
 _TOPIC: Final = "scrubbed"
+_SETTINGS: Final = {"log.initial.task.delay.ms": 0, "log.scrub.enable": "false", "log.scrub.interval.ms": 1}
 
 
 def cpu_per_gb(directory: Path, megabytes: int, batch_bytes: int) -> float:
@@ -56,26 +55,6 @@ def cpu_per_gb(directory: Path, megabytes: int, batch_bytes: int) -> float:
     return elapsed / size * 1e9
 
 
-@asynccontextmanager
-async def _node(directory: Path) -> AsyncIterator[Node]:
-    settings = {
-        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
-        "log.dirs": str(directory / "data"),
-        "log.initial.task.delay.ms": "0",
-        "log.scrub.enable": "false",
-        "log.scrub.interval.ms": "1",
-    }
-    env = real_env(lambda kind, /, **fields: None)
-    node = Node(
-        Env(RealDisk(), Random(1), env.wall, env.trace),
-        read_config(None, [f"{name}={value}" for name, value in settings.items()]),
-    )
-    async with trio.open_nursery() as nursery:
-        await nursery.start(node.run)
-        yield node
-        node.stop()
-
-
 async def _latencies(producer: Producer, seconds: float) -> list[float]:
     found: list[float] = []
     end = time.perf_counter() + seconds
@@ -87,7 +66,7 @@ async def _latencies(producer: Producer, seconds: float) -> list[float]:
 
 async def compare(directory: Path, megabytes: int, seconds: float) -> None:
     """Print the latencies of windows with and without a pass."""
-    async with _node(directory) as node:
+    async with node_here(directory, _SETTINGS) as node:
         port = next(bound.port for bound in node.bound if bound.listener.name == "PLAINTEXT")
         address = f"127.0.0.1:{port}"
         async with Admin(address) as admin:

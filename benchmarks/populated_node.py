@@ -3,14 +3,13 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from random import Random
 
 import attrs
 import trio
 
 from benchmarks.blocking_client import BlockingClient
 from benchmarks.largest_requests import Names
-from broker.config import read_config
+from benchmarks.node_here import node_here
 from broker.node import Node
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from broker.wire.api.broker_registration import BrokerRegistrationRequest
@@ -28,7 +27,6 @@ from broker.wire.api.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from broker.wire.registered import Feature, Listener
-from kraft.env import Env, RealDisk, real_env
 from metadata.controller import SUPPORTED_FEATURES
 
 NODE_ID, ABSENT_ID = 1, 2
@@ -54,25 +52,18 @@ async def populated_node(
     """Run a node with `topics` of one partition each. `absent_partitions` are on a broker that is only registered."""
     settings = {
         "http.listener": "127.0.0.1:0",  # without it, telemetry is not served
-        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
-        "log.dirs": str(directory / "data"),
         "broker.session.timeout.ms": 3_600_000,
         "group.initial.rebalance.delay.ms": 0,
         "log.initial.task.delay.ms": 3_600_000,  # no periodic log tasks while requests are measured
         "offsets.topic.replication.factor": 1,
     }
-    config = read_config(None, [f"{name}={value}" for name, value in settings.items()])
-    env = real_env(lambda kind, /, **fields: None)
-    node = Node(Env(disk=RealDisk(), rng=Random(1), wall=env.wall, trace=env.trace), config)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(node.run)
+    async with node_here(directory, settings) as node:
         ports = {bound.listener.name: bound.port for bound in node.bound}
         port, controller_port = ports["PLAINTEXT"], ports["CONTROLLER"]
         with BlockingClient(controller_port) as absent:
             await trio.to_thread.run_sync(_register, absent, node.cluster_id)
             names = await trio.to_thread.run_sync(_populate, port, topics, absent_partitions, groups)
             yield PopulatedNode(node, port, controller_port, ports["HTTP"], names)
-        node.stop()
 
 
 def _register(client: BlockingClient, cluster_id: str) -> None:
