@@ -6,6 +6,8 @@ from kraft.core import Core, ReplicaKey, VoterSet
 from kraft.core.roles import Progress
 
 UNKNOWN_MS = -1
+# A voter fetches several times a second, even if there is nothing new. After so long without a fetch it counts as down.
+SILENT_MS = 5_000
 
 
 @attrs.frozen

@@ -12,13 +12,12 @@ from broker.cli.output import Column
 from broker.client.admin import Admin, ClusterDescription, LogDir, QuorumDescription, Results, TopicDescription
 from broker.client.errors import TimedOut, UnsupportedByBroker
 from broker.wire.uuids import encode_uuid
+from kraft.description import SILENT_MS
 
 # A volume with less room than this is reported.
 _FREE_MIN: Final = 0.1
 # A voter that lags the leader of the quorum by this many records is reported.
 _VOTER_LAG_MAX: Final = 1000
-# A voter fetches several times a second, even if there is nothing new.
-_SILENT_MS: Final = 5_000
 # A leader that has just been elected may not have heard of its voters yet.
 _ELECTION_SECONDS: Final = 1.0
 # How long an active controller, and each broker, is waited for.
@@ -45,7 +44,7 @@ class ControllerHealth:
 
     @property
     def is_silent(self) -> bool:
-        return self.silent_ms is None or self.silent_ms > _SILENT_MS
+        return self.silent_ms is None or self.silent_ms > SILENT_MS
 
 
 @attrs.frozen

@@ -83,7 +83,7 @@ RAFT_VOTERS: Final = gauge(
 )
 RAFT_SILENT_VOTERS: Final = gauge(
     "kafka_server_raftmetrics_numberofsilentvoters",
-    "Voters that have not fetched from this node for 10 s, or not since it was elected; only on the leader",
+    "Voters that have not fetched from this node for 5 s, or not since it was elected; only on the leader",
 )
 RAFT_HIGH_WATERMARK: Final = gauge(
     "kafka_server_raftmetrics_highwatermark",

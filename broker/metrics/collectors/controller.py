@@ -8,13 +8,12 @@ import attrs
 from broker.metrics.catalogue import controller
 from broker.metrics.metric import Family, Sample
 from kraft.core.transitions import Role
-from kraft.description import QuorumDescription
+from kraft.description import SILENT_MS, QuorumDescription
 from kraft.raft_node import RaftNode
 from metadata.image import MetadataDelta, MetadataImage
 from metadata.records import LEADER_RECOVERING, NO_LEADER
 
 _STEP_PARTITIONS: Final = 64
-_SILENT_MS: Final = 10_000
 
 
 class QuorumCollector:
@@ -39,7 +38,7 @@ def _silent_voters(quorum: QuorumDescription) -> Iterable[Sample]:
     """Only the leader knows."""
     if quorum.voter_states:
         now_ms = max(voter.last_fetch_ms for voter in quorum.voter_states)  # this node's own
-        silent = [voter for voter in quorum.voter_states if voter.last_fetch_ms < now_ms - _SILENT_MS]
+        silent = [voter for voter in quorum.voter_states if voter.last_fetch_ms < now_ms - SILENT_MS]
         yield Sample((), len(silent))
 
 
