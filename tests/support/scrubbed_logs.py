@@ -1,7 +1,7 @@
 """A log directory whose files are scrubbed, with one log that has all kinds of files."""
 
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -79,11 +79,16 @@ class ScrubbedLogs:
 
 @asynccontextmanager
 async def scrubbed_logs(
-    path: Path, *, config: LogConfig = CONFIG, disk: Disk | None = None, scrub_config: ScrubConfig = FAST
+    path: Path,
+    *,
+    config: LogConfig = CONFIG,
+    disk: Disk | None = None,
+    scrub_config: ScrubConfig = FAST,
+    wall: Callable[[], float] = lambda: NOW_MS / 1000,
 ) -> AsyncIterator[ScrubbedLogs]:
     """Open the directory at `path`, which is created with an empty log KEY if it is missing."""
     traced = Traced()
-    env = Env(disk or RealDisk(), random.Random(7), lambda: NOW_MS / 1000, traced)
+    env = Env(disk or RealDisk(), random.Random(7), wall, traced)
     log_manager = await LogManager.open(env, LogManagerConfig((str(path),), 1), cluster_id=CLUSTER_ID)
     await log_manager.load(lambda topic: config)
     log_manager.read_high_watermarks()

@@ -1,4 +1,4 @@
-"""Limits what the scrubber takes from the disk and from the process."""
+"""Limits what the scrubber, and checks of damage, take from the disk and from the process."""
 
 from typing import Final
 

@@ -39,6 +39,8 @@ from metadata.configuration.settings import from_key
 _SPREAD: Final = 0.8
 # Bytes per second that a pass reads at least: a small directory need not take a week.
 _RATE_MIN: Final = 64 * 1024
+# The time for which a rate holds. Logs grow and are deleted meanwhile.
+_RATE_FOR_S: Final = 60.0
 # The time between looking whether a pass is due, at the longest: the wall clock may be set.
 _WAIT_MAX_S: Final = 60.0
 
@@ -57,6 +59,11 @@ class ScrubConfig:
     interval_ms: int = from_key(BrokerConfigs.log_scrub_interval_ms)
     io_max_bytes_per_second: int = from_key(BrokerConfigs.log_scrub_io_max_bytes_per_second)
     initial_delay_ms: int = from_key(BrokerConfigs.log_initial_task_delay_ms)
+
+
+def _size(log: Log) -> int:
+    """The bytes for which a log counts, with its small files."""
+    return log.size_bytes + FILE_BYTES_MIN * (len(log.segments) + 1)
 
 
 class Scrubber:
@@ -78,6 +85,7 @@ class Scrubber:
         self.config = config
         self.statistics = ScrubStatistics()
         self._pacer = ScrubPacer(config.io_max_bytes_per_second)
+        self._rate_until_s = 0.0
         self._segments = SegmentScrub(env, log_manager, self._pacer, self.statistics, report)
         self._log_files = LogFilesScrub(env, self.statistics)
 
@@ -117,7 +125,7 @@ class Scrubber:
             before = attrs.evolve(self.statistics)
             if place.key is None:
                 place.begin(self._now_ms())
-            self._set_rate(place)
+            self._set_rate(directory, place)
             self._pacer.begin()
             await self._scrub_directory_files(directory)
             for key in sorted(directory.logs):
@@ -145,7 +153,8 @@ class Scrubber:
 
     async def _scrub_log(self, directory: LogDir, key: PartitionKey, log: Log, place: ScrubPlace) -> None:
         base_offset = place.base_offset if place.key == key else 0
-        self._set_rate(place)
+        if trio.current_time() >= self._rate_until_s:
+            self._set_rate(directory, place)
         await self._log_files.scrub(directory, key, log)
         await self._pacer.pause(0)
         opened: Mapping[int, int] | None = None
@@ -221,14 +230,17 @@ class Scrubber:
             return 0.0
         return min(place.began_ms + self.config.interval_ms - self._now_ms(), self.config.interval_ms) / 1000
 
-    def _set_rate(self, place: ScrubPlace) -> None:
-        """Spread what is left of the pass over what is left of its time."""
-        total = sum(
-            log.size_bytes + FILE_BYTES_MIN * (len(log.segments) + 1) for log in self._log_manager.logs.values()
-        )
-        left_ms = place.began_ms + self.config.interval_ms * _SPREAD - self._now_ms()
-        wanted = total / max(left_ms, 1) * 1000
+    def _set_rate(self, directory: LogDir, place: ScrubPlace) -> None:
+        """Spread what is left of the pass over what is left of its time.
+
+        Directories are read one after the other, so each has a part of the interval, by its part of the bytes.
+        """
+        left = sum(_size(log) for key, log in directory.logs.items() if place.key is not None and key >= place.key)
+        own, total = sum(map(_size, directory.logs.values())), sum(map(_size, self._log_manager.logs.values()))
+        end_ms = place.began_ms + self.config.interval_ms * _SPREAD * own / max(total, 1)
+        wanted = left / max(end_ms - self._now_ms(), 1) * 1000
         self._pacer.bytes_per_second = min(max(wanted, _RATE_MIN), self.config.io_max_bytes_per_second)
+        self._rate_until_s = trio.current_time() + _RATE_FOR_S
 
     def _now_ms(self) -> int:
         return int(self._env.wall() * 1000)
