@@ -1,76 +1,126 @@
 """Reads parts of logs again where damage is suspected, one at a time and slowly, in a thread.
 
-Damage is suspected where a follower fetches from the same offset again and again, and where a coordinator cannot load.
-Records that were written long ago are suspected whenever a consumer reads them: nothing else reads them.
+Damage is suspected where a follower or a consumer fetches from the same offset again and again, and where a coordinator
+cannot load. Old records are checked when they are read: nothing else reads them but the scrubber, which takes its time.
 
-Clients cannot make a broker do much of this work: few checks of a partition wait at a time, and checks are paced.
+Clients cannot make a broker do much of this work: few checks of a partition wait at a time, checks take a tenth of the
+time at most, and old records are not checked again for some minutes.
 """
 
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+import attrs
 import trio
 
 from broker.replication.partition import Partition
 from broker.storage.damage import Damage
-from broker.storage.damage_search import log_part, search
+from broker.storage.damage_search import SEARCH_BYTES, LogPart, log_part, search
+from broker.storage.scrub.pacing import ScrubPacer
 from broker.wire.records import CorruptBatch
 from kraft.env import Disk, FsyncFailed
 
-# Each check reads 1 MiB, which takes a millisecond of a thread if the file is in the page cache.
-CHECK_PAUSE_S: Final = 0.1
+_CHECKS_PER_SECOND: Final = 10
 # Partitions beyond these, and offsets of a partition, are not checked now. They are checked when they are read again.
 _WAITING_MAX: Final = 1000
 _OFFSETS_MAX: Final = 4
+# How long old records count as checked, and for how many parts of logs that is remembered.
+_CHECKED_FOR_S: Final = 600.0
+_CHECKED_MAX: Final = 10_000
+
+
+@attrs.define
+class _Waiting:
+    """Offsets to be checked. Partitions take turns, one offset at a time."""
+
+    _offsets: dict[Partition, dict[int, None]] = attrs.field(factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self._offsets)
+
+    def add(self, partition: Partition, offset: int) -> None:
+        offsets = self._offsets.get(partition)
+        if offsets is None:
+            if len(self._offsets) < _WAITING_MAX:
+                self._offsets[partition] = {offset: None}
+        elif len(offsets) < _OFFSETS_MAX:
+            offsets[offset] = None
+
+    def take(self) -> tuple[Partition, int]:
+        partition = next(iter(self._offsets))
+        offsets = self._offsets.pop(partition)
+        offset = next(iter(offsets))
+        del offsets[offset]
+        if offsets:
+            self._offsets[partition] = offsets
+        return partition, offset
 
 
 class DamageChecks:
-    """`found` is called with damage. Partitions take turns, one offset at a time."""
+    """`found` is called with damage."""
 
     def __init__(self, found: Callable[[Partition, Damage], None]) -> None:
         self._found = found
-        self._waiting: dict[Partition, dict[int, None]] = {}
+        self._suspected, self._old = _Waiting(), _Waiting()
+        # When the parts of segments were checked, by path and position in units of a check; the oldest first.
+        self._checked: dict[tuple[str, int], float] = {}
         self._work = trio.Event()
 
     def add(self, partition: Partition, offset: int) -> None:
         """Check the partition's log from `offset` on, soon. Does nothing if too many checks are waiting."""
-        offsets = self._waiting.get(partition)
-        if offsets is None:
-            if len(self._waiting) < _WAITING_MAX:
-                self._waiting[partition] = {offset: None}
-                self._work.set()
-        elif len(offsets) < _OFFSETS_MAX:
-            offsets[offset] = None
+        self._suspected.add(partition, offset)
+        self._work.set()
+
+    def add_old(self, partition: Partition, offset: int) -> None:
+        """Check old records at `offset`, if they were not a short time ago, and after what is suspected."""
+        self._old.add(partition, offset)
+        self._work.set()
 
     async def run(self, disk: Disk) -> None:
         """Check until cancelled."""
+        pacer = ScrubPacer(_CHECKS_PER_SECOND * SEARCH_BYTES)
         while True:
             await self._work.wait()
             self._work = trio.Event()
-            while self._waiting:
-                partition = next(iter(self._waiting))
-                offsets = self._waiting.pop(partition)
-                offset = next(iter(offsets))
-                del offsets[offset]
-                if offsets:
-                    self._waiting[partition] = offsets
-                await self._check(disk, partition, offset)
-                await trio.sleep(CHECK_PAUSE_S)
+            while waiting := self._suspected or self._old:
+                partition, offset = waiting.take()
+                pacer.begin()
+                is_read = await self._check(disk, partition, offset, is_old=waiting is self._old)
+                await pacer.pause(SEARCH_BYTES if is_read else 0)
 
-    async def _check(self, disk: Disk, partition: Partition, offset: int) -> None:
+    async def _check(self, disk: Disk, partition: Partition, offset: int, *, is_old: bool) -> bool:
+        """Returns whether the log was read."""
         log = partition.log
         if log is None or not log.log_start_offset <= offset < log.readable_end_offset:
-            return
+            return False
         try:
             segment, part = log_part(log, offset, partition.leader_epoch)
         except FsyncFailed:
             raise
         except (CorruptBatch, OSError):
-            return  # an index cannot be read; reads fail, too
+            return False  # an index cannot be read; reads fail, too
+        if is_old and self._was_checked(part):
+            return False
         truncations = log.durability.truncations
         damage = await disk.run_apart(partial(search, disk, part))
-        if damage is None or partition.log is not log or log.durability.truncations != truncations:
-            return
-        if log.segments.index(segment) is not None:
+        is_same_log = partition.log is log and log.durability.truncations == truncations
+        if damage is None:
+            self._note_checked(part)
+        elif is_same_log and log.segments.index(segment) is not None:
             self._found(partition, damage)
+        return True
+
+    def _was_checked(self, part: LogPart) -> bool:
+        return trio.current_time() - self._checked.get(_place(part), -_CHECKED_FOR_S) < _CHECKED_FOR_S
+
+    def _note_checked(self, part: LogPart) -> None:
+        place = _place(part)
+        self._checked.pop(place, None)
+        self._checked[place] = trio.current_time()
+        if len(self._checked) > _CHECKED_MAX:
+            del self._checked[next(iter(self._checked))]
+
+
+def _place(part: LogPart) -> tuple[str, int]:
+    return part.path, part.position // SEARCH_BYTES

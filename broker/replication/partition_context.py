@@ -14,17 +14,19 @@ from metadata.image import BrokerImage
 P = TypeVar("P")
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class PartitionTasks(Generic[P]):
     """The background tasks to which a partition, of type P, hands work.
 
     `propose_isr` sends the partition's ISR proposal to the controller. `flush` flushes its log if the config requires
-    it, and calls `Partition.flushed` then. `check_log` reads its log again at an offset, and looks for damage there.
+    it, and calls `Partition.flushed` then. `check_log` reads its log again at an offset, where damage is suspected;
+    `check_old` does so, unless that was done a short time ago, because old records are read there.
     """
 
     propose_isr: Callable[[P], None]
     flush: Callable[[P], None]
     check_log: Callable[[P, int], None]
+    check_old: Callable[[P, int], None]
 
 
 @attrs.frozen(kw_only=True)

@@ -97,8 +97,12 @@ class ReplicaManager:
         )
 
     def _partition_tasks(self) -> PartitionTasks[Partition]:
+        checks = self.damaged.checks
         return PartitionTasks(
-            propose_isr=self.isr_changes.propose, flush=self.flusher.add, check_log=self.damaged.checks.add
+            propose_isr=self.isr_changes.propose,
+            flush=self.flusher.add,
+            check_log=checks.add,
+            check_old=checks.add_old,
         )
 
     def topic(self, key: str | bytes) -> LocalTopic | None:

@@ -10,6 +10,7 @@ from typing import Final
 import attrs
 
 from broker.storage.batch_scan import BatchPosition, find_batch, find_intact, scan_headers
+from broker.storage.indexed_search import indexed_position
 from broker.storage.segment import Segment
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import CorruptBatch
@@ -85,7 +86,7 @@ class DamagedRanges:
         damage, or in it, may be found in the damage. Raises CorruptBatch, OSError.
         """
         segment.offset_after(0)  # loads the index
-        position = segment.offset_index.lookup(offset)
+        position = indexed_position(segment.file, segment.offset_index, offset)
         for damage in self.ranges:
             if segment.base_offset <= damage.first_offset and damage.end_offset <= offset:
                 position = max(position, self._position_after(segment, damage))
@@ -112,7 +113,8 @@ class DamagedRanges:
         key = segment.path, damage
         if key not in self._positions_after:
             index = segment.offset_index
-            before = index.lookup(damage.first_offset - 1)  # of a batch that ends before the damage, or of the first
+            # The position of a batch that ends before the damage, or of the first one.
+            before = indexed_position(segment.file, index, damage.first_offset - 1)
             position = _intact_end(segment, before, segment.written, damage.first_offset)
             positions = index.values[:]
             found = find_intact(segment.file, position, segment.written, positions)

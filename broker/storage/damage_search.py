@@ -1,5 +1,6 @@
 """Reads a part of a log again, and finds out whether its batches are as they were when they were written."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
@@ -48,7 +49,8 @@ def log_part(log: Log, offset: int, leader_epoch: int) -> tuple[Segment, LogPart
     segment.offset_after(0)  # loads the index
     position = segment.offset_index.lookup(offset)
     is_last = at + 1 == len(log.segments)
-    later = [each for each in segment.offset_index.values if each > position]
+    positions = segment.offset_index.values
+    later = bisect_right(positions, position)
     return segment, LogPart(
         path=segment.path,
         base_offset=segment.base_offset,
@@ -58,7 +60,7 @@ def log_part(log: Log, offset: int, leader_epoch: int) -> tuple[Segment, LogPart
         stop=position + SEARCH_BYTES,
         written=segment.written,
         end_offset=log.readable_end_offset if is_last else log.segments[at + 1].base_offset,
-        positions=later[:_RESUME_ENTRIES_MAX],
+        positions=positions[later : later + _RESUME_ENTRIES_MAX],
         leader_epoch=leader_epoch,
         allows_gaps=log.config.compact_enabled or log.cleaned_offset != NOT_CLEANED,
     )

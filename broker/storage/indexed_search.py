@@ -20,6 +20,17 @@ def find_indexed(file: File, index: OffsetIndex, end: int, offset: int) -> Batch
     return find_batch(file, 0, end, offset)
 
 
+def indexed_position(file: File, index: OffsetIndex, offset: int) -> int:
+    """The position of a batch that ends at `offset` or before, as near to it as the index tells; 0 if it does not.
+
+    Raises OSError.
+    """
+    for entry_offset, position in index.entries_before(offset):
+        if ends_with(file.read(position, HEADER_SIZE), entry_offset):
+            return position
+    return 0
+
+
 def indexed_offset_after(file: File, index: OffsetIndex, position: int) -> int:
     """An offset after all records of the batches before `position`; the largest one if no entry tells.
 

@@ -10,6 +10,7 @@ from broker.storage.log import Log, LogSlice
 from broker.storage.log_config import LogConfig
 from broker.storage.log_loader import load_log
 from broker.storage.recovery import UNKNOWN
+from broker.storage.segment import Segment
 from broker.storage.timestamp_search import TimestampAndOffset, search_timestamp
 from broker.wire.records import Record, encode_batch, iter_headers, iter_records
 from kraft.env import Buffer, Disk, File, RealDisk
@@ -142,3 +143,10 @@ class FailingFile:
 async def close_log(log: Log) -> None:
     """Close a log of the real disk cleanly."""
     await close_cleanly(RealDisk(), [log])
+
+
+def flip(batch: tuple[Segment, int], byte: int) -> None:
+    """Flip a bit of a batch, of which the segment and the position in it are given."""
+    segment, at = batch
+    before = segment.file.read(at + byte, 1)[0]
+    segment.file.write(at + byte, [bytes([before ^ 0x10])])

@@ -54,9 +54,10 @@ class Harness:
                 trace=trace,
             ),
             PartitionTasks(
-                lambda partition: self._propose(),
-                self.to_flush.append,
-                lambda partition, offset: self.checked.append(offset),
+                propose_isr=lambda partition: self._propose(),
+                flush=self.to_flush.append,
+                check_log=lambda partition, offset: self.checked.append(offset),
+                check_old=lambda partition, offset: None,
             ),
         )
 

@@ -140,8 +140,8 @@ async def _write(
 ) -> int:
     """Write the records as they come and return their number. A record that is refused is reported.
 
-    In a transaction, a record that is refused raises its error: all records are written, or none. If the
-    topic lacks the partition of all records, that is raised, too.
+    In a transaction, a record that is refused raises its error: all records are written, or none. If the topic lacks
+    the partition of all records, that is raised, too.
     """
     written, topic = 0, partitions.topic
 

@@ -181,7 +181,7 @@ class LogReader:
         if found.size:
             self.policy.plan_bytes(partition, found.size)
             if found.segment is not log.segments.active:
-                partition.tasks.check_log(partition, cached.fetch_offset)
+                partition.tasks.check_old(partition, cached.fetch_offset)
             aborted = _aborted(log, found, cached, end) if self.policy.is_read_committed else ()
             records = FileRange(found.file, found.position, found.size)
             return _fetched_partition(partition, log, cached, records=records, aborted=aborted)

@@ -35,6 +35,8 @@ _PREFIX_START: Final = 8
 # Records up to this size are read at once: one buffer and one send for the whole reply.
 _READ_NOW_MAX: Final = 16 * 1024
 _OFFSET: Final = Struct(">q")
+# So often the same records are served again before they are suspected: as many clients of one name may read them.
+_SUSPECT_REPEATS: Final = 8
 _TOPIC_IDS_FROM: Final = 13
 _LOG_START_OFFSET_FROM: Final = 5
 
@@ -164,7 +166,7 @@ def _succeeded(response: FetchResponse | PendingReply) -> bool:
 class _Entry:
     """The fields of a request apart from its offset, and the template of its replies.
 
-    `allowance` is the client's, see `Quotas.allowance`. `last_offset` was served last.
+    `allowance` is the client's, see `Quotas.allowance`. `last_offset` was served last, and `repeats` times before that.
     """
 
     __slots__ = (
@@ -179,6 +181,7 @@ class _Entry:
         "min_bytes",
         "overhead_bytes",
         "prefix_length",
+        "repeats",
         "topic",
     )
 
@@ -187,7 +190,7 @@ class _Entry:
         partition = topic.partitions[0]
         self.client_id = context.client_id
         self.allowance = context.allowance()
-        self.last_offset = -1
+        self.last_offset, self.repeats = -1, 0
         self.prefix_length = context.session.prefix_length
         self.topic: str | bytes = topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.topic
         self.index = partition.partition
@@ -202,11 +205,20 @@ class _Entry:
         self.frame = _reply_template(context, topic, request.isolation_level, flexible)
 
     def record_sent(self, partition: Partition, log: Log, records: LogSlice, offset: int) -> None:
-        """Count the records. Old ones are checked, and those that a client asks for again: it may have refused them."""
+        """Count the records. Old ones are checked, and at times those that are served again and again.
+
+        A client that refuses records asks for them for ever. Clients of one name that read the same records look like
+        one that repeats its request.
+        """
         partition.bytes_out += records.size
-        if records.segment is not log.segments.active or offset == self.last_offset:
+        if records.segment is not log.segments.active:
+            partition.tasks.check_old(partition, offset)
+        if offset != self.last_offset:
+            self.last_offset, self.repeats = offset, 0
+            return
+        self.repeats += 1
+        if self.repeats >= _SUSPECT_REPEATS and self.repeats.bit_count() == 1:  # less and less often
             partition.tasks.check_log(partition, offset)
-        self.last_offset = offset
 
 
 def _has_aborted(entry: _Entry, log: Log, found: LogSlice, offset: int, end_offset: int) -> bool:

@@ -1,8 +1,7 @@
 """Cleans the logs of compacted topics one after the other, the dirtiest first (Kafka's LogCleaner).
 
 Each broker cleans its own replicas, whether it leads or not. The cleaned offset of each log is checkpointed in its log
-directory's `cleaner-offset-checkpoint`. A log that turns out to be damaged is not cleaned until the
-damage is repaired.
+directory's `cleaner-offset-checkpoint`. A log that turns out to be damaged is not cleaned until the damage is repaired.
 """
 
 from collections.abc import Callable

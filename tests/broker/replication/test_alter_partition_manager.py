@@ -81,7 +81,12 @@ class Harness:
             broker=lambda broker_id: BrokerImage(broker_id, FOLLOWER_EPOCH, b"", {}, {}, None, False, False, ()),
             trace=no_trace,
         )
-        tasks = PartitionTasks[Partition](self.changes.propose, lambda partition: None, lambda partition, offset: None)
+        tasks = PartitionTasks[Partition](
+            propose_isr=self.changes.propose,
+            flush=lambda partition: None,
+            check_log=lambda partition, offset: None,
+            check_old=lambda partition, offset: None,
+        )
         self.partitions = [
             Partition(f"topic{at}", topic_id, 0, open_log(directory / f"topic{at}-0"), context, tasks)
             for at, topic_id in enumerate(TOPIC_IDS)

@@ -83,7 +83,10 @@ class Harness:
             trace=no_trace,
         )
         self.tasks = PartitionTasks[Partition](
-            lambda partition: None, lambda partition: None, lambda partition, offset: None
+            propose_isr=lambda partition: None,
+            flush=lambda partition: None,
+            check_log=lambda partition, offset: None,
+            check_old=lambda partition, offset: None,
         )
 
     def partition(self, index: int = 0, *, is_there: bool = True) -> Partition:

@@ -8,10 +8,9 @@ from broker.storage.damage import Damage, DamagedRanges
 from broker.storage.damage_search import log_part, search
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
-from broker.storage.segment import Segment
 from broker.wire.records import HEADER_SIZE
 from kraft.env import RealDisk
-from tests.support.logs import append, open_log, read_all, read_on
+from tests.support.logs import append, flip, open_log, read_all, read_on
 
 BATCHES = 12
 LEADER_EPOCH = 3
@@ -27,13 +26,6 @@ def log(tmp_path: Path, request: pytest.FixtureRequest) -> Log:
         append(log, b"a%d" % number, b"b%d" % number, leader_epoch=LEADER_EPOCH)
     assert len(log.segments) == 3
     return log
-
-
-def flip(batch: tuple[Segment, int], byte: int) -> None:
-    """Flip a bit of a batch, of which the segment and the position in it are given."""
-    segment, at = batch
-    before = segment.file.read(at + byte, 1)[0]
-    segment.file.write(at + byte, [bytes([before ^ 0x10])])
 
 
 def found(log: Log, offset: int) -> Damage | None:
