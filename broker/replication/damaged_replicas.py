@@ -10,6 +10,7 @@ Damaged records are not read as data from the moment that damage is known (`brok
   after it.
 """
 
+import errno
 from collections.abc import Sequence
 from math import inf
 from typing import Final
@@ -27,8 +28,13 @@ from broker.storage.log import Log
 from broker.wire.errors import ErrorCode
 from kraft.env import FsyncFailed
 
-# The pause between two attempts to repair what could not be repaired.
+# The least pause between two attempts to repair what could not be repaired.
 RETRY_S: Final = 1.0
+# An attempt copies up to a segment, or reads a compacted log: attempts that fail take a tenth of the time.
+_PAUSE_PER_WORK: Final = 9.0
+_PAUSE_MAX_S: Final = 60.0
+# The disk, or the quota of it, is full. It works otherwise, and the replica needs no space that it does not have now.
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 # The pause before a leader hands over a partition that has come back to it; it doubles each time.
 HANDOVER_PAUSE_MS: Final = 60_000
 _RETURNS_MAX: Final = 6
@@ -39,7 +45,8 @@ class DamagedReplica:
     """The state of one replica. `remedy` says what repairs it, or what an operator has to do.
 
     `failure` is the last reason why it could not be repaired. `handed_over` is the leader epoch in which it has handed
-    the partition over, -1 if it has not.
+    the partition over, -1 if it has not. The next attempt to repair it waits until `retry_at`, in Trio's time, in the
+    leader epoch `failed_epoch`.
     """
 
     log: Log
@@ -49,6 +56,8 @@ class DamagedReplica:
     handed_over: int = -1
     hands_over_at_ms: float = -inf
     returns: int = 0
+    failed_epoch: int = -1
+    retry_at: float = -inf
 
     @property
     def first(self) -> Damage:
@@ -105,9 +114,16 @@ class DamagedReplicas:
             self._work.set()
 
     def reconsider(self, partitions: Sequence[Partition]) -> None:
-        """Roles have changed: go on with those of these partitions that are damaged."""
-        if any(partition in self.replicas for partition in partitions):
-            self._work.set()
+        """Roles have changed: go on with those of these partitions that are damaged.
+
+        A new leader hands over at once, whatever is being repaired meanwhile.
+        """
+        for partition in partitions:
+            damaged = self._damaged_of(partition)
+            if damaged is not None and damaged.ranges:
+                self._begin(partition, damaged)
+            if partition in self.replicas:
+                self._work.set()
 
     async def run(self, context: FetcherContext) -> None:
         """Hand over and repair until cancelled. Raises FsyncFailed, in an exception group."""
@@ -121,19 +137,23 @@ class DamagedReplicas:
                     await self._handle(context, partition)
 
     async def _handle(self, context: FetcherContext, partition: Partition) -> None:
-        replica, log = self.replicas[partition], partition.log
-        damaged = None if log is None else log.segments.damaged
-        if log is None or log is not replica.log or damaged is None:
+        damaged, log = self._damaged_of(partition), partition.log
+        if log is None or damaged is None:
             del self.replicas[partition]  # the replica was removed, or begins again without records
             return
         damaged.keep(log.log_start_offset, log.log_end_offset)
         if damaged.ranges and not self._begin(partition, damaged):
-            await self._repair(context, partition, replica)
+            await self._repair(context, partition)
         if not damaged.ranges:
             log.segments.damaged = None
             del self.replicas[partition]
             partition.trace("partition_repaired", topic=partition.topic, leader=partition.leader_id)
             partition.waiters.notify_readers(partition)
+
+    def _damaged_of(self, partition: Partition) -> DamagedRanges | None:
+        """The damage of a replica; None if its log was replaced or removed since, or begins again without records."""
+        replica, log = self.replicas.get(partition), partition.log
+        return None if replica is None or log is None or log is not replica.log else log.segments.damaged
 
     def _begin(self, partition: Partition, damaged: DamagedRanges) -> bool:
         """Do at once what can be done at once; returns whether this replica leads, so that it cannot repair itself."""
@@ -152,8 +172,10 @@ class DamagedReplicas:
             partition.trace("partition_damage_stays", topic=partition.topic, remedy=remedy)
         return True
 
-    async def _repair(self, context: FetcherContext, partition: Partition, replica: DamagedReplica) -> None:
-        failure = ""
+    async def _repair(self, context: FetcherContext, partition: Partition) -> None:
+        replica, began, failure = self.replicas[partition], trio.current_time(), ""
+        if began < replica.retry_at and replica.failed_epoch == partition.leader_epoch:
+            return
         try:
             await SegmentRepair.of(context, partition).run()
         except FsyncFailed:
@@ -161,9 +183,16 @@ class DamagedReplicas:
         except RepairFailed as error:
             failure = str(error)
         except OSError as error:
-            context.log_failed(partition, error)
-        if failure and failure != replica.failure:
-            partition.trace("partition_repair_failed", topic=partition.topic, reason=failure)
+            if error.errno in _NO_SPACE and replica.log.failure is None:
+                failure = f"there is no space for a copy of the segment: {error}"
+            elif partition.log is replica.log:  # otherwise its files were removed meanwhile
+                context.log_failed(partition, error)
+        if failure:
+            now = trio.current_time()
+            replica.failed_epoch = partition.leader_epoch
+            replica.retry_at = now + min((now - began) * _PAUSE_PER_WORK, _PAUSE_MAX_S)
+            if failure != replica.failure:
+                partition.trace("partition_repair_failed", topic=partition.topic, reason=failure)
         replica.failure = failure
 
 

@@ -31,6 +31,7 @@ from broker.storage.damage_search import check_follows
 from broker.storage.fetched_batches import fetched_batches
 from broker.storage.log import NOT_CLEANED, Log
 from broker.storage.segment import Segment
+from broker.storage.transaction_index import AbortedTransaction, CorruptTransactionIndex
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from broker.wire.errors import ErrorCode, KafkaError, WireError
 from broker.wire.records import CorruptBatch
@@ -134,6 +135,7 @@ class SegmentRepair:
         """Replace a segment, whose batches end before `end_offset`."""
         if end_offset > self.partition.high_watermark:
             raise RepairFailed(f"the records below offset {end_offset} are not committed yet")
+        self._check()
         log = self.log
         modified_ms = segment.file.modified_ms()
         replacement = CleanedSegment(self.context.env.disk, log.directory, segment.base_offset, log.config)
@@ -143,12 +145,15 @@ class SegmentRepair:
                 await self._fetch(connection, max(segment.base_offset, log.log_start_offset), end_offset, replacement)
             else:
                 await self._copy_or_fetch(connection, segment, end_offset, replacement)
-            await replacement.finish(list(segment.transaction_index.since(0)), modified_ms)
+            aborted = _aborted_transactions(segment)
+            await replacement.finish(aborted or [], modified_ms, is_index_lost=aborted is None)
             self._check()
             if log.segments.index(segment) is None:
                 raise RepairFailed("the segment was deleted meanwhile")
             log.replace_segments([segment])
             is_in_place = True
+            if aborted is None and log.segments.on_suspect is not None:
+                log.segments.on_suspect()
         except WireError as error:
             raise RepairFailed(str(error)) from error
         finally:
@@ -274,6 +279,14 @@ class SegmentRepair:
         if not batches and self._is_compacted and data.high_watermark >= end_offset:
             return end_offset
         return next_offset
+
+
+def _aborted_transactions(segment: Segment) -> list[AbortedTransaction] | None:
+    """The entries of a segment's transaction index; None if it is damaged. The scrubber makes it again then."""
+    try:
+        return list(segment.transaction_index.since(0))
+    except (CorruptTransactionIndex, OSError):
+        return None
 
 
 async def _run_until_lost(connection: Connection) -> None:

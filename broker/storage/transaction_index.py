@@ -28,6 +28,8 @@ _VERSION: Final = Struct(">h")
 _BODY: Final = Struct(">qqqq")
 _CHECKSUM_MASK: Final = 0x7FFF
 _NOT_LOADED: Final = -1
+# The content of an index of which no entry is known: shorter than an entry.
+_NO_ENTRY: Final = b"\0"
 
 
 class CorruptTransactionIndex(WireError):
@@ -95,6 +97,11 @@ class TransactionIndex:
     def replace(self, entries: Iterable[AbortedTransaction]) -> None:
         """Make these all the entries. Raises OSError."""
         self._replace(encode_aborted_transactions(entries))
+
+    def replace_by_damage(self) -> None:
+        """Make the content one that readers and a start refuse, because the entries are not known. Raises OSError."""
+        self._write(0, _NO_ENTRY)
+        self._content, self._count = None, _NOT_LOADED
 
     def rebuild(self, entries: Sequence[AbortedTransaction]) -> None:
         """Make these all the entries; readers of the file see the old content or the new one. Raises OSError."""

@@ -62,16 +62,22 @@ class CleanedSegment:
         self._written = self.size_bytes
         return written
 
-    async def finish(self, aborted: list[AbortedTransaction], retained_from_ms: int) -> None:
+    async def finish(
+        self, aborted: list[AbortedTransaction], retained_from_ms: int, *, is_index_lost: bool = False
+    ) -> None:
         """Make the files durable, so that they can replace the segments. Raises OSError, FsyncFailed.
 
         `aborted` are the aborted transactions that ended in those segments, and of which batches are left. Without a
-        record that has a timestamp, retention counts from `retained_from_ms`.
+        record that has a timestamp, retention counts from `retained_from_ms`. `is_index_lost` says that the aborted
+        transactions are not known: readers refuse the transaction index then, until it is made again.
         """
         self.write()
         self._file.set_modified(retained_from_ms)
-        if aborted:
+        if is_index_lost:
+            self._transaction_index.replace_by_damage()
+        elif aborted:
             self._transaction_index.replace(aborted)
+        if aborted or is_index_lost:
             await self._transaction_index.sync()
         if self.size_bytes:
             self._time_index.maybe_append(*self._latest)

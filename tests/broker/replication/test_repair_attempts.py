@@ -1,0 +1,141 @@
+"""Attempts to repair replicas whose leader accepts connections and answers nothing."""
+
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from math import inf
+from pathlib import Path
+
+import attrs
+import trio
+from trio.testing import MockClock
+
+from broker.replication.damaged_replicas import DamagedReplicas
+from broker.replication.disconnected_brokers import DisconnectedBrokers
+from broker.replication.fetch_plan import FetchSettings
+from broker.replication.partition import Partition
+from broker.replication.replica_fetcher import FetcherContext
+from broker.replication.throttles import Throttle
+from broker.storage.damage import Damage
+from kraft.env import Env, RealDisk
+from metadata.image import BrokerImage
+from metadata.records import BrokerEndpoint
+from tests.support.logs import flip, no_trace
+from tests.support.partition_harness import LOCAL, A, Harness
+
+REQUEST_TIMEOUT_MS = 5_000
+
+
+@attrs.define
+class SilentLeader:
+    """The leader. `connections` counts those that were made to it."""
+
+    port: int
+    connections: int = 0
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        self.connections += 1
+        with suppress(trio.BrokenResourceError):
+            async for _ in stream:
+                pass
+
+
+def context(port: int) -> FetcherContext:
+    leader = BrokerImage(
+        A, 7, b"", {"PLAINTEXT": BrokerEndpoint("PLAINTEXT", "127.0.0.1", port, 0)}, {}, None, False, False, ()
+    )
+    return FetcherContext(
+        env=Env(RealDisk(), random.Random(1), lambda: 0.0, no_trace),
+        settings=FetchSettings(LOCAL),
+        client_id="follower",
+        listener_name="PLAINTEXT",
+        request_timeout_ms=REQUEST_TIMEOUT_MS,
+        source=lambda broker_id: leader,
+        broker_epoch=lambda: 7,
+        throttle=Throttle(1, 1_000, quota=lambda: inf, now_ms=lambda: 0),
+        log_failed=fail,
+        disconnected_brokers=DisconnectedBrokers(lambda broker_id: 7),
+    )
+
+
+def fail(partition: Partition, error: OSError) -> None:
+    raise AssertionError("the disk works") from error
+
+
+@asynccontextmanager
+async def silent_leader() -> AsyncIterator[tuple[DamagedReplicas, SilentLeader]]:
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    leader = SilentLeader(listener.socket.getsockname()[1])
+    replicas = DamagedReplicas()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, leader.serve, [listener])
+        nursery.start_soon(replicas.run, context(leader.port))
+        yield replicas, leader
+        nursery.cancel_scope.cancel()
+
+
+def follower(directory: Path) -> Harness:
+    """A follower with three records, of which the second one is damaged on the disk."""
+    directory.mkdir()
+    harness = Harness(directory)
+    harness.become()
+    for _ in range(3):
+        harness.append()
+    log = harness.partition.log
+    assert log is not None
+    flip(log.segments.locate(1)[:2], 70)
+    harness.become(epoch=1, version=1, leader=A)
+    harness.partition.agrees_with_leader = True
+    harness.partition.move_high_watermark(log, 3)
+    return harness
+
+
+def damage(harness: Harness) -> Damage:
+    assert harness.partition.log is not None
+    return Damage(harness.partition.log.segments[0].path, 1, 2, "a bit has flipped")
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    with trio.fail_after(20):
+        while not holds():
+            await trio.sleep(0.01)
+
+
+async def test_failed_attempts_take_a_tenth_of_the_time(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with silent_leader() as (replicas, leader):
+        autojump_clock.autojump_threshold = 0.02
+        harness = follower(tmp_path / "1")
+        replicas.add(harness.partition, damage(harness))
+        await trio.sleep(200)
+        assert 3 <= leader.connections <= 5
+        (replica,) = replicas.replicas.values()
+        assert replica.failure
+
+
+async def test_new_leader_epoch_has_an_attempt_begin_at_once(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with silent_leader() as (replicas, leader):
+        autojump_clock.autojump_threshold = 0.02
+        harness = follower(tmp_path / "1")
+        replicas.add(harness.partition, damage(harness))
+        await trio.sleep(10)
+        assert leader.connections == 1
+        harness.become(epoch=2, version=2, leader=A)
+        harness.partition.agrees_with_leader = True
+        replicas.reconsider([harness.partition])
+        await trio.sleep(1)
+        assert leader.connections == 2
+
+
+async def test_new_leader_hands_over_while_another_replica_is_being_repaired(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """Until it does, its clients look for another leader in vain."""
+    async with silent_leader() as (replicas, leader):
+        autojump_clock.autojump_threshold = 0.02
+        becomes_leader, stays = follower(tmp_path / "1"), follower(tmp_path / "2")
+        for harness in (stays, becomes_leader):
+            replicas.add(harness.partition, damage(harness))
+        await until(lambda: leader.connections == 1)
+        becomes_leader.become(epoch=2, version=2)
+        replicas.reconsider([becomes_leader.partition])
+        assert becomes_leader.proposal.isr == (2, 3)
