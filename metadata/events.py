@@ -32,6 +32,11 @@ CONTROLLER_EVENTS: Final = EventCatalogue(
             "Log directories of a broker have failed.",
             {**_INCARNATION, "online": "how many of its log directories are left"},
         ),
+        "broker_log_dirs_cordoned": EventKind(
+            Level.INFO,
+            "Other log directories of a broker are cordoned than before, and get no new replicas (KIP-1066).",
+            {**_INCARNATION, "cordoned": "how many of its log directories are cordoned"},
+        ),
         "broker_registered": EventKind(
             Level.INFO,
             "A broker process is registered.",

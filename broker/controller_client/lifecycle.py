@@ -25,7 +25,7 @@ from metadata.errors import ApiError, RequestTimedOut
 from metadata.image import MetadataDelta, MetadataImage, MetadataLoader
 
 _REGISTRATION_VERSION = 4
-_HEARTBEAT_VERSION = 1
+_HEARTBEAT_VERSION = 2
 # Timers fire later by this much: rounding to seconds must not let them fire before their time in milliseconds.
 _TIMER_SLACK_S = 1e-6
 # Where broker.heartbeat.interval.ms is less: a controller is not flooded, and has the time for a response.
@@ -46,7 +46,8 @@ class BrokerLifecycle:
     """Registers the broker, and sends heartbeats until `shut_down` is complete.
 
     `registration` does not change while the process runs. `online_log_dirs` returns the ids of the log directories that
-    work now (KIP-858). Create the lifecycle before `loader` reads the metadata log.
+    work now (KIP-858), and `cordoned_log_dirs` of those that get no new replicas (KIP-1066). Create the lifecycle
+    before `loader` reads the metadata log.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class BrokerLifecycle:
         channel: ControllerChannel,
         loader: MetadataLoader,
         online_log_dirs: Callable[[], Sequence[bytes]],
+        cordoned_log_dirs: Callable[[], Sequence[bytes]] = tuple,
     ) -> None:
         self._env = env
         self._config = config
@@ -64,6 +66,7 @@ class BrokerLifecycle:
         self._channel = channel
         self._loader = loader
         self._online_log_dirs = online_log_dirs
+        self._cordoned_log_dirs = cordoned_log_dirs
         self._protocol = LifecycleProtocol(
             heartbeat_interval_ms=max(config.heartbeat_interval_ms, _HEARTBEAT_INTERVAL_MIN_MS),
             registration_timeout_ms=config.registration_timeout_ms,
@@ -72,8 +75,7 @@ class BrokerLifecycle:
             now_ms=_now_ms(),
         )
         self._notified = (self.state, self.broker_epoch)
-        self._timer = trio.CancelScope()
-        self._request = trio.CancelScope()
+        self._timer, self._request = trio.CancelScope(), trio.CancelScope()
         self._changed = trio.Event()
         channel.add_reached_listener(self._send_soon)
         channel.add_lost_listener(self._expect_no_controller)
@@ -122,6 +124,10 @@ class BrokerLifecycle:
         """Report a failed log directory to the controller soon."""
         self._protocol.log_dir_failed(_now_ms())
         self._reschedule()
+
+    def log_dirs_cordoned(self) -> None:
+        """Report other cordoned log directories to the controller soon."""
+        self._send_soon()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Register and send heartbeats.
@@ -174,6 +180,7 @@ class BrokerLifecycle:
             want_fence=heartbeat.want_fence,
             want_shut_down=heartbeat.want_shut_down,
             offline_log_dirs=offline_log_dirs,
+            cordoned_log_dirs=list(self._cordoned_log_dirs()),
         )
         response = await self._channel.call(request, _HEARTBEAT_VERSION, timeout_ms=self._request_timeout_ms)
         if response.error_code:

@@ -3,7 +3,7 @@
 Served by controllers only. A broker sends its heartbeats over one connection. When that closes, the controller suspects
 that the broker has stopped, before its session expires.
 
-Version 2 names cordoned log directories (KIP-1066). They are ignored: no broker of this project cordons a directory.
+Version 2 names cordoned log directories (KIP-1066).
 """
 
 from broker.handlers.controller_errors import code_of
@@ -28,6 +28,7 @@ async def heartbeat(context: ControllerContext, request: BrokerHeartbeatRequest)
             want_fence=request.want_fence,
             want_shut_down=request.want_shut_down,
             offline_log_dirs=request.offline_log_dirs,
+            cordoned_log_dirs=request.cordoned_log_dirs,
         )
     )
     return BrokerHeartbeatResponse(

@@ -1,4 +1,7 @@
-"""DescribeLogDirs (key 35): log directories, sizes of partitions, and space on volumes (KIP-113, KIP-827)."""
+"""DescribeLogDirs (key 35): log directories, sizes of partitions, and space on volumes (KIP-113, KIP-827).
+
+A directory counts as cordoned (KIP-1066) once the controllers know it, that is, once it gets no new replicas.
+"""
 
 from typing import Final
 
@@ -27,8 +30,10 @@ def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) 
     context.services.partitions.commit_staged()
     wanted = None if request.topics is None else (yield from _wanted(request.topics))
     results = []
+    cordoned = _cordoned_paths(context)
     for usage in context.services.log_manager.usage():
         result = yield from _result(usage, wanted)
+        result.is_cordoned = usage.path in cordoned
         result.damage = _damage(context, usage.path, wanted)
         results.append(result)
     return DescribeLogDirsResponse(results=results)
@@ -44,6 +49,13 @@ def _wanted(topics: list[DescribableLogDirTopic]) -> Steps[set[tuple[str, int]]]
         if not number % STEP_ITEMS:
             yield
     return wanted
+
+
+def _cordoned_paths(context: RequestContext) -> list[str]:
+    services = context.services
+    broker = services.loader.image.cluster.brokers.get(services.config.node_id)
+    known = () if broker is None else broker.cordoned_log_dirs
+    return [path for path, each in services.log_manager.directories.items() if each.directory_id in known]
 
 
 def _damage(context: RequestContext, path: str, wanted: set[tuple[str, int]] | None) -> list[DescribeLogDirsDamage]:

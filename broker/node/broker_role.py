@@ -90,6 +90,7 @@ class BrokerRole:
 
     def _make_lifecycle(self) -> BrokerLifecycle:
         shared, log_manager = self._shared, self._log_manager
+        _cordon(log_manager, shared.config)
         return BrokerLifecycle(
             shared.env,
             settings_from(LifecycleConfig, shared.config),
@@ -97,6 +98,7 @@ class BrokerRole:
             self._channel,
             shared.loader,
             lambda: log_manager.directory_ids,
+            lambda: _cordoned_ids(log_manager),
         )
 
     def _make_quotas(self) -> BrokerQuotas:
@@ -221,6 +223,8 @@ class BrokerRole:
     def _reconfigure(self, config: KafkaConfig) -> None:
         self._housekeeping.producer_expiration_ms = config.producer_id_expiration_ms
         self._cleaner.configure(settings_from(CleanerConfig, config))
+        if _cordon(self._log_manager, config):
+            self._lifecycle.log_dirs_cordoned()
 
     def _is_visible_to_clients(self, image: MetadataImage) -> bool:
         """True if Metadata responses contain this broker: it is registered with its epoch and not fenced."""
@@ -297,6 +301,19 @@ class BrokerRole:
             rack=config.broker_rack,
             previous_broker_epoch=self._log_manager.previous_broker_epoch,
         )
+
+
+def _cordon(log_manager: LogManager, config: KafkaConfig) -> bool:
+    """Cordon the log directories that the config names (KIP-1066). Returns False if they are so already."""
+    names, before = config.cordoned_log_dirs, _cordoned_ids(log_manager)
+    for path, directory in log_manager.directories.items():
+        directory.is_cordoned = "*" in names or path in names
+    return _cordoned_ids(log_manager) != before
+
+
+def _cordoned_ids(log_manager: LogManager) -> list[bytes]:
+    directories = log_manager.partition_directories()
+    return [each.directory_id for each in directories if each.is_cordoned and each.directory_id]
 
 
 def _now_ms() -> float:

@@ -83,7 +83,10 @@ class LogDirUsage:
 
 
 class LogDir:
-    """One directory. `error` is the reason why it is offline, None while it is online."""
+    """One directory. `error` is the reason why it is offline, None while it is online.
+
+    A cordoned directory gets no new partitions while there is another one (KIP-1066).
+    """
 
     def __init__(self, env: Env, path: str, *, producer_expiration_ms: int) -> None:
         self._env = env
@@ -94,6 +97,7 @@ class LogDir:
         self.path = path
         self.properties: MetaProperties | None = None  # None until the directory is claimed, and formatted if it is new
         self.error: OSError | None = None
+        self.is_cordoned = False
         self.was_clean: bool | None = None  # whether the last shutdown was clean; None until that was read
         self.clean_broker_epoch = NO_BROKER_EPOCH  # which the marker of the last clean shutdown named
         self.logs: dict[PartitionKey, Log] = {}
@@ -123,6 +127,11 @@ class LogDir:
     @property
     def is_online(self) -> bool:
         return self.error is None
+
+    @property
+    def directory_id(self) -> bytes | None:
+        """None until the directory is claimed and formatted."""
+        return None if self.properties is None else self.properties.directory_id
 
     async def format(self, properties: MetaProperties) -> None:
         """Write the directory's properties durably. Raises OSError, FsyncFailed."""

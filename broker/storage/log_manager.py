@@ -158,7 +158,7 @@ class LogManager:
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"Can not create log for {topic}-{partition} because log directories {offline} are offline",
             )
-        for directory in sorted(self.partition_directories(), key=lambda directory: len(directory.logs)):
+        for directory in sorted(self.partition_directories(), key=lambda each: (each.is_cordoned, len(each.logs))):
             with self.offline_on_error(directory):
                 return self._create_in(directory, topic, topic_id, partition, config)
         raise KafkaError(

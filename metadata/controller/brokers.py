@@ -78,7 +78,7 @@ class BrokersControl:
         existing = image.cluster.brokers.get(request.broker_id)
         if existing is None or existing.incarnation_id != request.incarnation_id:
             return self._register_new(image, request, existing, next_offset)
-        record = _registered(request, existing.broker_epoch, existing.fenced, existing.in_controlled_shutdown)
+        record = _registered(request, existing, existing.broker_epoch, existing.fenced, existing.in_controlled_shutdown)
         return Decision([record], existing.broker_epoch)
 
     def unregister(self, image: MetadataImage, broker_id: int) -> Decision[None]:
@@ -99,7 +99,7 @@ class BrokersControl:
         broker_id = request.broker_id
         is_clean = existing is not None and request.previous_broker_epoch == existing.broker_epoch
         carries_on = is_clean and existing is not None and existing.is_active and _has_all(request, existing)
-        records: list[MetadataRecord] = [_registered(request, next_offset, fenced=not carries_on)]
+        records: list[MetadataRecord] = [_registered(request, existing, next_offset, fenced=not carries_on)]
         if not is_clean:
             records += self._partitions.broker_shut_down_uncleanly(image, broker_id)
         elif not carries_on:
@@ -147,8 +147,14 @@ def fencing(image: MetadataImage, partitions: BrokerPartitions, broker_id: int) 
 
 
 def _registered(
-    request: BrokerRegistration, broker_epoch: int, fenced: bool, in_controlled_shutdown: bool = False
+    request: BrokerRegistration,
+    existing: BrokerImage | None,
+    broker_epoch: int,
+    fenced: bool,
+    in_controlled_shutdown: bool = False,
 ) -> RegisterBrokerRecord:
+    """The record of a registration. Log directories stay cordoned until the broker's first heartbeat names others."""
+    cordoned = () if existing is None else existing.cordoned_log_dirs
     return RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
@@ -159,6 +165,7 @@ def _registered(
         fenced=fenced,
         in_controlled_shutdown=in_controlled_shutdown,
         log_dirs=tuple(request.log_dirs),
+        cordoned_log_dirs=tuple(log_dir for log_dir in cordoned if log_dir in request.log_dirs),
     )
 
 

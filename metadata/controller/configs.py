@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from metadata.configuration import (
     BROKER_CONFIGS,
+    BrokerConfigs,
     ClientMetricsRequestError,
     ConfigError,
     ConfigSchema,
@@ -17,6 +18,7 @@ from metadata.configuration import (
 )
 from metadata.controller.decision import Decision
 from metadata.controller.election_configs import check_min_insync_replicas, elections_by_configs
+from metadata.controller.feature_levels import CORDONS_SINCE, METADATA_VERSION, RELEASES
 from metadata.controller.topic_names import validate_topic_name
 from metadata.errors import ApiError, BrokerIdNotRegistered, InvalidConfig, InvalidRequest, UnknownTopicOrPartition
 from metadata.image import ConfigResource, MetadataImage
@@ -127,6 +129,7 @@ class ConfigsControl:
         self._validate(image, resource, kept, after)
         for name, value in wanted.items():
             check_min_insync_replicas(image, resource, name, value)
+            _check_cordoning(image, resource, name)
         return [
             ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
             for name, value in wanted.items()
@@ -203,6 +206,16 @@ def _no_list_message(kind: ResourceType, change: ConfigChange) -> str:
             return f"Unknown config name: {change.name}"
         return f"Config value {operation.lower()} is not allowed for config key: {change.name}"
     return f"Can't {operation} to key {change.name} because its type is not LIST."
+
+
+def _check_cordoning(image: MetadataImage, resource: ConfigResource, name: str) -> None:
+    """Raises InvalidConfig if log directories cannot be cordoned yet (KIP-1066)."""
+    is_cordon = resource.type == ResourceType.BROKER and name == BrokerConfigs.cordoned_log_dirs.name
+    if is_cordon and image.features.get(METADATA_VERSION, 0) < CORDONS_SINCE:
+        raise InvalidConfig(
+            f"The {name} configuration value cannot be set because it requires {METADATA_VERSION} >= "
+            f"{RELEASES[CORDONS_SINCE]}"
+        )
 
 
 def _check_resource(resource: ConfigResource, times: int, names: Sequence[str], nulls: Sequence[str]) -> None:

@@ -178,7 +178,7 @@ class Controller:
 
         heard = partial(self._record_contact, heartbeat.broker_id, heartbeat.current_metadata_offset)
         decide = partial(self._heartbeats.heartbeat, sessions=self._sessions, heartbeat=heartbeat)
-        return await self._commit(heartbeat_cause(heartbeat), decide, heard)
+        return await self._commit(heartbeat_cause(self.image, heartbeat), decide, heard)
 
     def _record_contact(self, broker_id: int, metadata_offset: int) -> None:
         self._sessions.record_contact(broker_id, metadata_offset, _now_ms())

@@ -119,6 +119,10 @@ class DecisionEvents:
             self._trace("broker_shutdown_started", broker=broker, broker_epoch=epoch)
         if change.log_dirs is not None:
             self._trace("broker_log_dirs_changed", broker=broker, broker_epoch=epoch, online=len(change.log_dirs))
+        if change.cordoned_log_dirs is not None:
+            self._trace(
+                "broker_log_dirs_cordoned", broker=broker, broker_epoch=epoch, cordoned=len(change.cordoned_log_dirs)
+            )
 
     def _report_created(self, decided: DecidedRecords, created: Sequence[PartitionRecord]) -> None:
         counts = Counter(record.topic_id for record in created)

@@ -19,6 +19,8 @@ import attrs
 from metadata.records import VersionRange
 
 METADATA_VERSION: Final = "metadata.version"
+# The metadata.version from which on log directories can be cordoned (KIP-1066): 4.3-IV0.
+CORDONS_SINCE: Final = 30
 KRAFT_VERSION: Final = "kraft.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"

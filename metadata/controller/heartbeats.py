@@ -1,4 +1,7 @@
-"""Broker heartbeats, which fence and unfence brokers and control their shutdown (KIP-631, KIP-841)."""
+"""Broker heartbeats, which fence and unfence brokers and control their shutdown (KIP-631, KIP-841).
+
+They also name the log directories that failed (KIP-858) and that are cordoned (KIP-1066).
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,6 +11,7 @@ import attrs
 from metadata.controller.broker_partitions import BrokerPartitions, leads_anything
 from metadata.controller.brokers import check_broker_epoch, fencing
 from metadata.controller.decision import Decision
+from metadata.controller.feature_levels import CORDONS_SINCE, METADATA_VERSION
 from metadata.controller.sessions import BrokerSessions
 from metadata.image import BrokerImage, MetadataDelta, MetadataImage
 from metadata.records import BrokerRegistrationChangeRecord, FencingChange
@@ -18,7 +22,8 @@ class BrokerHeartbeat:
     """`current_metadata_offset` is the last offset that the broker has replayed, or -1.
 
     `want_fence` is False for a broker that is ready to serve. `offline_log_dirs` are the UUIDs of all failed
-    directories.
+    directories. `cordoned_log_dirs` are those of all directories that are to get no new replicas; None if the broker
+    does not know of cordoning.
     """
 
     broker_id: int
@@ -27,6 +32,7 @@ class BrokerHeartbeat:
     want_fence: bool
     want_shut_down: bool
     offline_log_dirs: Sequence[bytes] = ()
+    cordoned_log_dirs: Sequence[bytes] | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -67,7 +73,8 @@ class HeartbeatsControl:
             decision = self._shut_down(image, sessions, broker, heartbeat)
         else:
             decision = Decision((), _reply(heartbeat, is_fenced=False))
-        return self._with_lost_directories(image, broker, heartbeat, decision)
+        decision = self._with_lost_directories(image, broker, heartbeat, decision)
+        return _with_cordoned_directories(image, broker, heartbeat, decision)
 
     def _of_fenced(
         self, image: MetadataImage, broker: BrokerImage, heartbeat: BrokerHeartbeat
@@ -123,14 +130,34 @@ class HeartbeatsControl:
         return Decision([*decision.records, *changes, _change(broker, log_dirs=remaining)], decision.response)
 
 
-def heartbeat_cause(heartbeat: BrokerHeartbeat) -> str:
+def heartbeat_cause(image: MetadataImage, heartbeat: BrokerHeartbeat) -> str:
     """Returns the cause that is logged with the records of this heartbeat, if there are any."""
     broker = f"broker {heartbeat.broker_id}"
     if heartbeat.want_shut_down:
         return f"{broker} shuts down"
     if heartbeat.want_fence:
         return f"{broker} asks to be fenced"
-    return f"{broker} reports failed log directories" if heartbeat.offline_log_dirs else f"{broker} has caught up"
+    if heartbeat.offline_log_dirs:
+        return f"{broker} reports failed log directories"
+    is_fenced = not image.cluster.is_active(heartbeat.broker_id)
+    return f"{broker} has caught up" if is_fenced else f"{broker} names the log directories that are cordoned"
+
+
+def _with_cordoned_directories(
+    image: MetadataImage,
+    broker: BrokerImage,
+    heartbeat: BrokerHeartbeat,
+    decision: Decision[BrokerHeartbeatReply],
+) -> Decision[BrokerHeartbeatReply]:
+    """Add the change of the log directories that get no new replicas (KIP-1066)."""
+    if heartbeat.cordoned_log_dirs is None:
+        return decision
+    supported = image.features.get(METADATA_VERSION, 0) >= CORDONS_SINCE
+    asked = heartbeat.cordoned_log_dirs if supported else ()
+    cordoned = tuple(directory for directory in broker.log_dirs if directory in asked)
+    if cordoned == broker.cordoned_log_dirs:
+        return decision
+    return Decision([*decision.records, _change(broker, cordoned_log_dirs=cordoned)], decision.response)
 
 
 def _other_active(image: MetadataImage, broker: BrokerImage) -> list[int]:

@@ -1,7 +1,7 @@
 """Creation of partitions, with automatic or manual assignment of replicas."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from random import Random
 
 import attrs
@@ -155,8 +155,14 @@ def _check_growth(topic: TopicImage, wanted: NewPartitions, partitions_max: int)
         raise PolicyViolation("Unable to perform excessively large batch operation.")
 
 
-def check_assignment(cluster: ClusterImage, replicas: tuple[int, ...], replication_factor: int | None) -> None:
-    """Raises InvalidReplicaAssignment for unknown or repeated brokers, or for another number of replicas."""
+def check_assignment(
+    cluster: ClusterImage, replicas: tuple[int, ...], replication_factor: int | None, present: Collection[int] = ()
+) -> None:
+    """Raises InvalidReplicaAssignment for brokers that cannot get a replica, or for another number of replicas.
+
+    A broker with only cordoned log directories keeps a replica that is `present`. Kafka 4.4 refuses that, too; then no
+    other replica of the partition could move meanwhile, and its leader could not be handed over by reordering.
+    """
     if not replicas:
         raise InvalidReplicaAssignment("The manual partition assignment includes an empty replica list.")
     previous = None
@@ -164,6 +170,11 @@ def check_assignment(cluster: ClusterImage, replicas: tuple[int, ...], replicati
         if broker_id not in cluster.brokers:
             raise InvalidReplicaAssignment(
                 f"The manual partition assignment includes broker {broker_id}, but no such broker is registered."
+            )
+        if cluster.brokers[broker_id].is_cordoned and broker_id not in present:
+            raise InvalidReplicaAssignment(
+                f"The manual partition assignment includes broker {broker_id}, but all its log directories are "
+                "cordoned."
             )
         if broker_id == previous:
             raise InvalidReplicaAssignment(

@@ -55,11 +55,14 @@ class StripedReplicaPlacer:
     As in Kafka, the racks take turns, whatever their sizes, and so do the brokers of a rack. An inactive broker gets
     replicas only if its rack has no active one left, and never the first replica, which leads. The brokers are shuffled
     after each round, so that two brokers do not share all of their partitions, and small topics do not all use the same
-    brokers. Raises InvalidReplicationFactor if there are too few brokers.
+    brokers. A broker of which all log directories are cordoned gets no replicas (KIP-1066).
+
+    Raises InvalidReplicationFactor if there are too few brokers.
     """
 
     def __init__(self, brokers: Iterable[BrokerImage], replication_factor: int, rng: Random) -> None:
-        everybody = sorted(brokers, key=lambda broker: broker.broker_id)
+        usable = (broker for broker in brokers if not broker.is_cordoned)
+        everybody = sorted(usable, key=lambda broker: broker.broker_id)
         _check(replication_factor, everybody)
         self._replication_factor = replication_factor
         self._rng = rng
@@ -123,9 +126,9 @@ def _check(replication_factor: int, brokers: list[BrokerImage]) -> None:
             f"Invalid replication factor {replication_factor}: the replication factor must be positive."
         )
     if not any(broker.is_active for broker in brokers):
-        raise InvalidReplicationFactor("All brokers are currently fenced.")
+        raise InvalidReplicationFactor("All brokers are currently fenced, or have all their log directories cordoned.")
     if replication_factor > len(brokers):
         raise InvalidReplicationFactor(
             f"The target replication factor of {replication_factor} cannot be reached because only "
-            f"{len(brokers)} broker(s) are registered."
+            f"{len(brokers)} broker(s) are registered or some brokers have all their log directories cordoned."
         )

@@ -113,7 +113,7 @@ class ReassignmentsControl:
         if asked.replicas is None:
             change = self._cancel(image, topic, asked.partition_id, partition)
         else:
-            check_assignment(image.cluster, asked.replicas, None)
+            check_assignment(image.cluster, asked.replicas, None, partition.replicas)
             before = Assignment.of(partition)
             if not allow_factor_change:
                 _check_factor(before, asked.replicas)

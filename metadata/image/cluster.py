@@ -17,7 +17,10 @@ from metadata.records import (
 
 @attrs.frozen
 class BrokerImage:
-    """A broker's registration. `end_points` are by listener name. Clients do not see fenced brokers."""
+    """A broker's registration. `end_points` are by listener name. Clients do not see fenced brokers.
+
+    `cordoned_log_dirs` are those of its `log_dirs` that get no new replicas (KIP-1066).
+    """
 
     broker_id: int
     broker_epoch: int
@@ -28,11 +31,17 @@ class BrokerImage:
     fenced: bool
     in_controlled_shutdown: bool
     log_dirs: tuple[bytes, ...]
+    cordoned_log_dirs: tuple[bytes, ...] = ()
 
     @property
     def is_active(self) -> bool:
         """True if the broker can lead partitions and be in an ISR."""
         return not self.fenced and not self.in_controlled_shutdown
+
+    @property
+    def is_cordoned(self) -> bool:
+        """True if all log directories are cordoned, so that the broker gets no new replicas."""
+        return bool(self.log_dirs) and all(log_dir in self.cordoned_log_dirs for log_dir in self.log_dirs)
 
 
 @attrs.frozen
@@ -83,6 +92,7 @@ class ClusterDelta:
             fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,
             log_dirs=record.log_dirs,
+            cordoned_log_dirs=record.cordoned_log_dirs,
         )
 
     def replay_unregister(self, record: UnregisterBrokerRecord) -> None:
@@ -97,6 +107,9 @@ class ClusterDelta:
             fenced=fenced,
             in_controlled_shutdown=broker.in_controlled_shutdown or record.in_controlled_shutdown,
             log_dirs=broker.log_dirs if record.log_dirs is None else record.log_dirs,
+            cordoned_log_dirs=(
+                broker.cordoned_log_dirs if record.cordoned_log_dirs is None else record.cordoned_log_dirs
+            ),
         )
 
     def replay_register_controller(self, record: RegisterControllerRecord) -> None:

@@ -89,6 +89,7 @@ def _broker_record(broker: BrokerImage) -> RegisterBrokerRecord:
         fenced=broker.fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
         log_dirs=broker.log_dirs,
+        cordoned_log_dirs=broker.cordoned_log_dirs,
     )
 
 

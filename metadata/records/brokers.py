@@ -64,6 +64,7 @@ class RegisterBrokerRecord(MetadataRecord):
     fenced: bool = number(6, default=True)
     in_controlled_shutdown: bool = number(7, default=False)
     log_dirs: tuple[bytes, ...] = number(8, default=())
+    cordoned_log_dirs: tuple[bytes, ...] = number(9, default=())
 
 
 @metadata_record(RecordType.UNREGISTER_BROKER, version=0)
@@ -78,7 +79,7 @@ class UnregisterBrokerRecord(MetadataRecord):
 class BrokerRegistrationChangeRecord(MetadataRecord):
     """Changes a registration. `fenced` is a FencingChange. `in_controlled_shutdown` can only become True.
 
-    `log_dirs` is None if they do not change.
+    `log_dirs` and `cordoned_log_dirs` are None if they do not change.
     """
 
     broker_id: int = number(0)
@@ -86,3 +87,4 @@ class BrokerRegistrationChangeRecord(MetadataRecord):
     fenced: int = number(2, default=FencingChange.NONE)
     in_controlled_shutdown: bool = number(3, default=False)
     log_dirs: tuple[bytes, ...] | None = number(4, default=None)
+    cordoned_log_dirs: tuple[bytes, ...] | None = number(5, default=None)

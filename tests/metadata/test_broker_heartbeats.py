@@ -4,11 +4,13 @@ from random import Random
 
 import pytest
 
-from metadata.controller import BrokerHeartbeat, NewPartitions, NewTopic, TopicToDelete
+from metadata.configuration import ResourceType
+from metadata.controller import AlterConfigOp, BrokerHeartbeat, ConfigChange, NewPartitions, NewTopic, TopicToDelete
 from metadata.controller.partitions import create_partitions
-from metadata.errors import BrokerIdNotRegistered, DuplicateBrokerRegistration, StaleBrokerEpoch
-from metadata.image import PartitionImage
-from metadata.records import LEADER_RECOVERING, NO_LEADER
+from metadata.errors import BrokerIdNotRegistered, DuplicateBrokerRegistration, InvalidConfig, StaleBrokerEpoch
+from metadata.image import ConfigResource, MetadataDelta, MetadataImage, PartitionImage
+from metadata.image.snapshot import image_records
+from metadata.records import LEADER_RECOVERING, NO_LEADER, FeatureLevelRecord
 from tests.support.metadata import Cluster
 
 
@@ -270,3 +272,33 @@ def test_cost_of_a_broker_change_depends_on_its_replicas_only() -> None:
     assert [found(broker)["t2"] for broker in (1, 2, 3)] == [[1, 2], [0, 1], [0, 2]]
     cluster.decide(cluster.topics.delete(cluster.image, [TopicToDelete("t2"), TopicToDelete("t0")]))
     assert [found(broker) for broker in (1, 2, 3, 4)] == [{}, {}, {"t1": [0]}, {}]
+
+
+def test_cordoned_log_directories_are_kept_until_a_heartbeat_names_others_kip_1066() -> None:
+    cluster = Cluster(2)
+    log_dirs = cluster.image.cluster.brokers[1].log_dirs
+    cluster.heartbeat(1, cordoned_log_dirs=log_dirs)
+    end = cluster.image.offset
+    cluster.heartbeat(1, cordoned_log_dirs=log_dirs)
+    cluster.heartbeat(1)  # a broker that does not know of cordoning
+    assert cluster.image.offset == end
+    cluster.join(1)  # a restart
+    assert cluster.image.cluster.brokers[1].is_cordoned
+    snapshot = MetadataDelta(MetadataImage())
+    snapshot.replay(list(image_records(cluster.image)))
+    assert snapshot.apply(cluster.image.offset).cluster == cluster.image.cluster
+    cluster.heartbeat(1, cordoned_log_dirs=[])
+    assert not cluster.image.cluster.brokers[1].is_cordoned
+
+
+def test_log_directories_are_cordoned_from_metadata_version_30_on_kip_1066() -> None:
+    cluster = Cluster(1)
+    cluster.take([FeatureLevelRecord(name="metadata.version", feature_level=29)])
+    cluster.heartbeat(1, cordoned_log_dirs=cluster.image.cluster.brokers[1].log_dirs)
+    assert not cluster.image.cluster.brokers[1].is_cordoned
+    change = ConfigChange("cordoned.log.dirs", AlterConfigOp.SET, "*")
+    decision = cluster.configs.incremental_alter(cluster.image, [(ConfigResource(ResourceType.BROKER, "1"), [change])])
+    error = decision.response[0].error
+    assert isinstance(error, InvalidConfig)
+    assert "cannot be set because it requires metadata.version >= 4.3-IV0" in str(error)
+    assert decision.records == []

@@ -115,7 +115,7 @@ def test_replicas_are_no_more_than_brokers() -> None:
     assert refusal(Cluster(2), NewTopic("t", 1, 3)) == (
         "INVALID_REPLICATION_FACTOR",
         "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because "
-        "only 2 broker(s) are registered.",
+        "only 2 broker(s) are registered or some brokers have all their log directories cordoned.",
     )
 
 
@@ -123,7 +123,8 @@ def test_without_an_unfenced_broker_nothing_is_placed() -> None:
     cluster = Cluster(0)
     expected = (
         "INVALID_REPLICATION_FACTOR",
-        "Unable to replicate the partition 1 time(s): All brokers are currently fenced.",
+        "Unable to replicate the partition 1 time(s): All brokers are currently fenced, or have all "
+        "their log directories cordoned.",
     )
     assert refusal(cluster, NewTopic("t", 1, 1)) == expected
     cluster.register(1)

@@ -64,6 +64,7 @@ BROKER = {
     "fenced": st.booleans(),
     "in_controlled_shutdown": st.booleans(),
     "log_dirs": DIRECTORIES,
+    "cordoned_log_dirs": DIRECTORIES,
 }
 CONTROLLER = {
     "controller_id": st.integers(0, 3),

@@ -341,3 +341,13 @@ def test_list_returns_the_wanted_ongoing_reassignments() -> None:
     assert [(topic.name, [each.partition_id for each in topic.partitions]) for topic in found] == [("t", [2])]
     moving.in_sync(1, 2, 3, 4, index=0)
     assert moving.ongoing() == [2]
+
+
+def test_cordoned_broker_keeps_replicas_and_gets_no_new_ones_kip_1066() -> None:
+    moving = Moving((1, 2, 3), (4, 5, 6))
+    brokers = moving.cluster.image.cluster.brokers
+    moving.cluster.heartbeat(3, cordoned_log_dirs=brokers[3].log_dirs)
+    refused = "The manual partition assignment includes broker 3, but all its log directories are cordoned."
+    assert moving.move((4, 5, 3), 1) == ("INVALID_REPLICA_ASSIGNMENT", refused)
+    assert moving.move((3, 1, 2), 0) is None
+    assert moving.partition().replicas == (3, 1, 2)

@@ -100,3 +100,15 @@ def test_a_fenced_broker_is_the_last_choice() -> None:
     brokers = [broker(1), broker(2, fenced=True), broker(3)]
     placer = StripedReplicaPlacer(brokers, 2, Random(1))
     assert all(set(placer.place()) == {1, 3} for _ in range(20))
+
+
+def test_broker_with_only_cordoned_log_directories_gets_no_replica_kip_1066() -> None:
+    directories = (b"a" * 16, b"b" * 16)
+    cordoned = attrs.evolve(broker(2), log_dirs=directories, cordoned_log_dirs=directories)
+    brokers = [broker(1), cordoned, broker(3)]
+    placer = StripedReplicaPlacer(brokers, 2, Random(1))
+    assert all(set(placer.place()) == {1, 3} for _ in range(20))
+    with pytest.raises(InvalidReplicationFactor, match="only 2 broker"):
+        StripedReplicaPlacer(brokers, 3, Random(1))
+    in_part = attrs.evolve(cordoned, cordoned_log_dirs=directories[:1])
+    assert set(StripedReplicaPlacer([broker(1), in_part, broker(3)], 3, Random(1)).place()) == {1, 2, 3}

@@ -36,7 +36,7 @@ class LogConfigs(ConfigValues):
     log_dirs = key(STRING, None, no_empty_names, HIGH,
         "Directories that hold partitions, separated by commas.", described_as=ConfigType.LIST)
     cordoned_log_dirs = key(LIST, (), no_empty_elements, MEDIUM,
-        "Directories that get no new partitions, or * for all (KIP-1066).", PER_BROKER, takes_effect=False)
+        "Directories that get no new partitions, or * for all (KIP-1066).", PER_BROKER)
     num_partitions = key(INT, 1, at_least(1), MEDIUM,
         "Partitions of a topic that is created without saying how many.")
     auto_create_topics_enable = key(BOOLEAN, True, None, HIGH,

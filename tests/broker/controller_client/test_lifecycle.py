@@ -77,6 +77,7 @@ class Broker:
         self.harness = harness
         self.loader = MetadataLoader()
         self.online_log_dirs = list(REGISTRATION.log_dirs)
+        self.cordoned_log_dirs: list[bytes] = []
         self.lifecycle = BrokerLifecycle(
             harness.env,
             LifecycleConfig(
@@ -86,6 +87,7 @@ class Broker:
             harness.channel,
             self.loader,
             lambda: self.online_log_dirs,
+            lambda: self.cordoned_log_dirs,
         )
 
     def load(self, *records: MetadataRecord) -> None:
@@ -209,6 +211,17 @@ async def test_failed_log_directories_are_reported_kip_858(jumping_clock: MockCl
         broker.online_log_dirs.remove(b"a" * 16)
         await trio.sleep(2.1)
         assert list(heartbeats(node)[-1].offline_log_dirs) == [b"a" * 16]
+
+
+async def test_cordoned_log_directories_are_reported_at_once_kip_1066(jumping_clock: MockClock) -> None:
+    async with serving(Controller()) as (node, broker, nursery):
+        await broker.start(nursery)
+        assert list(heartbeats(node)[-1].cordoned_log_dirs or ()) == []
+        await trio.sleep(0.5)
+        broker.cordoned_log_dirs.append(b"b" * 16)
+        broker.lifecycle.log_dirs_cordoned()
+        await trio.sleep(0.001)
+        assert list(heartbeats(node)[-1].cordoned_log_dirs or ()) == [b"b" * 16]
 
 
 async def test_failing_log_directory_is_reported_at_once(jumping_clock: MockClock) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from broker.wire.api.describe_cluster import DescribeClusterRequest
-from broker.wire.api.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from broker.wire.api.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResult
 from broker.wire.api.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from broker.wire.errors import ErrorCode
@@ -310,6 +311,19 @@ async def test_log_directories_and_their_replicas(tmp_path: Path, version: int) 
             if version >= 4:
                 assert 0 < result.usable_bytes <= result.total_bytes
         assert sizes == {0: 0, 1: 0, 2: size, 3: 0}
+
+
+async def test_cordoned_directories_get_no_new_partitions_kip_1066(tmp_path: Path) -> None:
+    paths = [str(tmp_path / name) for name in ("one", "two")]
+    settings = {"log_dirs": ",".join(paths), "cordoned_log_dirs": paths[0]}
+    async with running_node(tmp_path, **settings) as node, connected(node.port) as client:
+        found: list[DescribeLogDirsResult] = []
+        with trio.fail_after(10):
+            while [result.is_cordoned for result in found] != [True, False]:
+                found = (await client.call(DescribeLogDirsRequest(topics=None), 5)).results
+        await create_topic(client, partitions=3)
+        found = (await client.call(DescribeLogDirsRequest(topics=None), 5)).results
+        assert [sum(len(topic.partitions) for topic in result.topics) for result in found] == [0, 3]
 
 
 async def test_only_the_partitions_that_are_asked_for_are_described(client: WireClient) -> None:

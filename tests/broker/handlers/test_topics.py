@@ -124,7 +124,7 @@ async def test_validate_only_returns_the_result_and_changes_nothing(client: Wire
             topic(factor=2),
             "INVALID_REPLICATION_FACTOR",
             "Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached because "
-            "only 1 broker(s) are registered.",
+            "only 1 broker(s) are registered or some brokers have all their log directories cordoned.",
         ),
         (topic(""), "INVALID_TOPIC_EXCEPTION", "Topic name is invalid: the empty string is not allowed"),
         (topic("."), "INVALID_TOPIC_EXCEPTION", "Topic name is invalid: '.' is not allowed"),

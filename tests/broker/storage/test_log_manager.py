@@ -89,6 +89,15 @@ class TestPartitions:
             log_manager.create("orders", ORDERS, partition, CONFIG)
         assert node.partitions() == ["a/orders-0", "a/orders-2", "b/orders-1", "b/orders-3"]
 
+    async def test_cordoned_directory_gets_partitions_only_if_there_is_no_other_kip_1066(self, node):
+        log_manager = await node.start()
+        log_manager.directories[str(node.a)].is_cordoned = True
+        for partition in range(2):
+            log_manager.create("orders", ORDERS, partition, CONFIG)
+        log_manager.directories[str(node.b)].is_cordoned = True
+        log_manager.create("orders", ORDERS, 2, CONFIG)
+        assert node.partitions() == ["a/orders-2", "b/orders-0", "b/orders-1"]
+
     async def test_creating_an_existing_partition_returns_its_log(self, node):
         log_manager = await node.start()
         assert log_manager.create("orders", ORDERS, 0, CONFIG) is log_manager.create("orders", ORDERS, 0, CONFIG)

@@ -176,14 +176,6 @@ def _entries(family: str) -> Iterator[KnownDifference]:
     )
     yield KnownDifference(
         family=family,
-        step="CreateTopics",
-        path=_TOPIC + "error_message",
-        kafka=containing("or some brokers have all their log directories cordoned"),
-        ours=containing("broker(s) are registered"),
-        reason="log directories cannot be cordoned (KIP-1066), so the message does not speak of that",
-    )
-    yield KnownDifference(
-        family=family,
         step="AlterAll",
         path="",
         kafka=SILENCE,
