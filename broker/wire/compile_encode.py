@@ -123,7 +123,8 @@ class _Encoder(Source):
             if default is None:
                 tests.append(f"{m}.{spec.name} is None")
             elif isinstance(spec.type, list):
-                tests.append(f"not {m}.{spec.name}")
+                is_null = f" and {m}.{spec.name} is not None" if self._version in spec.nullable else ""
+                tests.append(f"not {m}.{spec.name}{is_null}")
             else:
                 tests.append(f"{m}.{spec.name} == {default!r}")
         return " and ".join(tests)

@@ -26,9 +26,9 @@ def _replay_before_append(perform: Any) -> Any:
 
 
 def _ignore_generation(validate_offset_commit: Any) -> Any:
-    def wrong(group: ClassicGroup, member_id: str, instance_id: str | None, epoch: int, **request: Any) -> None:
+    def wrong(group: ClassicGroup, member_id: str, instance_id: str | None, epoch: int, **request: Any) -> Any:
         epoch = group.generation if epoch >= 0 else epoch
-        validate_offset_commit(group, member_id, instance_id, epoch, **request)
+        return validate_offset_commit(group, member_id, instance_id, epoch, **request)
 
     return wrong
 
@@ -42,10 +42,10 @@ def _admit_replaced_members(member_error: Any) -> Any:
 
 
 def _ignore_member_epoch(validate_offset_commit: Any) -> Any:
-    def wrong(group: ConsumerGroup, member_id: str, instance_id: str | None, epoch: int, **request: Any) -> None:
+    def wrong(group: ConsumerGroup, member_id: str, instance_id: str | None, epoch: int, **request: Any) -> Any:
         member = group.members.get(member_id)
         epoch = epoch if member is None else member.member_epoch
-        validate_offset_commit(group, member_id, instance_id, epoch, **request)
+        return validate_offset_commit(group, member_id, instance_id, epoch, **request)
 
     return wrong
 

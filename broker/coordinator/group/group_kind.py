@@ -24,6 +24,10 @@ class GroupType(StrEnum):
     CONSUMER = "consumer"
 
 
+# Gets a topic's name and id, and a partition. Raises CoordinatorError if its offset must not be committed.
+PartitionValidator: TypeAlias = Callable[[str, bytes, int], None]
+
+
 class Group(Protocol):
     """A group of any kind, as requests about offsets and administrators' requests see it.
 
@@ -57,8 +61,10 @@ class Group(Protocol):
 
     def validate_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, api_version: int, is_transactional: bool
-    ) -> None:
-        """Raises CoordinatorError if this member may not commit at this generation or member epoch."""
+    ) -> PartitionValidator | None:
+        """Raises CoordinatorError if this member may not commit at this generation or member epoch. Returns None if it
+        may commit any offset, or the validator that has to agree to each partition.
+        """
         ...
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:

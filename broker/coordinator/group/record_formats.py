@@ -187,13 +187,24 @@ class ConsumerGroupCurrentMemberAssignmentKey:
     member_id: str = field("string", "0+", default="")
 
 
+@struct
+class AssignedTopicPartitions:
+    """`assignment_epochs` has the epoch at which each of the partitions was assigned to the member (KIP-1251); it is
+    None or empty in records of Kafka before 4.3.
+    """
+
+    topic_id: bytes = field("uuid", "0+", default=ZERO_UUID)
+    partitions: list[int] = field(["int32"], "0+", factory=list)
+    assignment_epochs: list[int] | None = field(["int32"], "0+", factory=list, nullable="0+", tag=0, tagged="0+")
+
+
 @data(key=8, versions="0", flexible="0+")
 class ConsumerGroupCurrentMemberAssignmentValue:
     member_epoch: int = field("int32", "0+", default=0)
     previous_member_epoch: int = field("int32", "0+", default=0)
     state: int = field("int8", "0+", default=0)
-    assigned_partitions: list[TopicPartitions] = field([TopicPartitions], "0+", factory=list)
-    partitions_pending_revocation: list[TopicPartitions] = field([TopicPartitions], "0+", factory=list)
+    assigned_partitions: list[AssignedTopicPartitions] = field([AssignedTopicPartitions], "0+", factory=list)
+    partitions_pending_revocation: list[AssignedTopicPartitions] = field([AssignedTopicPartitions], "0+", factory=list)
 
 
 @data(key=16, versions="0", flexible=_NEVER)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 import attrs
 
-from broker.coordinator.group.group_kind import CONSUMER_PROTOCOL_TYPE, GroupType
+from broker.coordinator.group.group_kind import CONSUMER_PROTOCOL_TYPE, GroupType, PartitionValidator
 from broker.coordinator.group.record_formats import GroupMetadataKey, encode_key
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
@@ -198,13 +198,13 @@ class ClassicGroup:
 
     def validate_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, api_version: int, is_transactional: bool
-    ) -> None:
+    ) -> PartitionValidator | None:
         """Members of the generation may commit; any client may while the group is empty. Raises CoordinatorError.
 
         Transactional offsets may be committed during a rebalance, because they carry their generation (KIP-447).
         """
         if epoch < 0 and self.is_empty:
-            return
+            return None
         error = ErrorCode.NONE
         if epoch >= 0 or member_id or instance_id is not None:
             error = self.member_error(member_id, instance_id)
@@ -216,6 +216,7 @@ class ClassicGroup:
             error = ErrorCode.REBALANCE_IN_PROGRESS
         if error is not ErrorCode.NONE:
             raise CoordinatorError(error)
+        return None
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Any client may fetch the offsets of a classic group."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import ClassVar, Final
 
 from broker.coordinator.group.consumer.member import ConsumerMember, ResolvedRegex
 from broker.coordinator.group.consumer.records import group_tombstones
-from broker.coordinator.group.group_kind import CONSUMER_PROTOCOL_TYPE, GroupType
+from broker.coordinator.group.group_kind import CONSUMER_PROTOCOL_TYPE, GroupType, PartitionValidator
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
 from broker.coordinator.runtime.shard import Timers
@@ -14,6 +15,7 @@ from broker.wire.errors import ErrorCode
 
 NO_ASSIGNMENT_EPOCH: Final = -1
 _COMMIT_WITH_EPOCH_FROM: Final = 9
+_NO_EPOCH: Final = -1
 
 
 class ConsumerGroupState(StrEnum):
@@ -120,20 +122,30 @@ class ConsumerGroup:
 
     def validate_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, api_version: int, is_transactional: bool
-    ) -> None:
+    ) -> PartitionValidator | None:
+        """A member may commit at its epoch. At an earlier one it may commit offsets of the partitions that it has owned
+        since (KIP-1251).
+        """
         if epoch < 0 and not self.members:
-            return  # an administrator, or a consumer that assigns its partitions itself
+            return None  # an administrator, or a consumer that assigns its partitions itself
+        if is_transactional and (member_id, instance_id, epoch) == ("", None, _NO_EPOCH):
+            return None  # a producer that does not name its member (KIP-447)
         member = self.member(member_id)
         if not is_transactional and not member.is_classic and api_version < _COMMIT_WITH_EPOCH_FROM:
             raise CoordinatorError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 "OffsetCommit version 9 or above must be used by members using the modern group protocol",
             )
-        _check_epoch(member, epoch)
+        stale = _stale_code(member, is_transactional=is_transactional)
+        if epoch < member.member_epoch:
+            return partial(_check_assignment_epoch, member, epoch, stale)
+        _check_epoch(member, epoch, stale)
+        return None
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         if member_id is not None or member_epoch >= 0:
-            _check_epoch(self.member(member_id or ""), member_epoch)
+            member = self.member(member_id or "")
+            _check_epoch(member, member_epoch, _stale_code(member))
 
     def validate_offset_delete(self) -> None:
         """Always permitted. Partitions of subscribed topics are refused one by one."""
@@ -189,11 +201,34 @@ class ConsumerGroup:
                     self._owners.pop(topic_id, None)
 
 
-def _check_epoch(member: ConsumerMember, epoch: int) -> None:
+def _stale_code(member: ConsumerMember, *, is_transactional: bool = False) -> ErrorCode:
+    """The error code of an epoch that is not the member's. The versions of TxnOffsetCommit know just one."""
+    is_generation = member.is_classic or is_transactional
+    return ErrorCode.ILLEGAL_GENERATION if is_generation else ErrorCode.STALE_MEMBER_EPOCH
+
+
+def _check_epoch(member: ConsumerMember, epoch: int, stale: ErrorCode) -> None:
     if epoch != member.member_epoch:
+        expected = member.member_epoch
         raise CoordinatorError(
-            ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH,
-            f"The received epoch {epoch} does not match the expected member epoch {member.member_epoch}.",
+            stale, f"The received epoch {epoch} does not match the expected member epoch {expected}."
+        )
+
+
+def _check_assignment_epoch(
+    member: ConsumerMember, epoch: int, stale: ErrorCode, topic: str, topic_id: bytes, partition: int
+) -> None:
+    """Raises CoordinatorError if the member does not own the partition, or has got it after this epoch."""
+    assigned_at = member.assignment_epoch(topic_id, partition)
+    if assigned_at is None:
+        raise CoordinatorError(
+            stale, f"Partition {topic}-{partition} is not assigned to member {member.member_id}, nor to be revoked."
+        )
+    if epoch < assigned_at:
+        raise CoordinatorError(
+            stale,
+            f"The received epoch {epoch} is older than epoch {assigned_at}, at which partition {topic}-{partition} was"
+            f" assigned to member {member.member_id}.",
         )
 
 

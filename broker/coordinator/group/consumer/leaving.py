@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TypeVar
 
-import attrs
-
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup, members_with
 from broker.coordinator.group.consumer.member import LEAVE_FOR_A_WHILE_EPOCH, ConsumerMember
 from broker.coordinator.group.consumer.records import (
@@ -24,7 +22,6 @@ from broker.coordinator.group.consumer.shard import (
     session_key,
 )
 from broker.coordinator.group.consumer.subscriptions import metadata_hash
-from broker.coordinator.group.partition_sets import NO_PARTITIONS
 from broker.coordinator.runtime.decision import CoordinatorError, Decision
 from broker.coordinator.runtime.shard import OnTimer
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -44,10 +41,8 @@ def leave(
     member = static_member(group, request.instance_id, request.member_id)
     if request.member_epoch != LEAVE_FOR_A_WHILE_EPOCH:
         return remove_members(state, group, [member], response, now_ms)
-    # The member keeps its partitions until it is back or its session expires.
-    away = attrs.evolve(member, member_epoch=LEAVE_FOR_A_WHILE_EPOCH, pending_revocation=NO_PARTITIONS)
     stop_waiting = partial(state.context.timers.cancel, rebalance_timeout_key(group.group_id, member.member_id))
-    return Decision([assignment_record(group.group_id, away)], response, stop_waiting)
+    return Decision([assignment_record(group.group_id, member.away())], response, stop_waiting)
 
 
 def static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:

@@ -5,13 +5,20 @@ from typing import Final
 
 import attrs
 
-from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets, as_message, partition_sets
+from broker.coordinator.group.consumer.assignment_epochs import (
+    FIRST_EPOCH,
+    NO_EPOCHS,
+    AssignmentEpochs,
+    as_records,
+    assigned_at,
+    from_records,
+)
+from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets, partition_sets
 from broker.coordinator.group.record_formats import (
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
-    TopicPartitions,
 )
 
 # Epochs with a special meaning in heartbeats (KIP-848).
@@ -58,8 +65,8 @@ class ConsumerMember:
     with the new epoch may have been lost.
 
     The member may use the `assigned` partitions, and has to revoke those `pending_revocation`. It owns both until it
-    reports that they are revoked. `topic_names` are in ascending order. `topic_regex` is None or not empty. `classic`
-    is None for a member of the consumer protocol.
+    reports that they are revoked, and `assignment_epochs` are the epochs of both. `topic_names` are in ascending order.
+    `topic_regex` is None or not empty. `classic` is None for a member of the consumer protocol.
     """
 
     member_id: str
@@ -76,6 +83,7 @@ class ConsumerMember:
     server_assignor: str | None = None
     assigned: PartitionSets = NO_PARTITIONS
     pending_revocation: PartitionSets = NO_PARTITIONS
+    assignment_epochs: AssignmentEpochs = NO_EPOCHS
     classic: ClassicProtocolMember | None = None
 
     @property
@@ -93,6 +101,21 @@ class ConsumerMember:
     def at_epoch(self, epoch: int) -> "ConsumerMember":
         """The member at this epoch; its present epoch becomes the previous one."""
         return attrs.evolve(self, member_epoch=epoch, previous_member_epoch=self.member_epoch)
+
+    def away(self) -> "ConsumerMember":
+        """The static member after it has left for a while. It keeps its assigned partitions until it is back or its
+        session expires. Its next incarnation may commit their offsets at any epoch of its own.
+        """
+        return attrs.evolve(
+            self,
+            member_epoch=LEAVE_FOR_A_WHILE_EPOCH,
+            pending_revocation=NO_PARTITIONS,
+            assignment_epochs=assigned_at(FIRST_EPOCH, self.assigned),
+        )
+
+    def assignment_epoch(self, topic_id: bytes, partition: int) -> int | None:
+        """The epoch at which the partition was assigned to the member (KIP-1251); None if it does not own it."""
+        return self.assignment_epochs.get(topic_id, {}).get(partition)
 
     # Records
 
@@ -133,6 +156,7 @@ class ConsumerMember:
 
     def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> "ConsumerMember":
         known = value.state in MemberState.__members__.values()
+        owned = [*value.partitions_pending_revocation, *value.assigned_partitions]
         return attrs.evolve(
             self,
             member_epoch=value.member_epoch,
@@ -140,6 +164,7 @@ class ConsumerMember:
             state=MemberState(value.state) if known else MemberState.UNKNOWN,
             assigned=partition_sets(value.assigned_partitions),
             pending_revocation=partition_sets(value.partitions_pending_revocation),
+            assignment_epochs=from_records(owned, value.member_epoch),
         )
 
     def assignment_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
@@ -147,8 +172,8 @@ class ConsumerMember:
             member_epoch=self.member_epoch,
             previous_member_epoch=self.previous_member_epoch,
             state=self.state,
-            assigned_partitions=as_message(self.assigned, TopicPartitions),
-            partitions_pending_revocation=as_message(self.pending_revocation, TopicPartitions),
+            assigned_partitions=as_records(self.assigned, self.assignment_epochs),
+            partitions_pending_revocation=as_records(self.pending_revocation, self.assignment_epochs),
         )
 
 

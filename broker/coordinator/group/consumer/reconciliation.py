@@ -18,8 +18,16 @@ from typing import TypeAlias
 
 import attrs
 
+from broker.coordinator.group.consumer.assignment_epochs import after_step
 from broker.coordinator.group.consumer.member import ConsumerMember, MemberState
-from broker.coordinator.group.partition_sets import PartitionSets, difference, intersection, of_topic, union
+from broker.coordinator.group.partition_sets import (
+    NO_PARTITIONS,
+    PartitionSets,
+    difference,
+    intersection,
+    of_topic,
+    union,
+)
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.wire.errors import ErrorCode
 
@@ -71,7 +79,7 @@ def _next(
     keeps = intersection(member.assigned, target.partitions)
     to_revoke = difference(member.assigned, keeps)
     if _still_has(to_revoke, owned):
-        return _changed(member, epoch, MemberState.UNREVOKED_PARTITIONS, keeps, to_revoke)
+        return _changed(member, epoch, MemberState.UNREVOKED_PARTITIONS, keeps, pending_revocation=to_revoke)
     wanted = difference(target.partitions, keeps)
     free = {
         topic_id: frozenset(index for index in partitions if owner_of(topic_id, index) in (None, member.member_id))
@@ -80,7 +88,7 @@ def _next(
     free = {topic_id: partitions for topic_id, partitions in free.items() if partitions}
     is_whole = all(partitions == of_topic(free, topic_id) for topic_id, partitions in wanted.items())
     state = MemberState.STABLE if is_whole else MemberState.UNRELEASED_PARTITIONS
-    return _changed(member, target.epoch, state, union(keeps, free), {})
+    return _changed(member, target.epoch, state, keeps, gets=free)
 
 
 def _without_other_topics(member: ConsumerMember, topic_ids: Collection[bytes]) -> ConsumerMember:
@@ -94,9 +102,21 @@ def _without_other_topics(member: ConsumerMember, topic_ids: Collection[bytes]) 
 
 
 def _changed(
-    member: ConsumerMember, epoch: int, state: MemberState, assigned: PartitionSets, pending_revocation: PartitionSets
+    member: ConsumerMember,
+    epoch: int,
+    state: MemberState,
+    keeps: PartitionSets,
+    *,
+    gets: PartitionSets = NO_PARTITIONS,
+    pending_revocation: PartitionSets = NO_PARTITIONS,
 ) -> ConsumerMember:
-    changed = attrs.evolve(member, state=state, assigned=assigned, pending_revocation=pending_revocation)
+    changed = attrs.evolve(
+        member,
+        state=state,
+        assigned=union(keeps, gets),
+        pending_revocation=pending_revocation,
+        assignment_epochs=after_step(member.assignment_epochs, union(keeps, pending_revocation), gets, epoch),
+    )
     # If the epoch stays, the previous epoch stays as well.
     return changed if epoch == member.member_epoch else changed.at_epoch(epoch)
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import attrs
 
+from broker.coordinator.group.consumer.assignment_epochs import NO_EPOCHS
 from broker.coordinator.group.consumer.consumer_group import NO_ASSIGNMENT_EPOCH, ConsumerGroup
 from broker.coordinator.group.consumer.member import LEAVE_EPOCH, ConsumerMember, ResolvedRegex
 from broker.coordinator.group.group_kind import Group, ReplayRecord
@@ -55,6 +56,7 @@ def _replay_assignment(group: ConsumerGroup, key: Any, value: Any) -> None:
                 previous_member_epoch=LEAVE_EPOCH,
                 assigned=NO_PARTITIONS,
                 pending_revocation=NO_PARTITIONS,
+                assignment_epochs=NO_EPOCHS,
             )
         )
 

@@ -12,6 +12,7 @@ from broker.coordinator.group.classic.classic_group import ClassicGroup, Member
 from broker.coordinator.group.classic.classic_group import session_key as classic_session_key
 from broker.coordinator.group.classic.step import join_key, sync_key
 from broker.coordinator.group.config import ConsumerGroupConfig
+from broker.coordinator.group.consumer.assignment_epochs import assigned_at
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from broker.coordinator.group.consumer.leaving import add_pending_join, start_session
 from broker.coordinator.group.consumer.member import ClassicProtocolMember, ConsumerMember
@@ -164,5 +165,6 @@ def _member(
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         topic_names=tuple(sorted(dict.fromkeys(subscription.topics))),
         assigned=assigned,
+        assignment_epochs=assigned_at(former.generation, assigned),
         classic=ClassicProtocolMember(member.session_timeout_ms, protocols),
     )

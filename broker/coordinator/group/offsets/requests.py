@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
+from broker.coordinator.group.group_kind import PartitionValidator
 from broker.coordinator.group.offsets.committed_offsets import (
     CommittedPartition,
     OffsetAndMetadata,
@@ -67,13 +68,14 @@ def commit_offsets(
     now_ms: int,
     producer: Producer | None = None,
 ) -> Decision[list[ErrorCode]]:
-    """Decides on an error code for each of the offsets. Raises CoordinatorError if the committer may not commit.
+    """Decides on an error code for each of the offsets. Raises CoordinatorError if the committer may not commit one of
+    them.
 
     If the client sent a retention time (OffsetCommit before version 5), its offsets expire after it. With a `producer`
     the offsets are part of its transaction.
     """
     group_id, member_id = committer.group_id, committer.member_id
-    _validate(state, committer, is_transactional=producer is not None)
+    validator = _validate(state, committer, is_transactional=producer is not None)
     expire_timestamp_ms = _NEVER
     if retention_time_ms != _DEFAULT_RETENTION:
         expire_timestamp_ms = min(now_ms + retention_time_ms, _TIMESTAMP_MAX)
@@ -83,6 +85,8 @@ def commit_offsets(
         if each.metadata is not None and len(each.metadata) > metadata_max:
             codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
         else:
+            if validator is not None:
+                validator(each.topic, _topic_id(state, each), each.partition)
             records.append(_record(group_id, each, now_ms, expire_timestamp_ms))
             codes.append(ErrorCode.NONE)
     group = state.groups.get(group_id)
@@ -105,22 +109,29 @@ def _record(group_id: str, offset: OffsetToCommit, now_ms: int, expire_timestamp
     return CoordinatorRecord(encode_key(key), encode_value(value, version))
 
 
-def _validate(state: OffsetsShard, committer: Committer, *, is_transactional: bool) -> None:
-    """Raises CoordinatorError if the committer may not commit. A committer that is no member may commit for a new
-    group, which becomes a simple one.
+def _topic_id(state: OffsetsShard, offset: OffsetToCommit) -> bytes:
+    """The id of the offset's topic; all zero if the topic is not known."""
+    if offset.topic_id != ZERO_UUID:
+        return offset.topic_id
+    topic = state.context.image.topics.by_name.get(offset.topic)
+    return ZERO_UUID if topic is None else topic.topic_id
+
+
+def _validate(state: OffsetsShard, committer: Committer, *, is_transactional: bool) -> PartitionValidator | None:
+    """Raises CoordinatorError if the committer may not commit; returns the validator of each partition, if its group
+    has one. A committer that is no member may commit for a new group, which becomes a simple one.
     """
     group = state.groups.get(committer.group_id)
     if group is not None:
-        group.validate_offset_commit(
+        return group.validate_offset_commit(
             committer.member_id,
             committer.instance_id,
             committer.epoch,
             api_version=committer.api_version,
             is_transactional=is_transactional,
         )
-        return
     if committer.epoch < 0:
-        return
+        return None
     if state.offsets.has_group(committer.group_id):
         raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)  # a simple group has no members
     is_told = committer.api_version >= _GROUP_ID_NOT_FOUND_FROM and not is_transactional

@@ -7,6 +7,7 @@ import pytest
 
 from broker.coordinator.group import record_formats as records
 from broker.coordinator.group.record_formats import (
+    AssignedTopicPartitions,
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -187,13 +188,46 @@ WRITTEN_BY_KAFKA = [
             member_epoch=6,
             previous_member_epoch=5,
             state=1,
-            assigned_partitions=[TopicPartitions(topic_id=TOPIC_ID, partitions=[0, 1])],
-            partitions_pending_revocation=[TopicPartitions(topic_id=TOPIC_ID, partitions=[9])],
+            assigned_partitions=[AssignedTopicPartitions(topic_id=TOPIC_ID, partitions=[0, 1])],
+            partitions_pending_revocation=[AssignedTopicPartitions(topic_id=TOPIC_ID, partitions=[9])],
         ),
         None,
         "0008000567726f757000036d2d31",
         "0000000000060000000501020102030405060708090a0b0c0d0e0f100300000000000000010002010203040506070809"
         "0a0b0c0d0e0f1002000000090000",
+    ),
+    # By the classes of 4.3.0: the epochs of partitions (KIP-1251).
+    (
+        ConsumerGroupCurrentMemberAssignmentKey(**MEMBER),
+        ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=6,
+            previous_member_epoch=5,
+            state=1,
+            assigned_partitions=[
+                AssignedTopicPartitions(topic_id=TOPIC_ID, partitions=[0, 1], assignment_epochs=[6, 4])
+            ],
+            partitions_pending_revocation=[
+                AssignedTopicPartitions(topic_id=TOPIC_ID, partitions=[9], assignment_epochs=[3])
+            ],
+        ),
+        None,
+        "0008000567726f757000036d2d31",
+        "0000000000060000000501020102030405060708090a0b0c0d0e0f1003000000000000000101000903000000060000000402"
+        "0102030405060708090a0b0c0d0e0f100200000009010005020000000300",
+    ),
+    (
+        ConsumerGroupCurrentMemberAssignmentKey(**MEMBER),
+        ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=6,
+            previous_member_epoch=5,
+            state=1,
+            assigned_partitions=[AssignedTopicPartitions(topic_id=TOPIC_ID, partitions=[0, 1], assignment_epochs=None)],
+            partitions_pending_revocation=[AssignedTopicPartitions(topic_id=TOPIC_ID, partitions=[9])],
+        ),
+        None,
+        "0008000567726f757000036d2d31",
+        "0000000000060000000501020102030405060708090a0b0c0d0e0f1003000000000000000101000100020102030405060708"
+        "090a0b0c0d0e0f1002000000090000",
     ),
     (
         ConsumerGroupRegularExpressionKey(group_id="group", regular_expression="x.*"),

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from broker.coordinator.group.config import ConsumerGroupConfig, GroupConfig
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
-from broker.coordinator.group.partition_sets import count, intersection
+from broker.coordinator.group.partition_sets import count, intersection, union
 from tests.support.consumer_clients import (
     GROUP,
     NOT_LEFT,
@@ -173,8 +173,11 @@ class ConsumerGroupsHold(RuleBasedStateMachine):
         if isinstance(group, ConsumerGroup):
             for member in group.members.values():
                 assert member.member_epoch <= group.epoch
+                owned = union(member.assigned, member.pending_revocation)
+                assert {topic_id: frozenset(epochs) for topic_id, epochs in member.assignment_epochs.items()} == owned
                 for sets in (member.assigned, member.pending_revocation):
                     for topic_id, partitions in sets.items():
+                        assert max(member.assignment_epochs[topic_id].values()) <= max(member.member_epoch, 0)
                         assert {group.owner_of(topic_id, index) for index in partitions} == {member.member_id}
 
 

@@ -125,7 +125,7 @@ def test_fenced_member_rejoins_before_its_session_expires(shard: ConsumerGroups,
     assert (len(one.names()["a"]), len(two.names()["a"])) == (2, 2)
 
 
-def test_offset_commit_needs_the_current_member_epoch(shard: ConsumerGroups) -> None:
+def test_offset_commit_needs_a_member_and_no_later_epoch_than_its_own(shard: ConsumerGroups) -> None:
     client = stable(shard, "m")[0]
 
     def refusal(member_id: str, epoch: int, version: int = 9) -> ErrorCode | None:
@@ -136,7 +136,7 @@ def test_offset_commit_needs_the_current_member_epoch(shard: ConsumerGroups) -> 
         return None
 
     assert refusal("m", client.epoch) is None
-    assert refusal("m", client.epoch - 1) is refusal("m", client.epoch + 1) is ErrorCode.STALE_MEMBER_EPOCH
+    assert refusal("m", client.epoch + 1) is ErrorCode.STALE_MEMBER_EPOCH
     assert refusal("m", client.epoch, version=8) is ErrorCode.UNSUPPORTED_VERSION
     assert refusal("other", client.epoch) is refusal("", -1) is UNKNOWN
     client.leave()

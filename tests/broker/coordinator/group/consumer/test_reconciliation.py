@@ -23,6 +23,7 @@ REVOKING = ConsumerMember(
     state=UNREVOKED,
     assigned=sets(a={0, 1}, b={0}),
     pending_revocation=sets(a={2}),
+    assignment_epochs={A: {0: 1, 1: 2, 2: 3}, B: {0: 4}},
 )
 
 
@@ -32,16 +33,28 @@ def is_free(topic_id: bytes, partition: int) -> None:
 
 def test_epoch_stays_if_a_newer_target_revokes_further_partitions() -> None:
     member = reconcile(REVOKING, Target(7, sets(a={0})), is_free, sets(a={0, 1}, b={0}))
-    assert member == attrs.evolve(REVOKING, assigned=sets(a={0}), pending_revocation=sets(a={1}, b={0}))
+    owned = {"assigned": sets(a={0}), "pending_revocation": sets(a={1}, b={0})}
+    assert member == attrs.evolve(REVOKING, **owned, assignment_epochs={A: {0: 1, 1: 2}, B: {0: 4}})
     member = reconcile(member, Target(7, sets(a={0})), is_free, sets(a={0}))
     assert (member.member_epoch, member.previous_member_epoch, member.state) == (7, 4, MemberState.STABLE)
     assert (member.assigned, member.pending_revocation) == (sets(a={0}), NO_PARTITIONS)
+    assert member.assignment_epochs == {A: {0: 1}}
 
 
 def test_epoch_is_the_targets_after_all_partitions_are_revoked() -> None:
     member = reconcile(REVOKING, Target(7, sets(a={0, 1, 2}, b={0})), is_free, REVOKING.assigned)
     assert (member.member_epoch, member.state) == (7, MemberState.STABLE)
     assert member.assigned == sets(a={0, 1, 2}, b={0})
+
+
+def test_partition_has_the_epoch_of_its_assignment_until_it_is_revoked_kip_1251() -> None:
+    """Partition 2 was revoked, so that its next assignment counts."""
+    member = reconcile(REVOKING, Target(7, sets(a={0, 2}, b={0}, c={3})), is_free, sets(a={0, 1}, b={0}))
+    assert (member.member_epoch, member.pending_revocation) == (4, sets(a={1}))
+    assert member.assignment_epochs == {A: {0: 1, 1: 2}, B: {0: 4}}
+    member = reconcile(member, Target(8, sets(a={0, 2}, b={0}, c={3})), is_free, sets(a={0}, b={0}))
+    assert (member.member_epoch, member.state) == (8, MemberState.STABLE)
+    assert member.assignment_epochs == {A: {0: 1, 2: 8}, B: {0: 4}, C: {3: 8}}
 
 
 @pytest.mark.parametrize("owned", [None, sets(a={0, 1, 2}, b={0})])

@@ -288,5 +288,5 @@ def test_classic_member_commits_at_its_member_epoch(shard: ConsumerGroups) -> No
     validate = shard.group.validate_offset_commit
     validate(member.member_id, None, member.generation, api_version=8, is_transactional=False)
     with pytest.raises(CoordinatorError) as refused:
-        validate(member.member_id, None, member.generation - 1, api_version=8, is_transactional=False)
+        validate(member.member_id, None, member.generation + 1, api_version=8, is_transactional=False)
     assert refused.value.code is ErrorCode.ILLEGAL_GENERATION

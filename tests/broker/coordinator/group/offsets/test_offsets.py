@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker.coordinator.group.config import GroupConfig
+from broker.coordinator.group.group_kind import PartitionValidator
 from broker.coordinator.group.offsets.committed_offsets import CommittedPartition, offset_tombstone
 from broker.coordinator.group.offsets.expiration import remove_offsets_of_deleted_topics
 from broker.coordinator.group.offsets.requests import (
@@ -96,8 +97,9 @@ class SomeGroup:
 
     def validate_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, api_version: int, is_transactional: bool
-    ) -> None:
+    ) -> PartitionValidator | None:
         self._check()
+        return None
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         self._check()
