@@ -1,6 +1,6 @@
 """Runs the steps of a sequence on one server."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -40,6 +40,39 @@ class Outcome:
 
     step: Step
     value: Any
+
+
+@attrs.define(eq=False)
+class Transcript:
+    """The outcomes of a sequence on one server, in the order of its steps.
+
+    A response may arrive after those to later steps. Ids get their labels in the order of the steps, whenever the
+    responses arrive: a difference is then at the step whose response has another id.
+    """
+
+    place: Place
+    outcomes: list[Outcome] = attrs.field(factory=list)
+    # The responses of outcomes that are not comparable yet, by position.
+    _responses: dict[int, Any] = attrs.field(factory=dict)
+    # The position of the first outcome that may still get a response, or whose response is not comparable yet.
+    _next: int = 0
+
+    def begin(self, step: Step, value: Any) -> Outcome:
+        """Adds the outcome of the next step, with its value as long as there is no response."""
+        self.outcomes.append(Outcome(step, value))
+        return self.outcomes[-1]
+
+    def add_response(self, outcome: Outcome, response: Any) -> None:
+        outcome.step.observe(self.place, response)
+        self._responses[self.outcomes.index(outcome)] = response
+
+    def compare(self, waiting: Collection[Outcome] = ()) -> None:
+        """Gives outcomes with responses their comparable values, up to the first one that waits for its response."""
+        while self._next < len(self.outcomes) and self.outcomes[self._next] not in waiting:
+            outcome = self.outcomes[self._next]
+            if (response := self._responses.pop(self._next, None)) is not None:
+                outcome.value = outcome.step.comparable(self.place, response)
+            self._next += 1
 
 
 @attrs.define(eq=False)
@@ -104,23 +137,24 @@ class Server:
     async def run(self, family: Family, steps: Sequence[Step], place: Place) -> list[Outcome]:
         """The outcomes of all steps, in their order."""
         self._waiting.clear()
-        outcomes = []
+        transcript = Transcript(place)
         for step in steps:
             if step.is_paused or not step.is_awaited:
                 await family.settle(place, self.call)
-            outcome = Outcome(step, STILL_WAITING)
-            outcomes.append(outcome)
-            if await self._receive(step.client, place):
-                await self._perform(family, outcome, place)
+            outcome = transcript.begin(step, STILL_WAITING)
+            if await self._receive(step.client, transcript):
+                await self._perform(family, outcome, transcript)
+            transcript.compare(self._waiting.values())
         await family.settle(place, self.call)
         for number in list(self._waiting):
-            if not await self._receive(number, place):
+            if not await self._receive(number, transcript):
                 await self.drop(number)
-        return outcomes
+        transcript.compare()
+        return transcript.outcomes
 
-    async def _perform(self, family: Family, outcome: Outcome, place: Place) -> None:
+    async def _perform(self, family: Family, outcome: Outcome, transcript: Transcript) -> None:
         step = outcome.step
-        request, version = step.request(place)
+        request, version = step.request(transcript.place)
         client = await self.client(step.client)
         if not step.is_awaited:
             await client.send(request, version)
@@ -138,10 +172,9 @@ class Server:
             if not is_passing or trio.current_time() > deadline:
                 break
             await trio.sleep(_RETRY_PAUSE_S)
-        step.observe(place, response)
-        outcome.value = step.comparable(place, response)
+        transcript.add_response(outcome, response)
 
-    async def _receive(self, number: int, place: Place) -> bool:
+    async def _receive(self, number: int, transcript: Transcript) -> bool:
         """Takes the response that a client has yet to get, if any. False if the server has not sent it."""
         outcome = self._waiting.get(number)
         if outcome is None:
@@ -152,8 +185,7 @@ class Server:
             return False
         del self._waiting[number]
         if (response := await self._take(number, outcome)) is not None:
-            outcome.step.observe(place, response)
-            outcome.value = outcome.step.comparable(place, response)
+            transcript.add_response(outcome, response)
         return True
 
     async def _take(self, number: int, outcome: Outcome) -> Any:

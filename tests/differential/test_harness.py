@@ -11,16 +11,17 @@ from broker.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsResp
 from broker.wire.api.describe_transactions import DescribeTransactionsResponse, TransactionState
 from broker.wire.api.fetch import AbortedTransaction, PartitionData
 from broker.wire.api.init_producer_id import InitProducerIdResponse
+from broker.wire.api.join_group import JoinGroupResponse
 from broker.wire.errors import ErrorCode
 from broker.wire.records import Record, encode_batch
 from tests.differential.comparable import Labels, brief, comparable, differing_paths
-from tests.differential.execution import Outcome
+from tests.differential.execution import WAITING, Outcome, Transcript
 from tests.differential.families import FAMILIES
 from tests.differential.families.groups.administration_steps import DeleteGroups
 from tests.differential.families.groups.classic_steps import Heartbeat
 from tests.differential.families.groups.consumer_steps import ConsumerHeartbeat
 from tests.differential.families.groups.members import Members
-from tests.differential.families.groups.mixed_steps import MixedHeartbeat
+from tests.differential.families.groups.mixed_steps import MixedHeartbeat, MixedJoin
 from tests.differential.known_differences import KNOWN_DIFFERENCES, KnownDifference, first_difference
 from tests.differential.sequences import Place, Step
 from tests.differential.shrinking import selected, shrink
@@ -59,10 +60,31 @@ def test_epochs_of_a_group_get_labels_of_their_own_after_the_group_was_deleted(c
     heartbeat, delete = ConsumerHeartbeat(member=0), DeleteGroups(version=2)
     answer = ConsumerGroupHeartbeatResponse(member_epoch=3)
     assert heartbeat.comparable(place, answer)["member_epoch"] == "E0"
-    delete.observe(place, DeleteGroupsResponse(results=[DeletableGroupResult(group_id="s-g", error_code=code)]))
+    delete.comparable(place, DeleteGroupsResponse(results=[DeletableGroupResult(group_id="s-g", error_code=code)]))
     answer.member_epoch = 2
     expected = "E1" if code is ErrorCode.NON_EMPTY_GROUP else "E0"
     assert heartbeat.comparable(place, answer)["member_epoch"] == expected
+
+
+def test_ids_get_labels_in_the_order_of_the_steps_if_responses_arrive_in_another_one() -> None:
+    transcript = Transcript(Place("s", {}, Members()))
+    join, heartbeat = MixedJoin(member=0, version=9, protocols=()), MixedHeartbeat(member=2, epoch=0)
+    joining, beating = transcript.begin(join, WAITING), transcript.begin(heartbeat, WAITING)
+    transcript.add_response(beating, ConsumerGroupHeartbeatResponse(member_id="c", member_epoch=2))
+    transcript.compare([joining])
+    assert (joining.value, beating.value) == (WAITING, WAITING)
+    transcript.add_response(joining, JoinGroupResponse(generation_id=1, member_id="m"))
+    transcript.compare()
+    assert (joining.value["generation_id"], beating.value["member_epoch"]) == ("E0", "E1")
+    assert (joining.value["member_id"], beating.value["member_id"]) == ("M0", "M1")
+
+
+def test_step_without_a_response_does_not_keep_later_ones_from_being_compared() -> None:
+    transcript = Transcript(Place("s", {}, Members()))
+    steps = [transcript.begin(MixedHeartbeat(member=at), WAITING) for at in range(2)]
+    transcript.add_response(steps[1], ConsumerGroupHeartbeatResponse(member_epoch=2))
+    transcript.compare()
+    assert (steps[0].value, steps[1].value["member_epoch"]) == (WAITING, "E0")
 
 
 def test_times_of_the_clock_and_the_order_of_lists_are_not_compared() -> None:

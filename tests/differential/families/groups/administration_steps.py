@@ -48,8 +48,9 @@ class DeleteGroups(Step):
     def request(self, place: Place) -> tuple[Any, int]:
         return DeleteGroupsRequest(groups_names=list(map(place.named, self.groups))), self.version
 
-    def observe(self, place: Place, response: Any) -> None:
+    def comparable(self, place: Place, response: Any) -> Any:
         """The epochs of a group of the same name begin again."""
         group_id = place.named(GROUP)
         if any(each.group_id == group_id and each.error_code in _IS_GONE for each in response.results):
             place.labels.forget(EPOCH)
+        return super().comparable(place, response)
