@@ -15,6 +15,8 @@ from broker.replication.replica_fetcher_manager import ReplicaFetcherManager
 from broker.storage.log import Log
 from broker.wire.errors import KafkaError
 from broker.wire.records import BatchHeader, iter_headers
+from jepsen.simulation.disk import Volume
+from jepsen.simulation.disk.tree import Inode
 from jepsen.simulation.hosts import Host
 from jepsen.simulation.invariants.committed import Batch, Committed
 from jepsen.simulation.trace import Event, Trace
@@ -190,7 +192,7 @@ class ReplicaObserver:
         seen.leader_epoch, seen.leads = -1, False
         seen.cut_to = None
         if log is not None:
-            batches = batches_of(read_headers(log, log.log_start_offset))
+            batches = batches_of(read_headers(log, log.log_start_offset, host.volume))
             seen.end_offset = batches[-1][1] if batches else log.log_start_offset
             self._trace_replica(host, seen, "replica_found", batches=batches)
 
@@ -215,7 +217,7 @@ class ReplicaObserver:
         if cut_to < seen.end_offset:
             seen.end_offset = cut_to
             self._trace_replica(host, seen, "replica_cut", end_offset=cut_to)
-        headers = read_headers(log, seen.end_offset)
+        headers = read_headers(log, seen.end_offset, host.volume)
         if headers:
             seen.end_offset = headers[-1].next_offset
             self._trace_replica(host, seen, "replica_wrote", batches=batches_of(headers))
@@ -251,8 +253,20 @@ def changed_of(replicas: Iterable[_ObservedReplica]) -> list[_ObservedReplica]:
     return changed
 
 
-def read_headers(log: Log, offset: int) -> list[BatchHeader]:
-    """The batch headers in a log's files from an offset on. Unreadable data counts as missing."""
+def read_headers(log: Log, offset: int, volume: Volume) -> list[BatchHeader]:
+    """The batch headers in a log's files on `volume` from an offset on, as they were written: flipped bits are undone.
+
+    Unreadable data counts as missing.
+    """
+    inodes = [volume.find(segment.path) for segment in log.segments]
+    if any(isinstance(inode, Inode) and inode.flips for inode in inodes):
+        return [
+            header
+            for segment, inode in zip(log.segments, inodes, strict=True)
+            if isinstance(inode, Inode)
+            for _, header in iter_headers(inode.intact(segment.written))
+            if header.next_offset > offset
+        ]
     headers: list[BatchHeader] = []
     try:
         while offset < log.readable_end_offset:

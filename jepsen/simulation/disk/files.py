@@ -142,7 +142,8 @@ class SimulatedFile:
         self._is_closed = False
 
     def read_from_device(self, offset: int, count: int) -> bytes:
-        return self.read(offset, count)
+        inode = self._open()
+        return bytes((inode.on_device() if inode.flips else inode.cached)[offset : offset + count])
 
     def read(self, offset: int, count: int) -> bytes:
         return bytes(self._open().cached[offset : offset + count])

@@ -29,18 +29,37 @@ class Write:
             content[offset : offset + len(data)] = data
 
 
+# The bytes around a flipped bit that tell whether it is still there.
+_AROUND_FLIP = 16
+
+
+@attrs.frozen
+class Flip:
+    """A flipped bit, by the byte `at` and its `mask`. `around` are the bytes from `start` on, as they became by it."""
+
+    at: int
+    mask: int
+    start: int
+    around: bytes
+
+    def is_in(self, content: bytearray) -> bool:
+        """True if the bit is still flipped: not if the bytes around it were written again or cut off."""
+        return content[self.start : self.start + len(self.around)] == self.around
+
+
 class Inode:
     """A file. `written` counts all its writes; the last of them are not durable yet. `modified_ms` is the wall clock's
-    time of the last one, or what was set.
+    time of the last one, or what was set. `flips` are the bits that have flipped while a process used it.
     """
 
-    __slots__ = ("_dirty", "_settled", "cached", "durable", "modified_ms", "written")
+    __slots__ = ("_dirty", "_settled", "cached", "durable", "flips", "modified_ms", "written")
 
     def __init__(self) -> None:
         self.cached = bytearray()
         self.durable = bytearray()
         self.written = 0
         self.modified_ms = 0
+        self.flips: list[Flip] = []
         self._settled = 0  # writes that are durable, or that a failed fsync has lost
         self._dirty: list[Write] = []
 
@@ -72,6 +91,34 @@ class Inode:
         self.durable[at] ^= 1 << rng.randrange(8)
         self.cached = bytearray(self.durable)
         return at
+
+    def flip(self, at: int, mask: int, *, in_cache: bool) -> None:
+        """Flip a bit on the disk, and in the page cache too unless the page stays there. Both have the same byte."""
+        assert self.durable[at] == self.cached[at], "nothing is written there meanwhile"
+        for content in (self.durable, self.cached) if in_cache else (self.durable,):
+            content[at] ^= mask
+        start = max(at - _AROUND_FLIP, 0)
+        self.flips.append(Flip(at, mask, start, bytes(self.durable[start : at + _AROUND_FLIP])))
+
+    @property
+    def is_flipped(self) -> bool:
+        """True if a flipped bit is left on the disk or in the page cache."""
+        return any(flip.is_in(self.durable) or flip.is_in(self.cached) for flip in self.flips)
+
+    def intact(self, size: int) -> bytes:
+        """The first bytes of the page cache as they were written, without flipped bits."""
+        content = self.cached[:size]
+        for flip in self.flips:
+            if flip.is_in(self.cached) and flip.at < size:
+                content[flip.at] ^= flip.mask
+        return bytes(content)
+
+    def on_device(self) -> bytearray:
+        """The content for a direct read: the disk's bytes, after the dirty pages were written back."""
+        content = bytearray(self.durable)
+        for write in self._dirty:
+            write.perform(content)
+        return content
 
     def power_cut(self, rng: Random, note: Callable[..., None], fate: str | None = None) -> None:
         """Drop unsynced writes: all, none or some of them according to `fate`, or at random."""

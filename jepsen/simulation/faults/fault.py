@@ -54,6 +54,10 @@ class TopicAdministrator(Protocol):
         """Empty a broker's log directory, or do nothing if every replica is needed."""
         ...
 
+    def flip_bit(self, rng: Random) -> None:
+        """Flip a bit in a file of a running replica, or do nothing if all replicas are needed."""
+        ...
+
     def break_log_dir(self, rng: Random) -> str:
         """Fail all writes to a broker's log directory until its disk is healed. Returns the node's name."""
         ...

@@ -31,6 +31,7 @@ from jepsen.simulation.faults.quorum_faults import BitFlip, ChangeVoters, LoseDi
 from jepsen.simulation.faults.topic_faults import (
     Administer,
     BreakLogDir,
+    DataBitFlip,
     IsolatePartitionLeader,
     KillCoordinator,
     LoseLogDir,
@@ -76,6 +77,7 @@ FAULTS: Final[Mapping[str, Fault]] = MappingProxyType(
         "kill-coordinator": KillCoordinator(),
         "lying-peer": LyingPeer(known_node, is_stranger=False),
         "lying-stranger": LyingPeer(stranger, is_stranger=True),
+        "data-bit-flip": DataBitFlip(),
     }
 )
 

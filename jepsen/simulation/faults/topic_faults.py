@@ -15,6 +15,7 @@ BURST_MAX: Final = 6
 BURST_SECONDS_MAX: Final = 8.0
 BROKEN_SECONDS_MAX: Final = 6.0
 BETWEEN_KILLS_SECONDS_MAX: Final = 2.0
+BETWEEN_FLIPS_SECONDS_MAX: Final = 2.0
 
 
 class Administer:
@@ -38,6 +39,16 @@ class LoseLogDir:
     async def inject(self, injection: FaultInjection) -> None:
         if injection.topics is not None:
             await injection.topics.lose_log_dir(injection.rng)
+
+
+class DataBitFlip:
+    """Bits flip in files of partitions, one after the other, each on one of the partition's replicas."""
+
+    async def inject(self, injection: FaultInjection) -> None:
+        for _ in range(injection.rng.randint(1, BURST_MAX)):
+            if injection.topics is not None:
+                injection.topics.flip_bit(injection.rng)
+            await trio.sleep(injection.rng.uniform(0, BETWEEN_FLIPS_SECONDS_MAX))
 
 
 class BreakLogDir:

@@ -54,15 +54,17 @@ class CommittedLog:
     `image` is its committed metadata, and `copies` are the replicas of running brokers by id. `unclean` maps the
     brokers whose process ended uncleanly since they were last in sync to the way it ended; see KILLED. `losses` are the
     leader epochs that began without all committed records. `min_isr` is the lowest effective min.insync.replicas so
-    far. `may_elect_anybody` is unclean.leader.election.enable. `incarnations` has the number of losses that each
-    broker's replica knows. `elected` is the latest elected leader with its epoch, until its replica is observed: its
-    log is unknown until then, and it may be fenced before it learns of its election.
+    far. `damaged` are the brokers with a flipped bit in their replica's files. `may_elect_anybody` is
+    unclean.leader.election.enable. `incarnations` has the number of losses that each broker's replica knows. `elected`
+    is the latest elected leader with its epoch, until its replica is observed: its log is unknown until then, and it
+    may be fenced before it learns of its election.
     """
 
     topic: str
     image: PartitionImage
     min_isr: int
     is_flushed: bool = False
+    damaged: tuple[int, ...] = ()
     may_elect_anybody: bool = False
     batches: list[Batch] = attrs.field(factory=list)
     copies: dict[int, Copy] = attrs.field(factory=dict)
@@ -278,7 +280,8 @@ class Committed:
         for log in self.logs.values():
             log.copies.pop(broker_id, None)
             if how != CLEANLY and (broker_id in log.eligible or broker_id in log.unclean):
-                log.mark_unclean(broker_id, how)
+                # Recovery cuts a log at damage, so a damaged replica that has ended uncleanly may lose what follows.
+                log.mark_unclean(broker_id, WITHOUT_DISK if broker_id in log.damaged else how)
 
     # Events of the metadata
 

@@ -7,10 +7,14 @@ from typing import Final
 import attrs
 
 from broker.config import KafkaConfig, read_config
+from broker.config.properties import parse_properties
 from broker.node import Node
 from broker.node.formatting import Formatting
+from broker.storage.meta_properties import META_PROPERTIES
 from broker.wire.uuids import encode_uuid, new_uuid
 from jepsen.simulation.cluster import NodeFactory
+from jepsen.simulation.disk.tree import Inode
+from jepsen.simulation.hosts import Host
 from jepsen.simulation.subjects.formatted_node import FormattedNode
 from kraft.core import ReplicaKey, Voter, VoterSet
 
@@ -19,6 +23,7 @@ CONTROLLER_PORT: Final = 9093
 METADATA_DIRECTORY: Final = "/metadata"
 # The log directories, on one disk or on two.
 LOG_DIRECTORIES: Final = ("/var/kafka", "/srv/kafka")
+SCRUB_INTERVAL_MS: Final = 4000
 # Short intervals, so that periodic storage tasks run during faults.
 _OF_NODES_ALONE: Final[Mapping[str, str]] = {
     "log.initial.task.delay.ms": "1000",
@@ -33,6 +38,7 @@ _OF_CLUSTERS: Final[Mapping[str, str]] = {
     "log.flush.offset.checkpoint.interval.ms": "5000",
     "log.flush.start.offset.checkpoint.interval.ms": "20000",
     "replica.high.watermark.checkpoint.interval.ms": "5000",
+    "log.scrub.interval.ms": str(SCRUB_INTERVAL_MS),
     # A client that was idle may use at once what its quota allows in two seconds.
     "quota.window.num": "3",
     # Short timeouts, so that groups react to the failure of a member as fast as a cluster reacts to that of a node.
@@ -142,3 +148,9 @@ class NodePlan:
                 settings["controller.quorum.bootstrap.servers"] = ",".join(addresses.values())
         settings |= self._overrides
         return read_config(None, [f"{key}={value}" for key, value in settings.items()])
+
+
+def meta_property(host: Host, key: str) -> str | None:
+    """A property of a machine's metadata log directory, as it is on the disk; None before it is formatted."""
+    file = host.volume.find(f"{METADATA_DIRECTORY}/{META_PROPERTIES}")
+    return parse_properties(bytes(file.durable)).get(key) if isinstance(file, Inode) else None

@@ -8,16 +8,13 @@ from typing import Any, Final, TypeVar
 import attrs
 import trio
 
-from broker.config.properties import parse_properties
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from broker.node.metadata_directory import METADATA_DIRECTORY as METADATA_LOG
 from broker.storage.log_manager import NoLogDirOnline
-from broker.storage.meta_properties import META_PROPERTIES
 from broker.wire.api.metadata import MetadataRequest
 from jepsen.checkers import ACKS_ONE_CHECKERS, GROUP_CHECKERS, QUEUE_CHECKERS, TOPIC_CHECKERS, Anomaly
 from jepsen.history import History
 from jepsen.simulation.cluster import Cluster
-from jepsen.simulation.disk.tree import Inode
 from jepsen.simulation.faults.lies import QuorumMembers
 from jepsen.simulation.invariants import (
     Committed,
@@ -36,6 +33,7 @@ from jepsen.simulation.subjects.data import (
     observe_replicas,
     replica_log,
 )
+from jepsen.simulation.subjects.flipped_bits import FlippedBits
 from jepsen.simulation.subjects.groups import Groups, groups_of, offsets_topic
 from jepsen.simulation.subjects.load import SPECIAL_LOAD, SpecialLoad, default_load
 from jepsen.simulation.subjects.node_plan import (
@@ -44,6 +42,7 @@ from jepsen.simulation.subjects.node_plan import (
     LOG_DIRECTORIES,
     METADATA_DIRECTORY,
     NodePlan,
+    meta_property,
 )
 from jepsen.simulation.subjects.quotas import QuotaClients, quota_topics
 from jepsen.simulation.subjects.subject import SpecialClients
@@ -102,12 +101,12 @@ class NodesSubject:
         self._load = SPECIAL_LOAD if special is not None else default_load(len(plan.nodes), len(plan.brokers))
         self._special = None if special is None else self._special_clients(special)
         self.committed = Committed({each.name: each.node_id for each in plan.brokers})
+        self._flipped = FlippedBits(simulation, self.committed, self.cluster)
         self.topic_administrator = self._show_data() if len(plan.brokers) > 1 else None
         self._groups = Groups([], {})
         # The history of sends with acks=1, which may be lost.
         self._acks_one_history = History(simulation.clock.current_time, simulation.trace.operation)
-        self._admin, self._mover = self._client("admin"), self._client("mover")
-        self._mover_is_busy = trio.Lock()
+        self._admin, self._mover, self._mover_is_busy = self._client("admin"), self._client("mover"), trio.Lock()
 
     def _special_clients(self, special: SpecialLoad) -> SpecialClients:
         brokers, rng = len(self._plan.brokers), self.simulation.rng(special.value)
@@ -131,7 +130,8 @@ class NodesSubject:
         else:
             topics += [topic.name for topic in self._special.topics]
         observe_replicas(self.simulation, self.committed, [*topics, self._load.late.name])
-        return TopicMover(self.committed, topics, self._plan.log_directories, self)
+        self._flipped.watch(topics, self._plan.log_directories)
+        return TopicMover(self.committed, topics, self._plan.log_directories, self._flipped, self)
 
     @property
     def members(self) -> QuorumMembers:
@@ -150,6 +150,7 @@ class NodesSubject:
             *process_invariants(self.simulation.hosts, (OSError, NoLogDirOnline)),
             *raft_invariants(self.replicas),
             *replication_invariants(self.committed),
+            *self._flipped.invariants(),
         ]
 
     async def prepare(self) -> None:
@@ -236,6 +237,7 @@ class NodesSubject:
         await self._converge(f"healed-{serial}")
         while len(self._plan.brokers) > 1 and await self._as(client, is_anything_moving, client):
             await client.back_off()
+        await self._flipped.wait_repaired()
         seen = await self._as(client, seen_topics, client)
         ends = {}
         for topic in (*self._load.topics, self._load.late):
@@ -310,16 +312,17 @@ class NodesSubject:
 
     def anomalies(self) -> Iterator[Anomaly]:
         for checker in (*TOPIC_CHECKERS, *QUEUE_CHECKERS, *GROUP_CHECKERS):
-            yield from checker.check(self.history)
+            yield from filter(self._flipped.is_unexpected, checker.check(self.history))
         for checker in ACKS_ONE_CHECKERS:
-            yield from checker.check(self._acks_one_history)
+            yield from filter(self._flipped.is_unexpected, checker.check(self._acks_one_history))
         if self._special is not None:
-            yield from self._special.anomalies(self.committed)
+            yield from filter(self._flipped.is_unexpected, self._special.anomalies(self.committed))
+        yield from self._flipped.anomalies()
 
     # Access for the administrators
 
     def key_of(self, name: str) -> ReplicaKey | None:
-        directory_id = self._meta_property(name, "directory.id")
+        directory_id = meta_property(self.cluster.nodes[name], "directory.id")
         return (
             None
             if directory_id is None
@@ -328,11 +331,7 @@ class NodesSubject:
 
     def _cluster_id(self) -> str:
         """The cluster id. A single node generates its own, which is read from its disk."""
-        return self._meta_property(self._plan.nodes[0].name, "cluster.id") or self._plan.cluster_id
-
-    def _meta_property(self, name: str, key: str) -> str | None:
-        file = self.cluster.nodes[name].volume.find(f"{METADATA_DIRECTORY}/{META_PROPERTIES}")
-        return parse_properties(bytes(file.durable)).get(key) if isinstance(file, Inode) else None
+        return meta_property(self.cluster.nodes[self._plan.nodes[0].name], "cluster.id") or self._plan.cluster_id
 
     def lose_disk(self, name: str) -> None:
         key = self.key_of(name)

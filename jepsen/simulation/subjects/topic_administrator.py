@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from jepsen.simulation.invariants import Committed
 from jepsen.simulation.invariants.committed import CommittedLog
+from jepsen.simulation.subjects.flipped_bits import FlippedBits
 from jepsen.workloads.administration import configure, elect_preferred_leaders, reassign
 
 _COORDINATED: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE)
@@ -39,8 +40,14 @@ class TopicMover:
     """Implements `jepsen.simulation.faults.fault.TopicAdministrator` for the partitions of `topics`."""
 
     def __init__(
-        self, committed: Committed, topics: Sequence[str], log_directories: Sequence[str], broker_access: BrokerAccess
+        self,
+        committed: Committed,
+        topics: Sequence[str],
+        log_directories: Sequence[str],
+        flipped: FlippedBits,
+        broker_access: BrokerAccess,
     ) -> None:
+        self.flipped = flipped
         self._committed = committed
         self._topics = topics
         self._log_directories = log_directories
@@ -78,6 +85,9 @@ class TopicMover:
         if choices:
             self._broker_access.lose_logs(rng.choice(choices), rng.choice(self._log_directories))
 
+    def flip_bit(self, rng: Random) -> None:
+        self.flipped.flip(rng)
+
     def break_log_dir(self, rng: Random) -> str:
         name = rng.choice(list(self._names.values()))
         self._broker_access.break_logs(name, rng.choice(self._log_directories))
@@ -100,7 +110,7 @@ class TopicMover:
     def _is_dispensable(self, broker_id: int) -> bool:
         for log in self._committed.logs.values():
             replicas = log.image.replicas
-            is_well = sorted(log.image.isr) == sorted(replicas) and not log.unclean
+            is_well = sorted(log.image.isr) == sorted(replicas) and not log.unclean and not log.damaged
             if broker_id in replicas and len(replicas) > 1 and not is_well:
                 return False
         return True
