@@ -106,6 +106,15 @@ QUORUM_EVENTS: Final = EventCatalogue(
             "the disk has lost metadata that was durable: {damage}. This node has it up to offset {end_offset} now, of "
             "{lost_end_offset}, and fetches the rest from the other controllers. Look at the disk",
         ),
+        "log_entry_damaged": EventKind(
+            Level.WARNING,
+            "An entry that a follower needs is damaged on this leader's disk. The follower gets an error until a new "
+            "snapshot replaces the entry.",
+            {**_NODE, "offset": "the offset that the follower needs", **_REASON},
+            "{reason}: followers cannot fetch the metadata at offset {offset} from this node until a new snapshot "
+            "replaces the entry. Look at the disk",
+            LINES_MAX,
+        ),
         "log_recovered": EventKind(
             Level.DEBUG,
             "The node has opened its metadata log.",

@@ -2,15 +2,22 @@
 
 from collections.abc import Callable
 
+import attrs
 import trio
 
-from kraft.core.effects import AnswerSnapshot
+from kraft.core import OffsetAndEpoch, ReplicaKey
+from kraft.core.effects import AnswerEntries, AnswerSnapshot
 from kraft.core.messages import Error, FetchSnapshotResponse, Response, VoterChangeResponse
-from kraft.log import Snapshots
+from kraft.env import Tracer
+from kraft.log import CorruptLog, DurableLog, ReplicaFiles, Snapshots
 from kraft.rpc import ServedConnection
 
 # Bytes of a snapshot in one response. The response carries them as they are on disk.
 SNAPSHOT_BYTES_MAX = 1 << 20
+# Bytes of entries in one response to a Fetch. A megabyte of the smallest batches would block the event loop for 100 ms.
+FETCH_BYTES_MAX = 1 << 17
+# Replicas whose latest fetch of a snapshot is remembered.
+_FETCHING_MAX = 100
 
 
 class InboundRequests:
@@ -20,6 +27,8 @@ class InboundRequests:
         self._next_token = 0
         self._connections: dict[int, tuple[ServedConnection, int]] = {}
         self._tasks: dict[int, tuple[trio.Event, list[VoterChangeResponse]]] = {}
+        # The snapshots that other replicas have begun to fetch.
+        self._fetching: dict[ReplicaKey, OffsetAndEpoch] = {}
 
     def add(self, connection: ServedConnection, correlation_id: int) -> int:
         """Add a request that was received over `connection`, and return its token."""
@@ -50,9 +59,34 @@ class InboundRequests:
             answers.append(response)
             answered.set()
 
-    def answer_snapshot(self, effect: AnswerSnapshot, snapshots: Snapshots) -> None:
-        """Respond with at most SNAPSHOT_BYTES_MAX of the snapshot."""
+    def answer_entries(self, effect: AnswerEntries, log: DurableLog, files: ReplicaFiles, trace: Tracer) -> None:
+        """Respond with entries, or with an error if the first one is damaged on the disk.
+
+        The follower retries after a backoff. A snapshot replaces a committed entry meanwhile. If followers lack an
+        entry that is not committed, they elect another leader, because errors do not reset their fetch timeouts.
+        """
+        try:
+            batches = log.read(effect.offset, log.end_offset, FETCH_BYTES_MAX)
+        except CorruptLog as error:
+            if files.suspect():
+                trace("log_entry_damaged", offset=effect.offset, reason=str(error))
+            response = attrs.evolve(effect.response, error=Error.REQUEST_TIMED_OUT)
+        else:
+            response = attrs.evolve(effect.response, batches=batches)
+        self.answer(effect.token, response)
+
+    def answer_snapshot(self, effect: AnswerSnapshot, snapshots: Snapshots, files: ReplicaFiles) -> None:
+        """Respond with at most SNAPSHOT_BYTES_MAX of the snapshot.
+
+        A replica that begins to fetch it again may have refused it for its checksums, so the files are checked.
+        """
         request = effect.request
+        if request.position == 0:
+            if self._fetching.pop(request.replica, None) == request.snapshot:
+                files.suspect()
+            self._fetching[request.replica] = request.snapshot
+            if len(self._fetching) > _FETCHING_MAX:
+                del self._fetching[next(iter(self._fetching))]
         try:
             data, size_bytes = snapshots.read(request.snapshot, request.position, SNAPSHOT_BYTES_MAX)
         except FileNotFoundError:

@@ -29,8 +29,6 @@ from kraft.rpc import FRAME_BYTES_MAX, ConnectionLost, Links, ServedConnection
 from kraft.running_time import RunningTime
 from kraft.state_machines import StateMachines
 
-# Bytes of entries in one response to a Fetch. A megabyte of the smallest batches would block the event loop for 100 ms.
-FETCH_BYTES_MAX = 1 << 17
 # A batch must fit into a frame; a controller's largest batches are a few megabytes.
 APPEND_BYTES_MAX = FRAME_BYTES_MAX // 2
 # Timers fire this much after their deadline, so that rounding of floats does not make a tick too early.
@@ -330,8 +328,7 @@ class RaftNode:
                 if self._machines.commit(effect.end_offset):
                     self._handed_over(effect.end_offset)
             case effects.AnswerEntries():
-                batches = self._log.read(effect.offset, self._log.end_offset, FETCH_BYTES_MAX)
-                self._inbound_requests.answer(effect.token, attrs.evolve(effect.response, batches=batches))
+                self._inbound_requests.answer_entries(effect, self._log, self.files, self._trace)
             case effects.Send():
                 self._links.send(effect.destination, effect.address, effect.request)
             case effects.Answer():
@@ -341,7 +338,7 @@ class RaftNode:
             case effects.RefusedEpoch() | effects.RefusedTruncation():
                 self._trace.refused(effect)
             case effects.AnswerSnapshot():
-                self._inbound_requests.answer_snapshot(effect, self._snapshots)
+                self._inbound_requests.answer_snapshot(effect, self._snapshots, self.files)
             case effects.WriteSnapshot():
                 self._snapshots.write_part(effect.snapshot, effect.position, effect.data)
             case _:

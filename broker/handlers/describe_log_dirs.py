@@ -12,6 +12,7 @@ from broker.storage.log_dir import LogDirUsage
 from broker.wire.api.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsDamage,
+    DescribeLogDirsFile,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -36,6 +37,12 @@ def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) 
         result.is_cordoned = usage.path in cordoned
         result.damage = _damage(context, usage.path, wanted)
         results.append(result)
+    if results:
+        # The directory of the metadata log may be none of these, so all of its files are in the first result.
+        unrepaired = context.services.scrub_statistics.unrepaired
+        results[0].unrepaired_files = [
+            DescribeLogDirsFile(path=path, problem=problem) for path, problem in unrepaired.items()
+        ]
     return DescribeLogDirsResponse(results=results)
 
 

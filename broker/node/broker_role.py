@@ -266,6 +266,7 @@ class BrokerRole:
             controllers=self._channel,
             partitions=self.partitions,
             log_manager=self._log_manager,
+            scrub_statistics=self.scrubber.statistics,
             disconnected_brokers=self._disconnected_brokers,
             fetch_sessions=FetchSessions(shared.config.max_incremental_fetch_session_cache_slots, shared.env.rng),
             replica_selector=find_replica_selector(shared.config),

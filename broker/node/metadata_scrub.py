@@ -18,6 +18,10 @@ from metadata.snapshot_generator import SnapshotGenerator
 # How long damaged entries may take to be committed, and then to be replaced.
 _WAIT_S: Final = 10.0
 _POLL_S: Final = 0.1
+# The pause after which files are checked again that could not be repaired.
+_RETRY_S: Final = 30.0
+# The pause between checks that other replicas cause.
+_BETWEEN_CHECKS_S: Final = 1.0
 
 
 class MetadataScrub:
@@ -28,9 +32,28 @@ class MetadataScrub:
         self._loader = loader
         self._snapshots = snapshots
         self._trace = trace
+        self._checking = trio.Lock()
 
     async def check(self, statistics: ScrubStatistics) -> None:
         """Check all files, and repair what can be repaired. Raises OSError, FsyncFailed."""
+        async with self._checking:
+            await self._check(statistics)
+
+    async def check_suspected(self, statistics: ScrubStatistics) -> None:
+        """Check the files whenever another replica could not read from them, until cancelled.
+
+        Files that could not be repaired are checked again after a pause.
+        """
+        files = self._quorum.files
+        while True:
+            with trio.move_on_after(_RETRY_S):
+                await files.wait_suspected()
+            if files.is_suspected or statistics.unrepaired:
+                await self.check(statistics)
+                files.clear_suspicion()
+                await trio.sleep(_BETWEEN_CHECKS_S)
+
+    async def _check(self, statistics: ScrubStatistics) -> None:
         files = self._quorum.files
         before = files.bytes_read
         for restored in await files.restore():
@@ -38,6 +61,8 @@ class MetadataScrub:
         damaged = await files.find_damage()
         if damaged:
             await self._replace(damaged, statistics)
+        else:
+            statistics.unrepaired = {}
         statistics.bytes_read += files.bytes_read - before
 
     async def _replace(self, damaged: list[DamagedFile], statistics: ScrubStatistics) -> None:

@@ -16,7 +16,7 @@ def make_scrubber(
     """The scrubber of a node, which follows changes of its settings. The caller runs it once the logs are loaded."""
     metadata = MetadataScrub(shared.quorum, shared.loader, snapshots, shared.env.trace)
     scrubber = Scrubber(
-        shared.env, log_manager, settings_from(ScrubConfig, shared.config), partitions.report_damage, metadata.check
+        shared.env, log_manager, settings_from(ScrubConfig, shared.config), partitions.report_damage, metadata
     )
 
     def reconfigure(config: KafkaConfig) -> None:

@@ -25,6 +25,7 @@ from broker.replication.replica_selector import ReplicaSelector
 from broker.replication.throttles import ReplicationThrottles
 from broker.server.topic_encodings import TopicEncodings
 from broker.storage.log_manager import LogManager
+from broker.storage.scrub.statistics import ScrubStatistics
 from broker.telemetry import ClientTelemetry
 from kraft.env import Env
 from kraft.raft_node import RaftNode
@@ -67,6 +68,7 @@ class Services:
     controllers: ControllerChannel
     partitions: ReplicaManager
     log_manager: LogManager
+    scrub_statistics: ScrubStatistics
     disconnected_brokers: DisconnectedBrokers
     fetch_sessions: FetchSessions
     replica_selector: ReplicaSelector | None

@@ -7,11 +7,12 @@ flushed), `log-start-offset-checkpoint` (if it is after the start of the first s
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import trio
 
 from broker.storage.partition_directory import PARTITION_MAX
-from broker.storage.whole_file import read_whole, replace_durably
+from broker.storage.whole_file import read_whole, read_whole_from_device, replace_durably
 from kraft.env import Disk
 
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
@@ -108,7 +109,7 @@ class OffsetCheckpoint:
             if written is None:
                 return ""
             try:
-                content = read_whole(self._disk, self.path)
+                content = await self._disk.run_apart(partial(read_whole_from_device, self._disk, self.path))
             except FileNotFoundError:
                 content = b""
             if content == _encode_offsets(written) or (not content and not written):

@@ -13,6 +13,7 @@ recovered from its start.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from functools import partial
 
 import trio
 
@@ -24,7 +25,7 @@ from broker.storage.checkpoints import (
     encode_checkpoint,
     number_up_to,
 )
-from broker.storage.whole_file import TEMPORARY_SUFFIX, read_whole, replace_durably, write_whole
+from broker.storage.whole_file import TEMPORARY_SUFFIX, read_whole, read_whole_from_device, replace_durably, write_whole
 from kraft.env import Disk
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
@@ -161,10 +162,10 @@ class LeaderEpochCache:
         if not is_stale:
             async with self._writing:
                 try:
-                    content = read_whole(self._disk, self.path)
+                    content = await self._disk.run_apart(partial(read_whole_from_device, self._disk, self.path))
                 except FileNotFoundError:
                     content = b""
-                if content == self._encode() or (not content and not self._epochs):
+                if self.dirty or content == self._encode() or (not content and not self._epochs):
                     return ""
                 is_stale, self.dirty = self.dirty, True
         await self.flush()

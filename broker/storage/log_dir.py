@@ -36,7 +36,7 @@ from broker.storage.partition_directory import (
 )
 from broker.storage.partition_metadata import CorruptPartitionMetadata, read_topic_id
 from broker.storage.recovery import UNKNOWN
-from broker.storage.whole_file import read_whole, replace_durably
+from broker.storage.whole_file import read_whole, read_whole_from_device, replace_durably
 from kraft.env import Disk, DiskLock, Env
 
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
@@ -187,13 +187,16 @@ class LogDir:
         found = [(each.path, problem) for each in checkpoints if (problem := await each.restore())]
         if self.properties is not None:
             try:
-                is_intact = read_meta_properties(self._disk, self.path) == self.properties
+                is_intact = await self._disk.run_apart(self._properties_on_device) == self.properties
             except MetaPropertiesError:
                 is_intact = False
             if not is_intact:
                 await write_meta_properties(self._disk, self.path, self.properties)
                 found.append((f"{self.path}/{META_PROPERTIES}", "it does not have the properties of the directory"))
         return found
+
+    def _properties_on_device(self) -> MetaProperties | None:
+        return read_meta_properties(self._disk, self.path, read_whole_from_device)
 
     async def write_recovery_points(self) -> None:
         """Checkpoint the recovery points. Raises OSError, FsyncFailed."""

@@ -14,6 +14,15 @@ def read_whole(disk: Disk, path: str) -> bytes:
         file.close()
 
 
+def read_whole_from_device(disk: Disk, path: str) -> bytes:
+    """As `read_whole`, but past the page cache if the file system can. Raises FileNotFoundError, OSError."""
+    file = disk.open(path)
+    try:
+        return file.read_from_device(0, file.size())
+    finally:
+        file.close()
+
+
 def write_whole(disk: Disk, path: str, content: bytes) -> None:
     """Overwrite a file with `content` in place: after a crash it may be a mixture. Raises OSError."""
     file = disk.open(path, create=True)

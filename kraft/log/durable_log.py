@@ -165,7 +165,8 @@ class DurableLog:
     def read(self, offset: int, end_offset: int, max_bytes: int) -> tuple[Batch, ...]:
         """Return the batches from the one that starts at `offset` on, below `end_offset`.
 
-        Returns at most `max_bytes` of the file, but at least one batch if there is one.
+        Returns at most `max_bytes` of the file, but at least one batch if there is one. The batches end before a
+        damaged one. Raises CorruptLog if the first one is damaged.
         """
         first = bisect_left(self._base_offsets, offset)
         end = bisect_left(self._base_offsets, end_offset)
@@ -178,9 +179,12 @@ class DurableLog:
         fitting = len(self._positions) if limit >= self._size else bisect_right(self._positions, limit) - 1
         stop = self._position(min(max(first + 1, fitting), end))
         data = memoryview(self._file.read(start, stop - start))
-        batches, position = [], 0
+        batches: list[Batch] = []
+        position = 0
         while position < len(data):
             frame = decode_frame(data, position)
+            if frame is None and batches:
+                break
             if frame is None:
                 raise CorruptLog(f"{self._file.path} is damaged at byte {start + position}")
             batches.append(frame.batch)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 import attrs
+import trio
 
 from kraft.core import OffsetAndEpoch
 from kraft.env import Disk, File
@@ -33,7 +34,10 @@ class DamagedFile:
 
 
 class ReplicaFiles:
-    """The files of a replica that is open."""
+    """The files of a replica that is open.
+
+    A reader that meets damage calls `suspect`, so that it is repaired soon by a task that uses `wait_suspected`.
+    """
 
     def __init__(self, disk: Disk, log: DurableLog, snapshots: Snapshots, election: QuorumStateFile) -> None:
         self._disk = disk
@@ -41,6 +45,26 @@ class ReplicaFiles:
         self._snapshots = snapshots
         self._election = election
         self.bytes_read = 0
+        self._suspected = trio.Event()
+
+    def suspect(self) -> bool:
+        """Ask for a check of the files; returns False if one is asked for already."""
+        if self.is_suspected:
+            return False
+        self._suspected.set()
+        return True
+
+    @property
+    def is_suspected(self) -> bool:
+        return self._suspected.is_set()
+
+    async def wait_suspected(self) -> None:
+        """Wait until a check is asked for."""
+        await self._suspected.wait()
+
+    def clear_suspicion(self) -> None:
+        """Say that the check that was asked for is done."""
+        self._suspected = trio.Event()
 
     async def restore(self) -> list[DamagedFile]:
         """Write the small files again if they are damaged, and return those. Raises OSError, FsyncFailed."""

@@ -10,7 +10,7 @@ it is complete and durable. A `.part` file is being written, or was left by a cr
 
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
@@ -99,13 +99,13 @@ class Snapshots:
         return "" if self.latest is None else self.damage_of(self.latest)
 
     def damage_of(self, place: OffsetAndEpoch) -> str:
-        """Return the damage to the bytes of a snapshot, as text; "" if they are intact.
+        """Return the damage to the bytes of a snapshot on its device, as text; "" if they are intact.
 
         May be called in a thread. Raises FileNotFoundError, OSError.
         """
         file = self._disk.open(self._path(place))
         try:
-            for position, body in _read_frames(file):
+            for position, body in _read_frames(file, file.read_from_device):
                 if position == 0:
                     _read_head(_decode(file, position, body), place, file.path)
         except CorruptLog as error:
@@ -234,14 +234,17 @@ def _read_head(head: tuple[object, ...], place: OffsetAndEpoch, path: str) -> Vo
     raise CorruptLog(f"{path} is of another offset or epoch")
 
 
-def _read_frames(file: File) -> Iterator[tuple[int, bytes]]:
-    """Return the position and the body of each frame, the last, empty one included. Raises CorruptLog at damage."""
+def _read_frames(file: File, read: Callable[[int, int], bytes]) -> Iterator[tuple[int, bytes]]:
+    """Return the position and the body of each frame, the last, empty one included. Raises CorruptLog at damage.
+
+    `read` returns bytes of the file by position and number.
+    """
     position, size = 0, file.size()
     while position < size:
-        head = file.read(position, _FRAME.size)
+        head = read(position, _FRAME.size)
         body_size, crc = _FRAME.unpack(head) if len(head) == _FRAME.size else (-1, 0)
         fits = 0 < body_size <= min(size - position, BODY_BYTES_MAX)
-        body = file.read(position + _FRAME.size, body_size) if fits else b""
+        body = read(position + _FRAME.size, body_size) if fits else b""
         if crc32c.crc32c(body) != crc or not body:
             break
         yield position, body
@@ -253,7 +256,7 @@ def _read_frames(file: File) -> Iterator[tuple[int, bytes]]:
 
 def _read_bodies(file: File) -> Iterator[tuple[Any, ...]]:
     """Return the decoded frames without the last, empty one. Raises CorruptLog at damage, or without a last frame."""
-    for position, body in _read_frames(file):
+    for position, body in _read_frames(file, file.read):
         fields = _decode(file, position, body)
         if position and not all(type(each) is bytes for each in fields):
             raise CorruptLog(f"{file.path} has invalid records at byte {position}")

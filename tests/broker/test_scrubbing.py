@@ -2,19 +2,25 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
 import trio
 import trio.testing
 
+from broker.cli.commands.cluster_health import examine_cluster
+from broker.client import Admin
+from broker.node import metadata_scrub
 from broker.wire.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from kraft.env import RealDisk, RealFile
 from tests.support.replicated_topics import content, create_replicated, send, stored, until_replicated
 from tests.support.requests import batch, create_topic, produce, read_values
-from tests.support.running_cluster import RunningCluster, running_cluster
+from tests.support.running_cluster import ClusterNode, RunningCluster, running_cluster
 from tests.support.running_node import RunningNode, running_node
 from tests.support.scrubbed_logs import flipped
 from tests.support.wire_client import WireClient, connected
@@ -86,8 +92,10 @@ async def test_running_node_makes_a_damaged_file_again(tmp_path: Path, name: str
     async with running_node(tmp_path, **settings) as node, connected(node.port) as client:
         await fill(client)
         await until(lambda: bool(list((tmp_path / "data").glob("__cluster_metadata-0/*.checkpoint"))))
+        pattern = (DERIVED | METADATA)[name]
+        await until(lambda: any(each.stat().st_size for each in (tmp_path / "data").glob(pattern)))
         assert rebuilt(node) == []
-        path, before = flip(tmp_path / "data", (DERIVED | METADATA)[name])
+        path, before = flip(tmp_path / "data", pattern)
         await until(lambda: str(path) in rebuilt(node))
         if name in DERIVED:
             assert path.read_bytes() == before
@@ -138,3 +146,78 @@ async def test_damaged_segment_is_repaired_from_another_replica(tmp_path: Path, 
 
 def damage_of(cluster: RunningCluster, node_id: int) -> list[dict[str, object]]:
     return cluster.nodes[node_id].traced.of("partition_damaged")
+
+
+class BadSector(RealDisk):
+    """A device that returns a wrong bit in each snapshot of the metadata, also in new ones, while `is_bad`."""
+
+    def __init__(self) -> None:
+        self.is_bad = False
+
+    def open(self, path: str, *, create: bool = False) -> Any:
+        return FileOnBadSector(self, super().open(path, create=create))
+
+
+@attrs.frozen
+class FileOnBadSector:
+    disk: BadSector
+    file: RealFile
+
+    def read_from_device(self, offset: int, count: int) -> bytes:
+        data = self.file.read(offset, count)
+        is_hit = self.disk.is_bad and self.file.path.endswith(".checkpoint")
+        return flipped(data, 8) if is_hit and len(data) > 1 else data
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+
+async def test_health_names_a_file_of_the_metadata_that_cannot_be_repaired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata_scrub, "_WAIT_S", 0.2)
+    disk = BadSector()
+    settings = {**AT_ONCE, "metadata.log.max.record.bytes.between.snapshots": "500"}
+    async with (
+        running_node(tmp_path, disk=disk, **settings) as node,
+        connected(node.port) as client,
+        Admin(f"127.0.0.1:{node.port}") as admin,
+    ):
+        await create_topic(client)
+        await until(lambda: bool(list((tmp_path / "data").glob("__cluster_metadata-0/*.checkpoint"))))
+        assert (await examine_cluster(admin)).problems == []
+        disk.is_bad = True
+        with trio.fail_after(WITHIN_S):
+            while not (problems := (await examine_cluster(admin)).problems):
+                await trio.sleep(0.05)
+        paths = [str(each) for each in (tmp_path / "data" / "__cluster_metadata-0").glob("*.checkpoint")]
+        assert any(problems[0].startswith(f"{path} of the metadata is damaged on broker 1 (") for path in paths)
+        disk.is_bad = False
+        with trio.fail_after(WITHIN_S):
+            while (await examine_cluster(admin)).problems:
+                await trio.sleep(0.05)
+
+
+def flip_in_metadata_log(node: ClusterNode, value: bytes) -> Path:
+    (path,) = Path(node.config.log_directories[0]).glob("__cluster_metadata-0/*.log")
+    content = path.read_bytes()
+    with path.open("r+b") as file:
+        file.write(flipped(content, 8 * content.index(value)))
+    return path
+
+
+async def test_lagging_controller_gets_a_snapshot_in_place_of_a_damaged_entry(tmp_path: Path) -> None:
+    """The active controller goes on, and repairs its log at once: the next pass of the scrubber is a week away."""
+    async with running_cluster(tmp_path) as cluster:
+        active = await cluster.active_after()
+        away = next(node for node in cluster.nodes.values() if node is not active)
+        await away.stop()
+        for number in range(3):
+            async with connected(active.port) as client:
+                await create_topic(client, f"created-{number}")
+        path = flip_in_metadata_log(active, b"created-1")
+        await cluster.start(away.node_id)
+        await cluster.until(lambda: active.traced.of("metadata_file_rebuilt") != [])
+        assert [event["path"] for event in active.traced.of("metadata_file_rebuilt")] == [str(path)]
+        assert len(active.traced.of("log_entry_damaged")) == 1
+        assert active.is_up

@@ -123,6 +123,10 @@ class VolatileDisk:
         self._inodes[path] = _Inode(bytearray(content), content)
         self._durable_names.add(path)
 
+    def flip(self, path: str, at: int, mask: int = 1) -> None:
+        """Flip a bit of a file that may be open."""
+        self._inodes[path].cached[at] ^= mask
+
     def open(self, path: str, *, create: bool = False) -> VolatileFile:
         if path not in self._inodes:
             if not create:

@@ -112,7 +112,8 @@ async def examine_cluster(admin: Admin) -> ClusterHealth:
     brokers = _brokers(cluster, list(topics.values()), log_dirs)
     # Last: without an active controller, the broker that is asked answers nothing else meanwhile.
     controllers = await _examine_quorum(admin)
-    return _health(cluster, controllers, brokers, list(topics.values()), list(_damage_problems(log_dirs.succeeded)))
+    damage = [*_damage_problems(log_dirs.succeeded)], [*_metadata_problems(log_dirs.succeeded)]
+    return _health(cluster, controllers, brokers, list(topics.values()), *damage)
 
 
 async def _describe_cluster(admin: Admin) -> ClusterDescription:
@@ -225,16 +226,13 @@ def _health(
     brokers: list[BrokerHealth],
     topics: Sequence[TopicDescription],
     damage: Sequence[str],
+    metadata_damage: Sequence[str],
 ) -> ClusterHealth:
     named = [(f"{topic.name}-{each.partition}", each) for topic in topics for each in topic.partitions]
     leaderless = [name for name, each in named if each.leader is None]
     under_replicated = [name for name, each in named if len(each.isr) < len(each.replicas)]
-    problems = [
-        *_node_problems(controllers, brokers),
-        *_first(damage),
-        *([f"{_named(leaderless)} no leader: they cannot be read or written"] if leaderless else []),
-        *([f"{_named(under_replicated)} fewer replicas in sync than they should"] if under_replicated else []),
-    ]
+    problems = [*_node_problems(controllers, brokers), *metadata_damage, *_first(damage)]
+    problems += _partition_problems(leaderless, under_replicated)
     return ClusterHealth(
         cluster.cluster_id,
         not problems,
@@ -249,6 +247,13 @@ def _health(
         sum(each.leader is not None and each.leader != each.replicas[0] for _, each in named),
         _leader_skew([broker.leaders for broker in brokers if broker.is_alive]),
     )
+
+
+def _partition_problems(leaderless: Sequence[str], under_replicated: Sequence[str]) -> Iterable[str]:
+    if leaderless:
+        yield f"{_named(leaderless)} no leader: they cannot be read or written"
+    if under_replicated:
+        yield f"{_named(under_replicated)} fewer replicas in sync than they should"
 
 
 def _leader_skew(leaders: Sequence[int]) -> float:
@@ -314,6 +319,16 @@ def _damage_problems(log_dirs: Mapping[int, Mapping[str, LogDir]]) -> Iterable[s
                     f"{partition.topic}-{partition.partition} is damaged on broker {broker_id}, at offsets "
                     f"{damage.first_offset} to {damage.end_offset - 1} in {damage.path} ({damage.cause}): "
                     f"{damage.remedy}"
+                )
+
+
+def _metadata_problems(log_dirs: Mapping[int, Mapping[str, LogDir]]) -> Iterable[str]:
+    for broker_id, directories in sorted(log_dirs.items()):
+        for directory in directories.values():
+            for path, problem in sorted(directory.unrepaired_files.items()):
+                yield (
+                    f"{path} of the metadata is damaged on broker {broker_id} ({problem}): a new snapshot replaces it "
+                    "as soon as all entries are committed, for which a majority of the controllers has to run"
                 )
 
 

@@ -49,7 +49,8 @@ class LogDirDamage(NamedTuple):
 class LogDir:
     """A log directory. `error` is set if it failed; the sizes of its volume are None where they are not reported.
 
-    `damaged` are the replicas whose logs are damaged.
+    `damaged` are the replicas whose logs are damaged. `unrepaired_files` are the damaged files of the broker's metadata
+    log that are not repaired yet, by path, with what is wrong; the first directory of a broker has all of them.
     """
 
     error: Failure | None
@@ -58,6 +59,7 @@ class LogDir:
     usable_bytes: int | None
     is_cordoned: bool
     damaged: Mapping[TopicPartition, LogDirDamage] = attrs.field(factory=dict)
+    unrepaired_files: Mapping[str, str] = attrs.field(factory=dict)
 
 
 class LogDirCalls(Routing):
@@ -105,4 +107,5 @@ def _log_dir(result: DescribeLogDirsResult) -> LogDir:
             )
             for each in result.damage
         },
+        unrepaired_files={each.path: each.problem for each in result.unrepaired_files},
     )

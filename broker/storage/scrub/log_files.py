@@ -13,7 +13,7 @@ from broker.storage.partition_metadata import (
 from broker.storage.producer_replay import replay_from_snapshot
 from broker.storage.producer_snapshots import CorruptSnapshot, ProducerEntry, decode_snapshot
 from broker.storage.scrub.statistics import ScrubStatistics
-from broker.storage.whole_file import read_whole
+from broker.storage.whole_file import read_whole_from_device
 from broker.wire.errors import WireError
 from kraft.env import Disk, Env
 
@@ -42,7 +42,8 @@ class LogFilesScrub:
             return
         path = partition_metadata_path(log.directory)
         self._statistics.bytes_read += len(encode_topic_id(topic_id))
-        if _content(self._env.disk, path) != encode_topic_id(topic_id):
+        content = await self._env.disk.run_apart(partial(_content, self._env.disk, path))
+        if content != encode_topic_id(topic_id) and directory.logs.get(key) is log and log.failure is None:
             write_topic_id(self._env.disk, log.directory, topic_id)
             await sync_topic_id(self._env.disk, log.directory)
             self._rebuilt(path, "it does not have the topic id")
@@ -92,6 +93,6 @@ def snapshot_problem(content: bytes | None) -> str:
 
 def _content(disk: Disk, path: str) -> bytes | None:
     try:
-        return read_whole(disk, path)
+        return read_whole_from_device(disk, path)
     except FileNotFoundError:
         return None

@@ -3,16 +3,16 @@
 A bit that flips on a disk is otherwise found when a client reads it, perhaps long after the other replicas' copies of
 it are gone. A pass reads a log directory file by file, spread over most of the interval, in a thread and at a bounded
 rate. Files that are derived from others are made again. Damaged batches are passed to `report`, which fetches them from
-another replica; the metadata log has its own repair (`check_metadata`).
+another replica; the metadata log has its own repair (`MetadataFiles`).
 
 Meanwhile the logs are appended to, rolled, truncated, compacted and deleted. So nothing is damage before it was read
 again in a turn of the event loop in which the log still has it (`SegmentView.holds`). A pass that is interrupted goes
 on where it was (`ScrubPlace`).
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 import trio
@@ -44,11 +44,17 @@ _RATE_FOR_S: Final = 60.0
 # The time between looking whether a pass is due, at the longest: the wall clock may be set.
 _WAIT_MAX_S: Final = 60.0
 
-CheckMetadata = Callable[[ScrubStatistics], Awaitable[None]]
 
+class MetadataFiles(Protocol):
+    """The files of the metadata log, which have their own repair."""
 
-async def _no_metadata(statistics: ScrubStatistics) -> None:
-    """A check of metadata files, where there are none."""
+    async def check(self, statistics: ScrubStatistics) -> None:
+        """Check the files, and repair them."""
+        ...
+
+    async def check_suspected(self, statistics: ScrubStatistics) -> None:
+        """Check the files whenever a reader finds damage, until cancelled."""
+        ...
 
 
 @attrs.frozen
@@ -75,11 +81,11 @@ class Scrubber:
         log_manager: LogManager,
         config: ScrubConfig,
         report: ReportDamage,
-        check_metadata: CheckMetadata = _no_metadata,
+        metadata: MetadataFiles | None = None,
     ) -> None:
         self._env = env
         self._log_manager = log_manager
-        self._check_metadata = check_metadata
+        self._metadata = metadata
         self._changed = trio.Event()
         self._places: dict[str, ScrubPlace] = {}
         self.config = config
@@ -97,9 +103,11 @@ class Scrubber:
 
     async def run(self) -> None:
         """Scrub until cancelled. Raises FsyncFailed, in an exception group; the node must end then."""
-        await trio.sleep(self.config.initial_delay_ms / 1000)
         async with trio.open_nursery() as repairing:
             repairing.start_soon(self._repair_suspects)
+            if self._metadata is not None:
+                repairing.start_soon(self._metadata.check_suspected, self.statistics)
+            await trio.sleep(self.config.initial_delay_ms / 1000)
             while True:
                 self._changed = trio.Event()
                 async with trio.open_nursery() as nursery:
@@ -147,8 +155,9 @@ class Scrubber:
         for path, problem in await directory.restore_files():
             self.statistics.add_rebuilt()
             self._env.trace("storage_file_rebuilt", path=path, error=problem)
-        if directory.path == (self._log_manager.config.metadata_directory or directory.path):
-            await self._check_metadata(self.statistics)
+        has_metadata = directory.path == (self._log_manager.config.metadata_directory or directory.path)
+        if has_metadata and self._metadata is not None:
+            await self._metadata.check(self.statistics)
         await self._pacer.pause(0)
 
     async def _scrub_log(self, directory: LogDir, key: PartitionKey, log: Log, place: ScrubPlace) -> None:

@@ -23,7 +23,7 @@ from broker.storage.transaction_index import (
     damage_of_entries,
     decode_aborted_transactions,
 )
-from broker.storage.whole_file import read_whole
+from broker.storage.whole_file import read_whole, read_whole_from_device
 from broker.wire.records import HEADER_SIZE
 from kraft.env import Disk, Env, File
 
@@ -165,11 +165,14 @@ class SegmentScrub:
     # Indexes
 
     async def _read_indexes(self, view: SegmentView) -> IndexFiles:
-        """Read the index files. Those of the active segment are read at once, because appends change them."""
-        paths = _index_paths(view)
-        if view.is_active:
-            return read_indexes(self.env.disk, paths)
-        return await self.env.disk.run_apart(partial(read_indexes, self.env.disk, paths))
+        """Read the index files from the device.
+
+        Appends change those of the active segment, so these are read from the page cache at once, and compared then.
+        """
+        disk, paths = self.env.disk, _index_paths(view)
+        cached = read_indexes(disk, paths, read_whole) if view.is_active else None
+        on_device = await disk.run_apart(partial(read_indexes, disk, paths, read_whole_from_device))
+        return on_device if cached is None else _as_on_device(cached, on_device)
 
     async def _check_indexes(self, view: SegmentView, check: SegmentCheck, indexes: IndexFiles) -> bool:
         check.offset_index.finish()
@@ -214,7 +217,9 @@ class SegmentScrub:
         """Whether the index files are still those that were checked. Those of the active segment may have grown."""
         if not view.holds(self.log_manager):
             return False
-        again = read_indexes(self.env.disk, _index_paths(view))
+        again = read_indexes(self.env.disk, _index_paths(view), read_whole_from_device)
+        if view.is_active:
+            again = _as_on_device(read_indexes(self.env.disk, _index_paths(view), read_whole), again)
         return all(
             now == before or (view.is_active and before is not None and now is not None and now.startswith(before))
             for now, before in zip(attrs.astuple(again), attrs.astuple(indexes), strict=True)
@@ -238,15 +243,23 @@ def transactions_problem(view: SegmentView, check: SegmentCheck, content: bytes 
     return check.transactions.problem_of(entries, is_compacted=view.allows_gaps, end_offset=check.next_offset)
 
 
-def read_indexes(disk: Disk, paths: tuple[str, str, str]) -> IndexFiles:
-    """Read the index files at `paths`. Raises OSError."""
+def read_indexes(disk: Disk, paths: tuple[str, str, str], read: Callable[[Disk, str], bytes]) -> IndexFiles:
+    """Read the index files at `paths` with `read`. Raises OSError."""
     contents: list[bytes | None] = []
     for path in paths:
         try:
-            contents.append(read_whole(disk, path))
+            contents.append(read(disk, path))
         except FileNotFoundError:
             contents.append(None)
     return IndexFiles(*contents)
+
+
+def _as_on_device(cached: IndexFiles, on_device: IndexFiles) -> IndexFiles:
+    """The device's bytes in place of those that the page cache had; files may have grown since."""
+    found = []
+    for before, now in zip(attrs.astuple(cached), attrs.astuple(on_device), strict=True):
+        found.append(before if before is None or now is None else now[: len(before)])
+    return IndexFiles(*found)
 
 
 def _index_paths(view: SegmentView) -> tuple[str, str, str]:

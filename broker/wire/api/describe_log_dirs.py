@@ -5,7 +5,8 @@ Flexible from 2. Notable versions:
     4  sizes of the volumes (KIP-827)
     5  whether a directory is cordoned (KIP-1066)
 
-The tagged field `damage` is not Kafka's: its number is far above those that Kafka uses. Other clients skip it.
+The tagged fields `damage` and `unrepaired_files` are not Kafka's: their numbers are far above those that Kafka uses.
+Other clients skip them.
 """
 
 from typing import Final
@@ -13,6 +14,7 @@ from typing import Final
 from broker.wire.schema import field, request, response, struct
 
 DAMAGE_TAG: Final = 10_000
+UNREPAIRED_FILES_TAG: Final = 10_001
 
 
 @struct
@@ -56,6 +58,14 @@ class DescribeLogDirsDamage:
 
 
 @struct
+class DescribeLogDirsFile:
+    """A damaged file of the metadata log that is not repaired yet; `problem` says what is wrong."""
+
+    path: str = field("string", "2+", default="")
+    problem: str = field("string", "2+", default="")
+
+
+@struct
 class DescribeLogDirsResult:
     error_code: int = field("int16", "0+", default=0)
     log_dir: str = field("string", "0+", default="")
@@ -65,6 +75,9 @@ class DescribeLogDirsResult:
     is_cordoned: bool = field("bool", "5+", default=False)
     damage: list[DescribeLogDirsDamage] = field(
         [DescribeLogDirsDamage], "2+", factory=list, tag=DAMAGE_TAG, tagged="2+"
+    )
+    unrepaired_files: list[DescribeLogDirsFile] = field(
+        [DescribeLogDirsFile], "2+", factory=list, tag=UNREPAIRED_FILES_TAG, tagged="2+"
     )
 
 

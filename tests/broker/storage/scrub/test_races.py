@@ -13,6 +13,7 @@ import trio.testing
 from broker.storage.cleaner import Cleaner, CleanerConfig
 from broker.storage.log_config import LogConfig
 from broker.storage.scrub import ScrubConfig
+from broker.storage.scrub.place import SCRUB_CHECKPOINT
 from broker.storage.scrub.segment_check import SegmentCheck
 from kraft.env import Buffer, RealDisk, RealFile
 from tests.support.logs import NOW_MS, append, values
@@ -201,14 +202,37 @@ async def test_damage_of_the_device_is_repaired_from_the_page_cache(
         assert logs.scrubber.statistics.rebuilt == 1
 
 
+async def test_damage_of_the_device_that_the_page_cache_hides_is_repaired_in_all_small_files(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A start without the page cache would read it. The bit is also flipped in files that appends still change."""
+    disk = DamagedDevice()
+    async with scrubbed_logs(tmp_path / "data", disk=disk) as logs:
+        await fill(logs)
+        paths = [each for each in logs.files() if each.suffix != ".log" and each.name != SCRUB_CHECKPOINT]
+        assert {each.suffix for each in paths} >= {".index", ".timeindex", ".txnindex", ".snapshot", ".properties"}
+        for path in paths:
+            logs.forget()
+            content = logs.content(path)
+            disk.damaged[str(path)] = 8 * (len(content) // 2) + 1
+            await logs.scrub()
+            assert logs.rebuilt() == [path.name]
+            assert logs.content(path) == content
+            assert disk.damaged == {}
+
+
 class DamagedDevice(RealDisk):
-    """A device with a flipped bit in some files, which is gone once a file is written."""
+    """A device with a flipped bit in some files, which is gone once a file is written or replaced."""
 
     def __init__(self) -> None:
         self.damaged: dict[str, int] = {}
 
     def open(self, path: str, *, create: bool = False) -> Any:
         return DamagedFile(self, super().open(path, create=create))
+
+    def rename(self, old: str, new: str) -> None:
+        super().rename(old, new)
+        self.damaged.pop(new, None)
 
 
 class DamagedFile:
