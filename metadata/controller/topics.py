@@ -1,7 +1,7 @@
 """Creation and deletion of topics."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Container, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -121,7 +121,7 @@ class TopicsControl:
         self, image: MetadataImage, topics: Sequence[TopicToDelete], context: Requester = None
     ) -> Decision[list[DeletedTopic]]:
         """Delete topics. The client is charged for their partitions. The results are in the order of the request, with
-        equal entries together.
+        equal entries together. A topic that is given by name and by id is not deleted, and has one result.
 
         Raises TopicDeletionDisabled.
         """
@@ -130,17 +130,21 @@ class TopicsControl:
         answers: list[DeletedTopic] = []
         ids: list[bytes] = []
         named = Counter(topics)
-        given_ids = {topic.topic_id for topic in topics}
+        given_twice = _given_by_name_and_id(image.topics, named)
+        ids_given_twice = set(given_twice.values())
         # A topic that is named twice has one result; each entry that identifies no topic has its own.
         entries = (each for topic, times in named.items() for each in [topic] * (1 if topic.is_identified else times))
         for topic in entries:
+            if topic.name is None and named[topic] == 1 and topic.topic_id in ids_given_twice:
+                continue  # the result is that of its name
             try:
-                name, topic_id = _to_delete(image.topics, topic, named[topic], given_ids)
+                name, topic_id = _to_delete(image.topics, topic, named[topic], given_twice)
                 charge_mutations(context, len(image.topics.by_id[topic_id].partitions))
                 ids.append(topic_id)
                 answers.append(DeletedTopic(name, topic_id))
             except ApiError as error:
-                answers.append(DeletedTopic(topic.name, topic.topic_id, error.with_traceback(None)))
+                topic_id = given_twice.get(topic, topic.topic_id)
+                answers.append(DeletedTopic(topic.name, topic_id, error.with_traceback(None)))
         return Decision([RemoveTopicRecord(topic_id=topic_id) for topic_id in ids], answers)
 
     def check_total(self, topics: Sequence[NewTopic]) -> None:
@@ -206,8 +210,21 @@ class TopicsControl:
             raise InvalidReplicationFactor(prefix + error.message.removeprefix(prefix)) from error
 
 
-def _to_delete(image: TopicsImage, topic: TopicToDelete, times: int, given_ids: Set[bytes]) -> tuple[str, bytes]:
-    """The name and id of a topic to delete. It is named `times` times in a request that gives `given_ids`."""
+def _given_by_name_and_id(image: TopicsImage, entries: Mapping[TopicToDelete, int]) -> dict[TopicToDelete, bytes]:
+    """The entries, each made once, whose topic's id the request gives as well, with that id."""
+    ids = {entry.topic_id for entry in entries if entry.name is None}
+    found = {}
+    for entry, times in entries.items():
+        topic = None if entry.name is None or not entry.is_identified else image.by_name.get(entry.name)
+        if times == 1 and topic is not None and topic.topic_id in ids:
+            found[entry] = topic.topic_id
+    return found
+
+
+def _to_delete(
+    image: TopicsImage, topic: TopicToDelete, times: int, given_twice: Container[TopicToDelete]
+) -> tuple[str, bytes]:
+    """The name and id of a topic to delete, which the request names `times` times. Raises ApiError."""
     by_id = topic.topic_id != ZERO_UUID
     if topic.name is None and not by_id:
         raise InvalidRequest("Neither topic name nor id were specified.")
@@ -223,7 +240,7 @@ def _to_delete(image: TopicsImage, topic: TopicToDelete, times: int, given_ids: 
     found = image.by_name.get(topic.name)
     if found is None:
         raise UnknownTopicOrPartition
-    if found.topic_id in given_ids:
+    if topic in given_twice:
         raise InvalidRequest("The provided topic name maps to an ID that was already supplied.")
     return found.name, found.topic_id
 

@@ -63,12 +63,26 @@ def test_topic_to_delete_is_given_once_by_name_or_by_id() -> None:
     assert [(name, *(error or ())) for name, _, error in answers] == [
         (None, "INVALID_REQUEST", "Neither topic name nor id were specified."),
         ("one", "INVALID_REQUEST", "You may not specify both topic name and topic id."),
-        ("one", "INVALID_REQUEST", "The provided topic name maps to an ID that was already supplied."),
+        ("one",),
         ("two", "INVALID_REQUEST", "Duplicate topic name."),
         (None, "INVALID_REQUEST", "Duplicate topic id."),
         ("three", "INVALID_REQUEST", "The provided topic name maps to an ID that was already supplied."),
     ]
-    assert len(cluster.image.topics.by_id) == 3
+    assert list(cluster.image.topics.by_name) == ["two", "three"]
+
+
+def test_topic_that_is_given_by_name_and_by_id_is_not_deleted_and_has_one_result() -> None:
+    already = ("INVALID_REQUEST", "The provided topic name maps to an ID that was already supplied.")
+    cluster, (one, two) = with_topics("one", "two")
+    by_id, by_name = TopicToDelete(topic_id=one), TopicToDelete("one")
+    for entries in ([by_id, by_name], [by_name, by_id]):
+        assert delete(cluster, *entries) == [("one", one, already)]
+    assert list(cluster.image.topics.by_name) == ["one", "two"]
+    assert delete(cluster, by_id, by_name, by_name, TopicToDelete("two")) == [
+        ("one", one, None),
+        ("one", bytes(16), ("INVALID_REQUEST", "Duplicate topic name.")),
+        ("two", two, None),
+    ]
 
 
 def test_each_entry_that_identifies_no_topic_has_a_result() -> None:

@@ -265,7 +265,7 @@ async def test_topics_are_deleted_by_id(client: WireClient) -> None:
 async def test_a_topic_has_to_be_meant_clearly_to_be_deleted(client: WireClient) -> None:
     one, two, three = [await create_topic(client, name) for name in ("one", "two", "three")]
 
-    neither, both, twice, named, by_id = await delete(
+    neither, both, twice, named = await delete(
         client,
         DeleteTopicState(),
         DeleteTopicState(name="one", topic_id=one),
@@ -280,8 +280,8 @@ async def test_a_topic_has_to_be_meant_clearly_to_be_deleted(client: WireClient)
     assert twice.error_message == "Duplicate topic name."
     assert named.error_message == "The provided topic name maps to an ID that was already supplied."
     assert {each.error_code for each in (neither, both, twice, named)} == {ErrorCode.INVALID_REQUEST}
-    assert (by_id.name, by_id.error_code) == ("three", 0)
-    assert await partitions(client) == {"one": 1, "two": 1}
+    assert (named.name, named.topic_id) == ("three", three)
+    assert await partitions(client) == {"one": 1, "two": 1, "three": 1}
     assert two != three
 
 
