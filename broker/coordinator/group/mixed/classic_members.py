@@ -63,24 +63,28 @@ def join(
         return _parked(
             state, refusal, apply=lambda: add_pending_join(state, group, member_id, request.session_timeout_ms)
         )
-    replaced = None if instance_id is None or not is_unknown else group.static_member(instance_id)
-    if replaced is not None:
-        former = successor(replaced, member_id)
-    elif instance_id is not None and not is_unknown:
-        former = static_member(group, instance_id, member_id)
-    elif is_unknown or member_id in group.pending_joins:
-        # A consumer may have joined with that id meanwhile.
-        former = group.members.get(member_id, ConsumerMember(member_id=member_id))
-    else:
-        # A member that was removed must not join as a new one: it could commit offsets of partitions it has lost.
-        former = group.member(member_id)
+    incarnation = None if instance_id is None else group.static_member(instance_id)
+    replaced = incarnation if is_unknown else None
+    former = _former(group, request, member_id) if replaced is None else successor(replaced, member_id)
     member = _updated_from(former, request, subscription, joiner)
-    if replaced is not None and not replaced.is_classic and _replaces_last_consumer(state, group, member, replaced):
-        return _join_downgraded_group(state, group, member, replaced, request, joiner, now_ms)
+    if incarnation is not None and _replaces_last_consumer(state, group, member, incarnation):
+        return _join_downgraded_group(state, group, member, incarnation, request, joiner, now_ms)
     records = [] if replaced is None else replacement(group, former, replaced)
     update = MemberUpdate(group, decision_context(state, now_ms), former, replaced, records)
     member = update.run(member, as_sets(subscription.owned_partitions, state.context.image))
     return _joined(state, update, member, records)
+
+
+def _former(group: ConsumerGroup, request: JoinGroupRequest, member_id: str) -> ConsumerMember:
+    """The member before its join, which replaces no other one. Raises CoordinatorError."""
+    is_unknown, instance_id = request.member_id == UNKNOWN_MEMBER_ID, request.group_instance_id
+    if instance_id is not None and not is_unknown:
+        return static_member(group, instance_id, member_id)
+    if is_unknown or member_id in group.pending_joins:
+        # A consumer may have joined with that id meanwhile.
+        return group.members.get(member_id, ConsumerMember(member_id=member_id))
+    # A member that was removed must not join as a new one: it could commit offsets of partitions it has lost.
+    return group.member(member_id)
 
 
 def _subscription(group: ConsumerGroup, request: JoinGroupRequest, member_id: str) -> ConsumerProtocolSubscription:
@@ -153,8 +157,10 @@ def _replaces_last_consumer(
 ) -> bool:
     """True if `replaced` is the last member of the consumer protocol, so that the group becomes a classic one.
 
-    A classic group that is full would refuse the member.
+    `member` may have the same member id. A classic group that is full would refuse the member.
     """
+    if replaced.is_classic:
+        return False
     members = members_with(group, member, without=[replaced.member_id])
     return can_downgrade(state, members.values()) and len(members) < state.config.group_max_size
 

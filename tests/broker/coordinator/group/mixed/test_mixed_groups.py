@@ -258,6 +258,22 @@ def test_static_member_back_with_another_subscription_causes_a_rebalance(shard: 
     assert back.names()["b"] == {0}
 
 
+def test_last_static_consumer_that_joins_with_its_id_and_the_classic_protocol_downgrades_the_group_kip_848(
+    shard: ConsumerGroups,
+) -> None:
+    client = ConsumerClient(shard, "same", ["a"], instance_id="x")
+    client.heartbeat()
+    classic = ClassicConsumer(shard, ["a"], instance_id="x")
+    classic.member_id = client.member_id
+    classic.act()
+    assert list(classic_group(shard).members) == ["same"]
+    settle(shard, [classic])
+    assert classic.names() == {"a": {0, 1, 2, 3}}
+    assert client.heartbeat() is None, "the consumer has to join again"
+    shard.load()
+    assert classic_group(shard).static_members == {"x": "same"}
+
+
 def test_a_static_member_of_the_classic_protocol_is_replaced_in_a_consumer_group(shard: ConsumerGroups) -> None:
     client = ConsumerClient(shard, "new", ["a"])
     client.heartbeat()
