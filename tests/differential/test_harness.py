@@ -182,6 +182,24 @@ def test_classic_member_may_be_told_sooner_to_rejoin_after_another_has_left(is_l
     assert (found is None) == is_left
 
 
+@pytest.mark.parametrize(("version", "second"), [(0, "M1"), (0, "M0"), (1, "M1")])
+def test_assignment_may_differ_among_several_members_whose_ids_the_coordinator_made(version: int, second: str) -> None:
+    joins: list[tuple[Step, object]] = [
+        (
+            ConsumerHeartbeat(member=0, version=version, epoch=0),
+            {"error_code": "NONE", "member_id": member_id, "member_epoch": "E0"},
+        )
+        for member_id in ("M0", second)
+    ]
+    heartbeat = ConsumerHeartbeat(member=0, version=version)
+    kafka, ours = (
+        mixed(*joins, (heartbeat, {"assignment": {"topic_partitions": [{"topic_id": "T0", "partitions": [each]}]}}))
+        for each in (0, 1)
+    )
+    found = first_difference("consumer-groups", kafka, ours, KNOWN_DIFFERENCES, [0] * len(KNOWN_DIFFERENCES))
+    assert (found is None) == (version == 0 and second == "M1")
+
+
 def test_sequence_is_not_compared_after_a_known_difference_that_diverges() -> None:
     known = [entry(diverges=True)]
     assert first_difference("f", outcomes("A", "X"), outcomes("B", "Y"), known, [0]) is None
