@@ -3,6 +3,7 @@
 from ast import literal_eval
 from typing import Any, Final
 
+from tests.differential.comparable import UNKNOWN_MEMBER_ID
 from tests.differential.execution import WAITING, Outcome
 from tests.differential.families.groups.classic_steps import Leave
 from tests.differential.families.groups.members import Who
@@ -70,17 +71,20 @@ def assignment_is_outdated(situation: Situation) -> bool:
     return latest is not None and has_left(latest)
 
 
-def has_several_random_ids(situation: Situation) -> bool:
-    return (
-        len(
-            {
-                each.value["member_id"]
-                for each in accepted_joins(situation)
-                if each.step.instance is None or each.step.version < _INSTANCES_FROM
-            }
-        )
-        > 1
+def has_unordered_ids(situation: Situation) -> bool:
+    """True if several members have random ids, or one has beside a consumer whose id may come before it."""
+    random_ids = {
+        each.value["member_id"]
+        for each in accepted_joins(situation)
+        if each.step.instance is None or each.step.version < _INSTANCES_FROM
+    }
+    has_early_id = any(
+        isinstance(each.step, MixedHeartbeat)
+        and error_code(each) == _NONE
+        and each.value["member_id"] == UNKNOWN_MEMBER_ID
+        for each in situation.earlier
     )
+    return len(random_ids) + has_early_id > 1
 
 
 def has_shared_id(situation: Situation) -> bool:
