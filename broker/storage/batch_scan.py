@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from broker.storage.offset_index import RELATIVE_OFFSET_MAX
+from broker.storage.offset_index import NO_OFFSET, RELATIVE_OFFSET_MAX
 from broker.wire.records import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, CorruptBatch, check_crc, read_header
 from broker.wire.records.batch import MAGIC, MAGIC_POSITION
 from kraft.env import File
@@ -39,17 +39,17 @@ def ends_with(header: bytes, last_offset: int) -> bool:
     return bool(base_offset + last_offset_delta == last_offset)
 
 
-def find_batch(
-    file: File, position: int, end: int, offset: int, *, entry_offset: int | None = None
-) -> BatchPosition | None:
+def find_batch(file: File, position: int, end: int, offset: int, entry_offset: int = NO_OFFSET) -> BatchPosition | None:
     """The first batch between `position` and `end` whose last offset is at least `offset`.
 
     `position` must be that of a batch. If an index entry says so, `entry_offset` is the last offset of the batch that
     the entry names, and MisleadingEntry is raised if there is another one. Raises CorruptBatch, OSError.
     """
-    chunk, first = file.read(position, min(HEADER_CHUNK, max(end - position, 0))), position
-    if entry_offset is not None and not ends_with(chunk, entry_offset):
-        raise MisleadingEntry
+    chunk, first = b"", position
+    if entry_offset != NO_OFFSET:
+        chunk = file.read(position, min(HEADER_CHUNK, max(end - position, 0)))
+        if not ends_with(chunk, entry_offset):
+            raise MisleadingEntry
     while position + HEADER_SIZE <= end:
         at = position - first
         if at + HEADER_SIZE > len(chunk):

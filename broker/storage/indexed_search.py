@@ -12,12 +12,11 @@ from kraft.env import File
 
 def find_indexed(file: File, index: OffsetIndex, end: int, offset: int) -> BatchPosition | None:
     """The first batch before `end` that ends after `offset`; None without one. Raises CorruptBatch, OSError."""
-    for entry_offset, position in index.entries_before(offset):
-        try:
-            return find_batch(file, position, end, offset, entry_offset=entry_offset)
-        except MisleadingEntry:
-            continue
-    return find_batch(file, 0, end, offset)
+    try:
+        entry_offset, position = index.entry_before(offset)
+        return find_batch(file, position, end, offset, entry_offset)
+    except MisleadingEntry:
+        return find_batch(file, indexed_position(file, index, offset), end, offset)
 
 
 def indexed_position(file: File, index: OffsetIndex, offset: int) -> int:
