@@ -50,9 +50,7 @@ class DamagedRanges:
     def add(self, damage: Damage) -> bool:
         """Add damage; False if all of it is known."""
         assert damage.first_offset < damage.end_offset, "damage has offsets"
-        if any(
-            each.first_offset <= damage.first_offset and damage.end_offset <= each.end_offset for each in self.ranges
-        ):
+        if self.covers(damage.first_offset, damage.end_offset):
             return False
         kept = [
             each
@@ -74,6 +72,10 @@ class DamagedRanges:
         self.ranges = tuple(
             each for each in self.ranges if each.end_offset <= first_offset or each.first_offset >= end_offset
         )
+
+    def covers(self, first_offset: int, end_offset: int) -> bool:
+        """Whether all of these offsets are known to be damaged."""
+        return any(each.first_offset <= first_offset and end_offset <= each.end_offset for each in self.ranges)
 
     def overlaps(self, first_offset: int, end_offset: int) -> bool:
         """Whether some of these offsets are damaged."""

@@ -63,7 +63,8 @@ SCRUBBED_BYTES: Final = counter(
     "kafka_log_scrubber_read_bytes_total", "Bytes of files that the scrubber has read again", unit=Unit.BYTES
 )
 SCRUB_DAMAGED: Final = counter(
-    "kafka_log_scrubber_damaged_total", "Damaged files, and damaged places of segments, that the scrubber has found"
+    "kafka_log_scrubber_damaged_total",
+    "Damaged files, and damaged places of segments, that the scrubber has found, each once",
 )
 SCRUB_REBUILT: Final = counter(
     "kafka_log_scrubber_rebuilt_total", "Damaged files that the scrubber has made again itself"

@@ -149,7 +149,15 @@ class SegmentScrub:
         return view.holds(self.log_manager)
 
     def _found(self, view: SegmentView, first_offset: int, end_offset: int, cause: str) -> None:
-        self.statistics.add_damage()
+        """Report damage, and count it unless it was known. Damage to records that were deleted is left out.
+
+        Such records stay in the file while later records of the segment do.
+        """
+        if end_offset <= view.log.log_start_offset:
+            return
+        known = view.log.segments.damaged
+        if known is None or not known.covers(first_offset, end_offset):
+            self.statistics.add_damage()
         self.report(view.key, Damage(view.segment.path, first_offset, end_offset, cause))
 
     async def _check_epochs(self, view: SegmentView, check: SegmentCheck) -> bool:

@@ -7,9 +7,11 @@ import trio
 import trio.testing
 
 from broker.storage.aborted_transactions import aborted_transactions
+from broker.storage.damage import DamagedRanges
 from broker.storage.scrub import ScrubConfig
 from broker.wire.errors import KafkaError
 from broker.wire.records import iter_headers
+from tests.support.logs import append
 from tests.support.scrubbed_logs import KEY, ScrubbedLogs, fill, flipped, sampled_bits, scrubbed_logs
 
 # The name of the lock file's content, and the scrubber's own place, which each pass replaces.
@@ -121,3 +123,26 @@ async def test_reader_has_a_damaged_transaction_index_repaired_at_once(
         assert logs.content(path) == content
         assert aborted_transactions(log, found, segment.base_offset, log.log_end_offset)
         assert logs.rebuilt() == [path.name]
+
+
+async def test_damage_is_counted_once_and_not_after_its_records_were_deleted(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The alert for damage would come back with each pass otherwise, also after its records were deleted."""
+    async with scrubbed_logs(tmp_path / "data") as logs:
+        for number in range(3):
+            append(logs.log, b"value %d" % number)
+        await logs.log.flush()
+        (path,) = (each for each in logs.files() if each.suffix == ".log")
+        logs.put(path, flipped(logs.content(path), 8 * 100))
+        await logs.scrub()
+        ((_, damage),) = logs.reported
+        logs.log.segments.damaged = DamagedRanges((damage,))  # as the broker notes it
+        await logs.scrub()
+        assert [event["damaged"] for event in logs.traced.of("storage_scrubbed")] == [1, 0]
+        logs.forget()
+        logs.log.segments.damaged = None
+        logs.log.advance_log_start_offset(damage.end_offset)
+        await logs.scrub()
+        assert logs.reported == []
+        assert [event["damaged"] for event in logs.traced.of("storage_scrubbed")] == [0]
