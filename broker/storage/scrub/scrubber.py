@@ -234,10 +234,11 @@ class Scrubber:
 
     def _due_in_s(self, directory: LogDir) -> float:
         """The seconds until a pass over the directory has to begin, or go on."""
-        place = self._place_of(directory)
-        if place.key is not None or place.began_ms < 0:
+        place, now_ms = self._place_of(directory), self._now_ms()
+        # A pass that began in the future: the wall clock was set back.
+        if place.key is not None or place.began_ms < 0 or place.began_ms > now_ms:
             return 0.0
-        return min(place.began_ms + self.config.interval_ms - self._now_ms(), self.config.interval_ms) / 1000
+        return (place.began_ms + self.config.interval_ms - now_ms) / 1000
 
     def _set_rate(self, directory: LogDir, place: ScrubPlace) -> None:
         """Spread what is left of the pass over what is left of its time.
@@ -246,7 +247,7 @@ class Scrubber:
         """
         left = sum(_size(log) for key, log in directory.logs.items() if place.key is not None and key >= place.key)
         own, total = sum(map(_size, directory.logs.values())), sum(map(_size, self._log_manager.logs.values()))
-        end_ms = place.began_ms + self.config.interval_ms * _SPREAD * own / max(total, 1)
+        end_ms = min(place.began_ms, self._now_ms()) + self.config.interval_ms * _SPREAD * own / max(total, 1)
         wanted = left / max(end_ms - self._now_ms(), 1) * 1000
         self._pacer.bytes_per_second = min(max(wanted, _RATE_MIN), self.config.io_max_bytes_per_second)
         self._rate_until_s = trio.current_time() + _RATE_FOR_S

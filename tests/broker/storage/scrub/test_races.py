@@ -221,6 +221,28 @@ async def test_damage_of_the_device_that_the_page_cache_hides_is_repaired_in_all
             assert disk.damaged == {}
 
 
+async def test_next_pass_begins_soon_after_the_wall_clock_was_set_back(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A clock that was ahead for a while must not keep the scrubber from its work until that time has come."""
+    ahead_s = 86_400.0
+    often = ScrubConfig(interval_ms=10_000, io_max_bytes_per_second=1 << 40, initial_delay_ms=0)
+
+    def wall() -> float:
+        return NOW_MS / 1000 + ahead_s + trio.current_time()
+
+    async with scrubbed_logs(tmp_path / "data", scrub_config=often, wall=wall) as logs:
+        await fill(logs)
+        await logs.scrub()
+        ahead_s = 0.0
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(logs.scrubber.run)
+            with trio.fail_after(3600):
+                while logs.scrubber.statistics.passes < 3:
+                    await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+
+
 class DamagedDevice(RealDisk):
     """A device with a flipped bit in some files, which is gone once a file is written or replaced."""
 
