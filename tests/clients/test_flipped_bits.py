@@ -10,7 +10,10 @@ import trio
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from broker.cli.commands.cluster_health import ClusterHealth, examine_cluster
-from broker.client import Admin
+from broker.client import Admin, Producer
+from broker.client import Consumer as LibraryConsumer
+from broker.client import TopicPartition as LibraryPartition
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.replication.partition import Partition
 from tests.broker.replication.test_damaged_replicas import (
     BATCHES,
@@ -173,7 +176,7 @@ async def test_coordinator_that_cannot_load_hands_its_partition_over(tmp_path: P
         partitions = {node_id: internal_partition(cluster, node_id) for node_id in (1, 2, 3)}
         former = partitions[1].leader_id
         damaged = next(
-            node_id for node_id in offsets_replicas(cluster) if node_id != former
+            node_id for node_id in replicas_of(cluster, CONSUMER_OFFSETS) if node_id != former
         )  # the controller elects the first replica in sync
         await cluster.until(lambda: len({log_end(each) for each in partitions.values()}) == 1)
         path = tmp_path / f"node-{damaged}" / "__consumer_offsets-0" / f"{0:020d}.log"
@@ -189,18 +192,58 @@ async def test_coordinator_that_cannot_load_hands_its_partition_over(tmp_path: P
         assert await trio.to_thread.run_sync(committed_offset, servers) == 4
 
 
-def internal_partition(cluster: RunningCluster, node_id: int) -> Partition:
+async def write_transaction(servers: str, value: bytes) -> None:
+    async with Producer(servers, transactional_id="writer") as producer, producer.transaction():
+        await producer.send("topic", value)
+
+
+async def test_transaction_coordinator_that_cannot_load_hands_its_partition_over(tmp_path: Path) -> None:
+    """The producer goes on with its transactional id, and no committed record is missing or there twice."""
+    overrides = {
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.replication.factor": "3",
+        "transaction.state.log.min.isr": "1",
+    }
+    async with running_cluster(tmp_path, overrides=overrides) as cluster:
+        await create_replicated(cluster)
+        servers = ",".join(bootstrap_servers(cluster))
+        for number in range(3):
+            await write_transaction(servers, b"%d" % number)
+        partitions = {node_id: internal_partition(cluster, node_id, TRANSACTION_STATE) for node_id in (1, 2, 3)}
+        former = partitions[1].leader_id
+        damaged = next(each for each in replicas_of(cluster, TRANSACTION_STATE) if each != former)
+        await cluster.until(lambda: len({log_end(each) for each in partitions.values()}) == 1)
+        path = tmp_path / f"node-{damaged}" / f"{TRANSACTION_STATE}-0" / f"{0:020d}.log"
+        content = bytearray(path.read_bytes())
+        content[VALUE] ^= 0x10
+        path.write_bytes(content)
+        await cluster.nodes[former].stop()
+        await cluster.until(lambda: events(cluster, damaged, "partition_damaged") != [])
+        await write_transaction(servers, b"3")
+        await cluster.start(former)
+        await cluster.until(lambda: events(cluster, damaged, "partition_repaired") != [])
+        await write_transaction(servers, b"4")
+        assert internal_partition(cluster, damaged, TRANSACTION_STATE).leader_id != damaged
+        async with LibraryConsumer(servers, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
+            consumer.assign([LibraryPartition("topic", 0)])
+            values: list[bytes | None] = []
+            while len(values) < 5:
+                values += [record.value for record in await consumer.fetch(timeout_s=10)]
+        assert values == [b"%d" % number for number in range(5)]
+
+
+def internal_partition(cluster: RunningCluster, node_id: int, topic: str = CONSUMER_OFFSETS) -> Partition:
     node = cluster.nodes[node_id].node
     assert node is not None
     assert node.broker is not None
-    return node.broker.partitions.get("__consumer_offsets", 0)
+    return node.broker.partitions.get(topic, 0)
 
 
-def offsets_replicas(cluster: RunningCluster) -> tuple[int, ...]:
+def replicas_of(cluster: RunningCluster, topic: str) -> tuple[int, ...]:
     node = cluster.nodes[1].node
     assert node is not None
     assert node.loader is not None
-    return node.loader.image.topics.by_name["__consumer_offsets"].partitions[0].replicas
+    return node.loader.image.topics.by_name[topic].partitions[0].replicas
 
 
 def log_end(partition: Partition) -> int:

@@ -18,11 +18,12 @@ from tests.support.planted_bugs import Bug
 from tests.support.quorum_bugs import QUORUM_BUGS
 from tests.support.quota_bugs import QUOTA_BUGS
 from tests.support.replication_bugs import REPLICATION_BUGS
+from tests.support.scrub_bugs import SCRUB_BUGS
 from tests.support.storage_bugs import STORAGE_BUGS
 from tests.support.transaction_bugs import COORDINATION_BUGS, TRANSACTION_BUGS
 
 SECONDS = 30.0
-ALL_BUGS: dict[str, Bug] = {**STORAGE_BUGS, **QUORUM_BUGS, **REPLICATION_BUGS, **GROUP_BUGS}
+ALL_BUGS: dict[str, Bug] = {**STORAGE_BUGS, **SCRUB_BUGS, **QUORUM_BUGS, **REPLICATION_BUGS, **GROUP_BUGS}
 ALL_BUGS |= {**TRANSACTION_BUGS, **COORDINATION_BUGS, **QUOTA_BUGS}
 
 

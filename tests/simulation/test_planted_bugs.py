@@ -8,6 +8,7 @@ import pytest
 from jepsen.simulation.faults import FAULTS
 from jepsen.simulation.shapes import Shape
 from tests.simulation.bug_search import ALL_BUGS, found_by
+from tests.support.scrub_bugs import SCRUB_BUGS
 from tests.support.storage_bugs import STORAGE_BUGS
 
 SEEDS_MAX = 6
@@ -54,6 +55,10 @@ SEARCHES = {
     "checkpoints are written concurrently": BugSearch(["OnlyFaultsEndProcesses"], 3, ["disk-stalled", "disk-slow"]),
     "every epoch is plausible": BugSearch(["Liveness"], faults=["lying-peer"], shape=QUORUM),
     "unknown peers are trusted": BugSearch(["EpochsBeginWithCandidates"], faults=["lying-stranger"], shape=QUORUM),
+    **{
+        bug: BugSearch(["PassesFindFlips", "FlippedBitsAreRepaired"], faults=["data-bit-flip"], shape=REPLICAS)
+        for bug in SCRUB_BUGS
+    },
     "leaders commit alone": BugSearch(["InSyncReplicasHoldWhatIsCommitted"], faults=["kill"], shape=REPLICAS),
 }
 
