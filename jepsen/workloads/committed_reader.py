@@ -39,7 +39,7 @@ async def read_committed(client: Client, topic: str, partition: int) -> None:
                 offset = 0
                 while True:
                     offset = (await _poll(client, connection, Polling(topic, partition, offset))).next_offset
-        except (ConnectionLost, FetchRefused):
+        except (ConnectionLost, FetchRefused, Corrupt):
             await client.back_off()
 
 
@@ -50,7 +50,7 @@ async def read_all_committed(client: Client, topic: str, partition: int) -> list
     """
     operation = client.history.invoke(client.name, "final-read", (topic, partition))
     while True:
-        with suppress(ConnectionLost, FetchRefused):
+        with suppress(ConnectionLost, FetchRefused, Corrupt):
             await client.seek_leader(topic, partition)
             async with client.connected() as connection:
                 records: list[tuple[int, str]] = []
@@ -73,7 +73,7 @@ async def read_committed_up_to(
     """Poll a partition from an offset on until a poll has returned the record with this value. Returns all records."""
     records: list[tuple[int, str]] = []
     while True:
-        with suppress(ConnectionLost, FetchRefused):
+        with suppress(ConnectionLost, FetchRefused, Corrupt):
             await client.seek_leader(topic, partition)
             async with client.connected() as connection:
                 while True:
@@ -86,12 +86,15 @@ async def read_committed_up_to(
 
 
 async def _poll(client: Client, connection: Connection, polling: Polling) -> CommittedRecords:
-    """One poll, recorded. Raises ConnectionLost, FetchRefused."""
+    """One poll, recorded. Raises ConnectionLost, FetchRefused, Corrupt."""
     operation = client.history.invoke(client.name, "poll", polling)
     try:
         got = await _fetch(connection, polling, wait_ms=_WAIT_MS)
     except (ConnectionLost, FetchRefused) as error:
         client.history.info(operation, str(error))
+        raise
+    except Corrupt as error:
+        client.history.fail(operation, str(error))
         raise
     client.history.ok(operation, got.records)
     see_stable = client.history.invoke(client.name, "see-stable", (polling.topic, polling.partition))
@@ -101,7 +104,7 @@ async def _poll(client: Client, connection: Connection, polling: Polling) -> Com
 
 
 async def _fetch(connection: Connection, polling: Polling, *, wait_ms: int) -> CommittedRecords:
-    """Raises ConnectionLost, FetchRefused."""
+    """Raises ConnectionLost, FetchRefused, Corrupt."""
     partition = FetchPartition(partition=polling.partition, fetch_offset=polling.offset, partition_max_bytes=1 << 20)
     request = FetchRequest(
         max_wait_ms=wait_ms,

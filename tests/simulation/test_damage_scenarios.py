@@ -7,11 +7,15 @@ import trio
 
 from broker.replication.partition import Partition
 from broker.wire.records import iter_headers
+from jepsen.history import History, Outcome
 from jepsen.simulation.disk.tree import Directory, Inode
 from jepsen.simulation.subjects.formatted_node import FormattedNode
+from jepsen.simulation.subjects.node_plan import KAFKA_PORT
+from jepsen.workloads.client import Client
+from jepsen.workloads.committed_reader import read_committed_up_to
 from tests.simulation.scenarios import Breach, Scenario, ScenarioRun, scenario_runs
 from tests.simulation.scripted_clients import TOPIC
-from tests.simulation.scripted_replicas import DIRECTORY, ScriptedReplicas, play
+from tests.simulation.scripted_replicas import DIRECTORY, TIMEOUT_SECONDS, ScriptedReplicas, play
 
 # The leader epoch in a batch, which no checksum covers: an epoch that is too low is not noticed.
 LEADER_EPOCH_BYTES = range(12, 16)
@@ -113,6 +117,33 @@ async def a_replica_that_is_behind_is_reachable(stage: ScriptedReplicas) -> None
 )
 def test_repair_of_a_follower(scenario_run: ScenarioRun) -> None:
     assert scenario_run.violation() in scenario_run.expected
+
+
+def test_reader_of_committed_records_refuses_a_flipped_bit_and_goes_on() -> None:
+    """It records the damaged poll, so that a checker sees it, and reads the record once it is repaired."""
+    polls: list[History] = []
+
+    async def script(stage: ScriptedReplicas) -> None:
+        a, b, _ = stage.brokers
+        await stage.lay_out(a, b)
+        for number in range(4):
+            await stage.produce(a, f"m{number}")
+        await stage.in_sync(a, b, by=a)
+        flip(stage, a, 2, stage.simulation.rng("flips"))
+        history = History(stage.simulation.clock.current_time, stage.simulation.trace.operation)
+        servers = [(name, KAFKA_PORT) for name in (a, b)]
+        rng, wall = stage.simulation.rng("reader"), stage.client.wall
+        client = Client("reader", servers, history, rng, wall, lambda host: 0, lambda *where: 0)
+        with trio.move_on_after(TIMEOUT_SECONDS):
+            await stage.simulation.on(stage.client, read_committed_up_to, client, TOPIC, 0, 0, "m3")
+        await stage.until(lambda: bool(stage.traced("partition_repaired", by=a)), "the damage is not repaired")
+        polls.append(history)
+
+    assert play(script).violation is None
+    (history,) = polls
+    assert list(history.of("poll", outcome=Outcome.FAIL)) != []
+    values = [value for poll in history.of("poll", outcome=Outcome.OK) for _, value in poll.result]
+    assert sorted(dict.fromkeys(values)) == ["m0", "m1", "m2", "m3"]
 
 
 @pytest.mark.seeds(8)

@@ -33,7 +33,10 @@ class BugSearch:
 
 SEARCHES = {
     "a single batch is acknowledged and not written": BugSearch(
-        ["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead", "OffsetsNeverChange", "PollsSkipNothing", "Liveness"]
+        [
+            *("AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead", "OffsetsNeverChange", "PollsSkipNothing"),
+            *("OnlyFlipsAreDamage", "Liveness"),
+        ]
     ),
     "flush.messages is acknowledged without a flush": BugSearch(
         ["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead"]
