@@ -86,30 +86,31 @@ class DamageChecks:
             while waiting := self._suspected or self._old:
                 partition, offset = waiting.take()
                 pacer.begin()
-                is_read = await self._check(disk, partition, offset, is_old=waiting is self._old)
-                await pacer.pause(SEARCH_BYTES if is_read else 0)
+                await pacer.pause(await self._check(disk, partition, offset, is_old=waiting is self._old))
 
-    async def _check(self, disk: Disk, partition: Partition, offset: int, *, is_old: bool) -> bool:
-        """Returns whether the log was read."""
+    async def _check(self, disk: Disk, partition: Partition, offset: int, *, is_old: bool) -> int:
+        """Returns how many bytes count as read: those of a whole part, or more if its index is damaged; 0 without."""
         log = partition.log
         if log is None or not log.log_start_offset <= offset < log.readable_end_offset:
-            return False
+            return 0
         try:
             segment, part = log_part(log, offset, partition.leader_epoch)
         except FsyncFailed:
             raise
         except (CorruptBatch, OSError):
-            return False  # an index cannot be read; reads fail, too
+            return 0  # an index cannot be read; reads fail, too
         if is_old and self._was_checked(part):
-            return False
+            return 0
         truncations = log.durability.truncations
-        damage = await disk.run_apart(partial(search, disk, part))
+        result = await disk.run_apart(partial(search, disk, part))
         is_same_log = partition.log is log and log.durability.truncations == truncations
-        if damage is None:
+        if not result.damage:
             self._note_checked(part)
         elif is_same_log and log.segments.index(segment) is not None:
-            self._found(partition, damage)
-        return True
+            self._note_checked(part)
+            for damage in result.damage:
+                self._found(partition, damage)
+        return max(result.bytes_read, SEARCH_BYTES)
 
     def _was_checked(self, part: LogPart) -> bool:
         return trio.current_time() - self._checked.get(_place(part), -_CHECKED_FOR_S) < _CHECKED_FOR_S

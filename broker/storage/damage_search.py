@@ -1,4 +1,4 @@
-"""Reads a part of a log again, and finds out whether its batches are as they were when they were written."""
+"""Reads a part of a log again, and finds the batches that are not as they were when they were written."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -6,34 +6,35 @@ from typing import Final
 
 import attrs
 
-from broker.storage.batch_scan import claimed_end, find_intact, scan_batches
+from broker.storage.batch_scan import claimed_end, ends_with, find_intact, scan_batches
 from broker.storage.damage import Damage
 from broker.storage.log import NOT_CLEANED, Log
 from broker.storage.segment import Segment
-from broker.wire.records import BatchHeader, CorruptBatch
+from broker.wire.records import HEADER_SIZE, BatchHeader, CorruptBatch
 from kraft.env import Disk, File
 
 # The bytes that one search reads, unless it finds damage: about a millisecond of a thread.
 SEARCH_BYTES: Final = 1024 * 1024
 # The index entries after damage at which intact batches are looked for.
 _RESUME_ENTRIES_MAX: Final = 1024
+# The damaged places that one search returns; the next search at a later offset finds others.
+_FOUND_MAX: Final = 100
 _UNKNOWN_OFFSET: Final = -1
 
 
 @attrs.frozen(kw_only=True)
 class LogPart:
-    """The batches of a segment from `position` on, where `first_offset` is expected (-1 if it is not known).
+    """The batches of a segment from `position` on.
 
-    If it is not known, the first batch has to end at `first_last_offset`. The search ends after `stop`. The segment is
-    written up to `written`, where `end_offset` follows. `positions` are those of some later batches. No batch may be of
-    an epoch later than `leader_epoch`.
+    `starts` are the places where a search may begin, each with the offset at which the batch there ends: the nearest
+    one first, and at last the start of the segment, for which that offset is -1. The search ends after `stop`. The
+    segment is written up to `written`, where `end_offset` follows. `positions` are those of batches up to some after
+    the first start. No batch may be of an epoch later than `leader_epoch`.
     """
 
     path: str
     base_offset: int
-    position: int
-    first_offset: int
-    first_last_offset: int
+    starts: Sequence[tuple[int, int]]
     stop: int
     written: int
     end_offset: int
@@ -41,63 +42,97 @@ class LogPart:
     leader_epoch: int
     allows_gaps: bool
 
+    @property
+    def position(self) -> int:
+        """Where the search begins."""
+        return self.starts[0][1]
+
+
+@attrs.frozen
+class SearchResult:
+    """What a search has found. `bytes_read` is about what it has read."""
+
+    damage: list[Damage]
+    bytes_read: int
+
 
 def log_part(log: Log, offset: int, leader_epoch: int) -> tuple[Segment, LogPart]:
     """The part of the log that a search for damage at `offset` has to read. Raises OSError."""
     at = log.segments.floor_index(offset)
     segment = log.segments[at]
     segment.offset_after(0)  # loads the index
-    position = segment.offset_index.lookup(offset)
+    starts = (*segment.offset_index.entries_before(offset), (_UNKNOWN_OFFSET, 0))
+    position = starts[0][1]
     is_last = at + 1 == len(log.segments)
     positions = segment.offset_index.values
-    later = bisect_right(positions, position)
     return segment, LogPart(
         path=segment.path,
         base_offset=segment.base_offset,
-        position=position,
-        first_offset=segment.base_offset if position == 0 else _UNKNOWN_OFFSET,
-        first_last_offset=segment.offset_after(position),
+        starts=starts,
         stop=position + SEARCH_BYTES,
         written=segment.written,
         end_offset=log.readable_end_offset if is_last else log.segments[at + 1].base_offset,
-        positions=positions[later : later + _RESUME_ENTRIES_MAX],
+        positions=positions[: bisect_right(positions, position) + _RESUME_ENTRIES_MAX],
         leader_epoch=leader_epoch,
         allows_gaps=log.config.compact_enabled or log.cleaned_offset != NOT_CLEANED,
     )
 
 
-def search(disk: Disk, part: LogPart) -> Damage | None:
-    """The first damage in this part; None if it is intact, or its file was removed. May run in a thread.
+def search(disk: Disk, part: LogPart) -> SearchResult:
+    """All damage in this part; none if it is intact, or its file cannot be opened. May run in a thread.
 
     An error of the disk while reading is damage, too.
     """
     try:
         file = disk.open(part.path)
-    except FileNotFoundError:
-        return None
+    except OSError:
+        return SearchResult([], 0)  # it was removed, or there are too many open files
+    bytes_read = 0
     try:
-        found = _search(file, part)
-        if found is not None and part.first_offset == _UNKNOWN_OFFSET:
-            # The damaged batch may be the first one, and only those before it tell which offset it should have.
-            found = _search(file, attrs.evolve(part, position=0, first_offset=part.base_offset))
-        return found
+        for last_offset, position in part.starts:
+            if not _may_begin(file, position, last_offset):
+                continue
+            damage = _search(file, part, position, last_offset)
+            bytes_read += min(part.stop, part.written) - position
+            # Only the batches before a damaged one tell which offset it should have.
+            if not damage or damage[0].first_offset != _UNKNOWN_OFFSET:
+                return SearchResult(damage, bytes_read)
+        raise AssertionError("the offset of a segment's first batch is known")
     finally:
         file.close()
 
 
-def _search(file: File, part: LogPart) -> Damage | None:
-    position, next_offset = part.position, part.first_offset
+def _may_begin(file: File, position: int, last_offset: int) -> bool:
+    """Whether the batch at `position` claims to end at `last_offset`: an entry of a damaged index names another one."""
     try:
-        for at, header in scan_batches(file, part.position, part.written):
-            check_follows(header, next_offset, part.leader_epoch, allows_gaps=part.allows_gaps)
-            if next_offset == _UNKNOWN_OFFSET and header.last_offset != part.first_last_offset:
-                raise CorruptBatch(f"a batch ends at offset {header.last_offset}, not at {part.first_last_offset}")
-            position, next_offset = at + header.size, header.next_offset
-            if position >= part.stop:
-                return None
-    except (CorruptBatch, OSError) as error:
-        return Damage(part.path, next_offset, _resume_offset(file, part, position, next_offset), str(error))
-    return None
+        return last_offset == _UNKNOWN_OFFSET or ends_with(file.read(position, HEADER_SIZE), last_offset)
+    except OSError:
+        return False
+
+
+def _search(file: File, part: LogPart, position: int, first_last_offset: int) -> list[Damage]:
+    """The damage from `position` on, where the batch has to end at `first_last_offset`; -1 for the segment's first one.
+
+    Ends at once if the batch at `position` is damaged and its offset is not known.
+    """
+    found: list[Damage] = []
+    next_offset = part.base_offset if first_last_offset == _UNKNOWN_OFFSET else _UNKNOWN_OFFSET
+    while position < min(part.stop, part.written) and len(found) < _FOUND_MAX:
+        try:
+            for at, header in scan_batches(file, position, part.written):
+                check_follows(header, next_offset, part.leader_epoch, allows_gaps=part.allows_gaps)
+                if next_offset == _UNKNOWN_OFFSET and header.last_offset != first_last_offset:
+                    raise CorruptBatch(f"a batch ends at offset {header.last_offset}, not at {first_last_offset}")
+                position, next_offset = at + header.size, header.next_offset
+                if position >= part.stop:
+                    break
+        except (CorruptBatch, OSError) as error:
+            resume_offset, resume_position = _resume(file, part, position, next_offset)
+            found.append(Damage(part.path, next_offset, resume_offset, str(error)))
+            if next_offset == _UNKNOWN_OFFSET:
+                break
+            position, next_offset = resume_position, resume_offset
+    return found
 
 
 def check_follows(header: BatchHeader, next_offset: int, leader_epoch: int, *, allows_gaps: bool) -> None:
@@ -115,15 +150,18 @@ def check_follows(header: BatchHeader, next_offset: int, leader_epoch: int, *, a
         raise CorruptBatch(f"a batch with base offset {header.base_offset} cannot follow at {next_offset}")
 
 
-def _resume_offset(file: File, part: LogPart, position: int, next_offset: int) -> int:
-    """The offset after damage at `position`: that of an intact batch, or the end of the segment.
+def _resume(file: File, part: LogPart, position: int, next_offset: int) -> tuple[int, int]:
+    """The offset after damage at `position`, and where its batch is: an intact batch, or the end of the segment.
 
     A batch that only the index finds does not count, but the one after it does: a read finds that one without passing
     the damage, whose size is not known.
     """
+    end = part.end_offset, part.written
     if claimed_end(file, position) == part.written:
-        return part.end_offset
+        return end
     found = find_intact(file, position, part.written, part.positions)
     if found is None or not max(next_offset, part.base_offset) < found.header.base_offset < part.end_offset:
-        return part.end_offset
-    return found.header.next_offset if found.is_by_index else found.header.base_offset
+        return end
+    if found.is_by_index:
+        return found.header.next_offset, found.position + found.header.size
+    return found.header.base_offset, found.position

@@ -1,5 +1,6 @@
 """Checks for damage take turns, those of suspected records first; old records are not checked again for a while."""
 
+import errno
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,7 +14,7 @@ from broker.replication.damage_checks import DamageChecks
 from broker.replication.partition import Partition
 from broker.storage.damage import Damage
 from broker.storage.damage_search import LogPart
-from kraft.env import RealDisk
+from kraft.env import RealDisk, RealFile
 from tests.support.logs import flip
 from tests.support.partition_harness import Harness
 from tests.support.requests import batch, create_topic, fetch, produce
@@ -28,7 +29,14 @@ class CountingDisk(RealDisk):
     """Records the parts of logs that are checked."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.parts: list[LogPart] = []
+        self.has_descriptors = True
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        if not self.has_descriptors:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().open(path, create=create)
 
     async def run_apart(self, work: Callable[[], T]) -> T:
         assert isinstance(work, partial)
@@ -120,6 +128,31 @@ async def test_damage_is_passed_on(tmp_path: Path, autojump_clock: MockClock) ->
         checked.checks.add_old(checked.partition, 0)
         await trio.sleep(1)
         assert [(damage.first_offset, damage.end_offset) for damage in checked.found] == [(2, 3)]
+
+
+async def test_damage_is_looked_for_once_in_ten_minutes_where_it_is_known(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """A client that reads the records before the damage of an only replica again and again causes no reads."""
+    async with running(tmp_path) as checked:
+        log = checked.partition.log
+        assert log is not None
+        flip(log.segments.locate(2)[:2], 70)
+        for _ in range(50):
+            checked.checks.add_old(checked.partition, 1)
+            await trio.sleep(1)
+        assert checked.count == 1
+
+
+async def test_check_that_finds_no_file_descriptor_is_left_out(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with running(tmp_path) as checked:
+        checked.disk.has_descriptors = False
+        checked.checks.add(checked.partition, 0)
+        await trio.sleep(1)
+        checked.disk.has_descriptors = True
+        checked.checks.add(checked.partition, 0)
+        await trio.sleep(1)
+        assert (checked.count, checked.found) == (2, [])
 
 
 async def test_a_consumer_that_asks_for_the_same_records_again_and_again_makes_the_leader_check_them(

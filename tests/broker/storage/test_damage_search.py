@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
+import attrs
 import pytest
 
 from broker.storage.damage import Damage, DamagedRanges
-from broker.storage.damage_search import log_part, search
+from broker.storage.damage_search import SEARCH_BYTES, log_part, search
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.wire.records import HEADER_SIZE
-from kraft.env import RealDisk
+from kraft.env import RealDisk, RealFile
 from tests.support.logs import append, flip, open_log, read_all, read_on
 
 BATCHES = 12
@@ -28,8 +29,15 @@ def log(tmp_path: Path, request: pytest.FixtureRequest) -> Log:
     return log
 
 
+def found_all(log: Log, offset: int, disk: RealDisk | None = None) -> list[Damage]:
+    return search(disk or RealDisk(), log_part(log, offset, LEADER_EPOCH)[1]).damage
+
+
 def found(log: Log, offset: int) -> Damage | None:
-    return search(RealDisk(), log_part(log, offset, LEADER_EPOCH)[1])
+    """The only damage."""
+    damage = found_all(log, offset)
+    assert len(damage) <= 1
+    return damage[0] if damage else None
 
 
 def test_no_damage_is_found_in_an_intact_log(log: Log) -> None:
@@ -54,6 +62,56 @@ def test_each_flipped_bit_is_found_and_later_batches_can_be_read(log: Log, numbe
         log.segments.damaged = None
         flip(batch, byte)
     assert found(log, offset) is None
+
+
+def test_all_damage_of_a_part_is_found(log: Log) -> None:
+    """Damage that is known, or that is in deleted records, does not hide what follows."""
+    for offset in (0, 4):
+        flip(log.segments.locate(offset)[:2], HEADER_SIZE)
+    for offset in range(6):
+        damage = found_all(log, offset)
+        assert [each.first_offset for each in damage] in ([0, 4], [4])
+        assert [each.end_offset for each in damage][-1] == 6
+    assert [each.first_offset for each in found_all(log, 0)] == [0, 4]
+
+
+class MeasuringDisk(RealDisk):
+    """Counts the bytes that are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes_read = 0
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        disk, file = self, super().open(path, create=create)
+
+        class MeasuringFile(RealFile):
+            def read(self, offset: int, count: int) -> bytes:
+                data = file.read(offset, count)
+                disk.bytes_read += len(data)
+                return data
+
+            def close(self) -> None:
+                file.close()
+
+        return MeasuringFile(path, -1)
+
+
+@pytest.mark.parametrize("is_index_damaged", [False, True])
+def test_search_reads_only_what_is_near(tmp_path: Path, is_index_damaged: bool) -> None:
+    """A client that reads near damage must not make a broker read whole segments; with a damaged index, they count."""
+    log = open_log(tmp_path / "a-0", LogConfig(index_interval_bytes=4096, retention_ms=-1))
+    for _ in range(80):
+        append(log, bytes(50_000), leader_epoch=LEADER_EPOCH)
+    flip(log.segments.locate(70)[:2], HEADER_SIZE + 4)
+    part = log_part(log, 70, LEADER_EPOCH)[1]
+    if is_index_damaged:
+        part = attrs.evolve(part, starts=[(offset + 7, at) for offset, at in part.starts[:-1]] + [part.starts[-1]])
+    disk = MeasuringDisk()
+    result = search(disk, part)
+    assert [each.first_offset for each in result.damage] == [70]
+    assert (disk.bytes_read > 3 << 20) == is_index_damaged
+    assert disk.bytes_read <= result.bytes_read + SEARCH_BYTES
 
 
 def _values(log: Log, offset: int, end_offset: int) -> list[bytes | None]:
