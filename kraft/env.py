@@ -21,6 +21,7 @@ import trio
 from kraft import system_calls
 from kraft.direct_reads import DirectReads
 from kraft.system_calls import FsyncFailed as FsyncFailed
+from kraft.system_calls import lacks_resources as lacks_resources
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 T = TypeVar("T")

@@ -16,6 +16,11 @@ class FsyncFailed(OSError):
     """
 
 
+def lacks_resources(error: OSError) -> bool:
+    """Whether descriptors, memory or disk space are short, so that neither the file nor the disk need be damaged."""
+    return error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT)
+
+
 _FALLOC_FL_KEEP_SIZE = 1
 _fallocate: Callable[[int, int, int, int], int] | None = None
 with contextlib.suppress(AttributeError, OSError):  # without fallocate, segments grow block by block

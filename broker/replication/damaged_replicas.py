@@ -10,7 +10,6 @@ Damaged records are not read as data from the moment that damage is known (`brok
   after it.
 """
 
-import errno
 from collections.abc import Sequence
 from math import inf
 from typing import Final
@@ -26,15 +25,13 @@ from broker.replication.segment_repair import RepairFailed, SegmentRepair
 from broker.storage.damage import Damage, DamagedRanges
 from broker.storage.log import Log
 from broker.wire.errors import ErrorCode
-from kraft.env import FsyncFailed
+from kraft.env import FsyncFailed, lacks_resources
 
 # The least pause between two attempts to repair what could not be repaired.
 RETRY_S: Final = 1.0
 # An attempt copies up to a segment, or reads a compacted log: attempts that fail take a tenth of the time.
 _PAUSE_PER_WORK: Final = 9.0
 _PAUSE_MAX_S: Final = 60.0
-# The disk, or the quota of it, is full. It works otherwise, and the replica needs no space that it does not have now.
-_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 # The pause before a leader hands over a partition that has come back to it; it doubles each time.
 HANDOVER_PAUSE_MS: Final = 60_000
 _RETURNS_MAX: Final = 6
@@ -183,8 +180,8 @@ class DamagedReplicas:
         except RepairFailed as error:
             failure = str(error)
         except OSError as error:
-            if error.errno in _NO_SPACE and replica.log.failure is None:
-                failure = f"there is no space for a copy of the segment: {error}"
+            if lacks_resources(error) and replica.log.failure is None:
+                failure = f"a copy of the segment cannot be written: {error}"
             elif partition.log is replica.log:  # otherwise its files were removed meanwhile
                 context.log_failed(partition, error)
         if failure:

@@ -65,6 +65,17 @@ def find_batch(file: File, position: int, end: int, offset: int, entry_offset: i
     return None
 
 
+def _read_chunk(file: File, position: int, size: int, needed: int) -> bytes:
+    """Up to `size` bytes, or up to `needed` if the disk cannot read all: the batches before a bad sector are intact.
+
+    Raises OSError.
+    """
+    try:
+        return file.read(position, size)
+    except OSError:
+        return file.read(position, min(size, needed))
+
+
 def scan_headers(
     file: File, position: int, end: int, *, chunk_size: int = HEADER_CHUNK_LONG, base_offset: int | None = None
 ) -> Iterator[tuple[int, BatchHeader]]:
@@ -76,7 +87,7 @@ def scan_headers(
     while position < end:
         at = position - first
         if at + HEADER_SIZE > len(chunk):
-            chunk, first, at = file.read(position, min(chunk_size, end - position)), position, 0
+            chunk, first, at = _read_chunk(file, position, min(chunk_size, end - position), HEADER_SIZE), position, 0
         header = read_header(chunk, at)
         following = position + header.size
         if following > end:
@@ -93,13 +104,14 @@ def scan_batches(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
     while position < end:
         at = position - first
         if at + HEADER_SIZE > len(chunk):
-            chunk, first, at = file.read(position, min(BATCH_CHUNK, end - position)), position, 0
+            chunk, first, at = _read_chunk(file, position, min(BATCH_CHUNK, end - position), HEADER_SIZE), position, 0
         header = read_header(chunk, at)
         size = header.size
         if position + size > end:
             raise CorruptBatch(f"The batch at {position} of {file.path} ends at {position + size}, after {end}")
         if at + size > len(chunk):
-            chunk, first, at = file.read(position, min(max(BATCH_CHUNK, size), end - position)), position, 0
+            wanted = min(max(BATCH_CHUNK, size), end - position)
+            chunk, first, at = _read_chunk(file, position, wanted, size), position, 0
         check_crc(chunk, at, header)
         yield position, header
         position += size

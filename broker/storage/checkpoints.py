@@ -12,7 +12,7 @@ from functools import partial
 import trio
 
 from broker.storage.partition_directory import PARTITION_MAX
-from broker.storage.whole_file import read_whole, read_whole_from_device, replace_durably
+from broker.storage.whole_file import read_whole, read_whole_from_device, replace_durably, try_to_read
 from kraft.env import Disk
 
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
@@ -108,14 +108,12 @@ class OffsetCheckpoint:
             written = self._written
             if written is None:
                 return ""
-            try:
-                content = await self._disk.run_apart(partial(read_whole_from_device, self._disk, self.path))
-            except FileNotFoundError:
-                content = b""
-            if content == _encode_offsets(written) or (not content and not written):
+            reading = partial(try_to_read, self._disk, self.path, read_whole_from_device)
+            content, error = await self._disk.run_apart(reading)
+            if content == _encode_offsets(written) or not (content or written or error):
                 return ""
             await replace_durably(self._disk, self.path, _encode_offsets(written))
-            return "it does not have the offsets that were written"
+            return error or "it does not have the offsets that were written"
 
 
 def _encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:

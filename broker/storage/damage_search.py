@@ -50,7 +50,7 @@ class LogPart:
 
 @attrs.frozen
 class SearchResult:
-    """What a search has found. `bytes_read` is about what it has read."""
+    """The damage that a search has found. `bytes_read` is about what it has read."""
 
     damage: list[Damage]
     bytes_read: int

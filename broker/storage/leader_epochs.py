@@ -25,7 +25,14 @@ from broker.storage.checkpoints import (
     encode_checkpoint,
     number_up_to,
 )
-from broker.storage.whole_file import TEMPORARY_SUFFIX, read_whole, read_whole_from_device, replace_durably, write_whole
+from broker.storage.whole_file import (
+    TEMPORARY_SUFFIX,
+    read_whole,
+    read_whole_from_device,
+    replace_durably,
+    try_to_read,
+    write_whole,
+)
 from kraft.env import Disk
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
@@ -158,18 +165,17 @@ class LeaderEpochCache:
         """
         if self._writing is None:
             self._writing = trio.Lock()
-        is_stale = self.dirty
+        is_stale, problem = self.dirty, ""
         if not is_stale:
             async with self._writing:
-                try:
-                    content = await self._disk.run_apart(partial(read_whole_from_device, self._disk, self.path))
-                except FileNotFoundError:
-                    content = b""
-                if self.dirty or content == self._encode() or (not content and not self._epochs):
+                reading = partial(try_to_read, self._disk, self.path, read_whole_from_device)
+                content, error = await self._disk.run_apart(reading)
+                if self.dirty or content == self._encode() or not (content or self._epochs or error):
                     return ""
+                problem = error or "it does not have the leader epochs of the log"
                 is_stale, self.dirty = self.dirty, True
         await self.flush()
-        return "" if is_stale else "it does not have the leader epochs of the log"
+        return "" if is_stale else problem
 
     def clear(self) -> None:
         if self._epochs:

@@ -26,6 +26,7 @@ from broker.storage.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
     MetaPropertiesError,
+    decode_meta_properties,
     read_meta_properties,
     write_meta_properties,
 )
@@ -36,7 +37,7 @@ from broker.storage.partition_directory import (
 )
 from broker.storage.partition_metadata import CorruptPartitionMetadata, read_topic_id
 from broker.storage.recovery import UNKNOWN
-from broker.storage.whole_file import read_whole, read_whole_from_device, replace_durably
+from broker.storage.whole_file import read_whole, read_whole_from_device, replace_durably, try_to_read
 from kraft.env import Disk, DiskLock, Env
 
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
@@ -185,18 +186,20 @@ class LogDir:
         """
         checkpoints = (self.recovery_points, self.log_start_offsets, self.cleaned_offsets, self.high_watermarks)
         found = [(each.path, problem) for each in checkpoints if (problem := await each.restore())]
-        if self.properties is not None:
-            try:
-                is_intact = await self._disk.run_apart(self._properties_on_device) == self.properties
-            except MetaPropertiesError:
-                is_intact = False
-            if not is_intact:
-                await write_meta_properties(self._disk, self.path, self.properties)
-                found.append((f"{self.path}/{META_PROPERTIES}", "it does not have the properties of the directory"))
+        if self.properties is not None and (problem := await self._disk.run_apart(self._problem_of_properties)):
+            await write_meta_properties(self._disk, self.path, self.properties)
+            found.append((f"{self.path}/{META_PROPERTIES}", problem))
         return found
 
-    def _properties_on_device(self) -> MetaProperties | None:
-        return read_meta_properties(self._disk, self.path, read_whole_from_device)
+    def _problem_of_properties(self) -> str:
+        """The damage to meta.properties, as text; "" if it is intact. May run in a thread. Raises OSError."""
+        path = f"{self.path}/{META_PROPERTIES}"
+        content, error = try_to_read(self._disk, path, read_whole_from_device)
+        try:
+            is_intact = content is not None and decode_meta_properties(content, path) == self.properties
+        except MetaPropertiesError:
+            is_intact = False
+        return "" if is_intact else error or "it does not have the properties of the directory"
 
     async def write_recovery_points(self) -> None:
         """Checkpoint the recovery points. Raises OSError, FsyncFailed."""

@@ -5,7 +5,7 @@ directory of another cluster or node must not be used: its records belong to oth
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import attrs
 
@@ -73,16 +73,11 @@ def decode_meta_properties(content: bytes, path: str) -> MetaProperties:
         raise MetaPropertiesError(f"Unable to read {path}: {error}. {_REMEDY}") from error
 
 
-def read_meta_properties(
-    disk: Disk, directory: str, read: Callable[[Disk, str], bytes] = read_whole
-) -> MetaProperties | None:
-    """The properties of a log directory; None if it was never formatted. Raises MetaPropertiesError, OSError.
-
-    `read` returns the content of a file.
-    """
+def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
+    """The properties of a log directory; None if it was never formatted. Raises MetaPropertiesError, OSError."""
     path = f"{directory}/{META_PROPERTIES}"
     try:
-        content = read(disk, path)
+        content = read_whole(disk, path)
     except FileNotFoundError:
         return None
     return decode_meta_properties(content, path)

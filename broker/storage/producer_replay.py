@@ -18,7 +18,7 @@ from broker.storage.segment import Segment
 from broker.storage.segment_list import SegmentList
 from broker.storage.transaction_index import TRANSACTION_INDEX_VERSION, AbortedTransaction
 from broker.storage.validation import check_message_size, check_segment_size
-from broker.storage.whole_file import read_whole
+from broker.storage.whole_file import try_to_read
 from broker.wire.errors import WireError
 from broker.wire.records import BatchHeader, iter_records, read_end_transaction_marker, read_header
 from broker.wire.records.batch import Buffer
@@ -154,8 +154,8 @@ def replay_from_snapshot(
     producers = ProducerStates(snapshot_files, partition=directory, expiration_ms=MAX_LONG)
     begin = 0
     for path in reversed(snapshots):
-        with contextlib.suppress(CorruptSnapshot, FileNotFoundError):
-            producers.restore(decode_snapshot(read_whole(disk, path)))
+        with contextlib.suppress(CorruptSnapshot):
+            producers.restore(decode_snapshot(try_to_read(disk, path).content or b""))
             begin = snapshot_offset(path.rpartition("/")[2]) or 0
             break
     for at, (path, _, end) in enumerate(segments):

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from broker.storage.whole_file import read_whole, replace_whole, sync_file
+from broker.storage.whole_file import read_whole, replace_whole, sync_file, try_to_read
 from broker.wire.errors import WireError
 from kraft.env import Disk
 
@@ -111,10 +111,10 @@ class TransactionIndex:
         self._content, self._count = bytearray(content), len(entries)
 
     def intact_since(self, offset: int) -> list[AbortedTransaction]:
-        """The intact entries of transactions that ended at `offset` or later. Raises OSError."""
+        """The intact entries of transactions that ended at `offset` or later; none if the file cannot be read."""
         content = self._content
         if content is None:
-            content = bytearray(read_whole(self._disk, self.path)) if self._disk.exists(self.path) else bytearray()
+            content = bytearray(try_to_read(self._disk, self.path).content or b"")
         found = []
         for at in range(0, len(content) - _ENTRY.size + 1, _ENTRY.size):
             fields = _ENTRY.unpack_from(content, at)

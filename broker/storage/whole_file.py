@@ -1,8 +1,18 @@
 """Small files that are read and written as a whole."""
 
-from kraft.env import Disk
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kraft.env import Disk, lacks_resources
 
 TEMPORARY_SUFFIX = ".tmp"
+
+
+class FoundContent(NamedTuple):
+    """The content of a file; None if there is no file, or if it cannot be read, for the reason `error`."""
+
+    content: bytes | None
+    error: str
 
 
 def read_whole(disk: Disk, path: str) -> bytes:
@@ -21,6 +31,18 @@ def read_whole_from_device(disk: Disk, path: str) -> bytes:
         return file.read_from_device(0, file.size())
     finally:
         file.close()
+
+
+def try_to_read(disk: Disk, path: str, read: Callable[[Disk, str], bytes] = read_whole) -> FoundContent:
+    """A file's content, as `read` returns it, or why it cannot be read. Raises OSError if no file could be read now."""
+    try:
+        return FoundContent(read(disk, path), "")
+    except FileNotFoundError:
+        return FoundContent(None, "")
+    except OSError as error:
+        if lacks_resources(error):
+            raise
+        return FoundContent(None, str(error))
 
 
 def write_whole(disk: Disk, path: str, content: bytes) -> None:

@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from kraft.core import OffsetAndEpoch
-from kraft.env import Disk, File
+from kraft.env import Disk, File, lacks_resources
 from kraft.log.durable_log import DurableLog, ExpectedFrame
 from kraft.log.frame import decode_frame
 from kraft.log.quorum_state_file import QuorumStateFile
@@ -86,8 +86,8 @@ class ReplicaFiles:
         if place is None:
             return None
         try:
-            problem = await self._disk.run_apart(partial(snapshots.damage_of, place))
-            if not problem or snapshots.latest != place or not snapshots.damage_of(place):
+            problem = await self._disk.run_apart(partial(_snapshot_problem, snapshots, place))
+            if not problem or snapshots.latest != place or not _snapshot_problem(snapshots, place):
                 return None
         except FileNotFoundError:
             if snapshots.latest != place:
@@ -124,10 +124,29 @@ class ReplicaFiles:
         return None
 
 
+def _snapshot_problem(snapshots: Snapshots, place: OffsetAndEpoch) -> str:
+    """The damage to a snapshot, as text; an error of the disk is damage, too. Raises FileNotFoundError, OSError."""
+    try:
+        return snapshots.damage_of(place)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) or lacks_resources(error):
+            raise
+        return str(error)
+
+
 def _first_damaged(file: File, frames: list[ExpectedFrame]) -> ExpectedFrame | None:
-    """The first of these consecutive frames that the file does not have. Raises OSError."""
+    """The first of these consecutive frames that the file does not have, or that the disk cannot read.
+
+    Raises OSError if no file can be read now.
+    """
     start = frames[0].position
-    data = memoryview(file.read_from_device(start, frames[-1].end - start))
+    try:
+        data = memoryview(file.read_from_device(start, frames[-1].end - start))
+    except OSError as error:
+        if lacks_resources(error):
+            raise
+        damaged = (_first_damaged(file, [frame]) for frame in frames)
+        return frames[0] if len(frames) == 1 else next((frame for frame in damaged if frame is not None), None)
     for frame in frames:
         found = decode_frame(data, frame.position - start)
         if (

@@ -15,7 +15,7 @@ from typing import Final
 import crc32c
 import msgpack
 
-from kraft.env import File
+from kraft.env import File, lacks_resources
 
 COPY_BYTES: Final = 512
 _HEADER: Final = struct.Struct(">IH")
@@ -48,12 +48,20 @@ class SlotFile:
         return self._file.path
 
     def is_damaged(self) -> bool:
-        """True if a copy of a value is not intact, or not the value that was written last. Raises OSError."""
+        """True if a copy of a value cannot be read, is not intact, or is not the value that was written last.
+
+        Raises OSError if no file can be read now.
+        """
         if self.fields is None:
             return False
         current = self._sequence % 2 * self._copies
         for index in range(2 * self._copies):
-            copy = self._file.read_from_device(index * COPY_BYTES, COPY_BYTES)
+            try:
+                copy = self._file.read_from_device(index * COPY_BYTES, COPY_BYTES)
+            except OSError as error:
+                if lacks_resources(error):
+                    raise
+                return True
             is_current = current <= index < current + self._copies
             if is_current and _decode(copy) != (self._sequence, self.fields):
                 return True

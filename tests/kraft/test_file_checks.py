@@ -78,3 +78,32 @@ async def test_a_damaged_snapshot_is_replaced_by_another_one_at_the_same_place()
             await snapshot(node)
             assert node.disk.content(path) == content
             assert await node.quorum.files.find_damage() == []
+
+
+@pytest.mark.parametrize("name", ["quorum-state", "durable-end"])
+async def test_small_file_that_cannot_be_read_is_restored(name: str) -> None:
+    async with running_nodes(3) as quorum:
+        node = await committed(quorum)
+        path = f"{DIRECTORY}/{name}"
+        node.disk.bad[path] = range(1)
+        assert [each.path for each in await node.quorum.files.restore()] == [path]
+        node.disk.bad.clear()
+        assert await node.quorum.files.restore() == []
+
+
+async def test_log_and_snapshot_that_cannot_be_read_are_damaged() -> None:
+    """A bad sector does not end a node that need not read it."""
+    async with running_nodes(3) as quorum:
+        node = await committed(quorum)
+        node.disk.bad[LOG] = range(100, 101)
+        (damaged,) = await node.quorum.files.find_damage()
+        assert (damaged.path, damaged.replaced_by > 0) == (LOG, True)
+        node.disk.bad.clear()
+        await snapshot(node)
+        latest = node.quorum.files._snapshots.latest
+        assert latest is not None
+        path = node.quorum.files._snapshots.path_of(latest)
+        node.disk.bad[path] = range(1)
+        (damaged,) = await node.quorum.files.find_damage()
+        assert damaged.path == path
+        assert "Input/output error" in damaged.problem

@@ -1,5 +1,6 @@
 """A disk in memory that loses unsynced data, as a power cut does with real disks."""
 
+import errno
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import TypeVar
@@ -41,6 +42,9 @@ class VolatileFile:
         return self.read(offset, count)
 
     def read(self, offset: int, count: int) -> bytes:
+        bad = self._disk.bad.get(self.path, range(0))
+        if offset < bad.stop and bad.start < offset + count:
+            raise OSError(errno.EIO, "Input/output error", self.path)
         return bytes(self._live().cached[offset : offset + count])
 
     def write(self, offset: int, buffers: Sequence[Buffer]) -> None:
@@ -94,11 +98,15 @@ async def _at_once() -> None:
 
 
 class VolatileDisk:
-    """`during_sync` runs inside every sync. With `failing` set, syncs fail and lose the data to be written."""
+    """`during_sync` runs inside every sync. With `failing` set, syncs fail and lose the data to be written.
+
+    Reads of `bad` bytes of some paths fail.
+    """
 
     def __init__(self) -> None:
         self.syncs = 0
         self.failing = False
+        self.bad: dict[str, range] = {}
         self.during_sync: Callable[[], Awaitable[None]] = _at_once
         self._inodes: dict[str, _Inode] = {}
         self._durable_names: set[str] = set()

@@ -10,7 +10,7 @@ from itertools import pairwise
 from broker.storage.damage import Damage
 from broker.storage.scrub.segment_check import EpochRun, SegmentCheck
 from broker.storage.scrub.segment_view import SegmentView
-from broker.wire.records import HEADER_SIZE, read_header
+from broker.wire.records import HEADER_SIZE, CorruptBatch, read_header
 
 
 def check_epochs(view: SegmentView, check: SegmentCheck, report: Callable[[Damage], None]) -> str | None:
@@ -44,5 +44,8 @@ def _is_remembered(view: SegmentView, run: EpochRun) -> bool:
 
 
 def _epoch_at(view: SegmentView, position: int) -> int:
-    """The epoch of the batch at `position`, read through the page cache."""
-    return read_header(view.segment.file.read(position, HEADER_SIZE)).partition_leader_epoch
+    """The epoch of the batch at `position`, read through the page cache; -1 if it cannot be read."""
+    try:
+        return read_header(view.segment.file.read(position, HEADER_SIZE)).partition_leader_epoch
+    except (CorruptBatch, OSError):
+        return -1

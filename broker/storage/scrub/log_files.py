@@ -13,9 +13,9 @@ from broker.storage.partition_metadata import (
 from broker.storage.producer_replay import replay_from_snapshot
 from broker.storage.producer_snapshots import CorruptSnapshot, ProducerEntry, decode_snapshot
 from broker.storage.scrub.statistics import ScrubStatistics
-from broker.storage.whole_file import read_whole_from_device
+from broker.storage.whole_file import read_whole_from_device, try_to_read
 from broker.wire.errors import WireError
-from kraft.env import Disk, Env
+from kraft.env import Env
 
 
 class LogFilesScrub:
@@ -42,24 +42,25 @@ class LogFilesScrub:
             return
         path = partition_metadata_path(log.directory)
         self._statistics.bytes_read += len(encode_topic_id(topic_id))
-        content = await self._env.disk.run_apart(partial(_content, self._env.disk, path))
+        reading = partial(try_to_read, self._env.disk, path, read_whole_from_device)
+        content, error = await self._env.disk.run_apart(reading)
         if content != encode_topic_id(topic_id) and directory.logs.get(key) is log and log.failure is None:
             write_topic_id(self._env.disk, log.directory, topic_id)
             await sync_topic_id(self._env.disk, log.directory)
-            self._rebuilt(path, "it does not have the topic id")
+            self._rebuilt(path, error or "it does not have the topic id")
 
     async def _check_snapshot(self, log: Log, offset: int) -> None:
         """Check the producer snapshot of `offset`; a damaged one is made again from the batches."""
         snapshots, disk, truncations = log.producers.snapshots, self._env.disk, log.durability.truncations
         path = snapshots.path(offset)
-        content = await disk.run_apart(partial(_content, disk, path))
-        self._statistics.bytes_read += len(content or b"")
-        problem = snapshot_problem(content)
-        if not problem or offset not in snapshots.offsets or _content(disk, path) != content:
+        found = await disk.run_apart(partial(try_to_read, disk, path, read_whole_from_device))
+        self._statistics.bytes_read += len(found.content or b"")
+        problem = found.error or snapshot_problem(found.content)
+        if not problem or offset not in snapshots.offsets or try_to_read(disk, path, read_whole_from_device) != found:
             return
         try:
             entries = await self._replayed(log, offset)
-        except (WireError, FileNotFoundError):
+        except (WireError, OSError):
             return  # a segment was deleted, or is damaged: the next pass tries again
         if log.failure is None and log.durability.truncations == truncations and offset in snapshots.offsets:
             snapshots.rewrite(offset, entries)
@@ -89,10 +90,3 @@ def snapshot_problem(content: bytes | None) -> str:
     except CorruptSnapshot as error:
         return str(error)
     return ""
-
-
-def _content(disk: Disk, path: str) -> bytes | None:
-    try:
-        return read_whole_from_device(disk, path)
-    except FileNotFoundError:
-        return None

@@ -5,6 +5,7 @@ partition and base offset to be read, and a checksum of these. Topic "~" stands 
 file a node that restarts each day would never read the end. It need not survive a power cut: a new pass begins then.
 """
 
+from contextlib import suppress
 from typing import Final
 
 from crc32c import crc32c
@@ -35,7 +36,7 @@ class ScrubPlace:
         self.base_offset = 0
 
     def load(self) -> None:
-        """Read the file; without an intact one, there was no pass. Raises OSError."""
+        """Read the file; without an intact one, there was no pass."""
         try:
             (line,) = decode_checkpoint(read_whole(self._disk, self.path), self.path)
             text, checksum = line.rsplit(" ", 1)
@@ -43,17 +44,21 @@ class ScrubPlace:
             if int(checksum) == crc32c(text.encode()):
                 self.began_ms, self.base_offset = int(began_ms), int(base_offset)
                 self.key = None if topic == _COMPLETE else (topic, int(partition))
-        except (FileNotFoundError, CorruptCheckpoint, ValueError):
+        except (OSError, CorruptCheckpoint, ValueError):
             return
 
     def begin(self, now_ms: int) -> None:
-        """Begin a pass. Raises OSError."""
+        """Begin a pass."""
         self.began_ms = now_ms
         self.move((_START, 0), 0)
 
     def move(self, key: tuple[str, int] | None, base_offset: int) -> None:
-        """Save the next place; None for a pass that is complete. Raises OSError."""
+        """Save the next place; None for a pass that is complete.
+
+        The file is left as it was if the disk is full or fails: a pass that only reads takes no directory offline.
+        """
         self.key, self.base_offset = key, base_offset
         topic, partition = (_COMPLETE, 0) if key is None else key
         text = f"{self.began_ms} {topic} {partition} {base_offset}"
-        replace_whole(self._disk, self.path, encode_checkpoint([f"{text} {crc32c(text.encode())}"]))
+        with suppress(OSError):
+            replace_whole(self._disk, self.path, encode_checkpoint([f"{text} {crc32c(text.encode())}"]))

@@ -10,7 +10,8 @@ again in a turn of the event loop in which the log still has it (`SegmentView.ho
 on where it was (`ScrubPlace`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Final, Protocol
 
@@ -31,7 +32,7 @@ from broker.storage.scrub.statistics import ScrubStatistics
 from broker.storage.scrub.transactions_check import open_transactions
 from broker.storage.segment import Segment
 from broker.wire.errors import WireError
-from kraft.env import Env
+from kraft.env import Env, FsyncFailed, lacks_resources
 from metadata.configuration import BrokerConfigs
 from metadata.configuration.settings import from_key
 
@@ -67,6 +68,16 @@ class ScrubConfig:
     initial_delay_ms: int = from_key(BrokerConfigs.log_initial_task_delay_ms)
 
 
+@contextmanager
+def _left_out_without_resources() -> Iterator[None]:
+    """Leave out what is scrubbed within if there are no descriptors, or no space to make a file again."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, FsyncFailed) or not lacks_resources(error):
+            raise
+
+
 def _size(log: Log) -> int:
     """The bytes for which a log counts, with its small files."""
     return log.size_bytes + FILE_BYTES_MIN * (len(log.segments) + 1)
@@ -93,6 +104,7 @@ class Scrubber:
         self._pacer = ScrubPacer(config.io_max_bytes_per_second)
         self._rate_until_s = 0.0
         self._segments = SegmentScrub(env, log_manager, self._pacer, self.statistics, report)
+        self._report = report
         self._log_files = LogFilesScrub(env, self.statistics)
 
     def configure(self, config: ScrubConfig) -> None:
@@ -135,10 +147,12 @@ class Scrubber:
                 place.begin(self._now_ms())
             self._set_rate(directory, place)
             self._pacer.begin()
-            await self._scrub_directory_files(directory)
+            with _left_out_without_resources():
+                await self._scrub_directory_files(directory)
             for key in sorted(directory.logs):
                 if place.key is not None and key >= place.key and (log := directory.logs.get(key)) is not None:
-                    await self._scrub_log(directory, key, log, place)
+                    with _left_out_without_resources():
+                        await self._scrub_log(directory, key, log, place)
             place.move(None, 0)
             self.statistics.passes += 1
             self.statistics.last_pass_s = self._env.wall()
@@ -172,13 +186,13 @@ class Scrubber:
             if segment is None:
                 return
             place.move(key, segment.base_offset)
-            check = await self._scrub_segment(key, log, segment, opened)
+            check = await self._scrub_segment(self._segments, key, log, segment, opened)
             is_complete = check is not None and check.transactions.is_complete
             opened = check.transactions.open if check is not None and is_complete else None
             base_offset = segment.base_offset + 1
 
     async def _scrub_segment(
-        self, key: PartitionKey, log: Log, segment: Segment, opened: Mapping[int, int] | None
+        self, scrub: SegmentScrub, key: PartitionKey, log: Log, segment: Segment, opened: Mapping[int, int] | None
     ) -> SegmentCheck | None:
         """Scrub one segment; None if the log has changed under each attempt, or lost the segment."""
         for _ in range(ATTEMPTS_MAX):
@@ -189,7 +203,7 @@ class Scrubber:
                 if opened is None:
                     opened = await self._open_transactions(log, segment)
                 view = SegmentView.of(key, log, segment)
-                check = await self._segments.scrub(view, opened) if view.holds(self._log_manager) else None
+                check = await scrub.scrub(view, opened) if view.holds(self._log_manager) else None
             except FileNotFoundError:
                 if view.holds(self._log_manager):
                     raise
@@ -210,20 +224,23 @@ class Scrubber:
         replay = partial(replay_from_snapshot, self._env.disk, log.directory, segments, paths, segment.base_offset)
         try:
             return open_transactions(await self._env.disk.run_apart(replay))
-        except WireError:
+        except (WireError, OSError):
             return None  # damage in an earlier segment
 
     async def _repair_suspects(self) -> None:
         """Scrub the transaction indexes that readers have found to be damaged, at once."""
         while True:
             key = await self._log_manager.suspects.next()
+            # Readers wait for it, so that the rate of a pass, which may take a week, is not that of this.
+            pacer = ScrubPacer(self.config.io_max_bytes_per_second)
+            scrub = SegmentScrub(self._env, self._log_manager, pacer, self.statistics, self._report)
             log, directory = self._log_manager.logs.get(key), self._log_manager.directory_of(*key)
             if log is None or directory is None:
                 continue
-            with self._log_manager.offline_on_error(directory):
+            with self._log_manager.offline_on_error(directory), _left_out_without_resources():
                 for segment in list(log.segments):
                     if segment.transaction_index.is_damaged(segment.base_offset):
-                        await self._scrub_segment(key, log, segment, None)
+                        await self._scrub_segment(scrub, key, log, segment, None)
 
     def _place_of(self, directory: LogDir) -> ScrubPlace:
         place = self._places.get(directory.path)

@@ -153,7 +153,7 @@ class SegmentCheck:
         """Go on after the suspect, which is damaged; returns the offset from which on batches are intact again.
 
         Returns -1 if none of this segment is. The header of the damaged batch and the entries of the index may lead to
-        later batches, which are used if they are intact. Raises OSError.
+        later batches, which are used if they are intact.
         """
         suspect, self.suspect = self.suspect, None
         assert suspect is not None, "there is a suspect"
@@ -169,12 +169,15 @@ class SegmentCheck:
 
     def _intact_base_at(self, position: int) -> int:
         """The base offset of the batch at `position`; -1 if it is not intact, or not after the damaged one."""
-        header = self.file.read(position, HEADER_SIZE)
-        size = batch_size(header)
-        if not size or position + size > self.end:
+        try:
+            header = self.file.read(position, HEADER_SIZE)
+            size = batch_size(header)
+            if not size or position + size > self.end:
+                return -1
+            base, _, _, _, crc, *_ = HEADER.unpack(header)
+            body = self.file.read(position + ATTRIBUTES_POSITION, size - ATTRIBUTES_POSITION)
+        except OSError:
             return -1
-        base, _, _, _, crc, *_ = HEADER.unpack(header)
-        body = self.file.read(position + ATTRIBUTES_POSITION, size - ATTRIBUTES_POSITION)
         return int(base) if base > self.next_offset and crc32c(body) == crc else -1
 
     def read_again(self) -> None:
@@ -182,8 +185,15 @@ class SegmentCheck:
         self._piece, self._piece_at, self.suspect = b"", self.position, None
 
     def _read(self, size: int) -> None:
-        """Read a piece from `position` on, of at least `size` bytes if the file has them."""
-        self._piece = self.file.read_from_device(self.position, min(max(size, PIECE_BYTES), self.end - self.position))
+        """Read a piece from `position` on, of at least `size` bytes if the file has them.
+
+        If the disk cannot read all of the piece, it is only `size` bytes: the batches before a bad sector are intact.
+        """
+        left = self.end - self.position
+        try:
+            self._piece = self.file.read_from_device(self.position, min(max(size, PIECE_BYTES), left))
+        except OSError:
+            self._piece = self.file.read_from_device(self.position, min(size, left))
         self._piece_at = self.position
         self.bytes_read += len(self._piece)
 

@@ -23,7 +23,7 @@ from broker.storage.transaction_index import (
     damage_of_entries,
     decode_aborted_transactions,
 )
-from broker.storage.whole_file import read_whole, read_whole_from_device
+from broker.storage.whole_file import FoundContent, read_whole, read_whole_from_device, try_to_read
 from broker.wire.records import HEADER_SIZE
 from kraft.env import Disk, Env, File
 
@@ -35,11 +35,11 @@ ReportDamage = Callable[[PartitionKey, Damage], None]
 
 @attrs.frozen
 class IndexFiles:
-    """The content of a segment's offset index, time index and transaction index; None for a file that is missing."""
+    """A segment's offset index, time index and transaction index."""
 
-    offset: bytes | None
-    time: bytes | None
-    transactions: bytes | None
+    offset: FoundContent
+    time: FoundContent
+    transactions: FoundContent
 
 
 @attrs.define(eq=False)
@@ -78,9 +78,8 @@ class SegmentScrub:
         self, view: SegmentView, file: File, indexes: IndexFiles, opened: Mapping[int, int] | None
     ) -> SegmentCheck:
         segment = view.segment
-        # The active segment may have no files of its indexes yet.
-        offset, time = indexes.offset, indexes.time
-        if view.is_active:
+        offset, time = indexes.offset.content, indexes.time.content
+        if view.is_active:  # it may have no files of its indexes yet
             offset, time = offset or b"", time or b""
         return SegmentCheck(
             file,
@@ -186,8 +185,8 @@ class SegmentScrub:
         check.offset_index.finish()
         check.time_index.finish(is_complete=not view.is_active)
         problems = {
-            view.segment.offset_index.path: check.offset_index.problem,
-            view.segment.time_index.path: check.time_index.problem,
+            view.segment.offset_index.path: indexes.offset.error or check.offset_index.problem,
+            view.segment.time_index.path: indexes.time.error or check.time_index.problem,
         }
         if view.end == 0 or not any(problems.values()):
             return True
@@ -214,6 +213,8 @@ class SegmentScrub:
             return True
         if not check.transactions.is_complete or not self._is_same(view, indexes):
             return False
+        if indexes.transactions.error and view.segment.written > view.end:
+            return False  # entries of what was appended meanwhile could not be kept
         index = view.segment.transaction_index
         rebuilt = [each for each in check.transactions.aborted if each.last_offset < check.next_offset]
         index.rebuild(rebuilt + index.intact_since(check.next_offset))
@@ -228,10 +229,8 @@ class SegmentScrub:
         again = read_indexes(self.env.disk, _index_paths(view), read_whole_from_device)
         if view.is_active:
             again = _as_on_device(read_indexes(self.env.disk, _index_paths(view), read_whole), again)
-        return all(
-            now == before or (view.is_active and before is not None and now is not None and now.startswith(before))
-            for now, before in zip(attrs.astuple(again), attrs.astuple(indexes), strict=True)
-        )
+        pairs = zip(attrs.astuple(again, recurse=False), attrs.astuple(indexes, recurse=False), strict=True)
+        return all(now == before or (view.is_active and _has_grown(before, now)) for now, before in pairs)
 
     async def _rebuilt(self, view: SegmentView, problems: Mapping[str, str]) -> None:
         await self.env.disk.sync_dir(view.log.directory)
@@ -240,33 +239,37 @@ class SegmentScrub:
             self.env.trace("storage_file_rebuilt", path=path, error=problem)
 
 
-def transactions_problem(view: SegmentView, check: SegmentCheck, content: bytes | None) -> str:
-    """The damage to the content of the transaction index, as text; "" if it is right."""
+def transactions_problem(view: SegmentView, check: SegmentCheck, found: FoundContent) -> str:
+    """The damage to the transaction index, as text; "" if it is right."""
     entries: list[AbortedTransaction] = []
-    if content is not None:
-        problem = damage_of_entries(content, view.segment.base_offset)
+    if found.error:
+        return found.error
+    if found.content is not None:
+        problem = damage_of_entries(found.content, view.segment.base_offset)
         if problem:
             return problem
-        entries = decode_aborted_transactions(content)
+        entries = decode_aborted_transactions(found.content)
     return check.transactions.problem_of(entries, is_compacted=view.allows_gaps, end_offset=check.next_offset)
 
 
 def read_indexes(disk: Disk, paths: tuple[str, str, str], read: Callable[[Disk, str], bytes]) -> IndexFiles:
     """Read the index files at `paths` with `read`. Raises OSError."""
-    contents: list[bytes | None] = []
-    for path in paths:
-        try:
-            contents.append(read(disk, path))
-        except FileNotFoundError:
-            contents.append(None)
-    return IndexFiles(*contents)
+    return IndexFiles(*[try_to_read(disk, path, read) for path in paths])
+
+
+def _has_grown(before: FoundContent, now: FoundContent) -> bool:
+    return before.content is not None and now.content is not None and now.content.startswith(before.content)
 
 
 def _as_on_device(cached: IndexFiles, on_device: IndexFiles) -> IndexFiles:
     """The device's bytes in place of those that the page cache had; files may have grown since."""
     found = []
-    for before, now in zip(attrs.astuple(cached), attrs.astuple(on_device), strict=True):
-        found.append(before if before is None or now is None else now[: len(before)])
+    pairs = zip(attrs.astuple(cached, recurse=False), attrs.astuple(on_device, recurse=False), strict=True)
+    for before, now in pairs:
+        if before.content is None or now.content is None:
+            found.append(now if now.error else before)
+        else:
+            found.append(FoundContent(now.content[: len(before.content)], ""))
     return IndexFiles(*found)
 
 

@@ -108,7 +108,7 @@ async def test_repair_waits_for_space_while_the_replica_goes_on(tmp_path: Path) 
         partition.tasks.check_log(partition, 4)
         await cluster.until(lambda: events(cluster, 3, "partition_repair_failed") != [])
         (failed,) = events(cluster, 3, "partition_repair_failed")
-        assert "no space for a copy of the segment" in str(failed["reason"])
+        assert "No space left on device" in str(failed["reason"])
         assert events(cluster, 3, "storage_log_dir_offline") == []
         assert list((tmp_path / "node-3" / "topic-0").glob("*.cleaned")) == []
         disk.is_full = False

@@ -11,6 +11,7 @@ from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.wire.records import HEADER_SIZE
 from kraft.env import RealDisk, RealFile
+from tests.support.bad_sectors import BadDisk
 from tests.support.logs import append, flip, open_log, read_all, read_on
 
 BATCHES = 12
@@ -75,6 +76,18 @@ def test_all_damage_of_a_part_is_found(log: Log) -> None:
     assert [each.first_offset for each in found_all(log, 0)] == [0, 4]
 
 
+def test_only_batches_in_bad_sectors_are_damaged(tmp_path: Path) -> None:
+    """A larger piece of the file is read at once, and fails as a whole."""
+    log = open_log(tmp_path / "a-0", LogConfig(retention_ms=-1))
+    for number in range(BATCHES):
+        append(log, b"%d" % number, leader_epoch=LEADER_EPOCH)
+    disk = BadDisk()
+    disk.bad[log.segments[0].path] = range(log.segments.locate(4)[1] + 62, log.segments.locate(6)[1] + 10)
+    part = log_part(log, 0, LEADER_EPOCH)[1]
+    damage = search(disk, attrs.evolve(part, positions=[log.segments.locate(8)[1]])).damage
+    assert [(each.first_offset, each.end_offset) for each in damage] == [(4, 9)]  # the index does not tell of 7
+
+
 class MeasuringDisk(RealDisk):
     """Counts the bytes that are read."""
 
@@ -98,7 +111,7 @@ class MeasuringDisk(RealDisk):
 
 
 @pytest.mark.parametrize("is_index_damaged", [False, True])
-def test_search_reads_only_what_is_near(tmp_path: Path, is_index_damaged: bool) -> None:
+def test_search_reads_only_the_batches_near_its_offset(tmp_path: Path, is_index_damaged: bool) -> None:
     """A client that reads near damage must not make a broker read whole segments; with a damaged index, they count."""
     log = open_log(tmp_path / "a-0", LogConfig(index_interval_bytes=4096, retention_ms=-1))
     for _ in range(80):

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -12,7 +13,8 @@ from broker.storage.scrub import ScrubConfig
 from broker.wire.errors import KafkaError
 from broker.wire.records import iter_headers
 from tests.support.logs import append
-from tests.support.scrubbed_logs import KEY, ScrubbedLogs, fill, flipped, sampled_bits, scrubbed_logs
+from tests.support.scrubbed_logs import CONFIG, KEY, ScrubbedLogs, fill, flipped, sampled_bits, scrubbed_logs
+from tests.support.transactional_logs import append_marker, append_transactional
 
 # The name of the lock file's content, and the scrubber's own place, which each pass replaces.
 NOT_SCRUBBED = {"scrub-offset-checkpoint"}
@@ -146,3 +148,28 @@ async def test_damage_is_counted_once_and_not_after_its_records_were_deleted(
         await logs.scrub()
         assert logs.reported == []
         assert [event["damaged"] for event in logs.traced.of("storage_scrubbed")] == [0]
+
+
+async def test_transaction_index_that_readers_wait_for_is_made_again_at_the_full_rate(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The rate of the pass, which has a week, would take minutes for these segments."""
+    async with scrubbed_logs(tmp_path / "data", config=attrs.evolve(CONFIG, segment_bytes=1 << 20)) as logs:
+        for number in range(3):
+            append_transactional(logs.log, 1, (b"key", bytes(1 << 19)))
+            append_marker(logs.log, 1, is_commit=False)
+            append_transactional(logs.log, 1, (b"key", bytes(1 << 19)))
+            append_marker(logs.log, 1, is_commit=number != 0)
+        await logs.log.flush()
+        logs.scrubber.configure(ScrubConfig(initial_delay_ms=0, io_max_bytes_per_second=1 << 30))
+        await logs.scrub()
+        logs.log.segments.release()
+        path = min(logs.partition.glob("*.txnindex"))
+        logs.put(path, flipped(logs.content(path), 8 * 12))
+        logs.log_manager.suspects.add(KEY)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(logs.scrubber.run)
+            with trio.fail_after(5):
+                while path.name not in logs.rebuilt():
+                    await trio.sleep(0.01)
+            nursery.cancel_scope.cancel()
