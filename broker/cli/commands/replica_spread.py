@@ -100,6 +100,9 @@ class _Spreading:
         self._on: dict[int, dict[TopicPartition, None]] = {broker: {} for broker in sorted(racks)}
         self._bytes: Counter[int] = Counter()
         self._topics_on: dict[int, dict[str, dict[TopicPartition, None]]] = {broker: {} for broker in self._on}
+        # How often the replicas of a broker have changed, and the counts of two between which no swap was found then.
+        self._changes: Counter[int] = Counter()
+        self._no_swap: dict[tuple[int, int], tuple[int, int]] = {}
         for partition, brokers in current.items():
             self._assigned[partition] = []
             for broker in brokers:
@@ -167,12 +170,14 @@ class _Spreading:
     def _add(self, partition: TopicPartition, broker: int) -> None:
         self._assigned[partition].append(broker)
         self._on[broker][partition] = None
+        self._changes[broker] += 1
         self._bytes[broker] += self._sizes.get(partition, 0)
         self._topics_on[broker].setdefault(partition.topic, {})[partition] = None
 
     def _remove(self, partition: TopicPartition, broker: int) -> None:
         self._assigned[partition].remove(broker)
         del self._on[broker][partition]
+        self._changes[broker] += 1
         self._bytes[broker] -= self._sizes.get(partition, 0)
         del self._topics_on[broker][partition.topic][partition]
 
@@ -253,7 +258,9 @@ class _Spreading:
     def _best_swap(self, slack: float) -> tuple[tuple[TopicPartition, int], tuple[TopicPartition | None, int]] | None:
         """Replicas of a heavy and of a light broker that even their bytes if they change places.
 
-        Without a second one, the first moves alone: to a broker that has fewer replicas.
+        Without a second one, the first moves alone: to a broker that has fewer replicas. Two brokers are not compared
+        again until one of them has changed: otherwise a broker with one huge partition is compared with all for each
+        swap of others.
         """
         by_bytes = sorted(self._on, key=lambda broker: (self._bytes[broker], broker))
         for heavy in reversed(by_bytes):
@@ -261,8 +268,12 @@ class _Spreading:
                 difference = self._bytes[heavy] - self._bytes[light]
                 if difference <= slack:
                     break
+                changes = self._changes[heavy], self._changes[light]
+                if self._no_swap.get((heavy, light)) == changes:
+                    continue
                 if (found := self._swap(heavy, light, difference)) is not None:
                     return (found[0], heavy), (found[1], light)
+                self._no_swap[heavy, light] = changes
         return None
 
     def _swap(self, heavy: int, light: int, difference: int) -> tuple[TopicPartition, TopicPartition | None] | None:
