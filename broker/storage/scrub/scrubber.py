@@ -42,6 +42,8 @@ _SPREAD: Final = 0.8
 _RATE_MIN: Final = 64 * 1024
 # The time for which a rate holds. Logs grow and are deleted meanwhile.
 _RATE_FOR_S: Final = 60.0
+# The logs whose sizes are added before other tasks run: a millisecond.
+_LOGS_PER_STEP: Final = 200
 # The time between looking whether a pass is due, at the longest: the wall clock may be set.
 _WAIT_MAX_S: Final = 60.0
 
@@ -145,7 +147,7 @@ class Scrubber:
             before = attrs.evolve(self.statistics)
             if place.key is None:
                 place.begin(self._now_ms())
-            self._set_rate(directory, place)
+            await self._set_rate(directory, place)
             self._pacer.begin()
             with _left_out_without_resources():
                 await self._scrub_directory_files(directory)
@@ -177,7 +179,8 @@ class Scrubber:
     async def _scrub_log(self, directory: LogDir, key: PartitionKey, log: Log, place: ScrubPlace) -> None:
         base_offset = place.base_offset if place.key == key else 0
         if trio.current_time() >= self._rate_until_s:
-            self._set_rate(directory, place)
+            await self._set_rate(directory, place)
+            self._pacer.begin()
         await self._log_files.scrub(directory, key, log)
         await self._pacer.pause(0)
         opened: Mapping[int, int] | None = None
@@ -257,13 +260,20 @@ class Scrubber:
             return 0.0
         return (place.began_ms + self.config.interval_ms - now_ms) / 1000
 
-    def _set_rate(self, directory: LogDir, place: ScrubPlace) -> None:
+    async def _set_rate(self, directory: LogDir, place: ScrubPlace) -> None:
         """Spread what is left of the pass over what is left of its time.
 
         Directories are read one after the other, so each has a part of the interval, by its part of the bytes.
         """
-        left = sum(_size(log) for key, log in directory.logs.items() if place.key is not None and key >= place.key)
-        own, total = sum(map(_size, directory.logs.values())), sum(map(_size, self._log_manager.logs.values()))
+        left = own = total = 0
+        for number, (key, log) in enumerate(list(self._log_manager.logs.items()), 1):
+            size = _size(log)
+            total += size
+            if directory.logs.get(key) is log:
+                own += size
+                left += size if place.key is not None and key >= place.key else 0
+            if number % _LOGS_PER_STEP == 0:
+                await trio.lowlevel.checkpoint()
         end_ms = min(place.began_ms, self._now_ms()) + self.config.interval_ms * _SPREAD * own / max(total, 1)
         wanted = left / max(end_ms - self._now_ms(), 1) * 1000
         self._pacer.bytes_per_second = min(max(wanted, _RATE_MIN), self.config.io_max_bytes_per_second)

@@ -17,7 +17,7 @@ from broker.storage.scrub.place import SCRUB_CHECKPOINT
 from broker.storage.scrub.segment_check import SegmentCheck
 from kraft.env import Buffer, RealDisk, RealFile
 from tests.support.logs import NOW_MS, append, values
-from tests.support.scrubbed_logs import CONFIG, FAST, KEY, ScrubbedLogs, fill, flipped, scrubbed_logs
+from tests.support.scrubbed_logs import CONFIG, FAST, KEY, TOPIC_ID, ScrubbedLogs, fill, flipped, scrubbed_logs
 
 T = TypeVar("T")
 
@@ -284,3 +284,23 @@ async def test_shutdown_ends_a_pass_at_once(tmp_path: Path, autojump_clock: trio
         assert scope.cancelled_caught
         assert trio.current_time() - began == 40
         assert logs.scrubber.statistics.passes == 0
+
+
+async def test_other_tasks_run_while_the_rate_of_a_pass_over_many_logs_is_computed(tmp_path: Path) -> None:
+    """The sizes of 3,000 logs take 14 ms."""
+    async with scrubbed_logs(tmp_path / "data") as logs:
+        for partition in range(1, 450):
+            logs.log_manager.create(KEY[0], TOPIC_ID, partition, CONFIG)
+        directory, steps = logs.directory, 0
+
+        async def count_steps() -> None:
+            nonlocal steps
+            while True:
+                await trio.lowlevel.checkpoint()
+                steps += 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(count_steps)
+            await logs.scrubber._set_rate(directory, logs.scrubber._place_of(directory))
+            assert steps > 0
+            nursery.cancel_scope.cancel()
