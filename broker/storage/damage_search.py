@@ -8,9 +8,10 @@ import attrs
 
 from broker.storage.batch_scan import claimed_end, ends_with, find_intact, scan_batches
 from broker.storage.damage import Damage
+from broker.storage.leader_epochs import UNDEFINED_EPOCH
 from broker.storage.log import NOT_CLEANED, Log
 from broker.storage.segment import Segment
-from broker.wire.records import HEADER_SIZE, BatchHeader, CorruptBatch
+from broker.wire.records import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
 from kraft.env import Disk, File
 
 # The bytes that one search reads, unless it finds damage: about a millisecond of a thread.
@@ -117,13 +118,17 @@ def _search(file: File, part: LogPart, position: int, first_last_offset: int) ->
     """
     found: list[Damage] = []
     next_offset = part.base_offset if first_last_offset == _UNKNOWN_OFFSET else _UNKNOWN_OFFSET
+    epoch = UNDEFINED_EPOCH
     while position < min(part.stop, part.written) and len(found) < _FOUND_MAX:
         try:
             for at, header in scan_batches(file, position, part.written):
-                check_follows(header, next_offset, part.leader_epoch, allows_gaps=part.allows_gaps)
+                latest = max(part.leader_epoch, epoch)
+                if header.partition_leader_epoch > latest and _begins_epoch(file, at, header, part.written):
+                    latest = header.partition_leader_epoch
+                check_follows(header, next_offset, latest, allows_gaps=part.allows_gaps)
                 if next_offset == _UNKNOWN_OFFSET and header.last_offset != first_last_offset:
                     raise CorruptBatch(f"a batch ends at offset {header.last_offset}, not at {first_last_offset}")
-                position, next_offset = at + header.size, header.next_offset
+                position, next_offset, epoch = at + header.size, header.next_offset, header.partition_leader_epoch
                 if position >= part.stop:
                     break
         except (CorruptBatch, OSError) as error:
@@ -133,6 +138,21 @@ def _search(file: File, part: LogPart, position: int, first_last_offset: int) ->
                 break
             position, next_offset = resume_position, resume_offset
     return found
+
+
+def _begins_epoch(file: File, position: int, header: BatchHeader, written: int) -> bool:
+    """Whether the batch after the one at `position` has its leader epoch, too: no bit has flipped then.
+
+    The metadata has lost that epoch (`kraft accept-loss`), and leaders begin again with an earlier one.
+    """
+    following = position + header.size
+    if following + HEADER_SIZE > written:
+        return False
+    try:
+        epoch = read_header(file.read(following, HEADER_SIZE)).partition_leader_epoch
+    except (CorruptBatch, OSError):
+        return False
+    return epoch == header.partition_leader_epoch
 
 
 def check_follows(header: BatchHeader, next_offset: int, leader_epoch: int, *, allows_gaps: bool) -> None:

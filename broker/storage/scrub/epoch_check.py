@@ -2,12 +2,16 @@
 
 A batch's checksum does not cover its leader epoch. A single batch that differs is damaged. If several do, and their
 epochs do not fall from batch to batch, the log remembers wrong epochs, as after a start with a damaged checkpoint.
+
+Several batches of one epoch that is later than what follows are intact, too: the metadata has lost that epoch (`kraft
+accept-loss`), and leaders begin again with an earlier one. The log cannot remember both.
 """
 
 from collections.abc import Callable
 from itertools import pairwise
 
 from broker.storage.damage import Damage
+from broker.storage.leader_epochs import UNDEFINED_EPOCH
 from broker.storage.scrub.segment_check import EpochRun, SegmentCheck
 from broker.storage.scrub.segment_view import SegmentView
 from broker.wire.records import HEADER_SIZE, CorruptBatch, read_header
@@ -26,7 +30,11 @@ def check_epochs(view: SegmentView, check: SegmentCheck, report: Callable[[Damag
     if any(_epoch_at(view, each.position) != each.epoch for each in differing):
         return None
     first_offset = differing[0].first_offset
-    if len(differing) > 1 and all(before.epoch <= after.epoch for before, after in pairwise(check.epochs)):
+    has_lost_epochs = UNDEFINED_EPOCH < log.epochs.latest_epoch < max(each.epoch for each in check.epochs)
+    if has_lost_epochs:
+        single = set(check.epochs)  # runs of one batch are equal to it
+        differing = [each for each in differing if each in single]
+    elif len(differing) > 1 and all(before.epoch <= after.epoch for before, after in pairwise(check.epochs)):
         start = max(view.segment.base_offset, log.log_start_offset)
         true = [(each.epoch, max(each.first_offset, start)) for each in check.epochs if each.last_offset >= start]
         log.epochs.correct(true, start, check.next_offset)

@@ -88,6 +88,17 @@ def test_only_batches_in_bad_sectors_are_damaged(tmp_path: Path) -> None:
     assert [(each.first_offset, each.end_offset) for each in damage] == [(4, 9)]  # the index does not tell of 7
 
 
+def test_epochs_that_the_metadata_has_lost_are_no_damage(tmp_path: Path) -> None:
+    """After `kraft accept-loss`, leaders begin again with an earlier epoch: records of later ones stay readable."""
+    log = open_log(tmp_path / "a-0", LogConfig(retention_ms=-1))
+    for epoch in (2, 5, 5, 5, 3, 3):
+        append(log, b"value", leader_epoch=epoch)
+    for offset in range(log.log_end_offset):
+        assert search(RealDisk(), log_part(log, offset, 3)[1]).damage == []
+    flip(log.segments.locate(4)[:2], 14)  # the leader epoch of one batch
+    assert [each.first_offset for each in search(RealDisk(), log_part(log, 0, 3)[1]).damage] == [4]
+
+
 class MeasuringDisk(RealDisk):
     """Counts the bytes that are read."""
 
