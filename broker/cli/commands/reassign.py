@@ -16,7 +16,7 @@ from broker.cli.grammar.partitions import find_partitions
 from broker.cli.grammar.units import format_size, is_digits
 from broker.cli.output import Column, list_of
 from broker.cli.output.progress import Progress
-from broker.client.admin import Admin, LogDir
+from broker.client.admin import Admin, LogDir, PartitionReassignment
 from broker.client.types import TopicPartition
 from broker.wire.errors import ErrorCode
 
@@ -70,18 +70,20 @@ async def plan(invocation: Invocation, topics: Sequence[str], brokers: str | Non
     """Print a plan that spreads topics over brokers, without TOPICS all; nothing is moved.
 
     Each partition gets replicas in as many racks as possible, each broker about as many replicas, bytes and preferred
-    leaders as the others, with as few moves as that takes. The plan is in the form of Kafka's tool: `kraft reassign
-    plan orders > plan.json`. A preview of its moves is printed on standard error.
+    leaders as the others, with as few moves as that takes. A partition that is moving counts where it moves to. The
+    plan is in the form of Kafka's tool: `kraft reassign plan orders > plan.json`. A preview of its moves is printed on
+    standard error.
     """
     async with invocation.admin() as admin:
         names = list(topics) or [topic.name for topic in await admin.list_topics(include_internal=True)]
         described = (await admin.describe_topics(names)).raise_first()
+        moving = await admin.list_partition_reassignments()
         racks = {node.id: node.rack for node in sorted((await admin.describe_cluster()).nodes)}
         sizes = _sizes((await admin.describe_log_dirs(list(racks))).succeeded.values())
     chosen = list(racks) if brokers is None else _broker_ids(brokers, list(racks))
     placed = {broker: racks[broker] for broker in chosen}
     current = {
-        TopicPartition(topic.name, each.partition): each.replicas
+        (place := TopicPartition(topic.name, each.partition)): _final_replicas(each.replicas, moving.get(place))
         for topic in described.values()
         for each in topic.partitions
     }
@@ -155,6 +157,11 @@ async def cancel(invocation: Invocation, topics: Sequence[TopicPartitions]) -> N
     invocation.printer.each(rows, lambda row: f"{row.topic}-{row.partition} stays on {_ids(row.replicas)}.")
     if not rows and not invocation.exit_code:
         invocation.printer.say("Nothing is being reassigned.")
+
+
+def _final_replicas(replicas: Sequence[int], moving: PartitionReassignment | None) -> Sequence[int]:
+    """The replicas without those that a reassignment removes."""
+    return [each for each in replicas if moving is None or each not in moving.removing_replicas]
 
 
 def _sizes(brokers: Iterable[Mapping[str, LogDir]]) -> dict[TopicPartition, int]:

@@ -76,6 +76,24 @@ def test_replicas_move_as_a_plan_says(three_nodes: ClusterProcess, tmp_path: Pat
     assert (again.code, again.output, again.errors) == (Exit.OK, "", "kraft: nothing has to move.\n")
 
 
+def test_plan_for_a_partition_that_is_moving_keeps_its_number_of_replicas(
+    three_nodes: ClusterProcess, tmp_path: Path
+) -> None:
+    """While it moves, it has the former replicas and the new ones."""
+    path = tmp_path / "plan.json"
+    create(three_nodes, "slow", "-r", "1")
+    replica = ask("topics", "describe", "slow")[0]["partitions"][0]["replicas"][0]
+    down = next(node_id for node_id in (3, 2) if node_id != replica)
+    three_nodes.nodes[down].kill()
+    path.write_text(json.dumps({"version": 1, "partitions": [{"topic": "slow", "partition": 0, "replicas": [down]}]}))
+    wait_for_answer(lambda answer: answer.code == Exit.OK, "reassign", "execute", str(path))
+    wait_for_answer(lambda answer: '"adding"' in answer.output, "reassign", "status", "--json")
+    alive = ",".join(str(node_id) for node_id in three_nodes.nodes if node_id != down)
+    answer = wait_for_answer(lambda answer: answer.code == Exit.OK, "reassign", "plan", "slow", "--brokers", alive)
+    three_nodes.nodes[down].start()
+    assert [len(each["replicas"]) for each in json.loads(answer.output)["partitions"]] == [1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
