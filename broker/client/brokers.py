@@ -12,7 +12,7 @@ import trio
 
 from broker.client.backoff import Backoff
 from broker.client.config import ClientConfig
-from broker.client.connection import Connection
+from broker.client.connection import NO_ANSWER, Connection
 from broker.client.environment import Environment
 from broker.client.errors import (
     ClosedError,
@@ -158,6 +158,7 @@ class _Attempt:
     """An attempt to connect; all callers that need the connection wait for the same one."""
 
     ended: trio.Event = attrs.field(factory=trio.Event)
+    waiters: int = 0
     broker: Broker | None = None
     failure: Exception | None = None
 
@@ -189,6 +190,7 @@ class BrokerLink:
         self._not_before = 0.0
         self._attempt: _Attempt | None = None
         self._broker: Broker | None = None
+        self._is_closed = False
 
     @property
     def broker(self) -> Broker | None:
@@ -200,6 +202,11 @@ class BrokerLink:
         """True if the last attempt failed and the pause after it is not over."""
         return self._failures > 0 and trio.current_time() < self._not_before
 
+    @property
+    def is_in_use(self) -> bool:
+        """True if requests wait for responses."""
+        return self.broker is not None and self.broker.in_flight > 0
+
     async def connected(self) -> Broker:
         """The live connection, made after the back-off if there is none.
 
@@ -207,11 +214,16 @@ class BrokerLink:
         """
         if (broker := self.broker) is not None:
             return broker
+        self._is_closed = False
         if self._attempt is None:
             self._attempt = _Attempt()
             self._nursery.start_soon(self._connect, self._attempt)
         attempt = self._attempt
-        await attempt.ended.wait()
+        attempt.waiters += 1
+        try:
+            await attempt.ended.wait()
+        finally:
+            attempt.waiters -= 1
         if attempt.broker is not None:
             return attempt.broker
         failure = attempt.failure or ClosedError("the client is closed")
@@ -224,6 +236,8 @@ class BrokerLink:
             self._broker.node = node
 
     def close(self) -> None:
+        """Closes the connection, also one that is being made, unless a caller waits for it."""
+        self._is_closed = True
         if self._broker is not None:
             self._broker.close()
 
@@ -233,6 +247,8 @@ class BrokerLink:
             attempt.broker = self._broker = await self._open()
             self._failures = 0
             self._reachability.reached(self.node)
+            if self._is_closed and not attempt.waiters:
+                self._broker.close()
         except (ConnectionLost, UnsupportedByBroker, KafkaError) as failure:
             self._failures += 1
             attempt.failure = failure
@@ -245,22 +261,25 @@ class BrokerLink:
             attempt.ended.set()
 
     async def _open(self) -> Broker:
+        setup_timeout_ms = self._setup_timeout.pause_s(self._failures + 1) * 1000
         connection = await Connection.open(
             self.node.host,
             self.node.port,
             self._config.client_id,
-            connect_timeout_ms=self._setup_timeout.pause_s(self._failures + 1) * 1000,
+            connect_timeout_ms=setup_timeout_ms,
             request_timeout_ms=self._config.request_timeout_ms,
         )
         connection.set_buffer_sizes(self._config.send_buffer_bytes, self._config.receive_buffer_bytes)
         scope = trio.CancelScope()
         self._nursery.start_soon(self._carry, connection, scope)
         try:
-            response = await _negotiate(connection, self._config.client_id)
+            response = await _negotiate(connection, min(setup_timeout_ms, self._config.request_timeout_ms))
             self._check_kind(response)
         except ConnectionLost as lost:
             scope.cancel()
-            raise type(lost)(f"it takes connections, but is no broker for clients: {lost}") from lost
+            is_silent = str(lost) == NO_ANSWER
+            what = "does not answer, as a frozen process does" if is_silent else "is no broker for clients"
+            raise type(lost)(f"it takes connections, but {what}: {lost}") from lost
         except BaseException:
             scope.cancel()
             raise
@@ -293,17 +312,21 @@ class BrokerLink:
         self._not_before = trio.current_time() + self._reconnect.pause_s(failures)
 
 
-async def _negotiate(connection: Connection, client_id: str) -> ApiVersionsResponse:
-    """Asks for the broker's API versions, again in a version that it has where it does not have ours (KIP-511)."""
+async def _negotiate(connection: Connection, timeout_ms: float) -> ApiVersionsResponse:
+    """Asks for the broker's API versions, again in a version that it has where it does not have ours (KIP-511).
+
+    A broker that accepts the connection and does not answer counts as unreachable after the time for that, not after
+    the time of a request, which may be a long one.
+    """
     request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=software_version())
-    version = APIS[API_VERSIONS].max_version
+    version, client_id = APIS[API_VERSIONS].max_version, connection.client_id
     try:
-        payload = await connection.exchange(encode_request(request, version, client_id))
+        payload = await connection.exchange(encode_request(request, version, client_id), timeout_ms=timeout_ms)
         if int.from_bytes(payload[_ERROR_CODE]) == ErrorCode.UNSUPPORTED_VERSION:
             told: ApiVersionsResponse = decode_response(request, 0, payload)
             known = [api.max_version for api in told.api_keys if api.api_key == API_VERSIONS]
             version = min([version, *known]) if known else 0
-            payload = await connection.exchange(encode_request(request, version, client_id))
+            payload = await connection.exchange(encode_request(request, version, client_id), timeout_ms=timeout_ms)
         response: ApiVersionsResponse = decode_response(request, version, payload)
     except WireError as error:
         raise ConnectionLost(f"the other side does not speak Kafka's protocol: {error}") from error

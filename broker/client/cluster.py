@@ -3,9 +3,9 @@
 Every client stands on one `Cluster`. Its nursery carries the connections and a task that keeps the metadata fresh.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from math import inf
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 import trio
 
@@ -25,25 +25,24 @@ from broker.client.errors import (
     is_retriable,
     is_stale_metadata,
 )
+from broker.client.find_coordinators import GROUP, find_coordinators
+from broker.client.first_success import NoSuccess, first_success
+from broker.client.links import Links, Purpose
 from broker.client.metadata_cache import MetadataCache
 from broker.client.reachability import Reachability, Trouble, trouble_with_all
 from broker.client.types import Node
-from broker.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest
+from broker.wire.api.find_coordinator import Coordinator
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from broker.wire.errors import ErrorCode
 
-GROUP: Final = 0
-TRANSACTION: Final = 1
-
-# A request that waits at the broker delays all later responses of its connection, so such requests get their own.
-# JoinGroup and SyncGroup wait for other members ("rebalance"): a LeaveGroup must not wait for them.
-Purpose: TypeAlias = Literal["general", "fetch", "coordinator", "rebalance"]
-
-# From this version on FindCoordinator takes several keys (KIP-699).
-_MANY_KEYS_SINCE: Final = 4
+# How long one server is waited for before another is tried as well: to connect, where trying costs little, and to
+# answer a question, where a server may have to work for longer.
+CONNECT_PATIENCE_S: Final = 0.5
+_ANSWER_PATIENCE_S: Final = 1.0
+# So many brokers are asked the same question at most.
+_ASKED_MAX: Final = 3
 # The least that a metadata refresh waits for, so that a zero back-off does not become a busy loop.
 _REFRESH_PAUSE_MIN_S: Final = 0.001
-_IDLE_CHECK_S: Final = 30.0
 
 _T = TypeVar("_T")
 
@@ -63,8 +62,7 @@ class Cluster:
         self.reachability = Reachability(config.client_id)
         # Since when no broker at all can be reached, and what is wrong with each.
         self._unreachable: Trouble | None = None
-        self._links: dict[tuple[int, Purpose], BrokerLink] = {}
-        self._bootstrap_links: list[BrokerLink] = []
+        self._links = Links(self._new_link)
         self._coordinators: dict[tuple[str, int], int] = {}
         self._followed: dict[str, None] | None = {}  # None: all topics
         self._refreshing = trio.Lock()
@@ -79,35 +77,68 @@ class Cluster:
 
     # Brokers
 
-    async def any_broker(self) -> Broker:
-        """A connected broker, the one with the fewest requests in flight first.
+    async def any_broker(self, passed_over: Collection[Broker] = ()) -> Broker:
+        """A connected broker that is not `passed_over`, the one with the fewest requests in flight first.
 
-        Without a connection it tries the known brokers in random order, then the bootstrap servers, whose names are
-        resolved again (KIP-899). Raises ConnectionLost after one round in which none could be reached, and
-        MismatchedEndpointType if each of them is a controller.
+        Without a connection to a broker that answers, it tries the known brokers in random order, then the bootstrap
+        servers, whose names are resolved again (KIP-899); each for a moment before it tries the next one too. Raises
+        ConnectionLost after one round in which none could be reached, and MismatchedEndpointType if each is a
+        controller.
         """
         await self._check_open()
-        connected = [broker for link in self._all_links() if (broker := link.broker) is not None]
-        if connected:
+        links = self._links.connected()
+        connected = [broker for link in links if (broker := link.broker) is not None and broker not in passed_over]
+        if answering := [broker for broker in connected if not self.is_silent(broker)]:
             self._unreachable = None
-            return min(connected, key=lambda broker: broker.in_flight)
-        failures: list[Exception] = []
+            return min(answering, key=lambda broker: broker.in_flight)
         known = list(self.metadata.brokers.values())
         self.environment.rng.shuffle(known)
-        candidates = [link for node in known if not (link := self._link(node, "general")).is_backing_off]
+        candidates = [link for node in known if not (link := self._links.of(node, "general")).is_backing_off]
         may_bootstrap = not known or self.config.metadata_recovery_strategy == "rebootstrap"
-        for link in [*candidates, *(self._new_bootstrap_links() if may_bootstrap else [])]:
+        tried = [link for link in candidates if link not in links]
+        try:
+            links = [*tried, *(self._new_bootstrap_links() if may_bootstrap else [])]
+            broker = await _first_connected([link.connected for link in links])
+        except NoSuccess as none:
+            if connected:
+                return connected[0]
+            if passed_over:
+                raise ConnectionLost("no other broker can be reached") from none
+            if none.failures or self._unreachable is None:
+                self._unreachable = trouble_with_all(none.failures, self._unreachable)
+            await trio.sleep(self.backoff.pause_s(1))
+            raise self._unreachable.error() from none
+        self._unreachable = None
+        return broker
+
+    async def ask_any(self, ask: Callable[[Broker], Awaitable[_T]]) -> _T:
+        """The answer of any broker. `ask` may run for several brokers at once, so it must not change the cluster.
+
+        A broker that loses its connection or does not answer within a moment is passed over, and its answer is taken
+        nevertheless if it comes first. Raises as `any_broker` and `ask` do.
+        """
+        asked: list[Broker] = []
+
+        async def next_attempt() -> Callable[[], Awaitable[_T]] | None:
+            if len(asked) == _ASKED_MAX:
+                return None
             try:
-                broker = await link.connected()
-            except (ConnectionLost, UnsupportedByBroker, KafkaError) as failure:
-                failures.append(failure)
-            else:
-                self._unreachable = None
-                return broker
-        if failures or self._unreachable is None:
-            self._unreachable = trouble_with_all(failures, self._unreachable)
-        await trio.sleep(self.backoff.pause_s(1))
-        raise self._unreachable.error()
+                broker = await self.any_broker(asked)
+            except ConnectionLost:
+                if not asked:
+                    raise
+                return None
+            asked.append(broker)
+            return lambda: ask(broker)
+
+        try:
+            return await first_success(next_attempt, patience_s=_ANSWER_PATIENCE_S, passed_over=(ConnectionLost,))
+        except NoSuccess as none:
+            raise none.failures[-1] from none
+
+    def is_silent(self, broker: Broker) -> bool:
+        """True if requests wait for the broker's answer, and have done so for a while."""
+        return broker.in_flight > 0 and broker.used_at < trio.current_time() - _ANSWER_PATIENCE_S
 
     def trouble(self, *, tolerated_ms: float = 0.0) -> ConnectionLost | None:
         """Why this client gets no answers: no broker can be reached, or none at the address that the cluster gives.
@@ -138,13 +169,22 @@ class Cluster:
         node = self.metadata.brokers.get(node_id)
         if node is None:
             raise ConnectionLost(f"broker {node_id} is not part of the cluster at present")
-        return await self._link(node, purpose).connected()
+        return await self._links.of(node, purpose).connected()
 
     async def controller(self) -> Broker:
         """The broker for administrative requests: the controller where clients can reach it, else one that forwards."""
-        if self.metadata.controller_id not in self.metadata.brokers:
+        await self._check_open()
+        node = self.metadata.brokers.get(self.metadata.controller_id)
+        if node is None:
             return await self.any_broker()
-        return await self.broker(self.metadata.controller_id)
+        link = self._links.of(node, "general")
+        if link.broker is not None and not self.is_silent(link.broker):
+            return link.broker
+        attempts = [self.any_broker] if link.broker is not None else [link.connected, self.any_broker]
+        try:
+            return await _first_connected(attempts)
+        except NoSuccess as none:
+            raise none.failures[-1] from none
 
     async def coordinator(self, key: str, key_type: int = GROUP, purpose: Purpose = "coordinator") -> Broker:
         """The coordinator of a group or a transactional id. Raises KafkaError, ConnectionLost."""
@@ -246,7 +286,7 @@ class Cluster:
         """Keeps the metadata fresh and closes idle connections until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_metadata)
-            nursery.start_soon(self._close_idle_connections)
+            nursery.start_soon(self._links.close_idle, self.config.connections_max_idle_ms / 1000)
 
     def close(self) -> None:
         self._is_closed = True
@@ -300,11 +340,9 @@ class Cluster:
         return is_due and self.config.metadata_recovery_strategy == "rebootstrap"
 
     async def _ask_for_metadata(self, topics: list[str] | None, may_create: bool) -> None:
-        broker = await self.any_broker()
-        version = broker.version_of(MetadataRequest)
         asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=may_create)
-        response: MetadataResponse = await broker.call(request, version=version)
+        response: MetadataResponse = await self.ask_any(lambda broker: broker.call(request))
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             self._start_over()
         check(response.error_code)
@@ -314,87 +352,45 @@ class Cluster:
         self._drop_superseded_links()
 
     async def _find_coordinator(self, key: str, key_type: int) -> Coordinator:
-        broker = await self.any_broker()
-        version = broker.version_of(FindCoordinatorRequest)
-        if version >= _MANY_KEYS_SINCE:
-            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
-            response = await broker.call(request, version=version)
-            found: Coordinator = response.coordinators[0]
-        else:
-            response = await broker.call(FindCoordinatorRequest(key=key, key_type=key_type), version=version)
-            found = Coordinator(
-                key=key,
-                node_id=response.node_id,
-                host=response.host,
-                port=response.port,
-                error_code=response.error_code,
-                error_message=response.error_message,
-            )
+        found_all = await self.ask_any(lambda broker: find_coordinators(broker, [key], key_type))
+        if not found_all:
+            raise ConnectionLost(f"the broker did not return the coordinator of {key}")
+        found = found_all[0]
         check(found.error_code, found.error_message)
         return found
-
-    def _link(self, node: Node, purpose: Purpose) -> BrokerLink:
-        link = self._links.get((node.id, purpose))
-        if link is None or (link.node.host, link.node.port) != (node.host, node.port):
-            if link is not None:
-                link.close()
-            link = self._links[node.id, purpose] = self._new_link(node)
-        return link
 
     def _new_link(self, node: Node) -> BrokerLink:
         return BrokerLink(node, self.config, self.environment, self.nursery, self.reachability, self.is_of_controllers)
 
-    def _all_links(self) -> list[BrokerLink]:
-        general = [link for (_, purpose), link in self._links.items() if purpose == "general"]
-        return [*general, *self._bootstrap_links]
-
     def _new_bootstrap_links(self) -> list[BrokerLink]:
-        for link in self._bootstrap_links:
-            link.close()
         nodes = [Node(-1 - number, host, port) for number, (host, port) in enumerate(self.config.bootstrap_servers)]
         self.environment.rng.shuffle(nodes)
-        self._bootstrap_links = [self._new_link(node) for node in nodes]
-        return self._bootstrap_links
+        return self._links.replace_bootstrap(nodes)
 
     def _drop_superseded_links(self) -> None:
-        """Assigns bootstrap connections to the brokers at their addresses and closes connections to removed brokers."""
-        in_use = []
-        by_address = {(node.host, node.port): node for node in self.metadata.brokers.values()}
-        for link in self._bootstrap_links:
-            node = by_address.get((link.node.host, link.node.port))
-            if node is not None and link.broker is not None and (node.id, "general") not in self._links:
-                link.become(node)
-                self.reachability.reached(node)
-                self._links[node.id, "general"] = link
-            elif link.broker is None or not link.broker.in_flight:
-                link.close()
-            else:
-                in_use.append(link)
-        self._bootstrap_links = in_use
-        self.reachability.keep([*self.config.bootstrap_servers, *by_address])
-        for node_id, purpose in list(self._links):
-            if node_id not in self.metadata.brokers:
-                self._links.pop((node_id, purpose)).close()
+        for node in self._links.drop_superseded(self.metadata):
+            self.reachability.reached(node)
+        addresses = [(node.host, node.port) for node in self.metadata.brokers.values()]
+        self.reachability.keep([*self.config.bootstrap_servers, *addresses])
 
     def _start_over(self) -> None:
         """Forgets every broker; the next request goes to the bootstrap servers (KIP-1102)."""
-        for link in [*self._links.values(), *self._bootstrap_links]:
-            link.close()
-        self._links.clear()
-        self._bootstrap_links.clear()
+        self._links.close()
         self._coordinators.clear()
         self.metadata.update_brokers([], self.metadata.cluster_id, -1)
-
-    async def _close_idle_connections(self) -> None:
-        idle_s = self.config.connections_max_idle_ms / 1000
-        while idle_s >= 0:
-            await trio.sleep(min(_IDLE_CHECK_S, idle_s / 2 + _REFRESH_PAUSE_MIN_S))
-            for link in [*self._links.values(), *self._bootstrap_links]:
-                broker = link.broker
-                if broker is not None and not broker.in_flight and broker.used_at < trio.current_time() - idle_s:
-                    link.close()
 
     def notify_changed(self) -> None:
         """Wakes the tasks that wait for a change of the metadata."""
         changed, self._changed = self._changed, trio.Event()
         changed.set()
+
+
+async def _first_connected(attempts: Iterable[Callable[[], Awaitable[Broker]]]) -> Broker:
+    """The broker that is connected first, of these in their order. Raises NoSuccess."""
+    left = iter(list(attempts))
+
+    async def next_attempt() -> Callable[[], Awaitable[Broker]] | None:
+        return next(left, None)
+
+    expected = (ConnectionLost, UnsupportedByBroker, KafkaError)
+    return await first_success(next_attempt, patience_s=CONNECT_PATIENCE_S, passed_over=expected)

@@ -31,6 +31,8 @@ _HANDED_OVER_MIN: Final = 65_536
 _REQUEST_ID: Final = slice(4, 8)
 _RESPONSE_ID: Final = slice(0, 4)
 _ID_MASK: Final = 0x7FFFFFFF
+# Why a connection is lost whose oldest request was not answered within its time.
+NO_ANSWER: Final = "no answer in time"
 _LINGER: Final = Struct("ii")
 
 
@@ -90,7 +92,7 @@ class Connection:
                 self._watch()
                 reason = await self._carry()
             if self._deadline_scope.cancelled_caught:
-                reason = "no answer in time"
+                reason = NO_ANSWER
         finally:
             self._end(reason)
         raise ConnectionLost(reason)

@@ -64,7 +64,7 @@ async def reach(admin: Admin, servers: str) -> None:
     except UnsupportedByBroker:
         return  # an old broker has answered
     except TimedOut as error:
-        reason = error.__cause__ or "it does not answer"
+        reason = error.__cause__ or f"none of them answers within {_REACH_MS // 1000} s"
         raise Unreachable(
             f"No server of {servers} can be used: {_short(reason)}. Is the cluster running, and is the address right?"
         ) from error

@@ -4,10 +4,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 import attrs
+import trio
 
 from broker.client.admin.config import AdminConfig
 from broker.client.brokers import Broker
-from broker.client.cluster import Cluster
+from broker.client.cluster import CONNECT_PATIENCE_S, Cluster
 from broker.client.environment import Environment
 from broker.client.errors import check
 from broker.client.open_cluster import open_cluster
@@ -25,17 +26,28 @@ class ControllerCluster(Cluster):
     is_of_controllers = True
 
     async def controller(self) -> Broker:
-        """The active controller. Raises ConnectionLost; KafkaError while no controller is active."""
-        if self.metadata.controller_id not in self.metadata.brokers:
+        """The active controller. Raises ConnectionLost; KafkaError while no controller is active.
+
+        One that does not answer is asked for again at the others, which elect another one soon.
+        """
+        while True:
+            if self.metadata.controller_id not in self.metadata.brokers:
+                await self.refresh()
+            if self.metadata.controller_id not in self.metadata.brokers:
+                text = "No controller is active; a majority of them has to be alive."
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, text)
+            with trio.move_on_after(CONNECT_PATIENCE_S):
+                broker = await self.broker(self.metadata.controller_id)
+                if not self.is_silent(broker):
+                    return broker
+                await trio.sleep_forever()
             await self.refresh()
-        if self.metadata.controller_id not in self.metadata.brokers:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, "No controller is active; a majority of them has to be alive.")
-        return await self.broker(self.metadata.controller_id)
 
     async def _ask_for_metadata(self, topics: list[str] | None, may_create: bool) -> None:
-        node = await self.any_broker()
         request = DescribeClusterRequest(endpoint_type=_CONTROLLERS)
-        response: DescribeClusterResponse = await node.call(request, lowest=_ENDPOINT_TYPES_SINCE)
+        response: DescribeClusterResponse = await self.ask_any(
+            lambda node: node.call(request, lowest=_ENDPOINT_TYPES_SINCE)
+        )
         check(response.error_code, response.error_message)
         controllers = [Node(each.broker_id, each.host, each.port, each.rack) for each in response.brokers]
         self.metadata.update_brokers(controllers, response.cluster_id, response.controller_id)

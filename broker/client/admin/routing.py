@@ -9,18 +9,16 @@ from broker.client.admin.config import AdminConfig
 from broker.client.admin.results import Failure, Outcomes, Results, failure, missing
 from broker.client.arguments.calls import checks_arguments
 from broker.client.brokers import Broker
-from broker.client.cluster import GROUP, Cluster
+from broker.client.cluster import Cluster
 from broker.client.errors import ConnectionLost, KafkaError, TimedOut, UnsupportedByBroker, is_retriable
+from broker.client.find_coordinators import GROUP, find_coordinators
 from broker.client.types import Node, TopicPartition
-from broker.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from broker.wire.api.find_coordinator import Coordinator
 from broker.wire.errors import ErrorCode
 
 K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
-
-# FindCoordinator takes many keys from this version on (KIP-699).
-_MANY_KEYS: Final = 4
 
 # A topic that was just created, and a broker that is just starting, are not known to every broker at once. After this
 # time they count as missing. Kafka's AdminClient asks until the call times out, which by default is a minute.
@@ -28,6 +26,8 @@ _UNKNOWN_TIMEOUT_S: Final = 3.0
 
 # The part of the time for a request that the broker may use.
 _BROKER_SHARE: Final = 0.9
+# The part of the time for several nodes: more than that, so that late answers of brokers count.
+_NODES_SHARE: Final = 0.95
 
 # The codes on which a request to the controller is sent again; other codes are answers.
 _RETRIED_BY_CONTROLLER: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
@@ -47,6 +47,11 @@ class Deadline:
         self.timeout_ms = timeout_ms
         self._request_timeout_ms = request_timeout_ms
         self._time = trio.current_time() + timeout_ms / 1000
+
+    @property
+    def silence_s(self) -> float:
+        """How long one of several nodes may take: a little less than is left, so that the others' answers count."""
+        return max(0.0, self._time - trio.current_time()) * _NODES_SHARE
 
     @property
     def request_timeout_ms(self) -> int:
@@ -80,6 +85,11 @@ class Routing:
         cluster = self._cluster
         return await (cluster.controller() if self._uses_controllers else cluster.any_broker())
 
+    async def _ask_once(self, ask: Callable[[Broker], Awaitable[T]]) -> T:
+        """The answer of a broker to a question, or of the active controller. Several brokers may be asked."""
+        cluster = self._cluster
+        return await (ask(await cluster.controller()) if self._uses_controllers else cluster.ask_any(ask))
+
     def _deadline(self, timeout_ms: float | None) -> Deadline:
         chosen_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         return Deadline(chosen_ms, self._config.request_timeout_ms)
@@ -89,7 +99,7 @@ class Routing:
         deadline = self._deadline(timeout_ms)
 
         async def attempt() -> T:
-            return await ask(await self._any(), deadline)
+            return await self._ask_once(lambda broker: ask(broker, deadline))
 
         return await self._cluster.retried(attempt, timeout_ms=deadline.timeout_ms)
 
@@ -230,8 +240,12 @@ class Routing:
         ask: Callable[[Broker, Sequence[K], Deadline], Awaitable[Outcomes[K, V]]],
         deadline: Deadline,
     ) -> Outcomes[K, V]:
-        """Asks nodes, of which None is any, at the same time. If one fails, that is the outcome of all its items."""
+        """Asks nodes, of which None is any, at the same time. If one fails, that is the outcome of all its items.
+
+        A node that does not answer fails shortly before the deadline, because the other nodes' outcomes are lost at it.
+        """
         outcomes: Outcomes[K, V] = {}
+        silent = dict(items_of)
 
         async def ask_node(node_id: int | None, items: Sequence[K]) -> None:
             try:
@@ -239,10 +253,15 @@ class Routing:
                 outcomes.update(await ask(node, items, deadline))
             except (ConnectionLost, UnsupportedByBroker, KafkaError) as error:
                 outcomes.update(dict.fromkeys(items, error))
+            del silent[node_id]
 
-        async with trio.open_nursery() as nursery:
-            for node_id, items in items_of.items():
-                nursery.start_soon(ask_node, node_id, items)
+        with trio.move_on_after(deadline.silence_s):
+            async with trio.open_nursery() as nursery:
+                for node_id, items in items_of.items():
+                    nursery.start_soon(ask_node, node_id, items)
+        for node_id, items in silent.items():
+            name = "the broker that was asked" if node_id is None else f"broker {node_id}"
+            outcomes.update(dict.fromkeys(items, ConnectionLost(f"{name} does not answer")))
         return outcomes
 
     async def _absent(self, node_ids: Iterable[int | None]) -> list[int]:
@@ -283,7 +302,8 @@ class Routing:
         """The keys of each coordinator, and the errors of the keys without one."""
         located: dict[int | None, list[str]] = {}
         errors: dict[str, Failure] = {}
-        for found in await self._find_coordinators(await self._cluster.any_broker(), keys, key_type):
+        answers = await self._cluster.ask_any(lambda broker: find_coordinators(broker, keys, key_type))
+        for found in answers:
             error = failure(found.error_code, found.error_message)
             if error is not None:
                 errors[found.key] = error
@@ -291,29 +311,6 @@ class Routing:
             self._cluster.metadata.add_broker(self._node(found))
             located.setdefault(found.node_id, []).append(found.key)
         return located, errors
-
-    async def _find_coordinators(self, broker: Broker, keys: Sequence[str], key_type: int) -> list[Coordinator]:
-        version = broker.version_of(FindCoordinatorRequest, lowest=0 if key_type == GROUP else 1)
-        if version >= _MANY_KEYS:
-            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(keys))
-            response = await broker.call(request, version=version)
-            return [found for found in response.coordinators if found.key in keys]
-        found = []
-        for key in keys:
-            one: FindCoordinatorResponse = await broker.call(
-                FindCoordinatorRequest(key=key, key_type=key_type), version=version
-            )
-            found.append(
-                Coordinator(
-                    key=key,
-                    node_id=one.node_id,
-                    host=one.host,
-                    port=one.port,
-                    error_code=one.error_code,
-                    error_message=one.error_message,
-                )
-            )
-        return found
 
     def _node(self, found: Coordinator) -> Node:
         """The coordinator's address; its rack, which FindCoordinator does not report, stays as it is known."""

@@ -92,7 +92,7 @@ class TopicDescriptionCalls(Routing):
             return outcomes
 
         async def ask(pending: Sequence[str | bytes], deadline: Deadline) -> Outcomes[str | bytes, TopicDescription]:
-            outcomes = await describe(await self._any(), pending)
+            outcomes = await self._ask_once(lambda broker: describe(broker, pending))
             absent = [topic for topic, outcome in outcomes.items() if _is_absent(outcome)]
             if absent and not self._uses_controllers:
                 others, _ = await ask_every_broker(self._cluster, lambda broker: describe(broker, absent))

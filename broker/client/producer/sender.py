@@ -367,14 +367,12 @@ class Sender:
     async def _identify(self) -> None:
         """Asks for a producer id until there is one, or none can be had."""
         assert self._identity is not None, "an idempotent producer"
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT_MS)
         attempts = 0
         while not self._identity.is_known:
             attempts += 1
             try:
-                broker = await self._cluster.any_broker()
-                response = await broker.call(
-                    InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT_MS)
-                )
+                response = await self._cluster.ask_any(lambda broker: broker.call(request))
                 check(response.error_code)
                 self._identity.assigned(response.producer_id, response.producer_epoch)
             except ConnectionLost:

@@ -12,9 +12,10 @@ import trio
 
 from broker.client.backoff import Backoff
 from broker.client.brokers import Broker
-from broker.client.cluster import GROUP, TRANSACTION, Cluster
+from broker.client.cluster import Cluster
 from broker.client.consumer.group.identity import GroupMetadata
 from broker.client.errors import ConnectionLost, KafkaError, UnsupportedByBroker, check, is_stale_coordinator
+from broker.client.find_coordinators import GROUP, TRANSACTION
 from broker.client.producer.config import ProducerConfig
 from broker.client.producer.sequences import Identity, ProducerIdentity
 from broker.client.producer.transaction_state import PreparedTransaction, ProducerTransaction, Request

@@ -1,7 +1,8 @@
 """Routing, metadata and retries, with scripted nodes and with real ones."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import socket as stdlib_socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
@@ -106,7 +107,7 @@ async def test_kip_899_bootstrap_servers_are_tried_again_when_no_known_broker_an
 
     async with cluster_of(moved_away) as (_, cluster):
         await cluster.refresh(["orders"])
-        for broker in [link.broker for link in cluster._all_links()]:
+        for broker in [link.broker for link in cluster._links.connected()]:
             if broker is not None:
                 broker.close()
         await cluster.retried(lambda: cluster.refresh(["orders"]), timeout_ms=5_000)
@@ -121,6 +122,85 @@ async def test_no_broker_that_can_be_reached_is_an_error_that_names_them() -> No
             await cluster.any_broker()
         with pytest.raises(TimedOut, match=address):
             await cluster.retried(cluster.any_broker, timeout_ms=50)
+
+
+@contextmanager
+def frozen_server() -> Iterator[str]:
+    """A port that takes connections and never answers, as that of a stopped process does."""
+    with stdlib_socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+async def test_bootstrap_server_that_takes_connections_and_does_not_answer_is_passed_over() -> None:
+    async with cluster_of(lambda node, _: metadata(node)) as (node, _):
+        with frozen_server() as first, frozen_server() as second, frozen_server() as third:
+            servers = [first, second, third, node.address]
+            config = read_config(ClientConfig, servers, {"reconnect.backoff.ms": 5})
+            with trio.fail_after(10):
+                # The order of the servers is random, so one attempt may begin with the one that answers.
+                for _ in range(4):
+                    async with open_cluster(config) as cluster:
+                        await cluster.refresh(["orders"])
+                        assert cluster.metadata.leader(ORDERS) == (1, 0)
+
+
+async def test_metadata_is_asked_of_another_broker_while_the_first_one_is_silent() -> None:
+    answers = trio.Event()
+
+    async def silent(_: Any) -> None:
+        await answers.wait()
+
+    async with scripted_node(silent) as frozen, cluster_of(lambda node, _: metadata(node)) as (node, _):
+        frozen.api_versions = node.api_versions
+        async with open_cluster(read_config(ClientConfig, frozen.address, FAST)) as cluster:
+            await cluster.any_broker()
+            cluster.config = read_config(ClientConfig, [frozen.address, node.address], {"retry.backoff.ms": 5})
+            with trio.fail_after(5):
+                await cluster.refresh(["orders"])
+            assert cluster.metadata.leader(ORDERS) == (1, 0)
+            assert len(frozen.requests) == 1
+            # The silent connection still waits for its response, so later requests go to the other broker.
+            assert (await cluster.any_broker()).node.port == node.port
+        answers.set()
+
+
+async def test_answer_of_a_slow_broker_counts_where_no_other_can_be_reached() -> None:
+    async def slow(_: Any) -> MetadataResponse:
+        await trio.sleep(1.3)
+        return metadata(slow_node)
+
+    with frozen_server() as frozen:
+        async with scripted_node(slow) as slow_node:
+            slow_node.api_versions = [ApiVersion(api.key, api.min_version, api.max_version) for api in APIS.values()]
+            config = read_config(ClientConfig, [slow_node.address, frozen], {"retry.backoff.ms": 5})
+            async with open_cluster(config) as cluster:
+                with trio.fail_after(10):
+                    await cluster.refresh(["orders"])
+                assert len(slow_node.requests) == 1
+
+
+async def test_controller_that_does_not_answer_is_replaced_by_a_broker_that_forwards() -> None:
+    with frozen_server() as frozen:
+
+        def script(node: ScriptedNode, _: Any) -> MetadataResponse:
+            told = metadata(node)
+            port = int(frozen.rpartition(":")[2])
+            told.brokers.append(MetadataResponseBroker(node_id=2, host="127.0.0.1", port=port))
+            told.controller_id = 2
+            return told
+
+        async with cluster_of(script) as (_, cluster):
+            await cluster.refresh()
+            with trio.fail_after(5):
+                assert (await cluster.controller()).node.id == 1
+
+
+async def test_broker_that_takes_connections_and_does_not_answer_is_unreachable_after_the_time_to_connect() -> None:
+    with frozen_server() as frozen:
+        settings = {"socket.connection.setup.timeout.ms": 100, "request.timeout.ms": 30_000}
+        async with open_cluster(read_config(ClientConfig, frozen, settings)) as cluster:
+            with trio.fail_after(5), pytest.raises(ConnectionLost, match="it takes connections, but does not answer"):
+                await cluster.any_broker()
 
 
 async def test_retried_tries_retriable_errors_again_and_raises_others_at_once() -> None:

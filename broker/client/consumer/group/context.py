@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 import attrs
 import trio
 
-from broker.client.cluster import GROUP, Cluster, Purpose
+from broker.client.cluster import Cluster
 from broker.client.consumer.config import ConsumerConfig
 from broker.client.consumer.group.assignment_changes import AssignmentChange, AssignmentChanges, SubscriptionState
 from broker.client.consumer.group.coordinator_trouble import CoordinatorTrouble
@@ -24,6 +24,8 @@ from broker.client.errors import (
     is_retriable,
     is_stale_coordinator,
 )
+from broker.client.find_coordinators import GROUP
+from broker.client.links import Purpose
 
 _log: Final = logging.getLogger(__name__)
 _STALE_REASON: Final = "consumer poll timeout has expired."

@@ -8,7 +8,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 import attrs
 import trio
 
-from broker.client.cluster import GROUP, Cluster
+from broker.client.cluster import Cluster
 from broker.client.consumer.group.errors import CommitFailed, RebalanceInProgress
 from broker.client.consumer.group.identity import NO_EPOCH, GroupMetadata
 from broker.client.consumer.group.offset_requests import (
@@ -20,6 +20,7 @@ from broker.client.consumer.group.offset_requests import (
     fetched_offsets,
 )
 from broker.client.errors import ClientError, KafkaError, TimedOut, is_stale_coordinator
+from broker.client.find_coordinators import GROUP
 from broker.client.types import OffsetAndMetadata, TopicPartition
 from broker.wire.api.offset_fetch import OffsetFetchRequest
 from broker.wire.errors import ErrorCode

@@ -1,5 +1,6 @@
 """An Admin's routing and retries, with a node that answers from a script, and with older brokers."""
 
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -116,6 +117,28 @@ async def test_only_the_items_without_an_answer_are_asked_about_again() -> None:
         asked = [request for request in node.requests if isinstance(request, CreateTopicsRequest)]
         assert [[topic.name for topic in request.topics] for request in asked] == [["a", "b", "c"], ["a"], ["a"]]
         assert all(0 < request.timeout_ms < FAST["request.timeout.ms"] for request in asked)
+
+
+async def test_outcomes_of_brokers_that_answer_are_kept_while_another_broker_is_silent() -> None:
+    def answer(request: ListOffsetsRequest) -> ListOffsetsResponse:
+        partition = ListOffsetsPartitionResponse(partition_index=0, offset=3)
+        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="orders", partitions=[partition])])
+
+    def with_silent_leader(request: MetadataRequest) -> MetadataResponse:
+        told = metadata(node, [topic.name or "" for topic in request.topics or ()])
+        told.brokers.append(MetadataResponseBroker(node_id=2, host="127.0.0.1", port=silent_port))
+        for topic in told.topics:
+            topic.partitions.append(MetadataResponsePartition(partition_index=1, leader_id=2, leader_epoch=0))
+        return told
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent_port = silent.getsockname()[1]
+        async with admin_of({ListOffsetsRequest: answer, MetadataRequest: with_silent_leader}) as (node, admin):
+            p1 = TopicPartition("orders", 1)
+            results = await admin.list_offsets({P0: OffsetSpec.LATEST, p1: OffsetSpec.LATEST}, timeout_ms=1_000)
+            assert list(results.succeeded) == [P0]
+            assert isinstance(results[p1], TimedOut)
+            assert "broker 2" in str(results[p1])
 
 
 async def test_an_item_that_the_response_leaves_out_has_an_error() -> None:

@@ -34,10 +34,11 @@ class TopicNames:
         return self._cluster.metadata.topic_name(topic_id) or self._known.get(topic_id)
 
     async def _ask(self, ids: Iterable[bytes]) -> None:
-        broker = await self._cluster.any_broker()
         asked = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
-        response: MetadataResponse = await broker.call(request, lowest=_BY_ID_SINCE)
+        response: MetadataResponse = await self._cluster.ask_any(
+            lambda broker: broker.call(request, lowest=_BY_ID_SINCE)
+        )
         found = {topic.topic_id: topic.name for topic in response.topics if topic.name and topic.error_code == 0}
         self._known.update(found)
         if found:
