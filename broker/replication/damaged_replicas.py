@@ -21,7 +21,7 @@ from broker.replication.damage_checks import DamageChecks
 from broker.replication.leader_role import propose_handover
 from broker.replication.partition import Partition
 from broker.replication.replica_fetcher import FetcherContext
-from broker.replication.segment_repair import RepairFailed, SegmentRepair
+from broker.replication.segment_repair import RepairDeferred, RepairFailed, SegmentRepair
 from broker.storage.damage import Damage, DamagedRanges
 from broker.storage.log import Log
 from broker.wire.errors import ErrorCode
@@ -177,6 +177,8 @@ class DamagedReplicas:
             await SegmentRepair.of(context, partition).run()
         except FsyncFailed:
             raise
+        except RepairDeferred:
+            return
         except RepairFailed as error:
             failure = str(error)
         except OSError as error:

@@ -45,6 +45,10 @@ class RepairFailed(Exception):
     """The damage cannot be repaired now; the message says why. The log is as it was."""
 
 
+class RepairDeferred(RepairFailed):
+    """The damage cannot be repaired before the replica follows a leader, which is about to happen."""
+
+
 @attrs.define
 class SegmentRepair:
     """One attempt to repair the log of a follower; `run` may be called once.
@@ -60,12 +64,12 @@ class SegmentRepair:
 
     @classmethod
     def of(cls, context: FetcherContext, partition: Partition) -> "SegmentRepair":
-        """Raises RepairFailed if the partition does not follow a leader whose log it has been compared with."""
+        """Raises RepairDeferred if the partition does not follow a leader whose log it has been compared with."""
         log = partition.log
         if log is None or partition.source is None:
-            raise RepairFailed("there is no leader")
+            raise RepairDeferred("there is no leader")
         if not partition.agrees_with_leader or log.durability.blocks_appends:
-            raise RepairFailed("the log has not been compared with the leader's yet")
+            raise RepairDeferred("the log has not been compared with the leader's yet")
         return cls(context, partition, log, partition.leader_epoch, log.durability.truncations)
 
     async def run(self) -> None:

@@ -74,10 +74,10 @@ async def silent_leader() -> AsyncIterator[tuple[DamagedReplicas, SilentLeader]]
         nursery.cancel_scope.cancel()
 
 
-def follower(directory: Path) -> Harness:
+def follower(directory: Path, trace: Callable[..., None] = no_trace) -> Harness:
     """A follower with three records, of which the second one is damaged on the disk."""
     directory.mkdir()
-    harness = Harness(directory)
+    harness = Harness(directory, trace)
     harness.become()
     for _ in range(3):
         harness.append()
@@ -124,6 +124,22 @@ async def test_new_leader_epoch_has_an_attempt_begin_at_once(tmp_path: Path, aut
         replicas.reconsider([harness.partition])
         await trio.sleep(1)
         assert leader.connections == 2
+
+
+async def test_repair_that_waits_for_the_comparison_with_the_leader_is_not_told_as_failed(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with silent_leader() as (replicas, leader):
+        autojump_clock.autojump_threshold = 0.02
+        events: list[str] = []
+        harness = follower(tmp_path / "1", lambda kind, /, **fields: events.append(kind))
+        harness.partition.agrees_with_leader = False
+        replicas.add(harness.partition, damage(harness))
+        await trio.sleep(10)
+        assert (leader.connections, "partition_repair_failed" in events) == (0, False)
+        harness.partition.agrees_with_leader = True
+        await trio.sleep(10)
+        assert leader.connections == 1
 
 
 async def test_new_leader_hands_over_while_another_replica_is_being_repaired(
