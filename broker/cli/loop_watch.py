@@ -28,6 +28,9 @@ IDLE_LOOKS: Final = 20
 SWITCH_S: Final = 0.0005
 # A loop that is held for 100 ms answers a probe as late as this, or later: it was sent at the first look.
 LATE_S: Final = 0.1 - LOOK_S
+# With less of the time on the processor than this, the function that ran need not be the cause.
+_WORKING_PART: Final = 0.1
+_WAITING: Final = "a wait for a processor, as on a busy machine, or for the kernel, during"
 # The function of Trio in which an idle loop waits.
 _IDLE: Final = "get_events"
 # Functions of the node that are named, from the innermost outwards.
@@ -95,11 +98,13 @@ class LoopWatch:
         assert probe is not None, "a probe is sent after the previous one was answered"
         late_s = time.monotonic() - probe.sent_s
         if late_s >= LATE_S:
+            held_s, cpu_s = late_s + LOOK_S / 2, time.thread_time() - probe.cpu_s
+            cause = probe.cause or "a call that ended before the stack was sampled"
             self._trace(
                 "loop_held",
-                milliseconds=round((late_s + LOOK_S / 2) * 1000),
-                cpu_milliseconds=round((time.thread_time() - probe.cpu_s) * 1000),
-                cause=probe.cause or "a call that ended before the stack was sampled",
+                milliseconds=round(held_s * 1000),
+                cpu_milliseconds=round(cpu_s * 1000),
+                cause=cause if cpu_s >= held_s * _WORKING_PART else f"{_WAITING} {cause}",
             )
 
 
