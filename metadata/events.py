@@ -112,7 +112,7 @@ CONTROLLER_EVENTS: Final = EventCatalogue(
             Level.WARNING,
             "No replica may lead these partitions: none that has all acknowledged records is alive.",
             {**_DECISION, "partitions": "how many", "first": "the first of them, as topic-partition"},
-            "{partitions} partitions have no leader, the first is {first}: no replica that has all acknowledged "
+            "partitions without a leader: {partitions}, the first is {first}. No replica that has all acknowledged "
             "records is alive ({cause}). Start a broker that was in their ISR, or allow an unclean election",
             LINES_MAX,
         ),

@@ -11,7 +11,8 @@ from broker.client.addresses import Address
 from broker.client.errors import ConnectionLost, MismatchedEndpointType
 from broker.client.types import Node
 
-_log: Final = logging.getLogger(__name__)
+LOGGER: Final = __name__
+_log: Final = logging.getLogger(LOGGER)
 
 
 @attrs.frozen

@@ -149,7 +149,7 @@ REPLICATION_EVENTS: Final = EventCatalogue(
             Level.WARNING,
             "A log directory has partitions that the metadata does not assign to this broker.",
             {"path": "the log directory", "count": "how many partitions", "partitions": "the first of them"},
-            "the metadata has no record of {count} partitions that are in {path} ({partitions}). They are not served "
+            "the metadata has no record of partitions that are in {path}: {count} ({partitions}). They are not served "
             "any more: their directories are renamed to end with -stray, and kept. Delete them to free their space",
         ),
     },

@@ -109,8 +109,8 @@ STORAGE_EVENTS: Final = EventCatalogue(
             Level.ERROR,
             "A log directory failed. The node continues without it.",
             {"path": "the log directory", **_ERROR, "partitions": "how many loaded partitions it has"},
-            "log directory {path} has failed and is offline: {error}. Its {partitions} loaded partitions are not "
-            "served by this node; repair it, and start the node again",
+            "log directory {path} has failed and is offline: {error}. Its loaded partitions, {partitions} in "
+            "number, are not served by this node; repair it, and start the node again",
         ),
         "storage_log_ends_before_start": EventKind(
             Level.WARNING,
@@ -187,7 +187,7 @@ STORAGE_EVENTS: Final = EventCatalogue(
                 "rebuilt": "how many of these were made again by the scrubber",
                 "elapsed_ms": "time since the pass began",
             },
-            "all files of {path} have been read again: {damaged} were damaged, {rebuilt} of them were made again",
+            "all files of {path} have been read again; damaged files: {damaged}, made again: {rebuilt}",
         ),
         "storage_segment_cut": EventKind(
             Level.DEBUG,

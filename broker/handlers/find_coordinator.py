@@ -82,9 +82,10 @@ def _trace_failure(context: RequestContext, topic: str, error: ErrorCode) -> str
     wanted = internal_topic(topic, services.config)
     if error is ErrorCode.INVALID_REPLICATION_FACTOR and wanted is not None:
         brokers = sum(not broker.fenced for broker in services.loader.image.cluster.brokers.values())
+        there = "1 broker is there" if brokers == 1 else f"{brokers} brokers are there"
         reason = (
-            f"{replication_key(topic)} is {wanted.replication_factor}, and {brokers} "
-            "brokers are there. Start more brokers, or restart them with a smaller value"
+            f"{replication_key(topic)} is {wanted.replication_factor}, and {there}. "
+            "Start more brokers, or restart them with a smaller value"
         )
     services.env.trace("coordinator_topic_not_created", topic=topic, reason=reason)
     return reason

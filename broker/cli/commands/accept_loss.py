@@ -8,6 +8,7 @@ import trio
 
 from broker.cli.errors import print_errors
 from broker.cli.grammar import Command, CommandFailed, Exit, Invocation
+from broker.cli.grammar.units import format_count
 from broker.cli.node_config import read_node_config
 from broker.cli.output import one
 from broker.config import KafkaConfig
@@ -77,5 +78,5 @@ def _sentence(accepted: AcceptedLoss) -> str:
         return "Nothing is lost."
     what = "Would give up" if accepted.dry_run else "Gave up"
     count = loss.lost_end_offset - loss.end_offset
-    records = "1 record" if count == 1 else f"{count} records"
+    records = format_count(count, "record")
     return f"{what} {records} of the metadata, from offset {loss.end_offset} on: {loss.damage}."

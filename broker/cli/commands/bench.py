@@ -17,6 +17,7 @@ from broker.cli.grammar.arguments import RATE, SIZE, Integer
 from broker.cli.grammar.clients import open_admin, open_consumer, open_producer
 from broker.cli.grammar.completion import complete_topic
 from broker.cli.grammar.partitions import find_partitions
+from broker.cli.grammar.units import format_count
 from broker.cli.output import one
 from broker.cli.output.progress import Progress
 from broker.client.admin import OffsetSpec
@@ -103,7 +104,9 @@ async def consume(invocation: Invocation, topic: str, count: int | None) -> None
     there = sum((ends[each] or (0,))[0] - (begins[each] or (0,))[0] for each in partitions)
     wanted = there if count is None else count
     if wanted > there or not there:
-        raise CommandFailed(f"Topic {topic} has {there} records; `kraft bench produce {topic}` writes some")
+        raise CommandFailed(
+            f"Topic {topic} has {format_count(there, 'record')}; `kraft bench produce {topic}` writes some"
+        )
     async with open_consumer(settings, {"auto.offset.reset": "earliest", "enable.auto.commit": "false"}) as consumer:
         consumer.assign(partitions)
         read = size = 0
@@ -190,11 +193,11 @@ def _quantiles(latencies: Counter[int]) -> dict[str, float]:
 def _print(invocation: Invocation, result: BenchResult) -> None:
     latency = ", ".join(f"{name} {value:g}" for name, value in result.latency_ms.items())
     lines = [
-        f"{result.records} records, {result.bytes} bytes of values in {result.seconds:g} s",
+        f"{format_count(result.records, 'record')}, {result.bytes} bytes of values in {result.seconds:g} s",
         f"{result.records_per_second:,.0f} records/s, {result.megabytes_per_second:,.2f} MB/s, "
         f"{result.cpu_seconds:g} s of this process's CPU",
         *([f"latency in ms: {latency}"] if latency else []),
-        *([f"{result.failed} records failed"] if result.failed else []),
+        *([f"{format_count(result.failed, 'record')} failed"] if result.failed else []),
     ]
     invocation.printer.one(result, lines)
     if result.failed:

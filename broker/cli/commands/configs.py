@@ -1,6 +1,7 @@
 """`kraft configs`: see and change configs of topics, brokers, groups and clients."""
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Final
 
 import attrs
@@ -16,6 +17,7 @@ from broker.client.admin import (
     ConfigResourceType,
     ConfigSource,
 )
+from metadata.configuration import BROKER_CONFIGS, DYNAMIC_ONLY_CONFIGS
 
 _KINDS: Final = {
     "topic": ConfigResourceType.TOPIC,
@@ -32,6 +34,8 @@ _SENTENCES: Final = {
     "subtract": "removed {row.value} from {row.name}",
     "delete": "deleted {row.name}",
 }
+_BROKER_KEYS: Final = frozenset({*BROKER_CONFIGS.keys, *DYNAMIC_ONLY_CONFIGS.keys})
+_OF_LISTENER: Final = "listener.name."
 _NOT_SET: Final = (ConfigSource.DEFAULT, ConfigSource.STATIC_BROKER)
 
 
@@ -146,6 +150,9 @@ async def _alter(invocation: Invocation, kind: str, name: str, changes: Sequence
     resource = _resource(kind, name)
     async with invocation.admin() as admin:
         results = await admin.incremental_alter_configs({resource: changes}, validate_only=dry_run)
+    if kind == "broker":
+        for change in changes:
+            _warn_of_unknown(invocation, change)
     done = [
         ChangedConfig(kind, name, change.name, change.operation.name.lower(), change.value)
         for _ in invocation.succeeded(results, kind)
@@ -153,6 +160,19 @@ async def _alter(invocation: Invocation, kind: str, name: str, changes: Sequence
     ]
     prefix = "Dry run: " if dry_run else ""
     invocation.printer.each(done, lambda row: f"{prefix}{kind} {name}: {_SENTENCES[row.operation].format(row=row)}")
+
+
+def _warn_of_unknown(invocation: Invocation, change: ConfigChange) -> None:
+    """Brokers take any config, because their plugins may have some; a key that is mistyped has no effect."""
+    if (
+        change.operation == ConfigOperation.DELETE
+        or change.name in _BROKER_KEYS
+        or change.name.startswith(_OF_LISTENER)
+    ):
+        return
+    near = get_close_matches(change.name, sorted(_BROKER_KEYS), n=1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    invocation.printer.note(f"kraft: brokers have no config {change.name}, so that it has no effect{meant}")
 
 
 def _change(setting: str) -> ConfigChange:

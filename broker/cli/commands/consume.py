@@ -12,6 +12,7 @@ from broker.cli.commands.consume_range import Range, Start, find_ranges, parse_s
 from broker.cli.grammar import ClusterCommand, Invocation
 from broker.cli.grammar.arguments import TOPIC_PARTITIONS, Integer, Parsed, TopicPartitions, parse_time
 from broker.cli.grammar.clients import open_admin, open_consumer
+from broker.cli.grammar.command import shown_item
 from broker.cli.grammar.completion import complete_group
 from broker.cli.grammar.partitions import find_partitions
 from broker.cli.grammar.settings import ClusterSettings
@@ -22,6 +23,7 @@ from broker.cli.output.record_json import JsonRecord, json_record
 from broker.cli.output.shapes import to_json
 from broker.client.consumer.consumer import Consumer
 from broker.client.types import ConsumerRecord, TopicPartition
+from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import real_env
 
 IsolationLevel: TypeAlias = Literal["read_uncommitted", "read_committed"]
@@ -125,10 +127,26 @@ async def consume(
         return
     async with open_admin(settings) as admin:
         partitions = await find_partitions(admin, topics)
-        ranges = await find_ranges(admin, partitions, start, until_ms, stops_at_end, is_committed=is_committed)
+        ranges, errors = await find_ranges(admin, partitions, start, until_ms, stops_at_end, is_committed=is_committed)
+    _report_left_out(invocation, errors)
     # If the offset has been deleted meanwhile, reading begins at the first one that is left.
     async with open_consumer(settings, {"auto.offset.reset": "earliest", "enable.auto.commit": "false"}) as consumer:
         await _print_records(consumer, ranges, count, filters, write)
+
+
+def _report_left_out(invocation: Invocation, errors: Mapping[TopicPartition, Exception]) -> None:
+    for partition, error in errors.items():
+        invocation.fail(error, f"partition {shown_item(partition)}, which is left out")
+
+
+async def _fetch(consumer: Consumer, records_max: int, timeout_s: float | None = None) -> list[ConsumerRecord]:
+    """The next records. Raises ClientError, KafkaError, that of damaged records with what to do."""
+    try:
+        return list(await consumer.fetch(records_max, timeout_s=timeout_s))
+    except KafkaError as error:
+        if error.code == ErrorCode.CORRUPT_MESSAGE:
+            error.add_note("`kraft cluster health` shows the damaged offsets; `-o OFFSET` goes on after them")
+        raise
 
 
 def _with_isolation_level(settings: ClusterSettings, level: IsolationLevel | None) -> tuple[ClusterSettings, bool]:
@@ -177,7 +195,7 @@ async def _read_as_member(
         printed = 0
         while count is None or printed < count:
             left = _FETCH_RECORDS if count is None else min(_FETCH_RECORDS, count - printed)
-            chosen = [record for record in await consumer.fetch(left) if filters.pass_(record)]
+            chosen = [record for record in await _fetch(consumer, left) if filters.pass_(record)]
             write(chosen)
             printed += len(chosen)
 
@@ -199,7 +217,7 @@ async def _print_records(
     with Progress("Reading", total, "offsets", is_shown=not sys.stdout.isatty()) as progress:
         printed, left = 0, dict(open_ends)
         while left and (count is None or printed < count):
-            records = await consumer.fetch(_FETCH_RECORDS, timeout_s=_LOOK_S if has_ends else None)
+            records = await _fetch(consumer, _FETCH_RECORDS, _LOOK_S if has_ends else None)
             chosen = [record for record in records if _is_wanted(record, left) and filters.pass_(record)]
             if count is not None:
                 chosen = chosen[: count - printed]

@@ -1,10 +1,11 @@
 """The start and the end of `kraft consume` in each partition."""
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, Literal
 
 import attrs
 
+from broker.cli.grammar.offsets import find_offsets
 from broker.cli.grammar.units import is_digits, parse_time_ms
 from broker.client.admin import Admin, OffsetSpec
 from broker.client.types import TopicPartition
@@ -55,26 +56,27 @@ async def find_ranges(
     stops_at_end: bool,
     *,
     is_committed: bool = False,
-) -> dict[TopicPartition, Range]:
-    """The offsets to read of each partition. With `is_committed`, they end at the first record of an open transaction.
+) -> tuple[dict[TopicPartition, Range], dict[TopicPartition, Exception]]:
+    """The offsets to read of each partition, and the errors of the partitions whose offsets cannot be found now.
 
-    Raises KafkaError, ClientError.
+    With `is_committed`, the offsets end at the first record of an open transaction.
     """
-    chosen = list(partitions)
-    begins = await _offsets(admin, chosen, OffsetSpec.EARLIEST)
-    ends = await _offsets(admin, chosen, OffsetSpec.LATEST, is_committed=is_committed)
-    since = await _offsets(admin, chosen, start.time_ms) if start.time_ms is not None else {}
-    until = await _offsets(admin, chosen, until_ms) if until_ms is not None else {}
+    times = [time_ms for time_ms in (start.time_ms, until_ms) if time_ms is not None]
+    level: Literal["read_uncommitted", "read_committed"] = "read_committed" if is_committed else "read_uncommitted"
+    found, errors = await find_offsets(
+        admin, partitions, [OffsetSpec.EARLIEST, OffsetSpec.LATEST, *times], isolation_level=level
+    )
     ranges = {}
-    for partition in chosen:
-        begin, end = begins[partition] or 0, ends[partition] or 0
-        first = _first(start, since.get(partition), begin, end)
-        last = until.get(partition)
+    for partition in found[0]:
+        begin, end, *at = (None if (offset := of[partition]) is None else offset.offset for of in found)
+        since = at[0] if start.time_ms is not None else None
+        first = _first(start, since, begin or 0, end or 0)
+        last = at[-1] if until_ms is not None else None
         if last is None and (stops_at_end or until_ms is not None):
             # No record is that late yet, so what comes later is not wanted either.
-            last = end
+            last = end or 0
         ranges[partition] = Range(first, last)
-    return ranges
+    return ranges, errors
 
 
 def _first(start: Start, since: int | None, begin: int, end: int) -> int:
@@ -85,15 +87,3 @@ def _first(start: Start, since: int | None, begin: int, end: int) -> int:
     if start.offset is None:
         return begin
     return max(begin, end + start.offset if start.offset < 0 else min(start.offset, end))
-
-
-async def _offsets(
-    admin: Admin, partitions: Iterable[TopicPartition], spec: OffsetSpec | int, *, is_committed: bool = False
-) -> Mapping[TopicPartition, int | None]:
-    found = (
-        await admin.list_offsets(
-            dict.fromkeys(partitions, spec),
-            isolation_level="read_committed" if is_committed else "read_uncommitted",
-        )
-    ).raise_first()
-    return {partition: None if offset is None else offset.offset for partition, offset in found.items()}

@@ -12,6 +12,7 @@ from broker.cli.grammar import ClusterCommand, CommandGroup, Invocation
 from broker.cli.grammar.arguments import DURATION, Integer, TopicPartitions, topic_option
 from broker.cli.grammar.completion import complete_group
 from broker.cli.grammar.partitions import find_partitions
+from broker.cli.grammar.units import format_count
 from broker.cli.output import Column, list_of
 from broker.client.admin import GroupDescription, GroupListing, MemberDescription
 from broker.wire.errors import ErrorCode
@@ -154,7 +155,7 @@ async def describe(invocation: Invocation, names: Sequence[str]) -> None:
     for group in shown:
         invocation.printer.say(
             f"Group {group.group_id}: {group.state}, {group.type}, assignor {group.assignor or '-'}, "
-            f"coordinator {group.coordinator}, {len(group.members)} members"
+            f"coordinator {group.coordinator}, {format_count(len(group.members), 'member')}"
         )
         if group.members:
             invocation.printer.table(group.members, MEMBER_COLUMNS)

@@ -20,6 +20,7 @@ from broker.cli.grammar.arguments import INT32_MAX, Integer, Parsed
 from broker.cli.grammar.clients import open_producer
 from broker.cli.grammar.completion import complete_topic
 from broker.cli.grammar.partitions import NoSuchPartition
+from broker.cli.grammar.units import format_count
 from broker.cli.output import lines_of
 from broker.cli.output.record_json import RecordToProduce
 from broker.client.producer.batch import OnDelivery
@@ -97,7 +98,7 @@ async def produce(
             partitions = KnownPartitions(invocation, producer, topic)
             written = await _write(invocation, producer, partitions, records, form["partition"])
     if not invocation.printer.is_json:
-        invocation.printer.note(f"kraft: {written} records written to {topic}")
+        invocation.printer.note(f"kraft: {format_count(written, 'record')} written to {topic}")
 
 
 async def _records(

@@ -13,7 +13,7 @@ from broker.cli.commands.spark_session import SparkCommand, source_options, spar
 from broker.cli.grammar import Command, CommandGroup, Invocation
 from broker.cli.grammar.arguments import DURATION, RATE, SIZE, Integer
 from broker.cli.grammar.completion import complete_topic
-from broker.cli.grammar.units import format_size
+from broker.cli.grammar.units import format_count, format_size
 from broker.cli.output import Column, list_of, one
 from broker.client.consumer.config import ConsumerConfig
 from broker.client.producer.config import ProducerConfig
@@ -146,8 +146,9 @@ def load(invocation: Invocation, master: str | None, confs: tuple[str, ...], all
             every_seconds=every_seconds,
         )
     lines = [
-        f"{summary.records:,} records in {summary.runs} runs, {summary.quarantined:,} in quarantine",
-        f"{summary.files:,} files, {format_size(summary.bytes)}; {summary.compactions} compactions",
+        f"{_records(summary.records)} in {format_count(summary.runs, 'run')}, {summary.quarantined:,} in quarantine",
+        f"{format_count(summary.files, 'file', has_separators=True)}, {format_size(summary.bytes)}; "
+        f"{format_count(summary.compactions, 'compaction')}",
         f"{summary.seconds:g} s",
     ]
     invocation.printer.one(summary, lines if summary.runs else ["nothing new"])
@@ -174,7 +175,7 @@ def replay(invocation: Invocation, master: str | None, confs: tuple[str, ...], *
 
         options["order_by"] = options["order_by"] or None
         summary = jobs.replay(session, jobs.ReplayOptions(**options), sink)
-    invocation.printer.one(summary, [f"{summary.records:,} records in {summary.seconds:g} s"])
+    invocation.printer.one(summary, [f"{_records(summary.records)} in {summary.seconds:g} s"])
 
 
 @spark.command("stats", cls=SparkCommand, shape=list_of(TopicStats))
@@ -249,10 +250,15 @@ def _schema(given: str | None) -> str | None:
     return Path(given[1:]).read_text() if given is not None and given.startswith("@") else given
 
 
+def _records(number: int) -> str:
+    return format_count(number, "record", has_separators=True)
+
+
 def _progress_line(progress: "LoadProgress") -> str:
     manifest, seconds = progress.manifest, progress.seconds
     quarantined = f", {manifest.quarantined:,} in quarantine" if manifest.quarantined else ""
     return (
-        f"run {manifest.run}: {manifest.records:,} records{quarantined}, {format_size(manifest.size)} in "
-        f"{manifest.files} files, {manifest.records / seconds:,.0f} records/s; {progress.records_left:,} left"
+        f"run {manifest.run}: {_records(manifest.records)}{quarantined}, {format_size(manifest.size)} in "
+        f"{format_count(manifest.files, 'file')}, {manifest.records / seconds:,.0f} records/s; "
+        f"{progress.records_left:,} left"
     )

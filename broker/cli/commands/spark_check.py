@@ -10,6 +10,7 @@ import click
 
 from broker.cli.commands.spark_session import spark_options, spark_session
 from broker.cli.grammar import Command, CommandFailed, Exit, Invocation
+from broker.cli.grammar.units import format_count
 from broker.cli.output import one
 
 if TYPE_CHECKING:
@@ -84,6 +85,9 @@ def check(
 
 def _lines(verdict: "Verdict") -> list[str]:
     lines = [f"{count:,} {what}" for what, count in sorted(verdict.counts.items())]
-    lines += [f"BROKEN, {each.broken} times: {each.name}" for each in verdict.promises if each.broken]
+    lines += [f"BROKEN, {format_count(each.broken, 'time')}: {each.name}" for each in verdict.promises if each.broken]
     lines += [str(anomaly) for anomaly in list(verdict.anomalies())[:_ANOMALIES_SHOWN]]
-    return [*lines, f"{len(verdict.promises)} promises: {'no anomaly' if verdict.is_valid else 'ANOMALIES'}"]
+    return [
+        *lines,
+        f"{format_count(len(verdict.promises), 'promise')}: {'no anomaly' if verdict.is_valid else 'ANOMALIES'}",
+    ]

@@ -8,9 +8,12 @@ import click
 
 from broker.cli.grammar import ClusterCommand, CommandGroup, Invocation
 from broker.cli.grammar.arguments import INT16_MAX, INT32_MAX, TOPIC_PARTITIONS, Integer, TopicPartitions, parse_time
+from broker.cli.grammar.command import shown_item
 from broker.cli.grammar.completion import complete_topic
+from broker.cli.grammar.offsets import find_offsets
 from broker.cli.grammar.partitions import find_partitions
 from broker.cli.grammar.settings import parse_settings
+from broker.cli.grammar.units import format_count
 from broker.cli.output import Column, list_of
 from broker.client.admin import (
     HIGH_WATERMARK,
@@ -179,7 +182,8 @@ async def create(
     invocation.printer.each(
         done,
         lambda topic: (
-            f"{what} topic {topic.name} with {topic.partitions} partitions, {topic.replication_factor} replicas"
+            f"{what} topic {topic.name} with {format_count(topic.partitions or 0, 'partition')}, "
+            f"{format_count(topic.replication_factor or 0, 'replica')}"
         ),
     )
 
@@ -197,7 +201,9 @@ async def describe(invocation: Invocation, names: Sequence[str]) -> None:
         return
     for topic in described:
         settings = " ".join(f"{key}={value}" for key, value in topic.configs.items()) or "none"
-        invocation.printer.say(f"Topic {topic.name}, id {topic.topic_id}, {len(topic.partitions)} partitions")
+        invocation.printer.say(
+            f"Topic {topic.name}, id {topic.topic_id}, {format_count(len(topic.partitions), 'partition')}"
+        )
         invocation.printer.say(f"Configs: {settings}")
         invocation.printer.table(topic.partitions, PARTITION_COLUMNS)
 
@@ -215,7 +221,9 @@ async def alter(invocation: Invocation, names: Sequence[str], partitions: int, d
         results = await admin.create_partitions(dict.fromkeys(names, partitions), validate_only=dry_run)
     done = [ChangedTopic(name, partitions) for name in invocation.succeeded(results, "topic")]
     what = "could have" if dry_run else "has"
-    invocation.printer.each(done, lambda topic: f"Topic {topic.name} {what} {topic.partitions} partitions.")
+    invocation.printer.each(
+        done, lambda topic: f"Topic {topic.name} {what} {format_count(topic.partitions or 0, 'partition')}."
+    )
 
 
 @topics.command("delete", cls=ClusterCommand, shape=list_of(ChangedTopic))
@@ -240,12 +248,13 @@ async def offsets(invocation: Invocation, chosen: Sequence[TopicPartitions], tim
     async with invocation.admin() as admin:
         partitions = await find_partitions(admin, chosen)
         specs = (OffsetSpec.EARLIEST, OffsetSpec.LATEST, *moments)
-        found = [await admin.list_offsets(dict.fromkeys(partitions, spec)) for spec in specs]
-    begins, ends = (invocation.succeeded(results, "partition") for results in found[:2])
+        found, errors = await find_offsets(admin, partitions, specs)
+    for each, error in errors.items():
+        invocation.fail(error, f"partition {shown_item(each)}")
     rows = []
-    for each in ends:
-        begin, end, *at = (None if (offset := of.succeeded.get(each)) is None else offset.offset for of in found)
-        if each in begins and begin is not None and end is not None:
+    for each in found[0]:
+        begin, end, *at = (None if (offset := of[each]) is None else offset.offset for of in found)
+        if begin is not None and end is not None:
             rows.append(OffsetRow(each.topic, each.partition, begin, end, end - begin, at))
     columns = [*OFFSET_COLUMNS, *(_time_column(index, text) for index, text in enumerate(times))]
     invocation.printer.rows(rows, columns)

@@ -243,12 +243,11 @@ async def find_hanging(
 ) -> None:
     """Find transactions that partitions have open and that no coordinator will end.
 
-    Consumers with read_committed do not get past such a transaction; `kraft transactions abort` ends it. Give
-    --max-transaction-timeout where transaction.max.timeout.ms of the brokers is not 15 minutes.
+    All partitions are searched, or those of --topic and --broker-id. Consumers with read_committed do not get past
+    such a transaction; `kraft transactions abort` ends it. Give --max-transaction-timeout where
+    transaction.max.timeout.ms of the brokers is not 15 minutes.
     """
     context = click.get_current_context()
-    if topic is None and broker_id is None:
-        raise click.UsageError("Give --topic or --broker-id.", context)
     if topic is None and partition is not None:
         raise click.UsageError("--partition needs --topic.", context)
     async with invocation.admin() as admin:
@@ -261,6 +260,11 @@ async def find_hanging(
         )
     rows = sorted(map(_hanging_row, found), key=lambda row: (row.topic, row.partition, row.start_offset))
     invocation.printer.rows(rows, HANGING_COLUMNS, empty="No transaction hangs.")
+    for row in rows:
+        invocation.printer.say(
+            f"To end it: kraft transactions abort --topic {row.topic} --partition {row.partition} --start-offset"
+            f" {row.start_offset}"
+        )
 
 
 @transactions.command("abort", cls=ClusterCommand, shape=list_of(AbortedTransaction))
@@ -296,6 +300,7 @@ async def abort(
             found = await _producer_of(admin, place, start_offset)
             named = (found.producer_id, found.epoch, found.coordinator_epoch)
         assert named is not None, "without an offset it is named by its epochs"
+        await _check_open(admin, place, named[0])
         await admin.abort_transaction(place, producer_id=named[0], producer_epoch=named[1], coordinator_epoch=named[2])
     invocation.printer.each(
         [AbortedTransaction(topic, partition, named[0], named[1])],
@@ -323,6 +328,16 @@ def _named(
     if producer_id is None or producer_epoch is None or coordinator_epoch is None:
         return None
     return producer_id, producer_epoch, coordinator_epoch
+
+
+async def _check_open(admin: Admin, place: TopicPartition, producer_id: int) -> None:
+    """Raises CommandFailed if the producer has no transaction open in the partition; KafkaError."""
+    found = (await admin.describe_producers([place])).value(place)
+    if all(each.producer_id != producer_id or each.transaction_start_offset is None for each in found):
+        raise CommandFailed(
+            f"Producer {producer_id} has no open transaction in {place.topic}-{place.partition}; nothing was aborted",
+            Exit.NOT_FOUND,
+        )
 
 
 async def _producer_of(admin: Admin, place: TopicPartition, start_offset: int) -> ProducerDescription:

@@ -1,7 +1,8 @@
 """Clients for the commands, made from the settings of the command line."""
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 import attrs
@@ -11,9 +12,10 @@ from broker.client.admin import Admin, AdminConfig
 from broker.client.config import ClientConfig
 from broker.client.consumer.config import ConsumerConfig
 from broker.client.consumer.consumer import Consumer
-from broker.client.errors import ConnectionLost, TimedOut, UnsupportedByBroker
+from broker.client.errors import ConnectionLost, MismatchedEndpointType, TimedOut, UnsupportedByBroker
 from broker.client.producer.config import ProducerConfig
 from broker.client.producer.producer import Producer
+from broker.client.reachability import LOGGER as REACHABILITY_LOGGER
 
 # How long the brokers may take for the first answer. A cluster that is up answers at once, and a person who has
 # mistyped a port should not wait for the minute that a call may take.
@@ -32,9 +34,22 @@ async def open_admin(settings: ClusterSettings, controllers: str | None = None) 
         opening = Admin(settings.bootstrap_servers, config=configs)
     else:
         opening = Admin(config=configs, bootstrap_controllers=controllers)
-    async with opening as admin:
-        await reach(admin, controllers or settings.bootstrap_servers)
-        yield admin
+    with _unlogged_troubles():
+        async with opening as admin:
+            await reach(admin, controllers or settings.bootstrap_servers)
+            yield admin
+
+
+@contextmanager
+def _unlogged_troubles() -> Iterator[None]:
+    """Leaves the client's warnings about servers that it cannot reach out of the log: the command's error has them."""
+    logger = logging.getLogger(REACHABILITY_LOGGER)
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 @asynccontextmanager
@@ -63,6 +78,11 @@ async def reach(admin: Admin, servers: str) -> None:
         await admin.describe_cluster(timeout_ms=_REACH_MS)
     except UnsupportedByBroker:
         return  # an old broker has answered
+    except MismatchedEndpointType as error:
+        raise MismatchedEndpointType(
+            f"A controller answers at {servers}. -b takes ports of brokers; those of controllers are given to"
+            " `kraft quorum`, by --bootstrap-controller."
+        ) from error
     except TimedOut as error:
         reason = error.__cause__ or f"none of them answers within {_REACH_MS // 1000} s"
         raise Unreachable(

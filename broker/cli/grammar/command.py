@@ -98,7 +98,10 @@ class ClusterCommand(Command):
 
 
 def shown_item(item: object) -> str:
-    """An item of a call, as messages name it: `orders-3` for a partition, its name for a resource."""
+    """An item of a call, as messages name it: `orders-3` for a partition, its name for a resource.
+
+    The resource without a name stands for the configs that all brokers have.
+    """
     if isinstance(item, TopicPartition):
         return f"{item.topic}-{item.partition}"
-    return str(getattr(item, "name", item))
+    return str(getattr(item, "name", item)) or "default"

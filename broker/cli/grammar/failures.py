@@ -18,7 +18,7 @@ class Exit(IntEnum):
     FAILED = 1  # the cluster refused the request, a part of it failed, or a check found a problem
     USAGE = 2  # wrong arguments, or a wrong configuration of the command itself; nothing was asked
     UNREACHABLE = 3  # no server can be reached, or none answered in time
-    NOT_FOUND = 4  # a named topic, group, broker or the like does not exist
+    NOT_FOUND = 4  # a named topic, group, broker or the like does not exist, or is not there at present
     INTERRUPTED = 130  # Ctrl-C, as shells number it
     OUTPUT_CLOSED = 141  # the reader of the output is gone, as in `kraft consume orders | head`
 
@@ -46,17 +46,19 @@ _NOT_FOUND: Final = frozenset(
         ErrorCode.RESOURCE_NOT_FOUND,
         ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
         ErrorCode.BROKER_ID_NOT_REGISTERED,
+        ErrorCode.BROKER_NOT_AVAILABLE,
     }
 )
 # Errors that the user can resolve. Any other error is a bug and shows its traceback.
 EXPECTED: Final = (CommandFailed, UnreadableFile, click.ClickException, KafkaError, ClientError, OSError)
 
-_UNREACHABLE: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE})
 # Advice for errors whose own message has none.
 _ADVICE: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`kraft topics list` shows the topics that exist",
     ErrorCode.GROUP_ID_NOT_FOUND: "`kraft groups list` shows the groups that exist",
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "`kraft transactions list` shows the transactional ids that exist",
+    ErrorCode.BROKER_NOT_AVAILABLE: "`kraft cluster describe` shows the brokers that are",
+    ErrorCode.MISMATCHED_ENDPOINT_TYPE: "--bootstrap-controller takes ports of controllers, -b those of brokers",
     ErrorCode.NON_EMPTY_GROUP: "stop the group's members first",
     ErrorCode.INVALID_REPLICATION_FACTOR: "`kraft cluster describe` shows how many brokers are alive",
     ErrorCode.NOT_CONTROLLER: "try again: the controllers are electing a leader",
@@ -74,7 +76,9 @@ def exit_code_of(error: Exception) -> Exit:
         case KafkaError():
             if error.code in _NOT_FOUND:
                 return Exit.NOT_FOUND
-            return Exit.UNREACHABLE if error.code in _UNREACHABLE else Exit.FAILED
+            return Exit.UNREACHABLE if error.code == ErrorCode.REQUEST_TIMED_OUT else Exit.FAILED
+        case TimedOut() if isinstance(error.__cause__, KafkaError):
+            return exit_code_of(error.__cause__)  # a broker has answered, with this code until the end of the time
         case ConnectionLost() | TimedOut():
             return Exit.UNREACHABLE
         case ConfigError() | WrongValue() | UnreadableFile():

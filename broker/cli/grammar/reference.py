@@ -18,7 +18,7 @@ _EXIT_CODES: Final = (
     ("1", "the cluster refused the request, a part of it failed, or a check found a problem"),
     ("2", "wrong arguments, or a wrong file, variable or context; no request was sent to a cluster"),
     ("3", "no server can be reached, or none answered in time"),
-    ("4", "a named topic, group, partition or context does not exist"),
+    ("4", "a named topic, group, partition or context does not exist, or a named broker is not there"),
     ("130", "ended by Ctrl-C"),
     ("141", "the reader of the output is gone, as in `kraft consume orders \\| head`"),
 )

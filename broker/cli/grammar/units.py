@@ -71,6 +71,12 @@ def parse_duration_ms(text: str) -> int:
     return _bounded(sum(float(part[1]) * _DURATION_MS[part[2]] for part in parts), text)
 
 
+def format_count(number: int, noun: str, *, has_separators: bool = False) -> str:
+    """A number of things: `1 record`, `2 records`; with separators `2,000 records`."""
+    digits = f"{number:,}" if has_separators else str(number)
+    return f"{digits} {noun}" if number == 1 else f"{digits} {noun}s"
+
+
 def format_duration_ms(duration_ms: int) -> str:
     """Format a duration in its two largest units, such as `2h 5m`."""
     if duration_ms < 1000:

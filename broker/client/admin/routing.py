@@ -331,7 +331,7 @@ def _retriable(
 
 
 def _absence(node_id: int, *, is_final: bool) -> Failure:
-    text = f"broker {node_id} is not part of the cluster at present; describe_cluster() has the brokers that are"
+    text = f"broker {node_id} is not part of the cluster at present"
     return KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, text) if is_final else ConnectionLost(text)
 
 

@@ -307,7 +307,9 @@ class Fetcher:
         elif code in _TRANSIENT:
             self._pause(assigned)
         else:
-            error = KafkaError(code, f"{assigned.partition.topic}-{assigned.partition.partition}, broker {node_id}")
+            offset = "" if assigned.fetched is None else f" from offset {assigned.fetched.offset} on"
+            place = f"{assigned.partition.topic}-{assigned.partition.partition}{offset}"
+            error = KafkaError(code, f"{place}, broker {node_id}")
             self._fail_after_buffer(assigned, error)
         self._subscription.move_to_end(assigned.partition)
         self.notify()  # another broker may be the one to ask now, or later

@@ -146,8 +146,12 @@ class ReadObstacles:
         topic = self._cluster.metadata.topic(partition.topic)
         if topic is None or not topic.partitions or partition.partition < len(topic.partitions):
             return None
-        return f"topic {topic.name} has {len(topic.partitions)} partitions, and no partition {partition.partition}"
+        return f"topic {topic.name} has {_partitions(len(topic.partitions))}, and no partition {partition.partition}"
 
 
 def _explained(topic: str) -> str:
     return f"topic {topic} does not exist: create it, or check its name"
+
+
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"

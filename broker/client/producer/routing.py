@@ -50,7 +50,8 @@ def hold_timeout(
         reason = str(trouble)
     elif known is not None and known.partitions:
         count = len(known.partitions)
-        reason = f"topic {topic} has {count} partitions: the partition that was asked for is none of them"
+        partitions = "1 partition" if count == 1 else f"{count} partitions"
+        reason = f"topic {topic} has {partitions}: the partition that was asked for is none of them"
     elif known is not None and known.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         reason = f"topic {topic} does not exist: create it, or check its name"
     elif known is not None:

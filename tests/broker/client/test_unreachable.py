@@ -251,10 +251,10 @@ async def test_missing_topics_are_told_from_unreachable_brokers(
         async with Producer(bootstrap, max_block_ms=200) as producer:
             with pytest.raises(TimedOut, match=missing):
                 await producer.send("missing", b"value")
-            with pytest.raises(TimedOut, match="topic orders has 1 partitions: the partition that was asked for"):
+            with pytest.raises(TimedOut, match="topic orders has 1 partition: the partition that was asked for"):
                 await producer.send("orders", b"value", partition=3)
         async with Consumer(bootstrap, group_id="readers") as consumer:
-            for topic, partition, reason in (("missing", 0, missing), ("orders", 3, "orders has 1 partitions, and no")):
+            for topic, partition, reason in (("missing", 0, missing), ("orders", 3, "orders has 1 partition, and no")):
                 consumer.assign([TopicPartition("orders", 0), TopicPartition(topic, partition)])
                 with pytest.raises(KafkaError, match=reason) as raised:
                     await consumer.fetch(timeout_s=1)
@@ -277,7 +277,7 @@ async def test_group_whose_coordinator_has_no_topic_is_told_in_the_log_and_by_re
         await make_topic(bootstrap, "orders")
         reason = (
             "group readers has no coordinator, and so gets no partitions: The coordinator is not available."
-            " __consumer_offsets cannot be created: offsets.topic.replication.factor is 3, and 1 brokers are there."
+            " __consumer_offsets cannot be created: offsets.topic.replication.factor is 3, and 1 broker is there."
             " Start more brokers, or restart them with a smaller value."
         )
         async with Consumer(

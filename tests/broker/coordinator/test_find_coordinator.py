@@ -100,7 +100,7 @@ async def test_topic_that_cannot_be_created_is_a_retriable_error(tmp_path: Path)
             assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         (told,) = running.traced.of("coordinator_topic_not_created")
         assert told["topic"] == "__consumer_offsets"
-        assert str(told["reason"]).startswith("offsets.topic.replication.factor is 3, and 1 brokers are there.")
+        assert str(told["reason"]).startswith("offsets.topic.replication.factor is 3, and 1 broker is there.")
 
 
 async def test_every_broker_returns_the_leader_of_the_groups_partition(tmp_path: Path) -> None:

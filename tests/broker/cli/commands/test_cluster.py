@@ -147,7 +147,7 @@ def test_the_operator_is_told_once_of_a_coordinators_topic_that_cannot_be_create
     warnings = warnings_in(node.output())
     assert len(warnings) == 2, warnings
     assert what in warnings[0]
-    assert f"{key} is 3, and 1 brokers are there" in warnings[1]
+    assert f"{key} is 3, and 1 broker is there" in warnings[1]
 
 
 def warnings_in(output: str) -> list[str]:

@@ -38,6 +38,16 @@ def test_configs_of_all_brokers_and_of_groups_are_shown_with_their_source(node: 
     succeed("configs", "delete", "broker", "default", "log.retention.ms")
 
 
+def test_mistyped_config_of_a_broker_is_warned_of_with_the_near_name(node: NodeProcess) -> None:
+    answer = run_command("configs", "set", "broker", "1", "log.scrub.intervall.ms=1", "log.retention.ms=5000000")
+    assert answer.code == Exit.OK
+    assert answer.errors == (
+        "kraft: brokers have no config log.scrub.intervall.ms, so that it has no effect; did you mean "
+        "log.scrub.interval.ms?\n"
+    )
+    succeed("configs", "delete", "broker", "1", "log.scrub.intervall.ms", "log.retention.ms")
+
+
 def test_a_dry_run_changes_nothing(node: NodeProcess) -> None:
     succeed("topics", "create", "dry-config")
     output = succeed("configs", "set", "topic", "dry-config", "retention.ms=1", "--dry-run")

@@ -79,7 +79,7 @@ def test_partition_that_the_topic_does_not_have_is_refused_at_once(topic: str) -
     done = pipe("produce", topic, "--from-json", stdin=lines, timeout_s=50)
     assert (done.returncode, done.stdout) == (Exit.NOT_FOUND, b"")
     assert done.stderr == refused.replace(b"kraft: ", f"kraft: {topic}: ".encode()) + (
-        f"kraft: 1 records written to {topic}\n".encode()
+        f"kraft: 1 record written to {topic}\n".encode()
     )
     answer = run_command("consume", f"{topic}:9")
     assert (answer.code, answer.errors.encode()) == (Exit.NOT_FOUND, refused)

@@ -1,5 +1,6 @@
 """`kraft quorum` with running nodes: describe, and adding and removing voters (KIP-853)."""
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from broker.cli.commands import quorum
 from broker.cli.grammar import Exit
 from tests.support.cluster_process import ClusterProcess, new_cluster, random_uuid, run_command
+from tests.support.node_process import NodeProcess
 
 VOTER, NEWCOMER, BROKER = 1, 2, 3
 
@@ -173,6 +175,25 @@ def test_bootstrap_controllers_are_taken_before_and_after_the_name_of_the_comman
 def test_properties_file_that_cannot_be_read_is_wrong_usage(arguments: tuple[str, ...]) -> None:
     reason = "kraft: nowhere/node.properties cannot be read: No such file or directory.\n"
     assert run_command(*arguments, "nowhere/node.properties") == (Exit.USAGE, "", reason)
+
+
+def test_port_of_the_other_kind_is_named_with_the_option_that_takes_it(node: NodeProcess) -> None:
+    answer = run_command("topics", "list", "-b", f"127.0.0.1:{node.controller_port}")
+    assert (answer.code, answer.output) == (Exit.UNREACHABLE, "")
+    assert answer.errors == (
+        f"kraft: A controller answers at 127.0.0.1:{node.controller_port}. -b takes ports of brokers; those of "
+        "controllers are given to `kraft quorum`, by --bootstrap-controller.\n"
+    )
+    answer = run_command("quorum", "--bootstrap-controller", node.bootstrap, "describe", "--status")
+    assert answer.output == ""
+    assert "--bootstrap-controller takes ports of controllers, -b those of brokers" in answer.errors
+
+
+@pytest.mark.usefixtures("impatient")
+def test_unreachable_server_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    answer = run_command("topics", "list", "-b", "127.0.0.1:1")
+    assert answer.errors.count("127.0.0.1:1 cannot be reached") == 1
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 @pytest.mark.usefixtures("impatient")

@@ -18,7 +18,7 @@ def produce(node: NodeProcess, topic: str, count: int, partition: int = 0) -> No
 
 def test_a_topic_lives_from_create_to_delete(node: NodeProcess) -> None:
     created = succeed("topics", "create", "orders", "-p", "6", "-r", "1", "-c", "retention.ms=3600000")
-    assert created == "Created topic orders with 6 partitions, 1 replicas\n"
+    assert created == "Created topic orders with 6 partitions, 1 replica\n"
     assert ["orders", "6", "1", "0", "0"] in table(succeed("topics", "list", "ord*"))
     (described,) = ask("topics", "describe", "orders")
     assert described["configs"] == {"retention.ms": "3600000"}

@@ -66,10 +66,13 @@ def test_a_hanging_transaction_is_found_and_aborted_by_its_start_offset(unverifi
     found = ask("transactions", "find-hanging", "--topic", "hanging")
     assert [(each["partition"], each["producer_id"], each["start_offset"]) for each in found] == [(0, 900_001, offset)]
     assert ask("transactions", "find-hanging", "--broker-id", "1") == found
+    assert ask("transactions", "find-hanging") == found
     assert ask("transactions", "find-hanging", "--topic", "hanging", "--partition", "1") == []
     assert ask("transactions", "find-hanging", "--topic", "hanging", "--max-transaction-timeout", "61") == []
-    shown = table(succeed("transactions", "find-hanging", "--topic", "hanging", "--max-transaction-timeout", "59m"))
-    assert shown[1][:4] == ["hanging", "0", str(offset), "900001"]
+    printed = succeed("transactions", "find-hanging", "--topic", "hanging", "--max-transaction-timeout", "59m")
+    assert table(printed)[1][:4] == ["hanging", "0", str(offset), "900001"]
+    ending = f"kraft transactions abort --topic hanging --partition 0 --start-offset {offset}"
+    assert printed.endswith(f"To end it: {ending}\n")
 
     abort = ("transactions", "abort", "--topic", "hanging", "--partition", "0")
     missing = run_command(*abort, "--start-offset", "77")
@@ -88,6 +91,9 @@ def test_a_hanging_transaction_is_aborted_by_its_epochs(unverified: NodeProcess)
     done = ask("transactions", "abort", "--topic", "named", "--partition", "0", *named)
     assert done == [{"topic": "named", "partition": 0, "producer_id": 900_002, "producer_epoch": 0}]
     assert ask("transactions", "find-hanging", "--topic", "named") == []
+    again = run_command("transactions", "abort", "--topic", "named", "--partition", "0", *named)
+    assert (again.code, again.output) == (Exit.NOT_FOUND, "")
+    assert "Producer 900002 has no open transaction in named-0; nothing was aborted" in again.errors
 
 
 @pytest.mark.parametrize(
@@ -95,7 +101,6 @@ def test_a_hanging_transaction_is_aborted_by_its_epochs(unverified: NodeProcess)
     [
         (["describe"], Exit.USAGE, "Name a transactional id"),
         (["describe", "nobody"], Exit.NOT_FOUND, "`kraft transactions list` shows"),
-        (["find-hanging"], Exit.USAGE, "Give --topic or --broker-id"),
         (["find-hanging", "--partition", "0", "--broker-id", "1"], Exit.USAGE, "--partition needs --topic"),
         (["find-hanging", "--topic", "absent"], Exit.NOT_FOUND, "kraft topics list"),
         (["abort", "--topic", "t", "--partition", "0"], Exit.USAGE, "Give --start-offset"),

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.cli.grammar.units import (
+    format_count,
     format_duration_ms,
     format_number,
     format_size,
@@ -121,3 +122,8 @@ def test_numbers_are_written_in_few_digits(number: float, text: str) -> None:
 def test_written_numbers_are_read_again(number: float) -> None:
     assert parse_number(format_number(number)) == number
     assert len(format_number(number)) <= 24
+
+
+def test_one_thing_is_not_told_in_the_plural() -> None:
+    assert [format_count(number, "record") for number in (0, 1, 2000)] == ["0 records", "1 record", "2000 records"]
+    assert format_count(2000, "record", has_separators=True) == "2,000 records"

@@ -232,6 +232,6 @@ async def test_partitions_that_are_not_assigned_anymore_leave_the_session() -> N
         await consumer.fetch(timeout_s=0.05)
         consumer.assign([TopicPartition("topic", 7)])
         count = len(broker.fetches)
-        with pytest.raises(KafkaError, match="topic topic has 1 partitions, and no partition 7"):
+        with pytest.raises(KafkaError, match="topic topic has 1 partition, and no partition 7"):
             await consumer.fetch(timeout_s=0.1)
         assert len(broker.fetches) <= count + 1

@@ -35,7 +35,7 @@ def test_topic_is_loaded_measured_and_replayed(spark: SparkSession, topics: JobT
     ]
     answer = run_command(*load)
     assert answer.code == 0, answer.errors
-    assert answer.output.startswith("20 records in 1 runs, 0 in quarantine")
+    assert answer.output.startswith("20 records in 1 run, 0 in quarantine")
     assert "run 0: 20 records" in answer.errors
     assert run_command(*load).output == "nothing new\n"
     assert json.loads(run_command(*load, "--json").output)["runs"] == 0
