@@ -133,9 +133,17 @@ async def health(invocation: Invocation) -> None:
     printer.say("")
     printer.say(
         f"{found.topics} topics, {found.partitions} partitions: {found.without_leader} without a leader, "
-        f"{found.under_replicated} under-replicated, {found.not_led_by_preferred} not led by the preferred replica; "
-        f"leader skew {found.leader_skew * 100:.0f} %"
+        f"{found.under_replicated} under-replicated, {found.under_min_isr} under min ISR, {found.not_led_by_preferred} "
+        f"not led by the preferred replica; leader skew {found.leader_skew * 100:.0f} %; {found.reassignments} "
+        "reassignments"
     )
+    if found.is_healthy and found.not_led_by_preferred:
+        printer.say("`kraft elect` has the preferred replicas lead again.")
+    if found.hanging_unsearched:
+        printer.say(
+            f"{found.hanging_unsearched} partitions were not searched for hanging transactions; `kraft transactions "
+            "find-hanging` searches a topic."
+        )
     for problem in found.problems:
         printer.say(f"! {problem}")
 

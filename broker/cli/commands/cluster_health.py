@@ -7,10 +7,25 @@ from typing import Final
 import attrs
 import trio
 
+from broker.cli.commands.partition_health import (
+    NAMED_MAX,
+    PartitionFacts,
+    partition_problems,
+    request_partition_facts,
+)
 from broker.cli.grammar.units import format_size
 from broker.cli.output import Column
-from broker.client.admin import Admin, ClusterDescription, LogDir, QuorumDescription, Results, TopicDescription
+from broker.client.admin import (
+    Admin,
+    ClusterDescription,
+    LogDir,
+    PartitionReassignment,
+    QuorumDescription,
+    Results,
+    TopicDescription,
+)
 from broker.client.errors import TimedOut, UnsupportedByBroker
+from broker.client.types import TopicPartition
 from broker.wire.uuids import encode_uuid
 from kraft.description import SILENT_MS
 
@@ -23,8 +38,6 @@ _ELECTION_SECONDS: Final = 1.0
 # How long an active controller, and each broker, is waited for.
 _TIMEOUT_MS: Final = 10_000
 _ALIVE: Final = "alive"
-# Partitions that are named; more are counted.
-_NAMED_MAX: Final = 5
 
 
 @attrs.frozen
@@ -68,7 +81,11 @@ class BrokerHealth:
 
 @attrs.frozen
 class ClusterHealth:
-    """A cluster. `leader_skew` is how far the broker with the most leaders is above the average: 0.5 is 50 % more."""
+    """A cluster. `leader_skew` is how far the broker with the most leaders is above the average: 0.5 is 50 % more.
+
+    `under_min_isr` partitions refuse writes with acks=all. `reassignments` are under way. Partitions beyond the first
+    5,000 are not searched for hanging transactions: `hanging_unsearched` counts them.
+    """
 
     cluster_id: str
     is_healthy: bool
@@ -79,6 +96,10 @@ class ClusterHealth:
     partitions: int
     without_leader: int
     under_replicated: int
+    under_min_isr: int
+    reassignments: int
+    hanging_transactions: int
+    hanging_unsearched: int
     damaged_replicas: int
     not_led_by_preferred: int
     leader_skew: float
@@ -110,10 +131,20 @@ async def examine_cluster(admin: Admin) -> ClusterHealth:
     alive = [node.id for node in cluster.nodes if node.id not in cluster.fenced]
     log_dirs = await admin.describe_log_dirs(alive, timeout_ms=_TIMEOUT_MS)
     brokers = _brokers(cluster, list(topics.values()), log_dirs)
+    facts = await request_partition_facts(admin, topics.values(), alive, _TIMEOUT_MS)
     # Last: without an active controller, the broker that is asked answers nothing else meanwhile.
     controllers = await _examine_quorum(admin)
-    damage = [*_damage_problems(log_dirs.succeeded)], [*_metadata_problems(log_dirs.succeeded)]
-    return _health(cluster, controllers, brokers, list(topics.values()), *damage)
+    damage = list(_damage_problems(log_dirs.succeeded))
+    if any(controller.is_leader for controller in controllers):
+        facts = attrs.evolve(facts, moving=await _reassignments(admin))
+    problems = [
+        *_controller_problems(controllers),
+        *_broker_problems(brokers, facts.replicas_max),
+        *_metadata_problems(log_dirs.succeeded),
+        *_first(damage),
+        *partition_problems(facts),
+    ]
+    return _health(cluster, controllers, brokers, facts, problems, len(damage))
 
 
 async def _describe_cluster(admin: Admin) -> ClusterDescription:
@@ -122,6 +153,14 @@ async def _describe_cluster(admin: Admin) -> ClusterDescription:
         return await admin.describe_cluster(include_fenced_brokers=True)
     except UnsupportedByBroker:
         return await admin.describe_cluster()
+
+
+async def _reassignments(admin: Admin) -> dict[TopicPartition, PartitionReassignment]:
+    """The reassignments that are under way; none if the active controller is lost meanwhile."""
+    try:
+        return await admin.list_partition_reassignments(timeout_ms=_TIMEOUT_MS)
+    except TimedOut:
+        return {}
 
 
 async def _examine_quorum(admin: Admin) -> list[ControllerHealth]:
@@ -224,36 +263,28 @@ def _health(
     cluster: ClusterDescription,
     controllers: list[ControllerHealth],
     brokers: list[BrokerHealth],
-    topics: Sequence[TopicDescription],
-    damage: Sequence[str],
-    metadata_damage: Sequence[str],
+    facts: PartitionFacts,
+    problems: list[str],
+    damaged_replicas: int,
 ) -> ClusterHealth:
-    named = [(f"{topic.name}-{each.partition}", each) for topic in topics for each in topic.partitions]
-    leaderless = [name for name, each in named if each.leader is None]
-    under_replicated = [name for name, each in named if len(each.isr) < len(each.replicas)]
-    problems = [*_node_problems(controllers, brokers), *metadata_damage, *_first(damage)]
-    problems += _partition_problems(leaderless, under_replicated)
     return ClusterHealth(
         cluster.cluster_id,
         not problems,
         problems,
         controllers,
         brokers,
-        len(topics),
-        len(named),
-        len(leaderless),
-        len(under_replicated),
-        len(damage),
-        sum(each.leader is not None and each.leader != each.replicas[0] for _, each in named),
+        len({name.topic for name in facts.partitions}),
+        len(facts.partitions),
+        len(facts.without_leader),
+        len(facts.under_replicated),
+        len(facts.under_min_isr),
+        len(facts.moving),
+        len(facts.hanging),
+        facts.unsearched,
+        damaged_replicas,
+        facts.not_led_by_preferred,
         _leader_skew([broker.leaders for broker in brokers if broker.is_alive]),
     )
-
-
-def _partition_problems(leaderless: Sequence[str], under_replicated: Sequence[str]) -> Iterable[str]:
-    if leaderless:
-        yield f"{_named(leaderless)} no leader: they cannot be read or written"
-    if under_replicated:
-        yield f"{_named(under_replicated)} fewer replicas in sync than they should"
 
 
 def _leader_skew(leaders: Sequence[int]) -> float:
@@ -262,15 +293,15 @@ def _leader_skew(leaders: Sequence[int]) -> float:
 
 
 def _first(damage: Sequence[str]) -> list[str]:
-    more = len(damage) - _NAMED_MAX
-    return [*damage[:_NAMED_MAX], *([f"{more} more replicas are damaged"] if more > 0 else [])]
+    more = len(damage) - NAMED_MAX
+    return [*damage[:NAMED_MAX], *([f"{more} more replicas are damaged"] if more > 0 else [])]
 
 
-def _node_problems(controllers: Sequence[ControllerHealth], brokers: Sequence[BrokerHealth]) -> Iterable[str]:
-    yield from _controller_problems(controllers)
+def _broker_problems(brokers: Sequence[BrokerHealth], replicas_max: Mapping[int, int]) -> Iterable[str]:
+    alive = sum(broker.is_alive for broker in brokers)
     for broker in brokers:
         if not broker.is_alive:
-            yield f"broker {broker.id} is down: start it again, or move its {broker.replicas} replicas elsewhere"
+            yield _down(broker, replicas_max[broker.id] - alive)
         elif broker.unreachable is not None:
             yield (
                 f"broker {broker.id} is alive for the cluster, and does not answer here at {broker.address}: "
@@ -280,6 +311,21 @@ def _node_problems(controllers: Sequence[ControllerHealth], brokers: Sequence[Br
             yield f"broker {broker.id} has {broker.failed_log_dirs} failed log directories; see `kraft log-dirs`"
         if broker.disk_free is not None and broker.disk_free < _FREE_MIN:
             yield f"broker {broker.id} has {_percent(broker.disk_free)} of a disk left: free some room"
+
+
+def _down(broker: BrokerHealth, lacking: int) -> str:
+    """A broker that is down. `lacking` brokers have to be added before others can have its replicas."""
+    start = (
+        f"broker {broker.id} is down: start it again with `kraft start <its server.properties>`, whose last lines say "
+        "why if it ends (a full disk, a lost disk)"
+    )
+    if not broker.replicas:
+        return start
+    first = f"start {lacking} more broker{'' if lacking == 1 else 's'}, then " if lacking > 0 else ""
+    return (
+        f"{start}; if it is gone for good, move its {broker.replicas} replicas: {first}`kraft reassign plan > "
+        "plan.json` and `kraft reassign execute plan.json --wait`"
+    )
 
 
 def _controller_problems(controllers: Sequence[ControllerHealth]) -> Iterable[str]:
@@ -330,12 +376,6 @@ def _metadata_problems(log_dirs: Mapping[int, Mapping[str, LogDir]]) -> Iterable
                     f"{path} of the metadata is damaged on broker {broker_id} ({problem}): a new snapshot replaces it "
                     "as soon as all entries are committed, for which a majority of the controllers has to run"
                 )
-
-
-def _named(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED_MAX
-    shown = ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
-    return f"{shown} {'has' if len(names) == 1 else 'have'}"
 
 
 def _percent(share: float | None) -> str:

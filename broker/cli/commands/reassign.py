@@ -7,6 +7,7 @@ import attrs
 import click
 import trio
 
+from broker.cli.commands.partition_health import holders_of, why_stuck
 from broker.cli.commands.reassignment_plans import Plan, encode_plan, read_plan
 from broker.cli.commands.replica_spread import Measure, TooFewBrokers, measure, moved, spread
 from broker.cli.grammar import ClusterCommand, CommandFailed, CommandGroup, Invocation
@@ -16,11 +17,13 @@ from broker.cli.grammar.partitions import find_partitions
 from broker.cli.grammar.units import format_size, is_digits
 from broker.cli.output import Column, list_of
 from broker.cli.output.progress import Progress
-from broker.client.admin import Admin, LogDir, PartitionReassignment
+from broker.client.admin import Admin, LogDir, PartitionReassignment, TopicDescription
 from broker.client.types import TopicPartition
 from broker.wire.errors import ErrorCode
 
 _LOOK_S = 0.5
+# Partitions that are named because they cannot move; more are counted.
+_NAMED_MAX: Final = 5
 
 
 @attrs.frozen
@@ -96,7 +99,8 @@ async def plan(invocation: Invocation, topics: Sequence[str], brokers: str | Non
         invocation.printer.json([PlannedPartition(each.topic, each.partition, made[each]) for each in made])
     elif made:
         invocation.printer.say(encode_plan(made))
-    for line in _preview(current, after, placed, sizes):
+    waiting = list(_without_source(made, described.values(), list(racks)))
+    for line in [*_preview(current, after, placed, sizes), *_first(waiting)]:
         invocation.printer.note(f"kraft: {line}")
 
 
@@ -108,8 +112,10 @@ async def execute(invocation: Invocation, path: str, wait: bool) -> None:
     wanted = read_plan(path)
     async with invocation.admin() as admin:
         begun = list(invocation.succeeded(await admin.alter_partition_reassignments(wanted), "partition"))
+        stuck = _StuckReassignments(admin, invocation)
+        await stuck.report(begun)
         if wait:
-            await _wait(admin, begun)
+            await _wait(admin, begun, stuck)
     rows = [PlannedPartition(each.topic, each.partition, wanted[each]) for each in begun]
     verb = "Moved" if wait else "Moving"
     invocation.printer.each(rows, lambda row: f"{verb} {row.topic}-{row.partition} to {_ids(row.replicas)}.")
@@ -121,7 +127,8 @@ async def status(invocation: Invocation, wait: bool) -> None:
     """Show the reassignments that are under way."""
     async with invocation.admin() as admin:
         if wait:
-            await _wait(admin, list(await admin.list_partition_reassignments()))
+            stuck = _StuckReassignments(admin, invocation)
+            await _wait(admin, list(await admin.list_partition_reassignments()), stuck)
         moving = await admin.list_partition_reassignments()
     rows = [
         MovingPartition(
@@ -208,11 +215,57 @@ _MEASURED: Final[Mapping[str, Callable[[Measure], str]]] = {
 }
 
 
-async def _wait(admin: Admin, partitions: Sequence[TopicPartition]) -> None:
+def _without_source(made: Plan, topics: Iterable[TopicDescription], alive: Sequence[int]) -> Iterator[str]:
+    """The partitions of a plan that no live broker can be copied from."""
+    for topic in topics:
+        for each in topic.partitions:
+            if each.leader is None and TopicPartition(topic.name, each.partition) in made:
+                down = [broker for broker in holders_of(each) if broker not in alive]
+                brokers = f"broker{'' if len(down) == 1 else 's'} {_ids(down)}"
+                yield (
+                    f"{topic.name}-{each.partition} has no live replica to copy from: its records are only on "
+                    f"{brokers}, and the move waits for that; start it again, or leave the partition out of the plan."
+                )
+
+
+def _first(lines: Sequence[str]) -> list[str]:
+    more = len(lines) - _NAMED_MAX
+    return [*lines[:_NAMED_MAX], *([f"{more} more partitions have no live replica."] if more > 0 else [])]
+
+
+class _StuckReassignments:
+    """Names the reassignments that cannot end by themselves, each once."""
+
+    def __init__(self, admin: Admin, invocation: Invocation) -> None:
+        self._admin = admin
+        self._printer = invocation.printer
+        self._told: dict[TopicPartition, None] = {}
+
+    async def report(self, partitions: Sequence[TopicPartition]) -> None:
+        """Print a line for those of the partitions that are stuck and were not named before."""
+        if not partitions:
+            return
+        moving = await self._admin.list_partition_reassignments(partitions)
+        described = await self._admin.describe_topics(dict.fromkeys(each.topic for each in moving))
+        found = {
+            TopicPartition(topic.name, each.partition): each
+            for topic in described.succeeded.values()
+            for each in topic.partitions
+        }
+        alive = [node.id for node in (await self._admin.describe_cluster()).nodes]
+        for each in sorted(moving):
+            reason = why_stuck(each, found.get(each), moving[each], alive)
+            if reason is not None and each not in self._told and len(self._told) < _NAMED_MAX:
+                self._told[each] = None
+                self._printer.note(f"kraft: {reason}")
+
+
+async def _wait(admin: Admin, partitions: Sequence[TopicPartition], stuck: _StuckReassignments) -> None:
     """Wait until none of the partitions is being reassigned."""
     with Progress("Moving", len(partitions), "partitions") as progress:
         while partitions and (left := await admin.list_partition_reassignments(partitions)):
             progress.show(len(partitions) - len(left))
+            await stuck.report(list(left))
             await trio.sleep(_LOOK_S)
         progress.show(len(partitions))
 

@@ -46,7 +46,10 @@ def spread(
     for partition, now in current.items():
         count = len(now) if replicas is None else replicas
         if count > len(racks):
-            raise TooFewBrokers(f"{partition.topic}-{partition.partition} needs {count} brokers, of {len(racks)}")
+            raise TooFewBrokers(
+                f"{partition.topic}-{partition.partition} needs {count} brokers, of {len(racks)}: start "
+                f"another broker, or lower the number of replicas with -r {len(racks)}"
+            )
         spreading.place(partition, count)
     spreading.mend_racks()
     spreading.even_counts()

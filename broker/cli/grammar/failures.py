@@ -62,6 +62,12 @@ _ADVICE: Final = {
     ErrorCode.NON_EMPTY_GROUP: "stop the group's members first",
     ErrorCode.INVALID_REPLICATION_FACTOR: "`kraft cluster describe` shows how many brokers are alive",
     ErrorCode.NOT_CONTROLLER: "try again: the controllers are electing a leader",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: (
+        "its first replica is down or not in sync, and `kraft cluster health` says what to do"
+    ),
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: (
+        "none of its replicas may lead now, and `kraft cluster health` says what to do"
+    ),
     ErrorCode.TOPIC_ALREADY_EXISTS: "use --if-not-exists where that is fine",
 }
 
