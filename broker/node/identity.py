@@ -29,9 +29,21 @@ def cluster_id_of(env: Env, config: KafkaConfig) -> str:
     if found or not config.is_sole_voter:
         raise NotFormatted(
             f"No readable {META_PROPERTIES} files found in {config.metadata_directory}. "
-            "Run `kraft format` to say which cluster this node belongs to."
+            f"Run `kraft format` to say which cluster this node belongs to. {_joining(config)}"
         )
     return encode_uuid(new_uuid(env.rng.randbytes))
+
+
+def _joining(config: KafkaConfig) -> str:
+    """How a new node, or one whose disk was replaced, gets back into its cluster."""
+    quorum = "" if config.quorum_voters else " --no-initial-controllers"
+    command = f"`kraft format --config <its server.properties> --cluster-id <the cluster's id>{quorum}`"
+    joining = (
+        f"Where the cluster exists, as after its disk was replaced: {command}; `kraft cluster describe` has the id."
+    )
+    if not config.is_controller or config.quorum_voters:
+        return joining
+    return f"{joining} Start it then, and `kraft cluster health` says how its vote moves to the new disk."
 
 
 def _stored_cluster_ids(env: Env, config: KafkaConfig) -> Mapping[str, str]:

@@ -198,11 +198,19 @@ class DamagedReplicas:
 def _remedy_of_only_replica(partition: Partition, damaged: DamagedRanges) -> str:
     first, end_offset = damaged.ranges[0], damaged.ranges[-1].end_offset
     log, name = partition.log, f"{partition.topic}:{partition.index}"
-    deletion = f"`kraft topics trim {name} --before-offset {end_offset}` deletes the records up to there"
+    intact = first.first_offset - (0 if log is None else log.log_start_offset)
+    before = f", the intact offsets before the damage too ({intact} of them)" if intact > 0 else ""
+    deletion = (
+        f"`kraft topics trim {name} --before-offset {end_offset}` deletes the records up to there{before}; "
+        "docs/damaged-files.md says how to lose the damaged segment alone"
+    )
     if log is not None and log.config.compact_enabled:
         deletion = "docs/damaged-files.md says how to delete the segment"
+    has_others = len(partition.directories) > 1
+    others = (
+        "Start the brokers of the other replicas; if none has the records, " if has_others else "There is no other: "
+    )
     return (
         f"no other replica is in sync, so this one leads on. Consumers stop at offset {first.first_offset}, and can go "
-        f"on if they seek to offset {first.end_offset}. Start the brokers of the other replicas, if there are any. "
-        f"Otherwise {deletion}"
+        f"on if they seek to offset {first.end_offset}. {others}{deletion}"
     )

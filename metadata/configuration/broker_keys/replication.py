@@ -59,7 +59,8 @@ class ReplicationConfigs(ConfigValues):
         "How often in ms partitions that may be led by a replica outside of the ISR are looked for.", internal=True,
         takes_effect=False)
     unclean_leader_election_enable = key(BOOLEAN, False, None, HIGH,
-        "Whether a replica outside the ISR may lead when no other replica can, which may lose records.", CLUSTER_WIDE)
+        "Whether a replica outside the ISR may lead when no other replica can, which may lose records. The last known "
+        "leader may in any case (KIP-966), even if it comes back with an empty disk.", CLUSTER_WIDE)
     replica_selector_class = key(STRING, None, None, MEDIUM,
         "The class that chooses which replica a consumer reads (KIP-392); not set is the leader.")
 # fmt: on

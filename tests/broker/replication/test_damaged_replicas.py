@@ -191,7 +191,11 @@ async def test_only_replica_leads_on_and_names_the_remedy(tmp_path: Path) -> Non
             await fetch(client, 5)
             await cluster.until(lambda: events(cluster, 1, "partition_damage_stays") != [])
             (stays,) = events(cluster, 1, "partition_damage_stays")
-            assert "kraft topics trim topic:0 --before-offset 6" in str(stays["remedy"])
+            assert (
+                "There is no other: `kraft topics trim topic:0 --before-offset 6` deletes the records up to there, the "
+                "intact offsets before the damage too (5 of them); docs/damaged-files.md says how to lose the damaged "
+                "segment alone"
+            ) in str(stays["remedy"])
             assert await read_values(client, 0) == values[:5]
             assert (await fetch(client, 5)).error_code == ErrorCode.CORRUPT_MESSAGE
             assert (await read_values(client, 6))[0] == values[6]
