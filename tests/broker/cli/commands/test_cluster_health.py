@@ -14,6 +14,7 @@ import trio
 
 from broker.cli.grammar import Exit
 from broker.client.admin import Admin, NewTopic
+from jepsen.processes.ports import free_ports
 from tests.support.cluster_process import Answer, ClusterProcess, new_cluster, run_command
 from tests.support.command_output import ask, succeed, wait_for_answer
 from tests.support.hanging_transactions import HOUR_MS, hang_transaction
@@ -231,3 +232,19 @@ def test_healthy_cluster_names_the_election_of_preferred_leaders(brokers: Cluste
     assert "2 not led by the preferred replica" in found.output
     type_command(*commands(found.output), tmp_path)
     wait_for_answer(lambda answer: "0 not led by the preferred replica" in answer.output, *HEALTH)
+
+
+def test_wrong_advertised_listener_is_named_with_its_address(brokers: ClusterProcess) -> None:
+    node = brokers.nodes[3]
+    (unused,) = free_ports(1)
+    node.terminate()
+    assert node.wait_ended(20) == 0
+    node.overrides["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{unused}"
+    node.start()
+    line = problem(f"! broker 3 is alive for the cluster, and does not answer here at 127.0.0.1:{unused}: ")
+    assert line.endswith("if clients cannot reach that address either, mend its advertised.listeners")
+    del node.overrides["advertised.listeners"]
+    node.terminate()
+    assert node.wait_ended(20) == 0
+    node.start()
+    until_healthy()
