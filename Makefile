@@ -22,6 +22,7 @@
 #   make jepsen              a few short runs of real nodes under faults; ARGS="--time 120 --nodes 5"
 #   make fuzz                hostile frames to all ports of a node; FRAMES=200000 SEED=1 ARGS="--ports quorum"
 #   make transaction-kills   transactions under 20 kills each of coordinators, leaders and clients; ARGS="--kills 5"
+#   make maintenance         drain, restart, unregister, rebalance and rejoin under writes, each killed and resumed
 #   make spark-kills         streaming under 20 kills each of its driver, its workers, brokers and coordinators; ARGS="--kills 5"
 #   make spark-steady        streaming at a steady rate for 30 minutes: memory and lag; ARGS="--minutes 5"
 #   make spark-standalone    the Spark jobs on a master and two workers, which are processes of this machine
@@ -71,7 +72,7 @@ SPARK ?= 4_1
 
 .PHONY: venv run test explore test-client-kafka test-differential test-kafka-monitoring test-spark-tables \
 	test-java-clients test-prometheus test-interpreters test-wheel check docs terminal-images soak jepsen fuzz \
-	transaction-kills spark-kills \
+	transaction-kills maintenance spark-kills \
 	spark-standalone spark-steady spark-demo bench bench-client-library bench-kafka bench-replication \
 	bench-followers bench-moves bench-transactions bench-groups bench-quotas bench-metadata bench-loop-holds \
 	bench-metrics bench-scrub bench-spark bench-spark-load bench-spark-check kafka-dump-log
@@ -151,6 +152,9 @@ fuzz: $(VENV)/.installed
 
 transaction-kills: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/clients/test_transaction_kills.py --full $(ARGS)
+
+maintenance: $(VENV)/.installed-test
+	$(BIN)/python -m pytest tests/clients/test_maintenance.py --full $(ARGS)
 
 spark-kills: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/broker/spark/test_stream_kills.py tests/broker/spark/test_sink_kills.py --full $(ARGS)

@@ -250,6 +250,8 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     # and files.
     "broker.cli.event_printer": {"time"},
     "broker.cli.commands.cluster": {"os"},
+    # The restart command, which the operator gives.
+    "broker.cli.commands.cluster_restart": {"subprocess", "trio.run_process"},
     "broker.cli.commands.kafka_tools": {"os"},
     "broker.cli.commands.consume": {"os"},
     "broker.cli.commands.produce_input": {"open", "pathlib", "trio.to_thread.run_sync"},

@@ -15,7 +15,11 @@ import attrs
 import click
 import trio
 
+from broker.cli.commands.cluster_drain import drain, rebalance, undrain
 from broker.cli.commands.cluster_health import BROKER_COLUMNS, CONTROLLER_COLUMNS, ClusterHealth, examine_cluster
+from broker.cli.commands.cluster_rejoin import rejoin
+from broker.cli.commands.cluster_restart import restart
+from broker.cli.commands.cluster_unregister import unregister
 from broker.cli.errors import print_errors
 from broker.cli.grammar import ClusterCommand, Command, CommandGroup, Exit, Invocation
 from broker.cli.grammar.arguments import Integer
@@ -60,7 +64,11 @@ NODE_COLUMNS: Final[Sequence[Column[NodeRow]]] = (
 
 @click.group("cluster", cls=CommandGroup)
 def cluster() -> None:
-    """Run a cluster on this machine; see how a cluster is."""
+    """Run a cluster on this machine; see how a cluster is; take nodes out of it and back."""
+
+
+for _command in (drain, undrain, rebalance, unregister, restart, rejoin):
+    cluster.add_command(_command)
 
 
 @cluster.command("start", cls=Command)

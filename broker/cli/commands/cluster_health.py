@@ -13,6 +13,7 @@ from broker.cli.commands.partition_health import (
     partition_problems,
     request_partition_facts,
 )
+from broker.cli.commands.placement import cordoned_brokers, describe_brokers
 from broker.cli.grammar.units import format_size
 from broker.cli.output import Column
 from broker.client.admin import (
@@ -24,7 +25,7 @@ from broker.client.admin import (
     Results,
     TopicDescription,
 )
-from broker.client.errors import TimedOut, UnsupportedByBroker
+from broker.client.errors import TimedOut
 from broker.client.types import TopicPartition
 from broker.wire.uuids import encode_uuid
 from kraft.description import SILENT_MS
@@ -38,6 +39,7 @@ _ELECTION_SECONDS: Final = 1.0
 # How long an active controller, and each broker, is waited for.
 _TIMEOUT_MS: Final = 10_000
 _ALIVE: Final = "alive"
+_CORDONED: Final = "cordoned"
 
 
 @attrs.frozen
@@ -64,7 +66,8 @@ class ControllerHealth:
 class BrokerHealth:
     """A broker. `is_alive` is the cluster's view; `unreachable` says why this command got no answer from it.
 
-    `disk_free` is the free fraction of its fullest volume, null if the broker does not report it.
+    `disk_free` is the free fraction of its fullest volume, null if the broker does not report it. A cordoned broker
+    gets no new replicas (KIP-1066): `kraft cluster drain` cordons.
     """
 
     id: int
@@ -77,6 +80,7 @@ class BrokerHealth:
     size_bytes: int | None
     disk_free: float | None
     failed_log_dirs: int
+    is_cordoned: bool
 
 
 @attrs.frozen
@@ -125,7 +129,7 @@ BROKER_COLUMNS: Sequence[Column[BrokerHealth]] = (
 
 async def examine_cluster(admin: Admin) -> ClusterHealth:
     """Request everything that the health of the cluster consists of. Raises ClientError, KafkaError."""
-    cluster = await _describe_cluster(admin)
+    cluster = await describe_brokers(admin)
     names = [topic.name for topic in await admin.list_topics(include_internal=True)]
     topics = (await admin.describe_topics(names)).succeeded if names else {}
     alive = [node.id for node in cluster.nodes if node.id not in cluster.fenced]
@@ -145,14 +149,6 @@ async def examine_cluster(admin: Admin) -> ClusterHealth:
         *partition_problems(facts),
     ]
     return _health(cluster, controllers, brokers, facts, problems, len(damage))
-
-
-async def _describe_cluster(admin: Admin) -> ClusterDescription:
-    """Describe the cluster, with the brokers that are down if the brokers report them (KIP-1073)."""
-    try:
-        return await admin.describe_cluster(include_fenced_brokers=True)
-    except UnsupportedByBroker:
-        return await admin.describe_cluster()
 
 
 async def _reassignments(admin: Admin) -> dict[TopicPartition, PartitionReassignment]:
@@ -196,7 +192,9 @@ def _voters(quorum: QuorumDescription) -> list[ControllerHealth]:
 def _broker_state(broker: BrokerHealth) -> str:
     if not broker.is_alive:
         return "down"
-    return _ALIVE if broker.unreachable is None else "unreachable"
+    if broker.unreachable is not None:
+        return "unreachable"
+    return _CORDONED if broker.is_cordoned else _ALIVE
 
 
 def _controller_state(voter: ControllerHealth) -> str:
@@ -214,18 +212,17 @@ def _lacks_vote(voter: ControllerHealth) -> bool:
 def _brokers(
     cluster: ClusterDescription, topics: Iterable[TopicDescription], log_dirs: Results[int, dict[str, LogDir]]
 ) -> list[BrokerHealth]:
-    leaders: Counter[int | None] = Counter()
-    replicas: Counter[int] = Counter()
-    for topic in topics:
-        for partition in topic.partitions:
-            leaders[partition.leader] += 1
-            replicas.update(partition.replicas)
+    partitions = [partition for topic in topics for partition in topic.partitions]
+    leaders = Counter(partition.leader for partition in partitions)
+    replicas = Counter(replica for partition in partitions for replica in partition.replicas)
     listed = {node.id: node for node in cluster.nodes}
+    cordoned = cordoned_brokers(log_dirs.succeeded)
     # A broker that is gone for good is still named by the replicas that it had.
     ids = sorted({*listed, *replicas})
     rows = []
     for broker_id in ids:
         node, directories = listed.get(broker_id), log_dirs.succeeded.get(broker_id)
+        found = list((directories or {}).values())
         rows.append(
             BrokerHealth(
                 broker_id,
@@ -235,9 +232,10 @@ def _brokers(
                 str(log_dirs.failed[broker_id]) if broker_id in log_dirs.failed else None,
                 leaders[broker_id],
                 replicas[broker_id],
-                None if directories is None else _size(directories.values()),
-                None if directories is None else _free(directories.values()),
-                sum(directory.error is not None for directory in (directories or {}).values()),
+                None if directories is None else _size(found),
+                None if directories is None else _free(found),
+                sum(directory.error is not None for directory in found),
+                broker_id in cordoned,
             )
         )
     return rows
@@ -383,7 +381,7 @@ def _percent(share: float | None) -> str:
 
 
 def _state_style(state: str) -> str:
-    return "green" if state == _ALIVE else "red"
+    return "green" if state == _ALIVE else "yellow" if state == _CORDONED else "red"
 
 
 def _disk_style(share: float | None) -> str:

@@ -121,7 +121,7 @@ async def add_controller(invocation: Invocation, dry_run: bool) -> None:
         directory_id = _directory_id(config)
     except (ConfigError, MetaPropertiesError) as error:
         raise CommandFailed(str(error)) from error
-    endpoints = _endpoints(config)
+    endpoints = controller_endpoints(config)
     if not dry_run:
         async with _admin(invocation) as admin:
             await admin.add_raft_voter(config.node_id, directory_id, endpoints)
@@ -132,7 +132,8 @@ async def add_controller(invocation: Invocation, dry_run: bool) -> None:
     invocation.printer.one(added, [line])
 
 
-def _endpoints(config: KafkaConfig) -> list[RaftEndpoint]:
+def controller_endpoints(config: KafkaConfig) -> list[RaftEndpoint]:
+    """The addresses at which the other controllers reach a controller."""
     return [
         RaftEndpoint(each.name, each.host or "localhost", each.port)
         for each in config.endpoints.advertised_controller_listeners

@@ -8,6 +8,7 @@ import click
 import trio
 
 from broker.cli.commands.partition_health import holders_of, why_stuck
+from broker.cli.commands.placement import partition_sizes
 from broker.cli.commands.reassignment_plans import Plan, encode_plan, read_plan
 from broker.cli.commands.replica_spread import Measure, TooFewBrokers, measure, moved, spread
 from broker.cli.grammar import ClusterCommand, CommandFailed, CommandGroup, Invocation
@@ -17,7 +18,7 @@ from broker.cli.grammar.partitions import find_partitions
 from broker.cli.grammar.units import format_size, is_digits
 from broker.cli.output import Column, list_of
 from broker.cli.output.progress import Progress
-from broker.client.admin import Admin, LogDir, PartitionReassignment, TopicDescription
+from broker.client.admin import Admin, PartitionReassignment, TopicDescription
 from broker.client.types import TopicPartition
 from broker.wire.errors import ErrorCode
 
@@ -82,7 +83,7 @@ async def plan(invocation: Invocation, topics: Sequence[str], brokers: str | Non
         described = (await admin.describe_topics(names)).raise_first()
         moving = await admin.list_partition_reassignments()
         racks = {node.id: node.rack for node in sorted((await admin.describe_cluster()).nodes)}
-        sizes = _sizes((await admin.describe_log_dirs(list(racks))).succeeded.values())
+        sizes = partition_sizes((await admin.describe_log_dirs(list(racks))).succeeded.values())
     chosen = list(racks) if brokers is None else _broker_ids(brokers, list(racks))
     placed = {broker: racks[broker] for broker in chosen}
     current = {
@@ -100,7 +101,7 @@ async def plan(invocation: Invocation, topics: Sequence[str], brokers: str | Non
     elif made:
         invocation.printer.say(encode_plan(made))
     waiting = list(_without_source(made, described.values(), list(racks)))
-    for line in [*_preview(current, after, placed, sizes), *_first(waiting)]:
+    for line in [*preview(current, after, placed, sizes), *_first(waiting)]:
         invocation.printer.note(f"kraft: {line}")
 
 
@@ -171,17 +172,7 @@ def _final_replicas(replicas: Sequence[int], moving: PartitionReassignment | Non
     return [each for each in replicas if moving is None or each not in moving.removing_replicas]
 
 
-def _sizes(brokers: Iterable[Mapping[str, LogDir]]) -> dict[TopicPartition, int]:
-    """The size of each partition: that of its largest replica."""
-    sizes: dict[TopicPartition, int] = {}
-    for directories in brokers:
-        for directory in directories.values():
-            for partition, replica in directory.replicas.items():
-                sizes[partition] = max(sizes.get(partition, 0), replica.size_bytes)
-    return sizes
-
-
-def _preview(
+def preview(
     current: Mapping[TopicPartition, Sequence[int]],
     after: Plan,
     racks: Mapping[int, str | None],

@@ -1,0 +1,359 @@
+"""`kraft cluster drain`, `undrain` and `rebalance`.
+
+Drain cordons the broker first (KIP-1066), which keeps new replicas off it. The cordon and the reassignments are all the
+state there is. Both are the cluster's, so the command can be typed again at any time.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import attrs
+import click
+import trio
+
+from broker.cli.commands.maintenance import change_options, confirm, resumable
+from broker.cli.commands.placement import (
+    PlacedPartition,
+    Placement,
+    PlanOutdated,
+    by_target,
+    carry_out,
+    cordoned_brokers,
+    count,
+    find_placement,
+    ids,
+    lead_as_preferred,
+    no_leader,
+    partition_sizes,
+)
+from broker.cli.commands.reassign import preview
+from broker.cli.commands.replica_evacuation import evacuate, hand_over, in_fewer_racks
+from broker.cli.commands.replica_spread import TooFewBrokers, moved, spread
+from broker.cli.grammar import ClusterCommand, CommandFailed, Exit, Invocation
+from broker.cli.grammar.arguments import INT32_MAX, Integer
+from broker.cli.grammar.command import shown_item
+from broker.cli.grammar.units import format_size
+from broker.cli.output import one
+from broker.client.admin import Admin, ConfigChange, ConfigOperation, ConfigResource, ConfigResourceType
+from broker.client.types import TopicPartition
+from broker.wire.errors import ErrorCode, KafkaError
+
+_CORDONED: Final = "cordoned.log.dirs"
+_LOOK_S: Final = 0.25
+# How long a broker and the controllers may take for a changed cordon: some heartbeats.
+_CORDON_S: Final = 30.0
+# A cluster of an earlier release cannot cordon; a broker may have gone just now.
+_NO_CORDON: Final = (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST, ErrorCode.BROKER_NOT_AVAILABLE)
+# Times that a plan is made again because a broker has gone, or something else moves the same partitions.
+_PLANS_MAX: Final = 20
+
+broker_argument = click.argument("broker_id", type=Integer(0, INT32_MAX), metavar="ID")
+
+
+@attrs.frozen
+class DrainedBroker:
+    """A broker without replicas. With `dry_run`, nothing was changed. `leaders` and `replicas` had to move.
+
+    `is_cordoned` is False if the cluster cannot cordon brokers: then new replicas may still be placed on it.
+    """
+
+    broker_id: int
+    dry_run: bool
+    is_cordoned: bool
+    leaders: int
+    replicas: int
+    size_bytes: int
+
+
+@attrs.frozen
+class UndrainedBroker:
+    """A broker that may get replicas again. With `dry_run`, nothing was changed."""
+
+    broker_id: int
+    dry_run: bool
+
+
+@attrs.frozen
+class RebalancedCluster:
+    """Replicas are spread, and preferred leaders lead. With `dry_run`, nothing was changed."""
+
+    dry_run: bool
+    partitions: int
+    replicas: int
+
+
+@attrs.frozen
+class _Survey:
+    """The state of a cluster from which plans are made. `targets` are the brokers that may get replicas."""
+
+    placement: Placement
+    cordoned: frozenset[int]
+    sizes: Mapping[TopicPartition, int]
+
+    @property
+    def racks(self) -> dict[int, str | None]:
+        return {node.id: node.rack for node in self.placement.brokers.values()}
+
+    @property
+    def targets(self) -> list[int]:
+        return [broker for broker in self.placement.alive if broker not in self.cordoned]
+
+
+@click.command("drain", cls=ClusterCommand, shape=one(DrainedBroker))
+@broker_argument
+@change_options
+@click.option("--fewer-racks", is_flag=True, help="Also move replicas that leave a partition in fewer racks.")
+async def drain(invocation: Invocation, broker_id: int, dry_run: bool, yes: bool, fewer_racks: bool) -> None:
+    """Move leaders, then replicas, off a broker, and keep new ones off it.
+
+    It ends when the broker has no replica left. Ctrl-C and a crash are safe: typed again, it goes on. `undrain` lets
+    the broker have replicas again.
+    """
+    async with invocation.admin() as admin:
+        survey = await _survey(admin)
+        _check_known(survey.placement, broker_id)
+        plan = _plan_drain(survey, broker_id, {}, fewer_racks)
+        drained = _drained(survey, broker_id, plan, dry_run)
+        _show_drain(invocation, survey, drained, plan)
+        if not dry_run:
+            confirm(f"Drain broker {broker_id}?", yes=yes)
+            go_on = (
+                f"Moves that have begun go on; `kraft cluster drain {broker_id}` takes them up, and `kraft reassign "
+            )
+            with resumable(invocation, f"{go_on}cancel` and `kraft cluster undrain {broker_id}` take them back."):
+                is_cordoned = await _cordon(invocation, admin, survey.placement, broker_id)
+                await _hand_over_leaders(invocation, admin, broker_id)
+                await _empty(invocation, admin, broker_id, fewer_racks)
+            drained = attrs.evolve(drained, is_cordoned=is_cordoned)
+    line = f"Would drain broker {broker_id}." if dry_run else f"Broker {broker_id} is drained: it has no replicas."
+    invocation.printer.one(drained, [line])
+
+
+@click.command("undrain", cls=ClusterCommand, shape=one(UndrainedBroker))
+@broker_argument
+@change_options
+async def undrain(invocation: Invocation, broker_id: int, dry_run: bool, yes: bool) -> None:
+    """Let a drained broker have replicas again; `rebalance` moves some to it."""
+    async with invocation.admin() as admin:
+        placement = await find_placement(admin)
+        if broker_id not in placement.brokers:
+            raise unknown_broker(placement, broker_id)
+        if broker_id not in placement.alive:
+            raise CommandFailed(f"Broker {broker_id} is down: start it first.")
+        if not dry_run:
+            confirm(f"Let broker {broker_id} have replicas again?", yes=yes)
+            await _set_cordon(admin, broker_id, None)
+            if not await _await_cordon(admin, broker_id, False):
+                raise CommandFailed(
+                    f"Broker {broker_id} is still cordoned after {_CORDON_S:.0f} s: look for {_CORDONED} in its "
+                    "server.properties, and whether it reaches the controllers."
+                )
+    if dry_run:
+        line = f"Would let broker {broker_id} have replicas again."
+    else:
+        line = f"Broker {broker_id} may have replicas; `kraft cluster rebalance` moves some to it."
+    invocation.printer.one(UndrainedBroker(broker_id, dry_run), [line])
+
+
+@click.command("rebalance", cls=ClusterCommand, shape=one(RebalancedCluster))
+@change_options
+async def rebalance(invocation: Invocation, dry_run: bool, yes: bool) -> None:
+    """Spread the replicas of all topics over the brokers, with few moves, and have preferred leaders lead.
+
+    The plan is that of `kraft reassign plan`. A drained broker gets nothing, and all others have to be alive. The
+    command ends when the replicas have moved. Ctrl-C and a crash are safe: typed again, it goes on.
+    """
+    async with invocation.admin() as admin:
+        survey = await _survey(admin)
+        current = _movable(invocation, survey)
+        racks = {broker: survey.racks[broker] for broker in survey.targets}
+        try:
+            after = spread(current, racks, survey.sizes, None)
+        except TooFewBrokers as error:
+            raise CommandFailed(f"{error}") from error
+        plan = {each: replicas for each, replicas in after.items() if replicas != list(current[each])}
+        for line in preview(current, after, racks, survey.sizes):
+            invocation.printer.note(f"kraft: {line}")
+        if not dry_run:
+            if plan:
+                confirm("Move them?", yes=yes)
+            with resumable(invocation, "Moves that have begun go on; `kraft cluster rebalance` goes on."):
+                await carry_out(invocation, admin, plan)
+                await lead_as_preferred(admin, list(after))
+    replicas = sum(1 for _ in moved(current, after))
+    line = "Would rebalance the cluster." if dry_run else "The cluster is balanced."
+    invocation.printer.one(RebalancedCluster(dry_run, len(plan), replicas), [line])
+
+
+async def _survey(admin: Admin) -> _Survey:
+    placement = await find_placement(admin)
+    log_dirs = (await admin.describe_log_dirs(placement.alive)).succeeded
+    return _Survey(placement, cordoned_brokers(log_dirs), partition_sizes(log_dirs.values()))
+
+
+def _check_known(placement: Placement, broker_id: int) -> None:
+    """Raises CommandFailed if the id is neither registered, nor that of a broker whose replicas are left."""
+    if broker_id not in placement.brokers and not placement.on(broker_id):
+        raise unknown_broker(placement, broker_id)
+
+
+def unknown_broker(placement: Placement, broker_id: int) -> CommandFailed:
+    known = ids(placement.brokers)
+    return CommandFailed(f"No broker {broker_id} is registered; the brokers are {known}.", Exit.NOT_FOUND)
+
+
+def _plan_drain(
+    survey: _Survey, broker_id: int, moved_before: Mapping[TopicPartition, list[int]], fewer_racks: bool
+) -> dict[TopicPartition, list[int]]:
+    """The new replicas of the partitions that have one on the broker. Raises CommandFailed."""
+    placement = survey.placement
+    targets = [broker for broker in survey.targets if broker != broker_id]
+    current = {partition: _reachable(placement, placed) for partition, placed in placement.partitions.items()}
+    under_way = {each: list(current[each]) for each in placement.on(broker_id) if broker_id not in current[each]}
+    if leaderless := [each for each in placement.on(broker_id) if placement.partitions[each].leader is None]:
+        raise CommandFailed(no_leader(leaderless, placement))
+    if not targets and placement.on(broker_id):
+        raise CommandFailed(f"No other broker is alive and may have replicas: broker {broker_id} cannot be drained.")
+    try:
+        evacuated = evacuate(current, broker_id, targets, survey.racks, survey.sizes)
+    except TooFewBrokers as error:
+        raise CommandFailed(
+            f"{error}. Add a broker, or have fewer replicas: `kraft reassign plan TOPIC --replicas N`."
+        ) from error
+    lost = in_fewer_racks(current, evacuated, survey.racks)
+    if lost and not fewer_racks:
+        raise CommandFailed(
+            f"{count(len(lost), 'partition')} such as {shown_item(lost[0])} would be in fewer racks, since no other "
+            "broker of the rack may have replicas. --fewer-racks accepts that."
+        )
+    # A broker that is asked for the replicas may not know yet of moves that have ended.
+    return under_way | evacuated | {each: moved_before[each] for each in evacuated if each in moved_before}
+
+
+def _reachable(placement: Placement, placed: PlacedPartition) -> tuple[int, ...]:
+    """The replicas after the move that is under way; those before it, if it waits for a broker that is down."""
+    if all(broker in placement.alive for broker in placed.adding):
+        return placed.target
+    return tuple(each for each in placed.replicas if each not in placed.adding)
+
+
+def _drained(survey: _Survey, broker_id: int, plan: Mapping[TopicPartition, list[int]], dry_run: bool) -> DrainedBroker:
+    return DrainedBroker(
+        broker_id,
+        dry_run,
+        broker_id in survey.cordoned,
+        len(survey.placement.led_by(broker_id)),
+        len(plan),
+        sum(survey.sizes.get(partition, 0) for partition in plan),
+    )
+
+
+def _show_drain(
+    invocation: Invocation, survey: _Survey, drained: DrainedBroker, plan: Mapping[TopicPartition, list[int]]
+) -> None:
+    if not plan:
+        invocation.printer.note(f"kraft: broker {drained.broker_id} has no replicas.")
+        return
+    before = {partition: survey.placement.partitions[partition].replicas for partition in plan}
+    moves = ", ".join(by_target(moved(before, plan))) or "all under way already"
+    invocation.printer.note(
+        f"kraft: broker {drained.broker_id}: {count(drained.leaders, 'leader')} and {count(len(plan), 'replica')} "
+        f"({format_size(drained.size_bytes)}) move: {moves}."
+    )
+
+
+async def _cordon(invocation: Invocation, admin: Admin, placement: Placement, broker_id: int) -> bool:
+    """Keep new replicas off the broker. Returns False if the cluster cannot do that.
+
+    The config of a broker is changed by way of that broker, so it has to be alive.
+    """
+    if broker_id not in placement.alive:
+        invocation.printer.note(
+            f"kraft: broker {broker_id} is down, and cannot be cordoned: it may get replicas if others are too few, "
+            "and after its next start"
+        )
+        return False
+    try:
+        await _set_cordon(admin, broker_id, "*")
+    except KafkaError as error:
+        if error.code not in _NO_CORDON:
+            raise
+        invocation.printer.note(
+            f"kraft: new replicas may still be placed on broker {broker_id}, since it cannot be cordoned: {error}"
+        )
+        return False
+    if not await _await_cordon(admin, broker_id, True):
+        invocation.printer.note(
+            f"kraft: broker {broker_id} does not tell within {_CORDON_S:.0f} s that it is cordoned; until it does, new "
+            "replicas may be placed on it"
+        )
+        return False
+    return True
+
+
+async def _set_cordon(admin: Admin, broker_id: int, value: str | None) -> None:
+    operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
+    resource = ConfigResource(ConfigResourceType.BROKER, str(broker_id))
+    results = await admin.incremental_alter_configs({resource: [ConfigChange(_CORDONED, value, operation)]})
+    results.raise_first()
+
+
+async def _await_cordon(admin: Admin, broker_id: int, wanted: bool) -> bool:
+    """Wait until the controllers know that the broker is cordoned, or is not any more. Returns False after a time."""
+    with trio.move_on_after(_CORDON_S):
+        while True:
+            found = (await admin.describe_log_dirs([broker_id])).succeeded
+            if found and bool(cordoned_brokers(found)) == wanted:
+                return True
+            await trio.sleep(_LOOK_S)
+    return False
+
+
+async def _hand_over_leaders(invocation: Invocation, admin: Admin, broker_id: int) -> None:
+    """Have other replicas in sync lead: the first of them becomes the preferred leader."""
+    placement = await find_placement(admin)
+    leads = Counter(each.leader for each in placement.partitions.values() if each.leader is not None)
+    plan = {}
+    for partition in placement.led_by(broker_id):
+        placed = placement.partitions[partition]
+        others = [each for each in placed.isr if each != broker_id]
+        if placed.replicas == placed.target and others:
+            in_sync = hand_over([broker_id], broker_id, others, leads)
+            rest = [each for each in placed.replicas if each != broker_id and each not in in_sync]
+            plan[partition] = [*in_sync, *rest, broker_id]
+    await carry_out(invocation, admin, plan)
+
+
+async def _empty(invocation: Invocation, admin: Admin, broker_id: int, fewer_racks: bool) -> None:
+    """Move replicas off the broker until it has none."""
+    done: dict[TopicPartition, list[int]] = {}
+    for attempt in range(_PLANS_MAX):
+        survey = await _survey(admin)
+        if not survey.placement.on(broker_id):
+            return
+        plan = _plan_drain(survey, broker_id, done, fewer_racks)
+        try:
+            await carry_out(invocation, admin, plan)
+        except PlanOutdated as error:
+            if attempt + 1 == _PLANS_MAX:
+                raise
+            invocation.printer.note(f"kraft: planning again. {error}")
+        else:
+            done.update(plan)
+
+
+def _movable(invocation: Invocation, survey: _Survey) -> dict[TopicPartition, tuple[int, ...]]:
+    """The partitions that may be spread: those without a replica on a drained broker. Raises CommandFailed."""
+    placement = survey.placement
+    for broker in sorted(placement.down):
+        if placement.on(broker):
+            raise CommandFailed(
+                f"Broker {broker} is down: start it again, or move its replicas with `kraft cluster drain {broker}`."
+            )
+    targets: Collection[int] = survey.targets
+    current = {each: to for each, to in placement.targets.items() if all(broker in targets for broker in to)}
+    if len(current) < len(placement.partitions):
+        held = count(len(placement.partitions) - len(current), "partition")
+        invocation.printer.note(f"kraft: {held} with a replica on a drained broker ({ids(survey.cordoned)}) stay.")
+    return current

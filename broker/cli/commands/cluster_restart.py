@@ -1,0 +1,238 @@
+"""`kraft cluster restart --rolling`: restarts the nodes of a cluster one after the other, while clients go on.
+
+A node that is asked to stop hands its leaders over first (controlled shutdown). The command goes to the next node only
+when the cluster is healthy again.
+"""
+
+import re
+import shlex
+import subprocess
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+import click
+import trio
+
+from broker.cli.commands.cluster_health import examine_cluster
+from broker.cli.commands.maintenance import change_options, confirm, resumable
+from broker.cli.commands.placement import count, describe_brokers, find_placement, ids, lead_as_preferred
+from broker.cli.grammar import ClusterCommand, CommandFailed, Exit, Invocation
+from broker.cli.grammar.arguments import DURATION
+from broker.cli.grammar.units import is_digits
+from broker.cli.output import one
+from broker.client.admin import Admin
+from broker.client.errors import ClientError
+from broker.wire.errors import KafkaError
+
+_LOOK_S: Final = 0.5
+_TIMEOUT_MS: Final = 300_000
+# Hosts come from the cluster, and become arguments of a program such as ssh: they must not be options of it.
+_HOST: Final = re.compile(r"[A-Za-z0-9_:%][A-Za-z0-9_.:%-]*")
+
+
+@attrs.frozen
+class RestartedCluster:
+    """The nodes that were restarted, in this order. With `dry_run`, none was."""
+
+    dry_run: bool
+    nodes: list[int]
+
+
+@attrs.frozen
+class _Node:
+    id: int
+    host: str
+    port: int
+
+
+@click.command("restart", cls=ClusterCommand, shape=one(RestartedCluster))
+@click.option("--rolling", is_flag=True, help="One node after the other; there is no other way.")
+@click.option(
+    "--restart-command",
+    required=True,
+    metavar="COMMAND",
+    help="Restarts a node: a program and its arguments, in which {id}, {host} and {port} are those of the node.",
+)
+@click.option("--nodes", "chosen", metavar="ID,...", help="Only these nodes, in this order.")
+@click.option(
+    "--timeout", "timeout_ms", type=DURATION, default=_TIMEOUT_MS, metavar="TIME", help="For each node; default: 5m."
+)
+@change_options
+async def restart(
+    invocation: Invocation,
+    rolling: bool,
+    restart_command: str,
+    chosen: str | None,
+    timeout_ms: int,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Restart the nodes one after the other; the active controller is the last.
+
+    Each has to stop, to return, and to have all its replicas in sync again before the next one. The command stops at
+    the first problem that `kraft cluster health` names. The restart command has to stop the node by SIGTERM, so that it
+    hands its leaders over.
+
+    \b
+    kraft cluster restart --rolling --restart-command 'ssh {host} systemctl restart kraft'
+    """
+    if not rolling:
+        raise click.UsageError("Say --rolling: nodes are restarted one after the other.", click.get_current_context())
+    arguments = _arguments(restart_command)
+    async with invocation.admin() as admin:
+        nodes = await _nodes(admin, None if chosen is None else _ids(chosen))
+        await _check_health(admin, 0)
+        await _note_single_replicas(invocation, admin)
+        for node in nodes:
+            invocation.printer.note(f"kraft: node {node.id}: {shlex.join(_filled(arguments, node))}")
+        done = [node.id for node in nodes]
+        if not dry_run:
+            confirm(f"Restart {count(len(nodes), 'node')}?", yes=yes)
+            done = await _restart_all(invocation, admin, nodes, arguments, timeout_ms / 1000)
+            await lead_as_preferred(admin, list((await find_placement(admin)).partitions))
+    line = f"Would restart {count(len(nodes), 'node')}." if dry_run else f"Restarted {count(len(nodes), 'node')}."
+    invocation.printer.one(RestartedCluster(dry_run, done), [line])
+
+
+async def _restart_all(
+    invocation: Invocation, admin: Admin, nodes: Sequence[_Node], arguments: Sequence[str], timeout_s: float
+) -> list[int]:
+    """Restart the nodes one after the other, and say after each what is left. Returns their ids."""
+    done: list[int] = []
+    for index, node in enumerate(nodes):
+        advice = (
+            f"Restarted: {ids(done)}. Once `kraft cluster health` shows no problem, `kraft cluster restart --rolling "
+            f"--nodes {ids(each.id for each in nodes[index:])} --restart-command ...` goes on."
+        )
+        with resumable(invocation, advice):
+            await _restart(admin, node, _filled(arguments, node), timeout_s)
+        done.append(node.id)
+        invocation.printer.note(f"kraft: node {node.id} is restarted and in sync, {len(done)} of {len(nodes)}.")
+    return done
+
+
+def _arguments(command: str) -> list[str]:
+    """The parts of the restart command. Raises UsageError."""
+    try:
+        arguments = shlex.split(command)
+        _filled(arguments, _Node(0, "host", 0))
+    except (ValueError, KeyError, IndexError, AttributeError) as error:
+        raise click.UsageError(
+            f"--restart-command {command}: write a program and its arguments, with {{id}}, {{host}} and {{port}}.",
+            click.get_current_context(),
+        ) from error
+    if not arguments:
+        raise click.UsageError("--restart-command is empty.", click.get_current_context())
+    return arguments
+
+
+def _filled(arguments: Sequence[str], node: _Node) -> list[str]:
+    return [part.format(id=node.id, host=node.host, port=node.port) for part in arguments]
+
+
+def _ids(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(map(is_digits, parts)):
+        raise click.UsageError(f"--nodes {text}: write ids, as in 1,2,3.", click.get_current_context())
+    return list(dict.fromkeys(map(int, parts)))
+
+
+async def _nodes(admin: Admin, chosen: Sequence[int] | None) -> list[_Node]:
+    """The nodes in the order of their restarts: brokers, controllers, the active one. Raises CommandFailed."""
+    brokers = {node.id: _Node(node.id, node.host, node.port) for node in (await describe_brokers(admin)).nodes}
+    quorum = await admin.describe_metadata_quorum()
+    voters = {voter.id for voter in quorum.voters}
+    controllers = {
+        node_id: _Node(node_id, endpoints[0].host, endpoints[0].port)
+        for node_id, endpoints in quorum.endpoints.items()
+        if node_id in voters and endpoints
+    }
+    nodes = controllers | brokers
+    if chosen is None:
+        chosen = sorted(nodes, key=lambda each: (each == quorum.leader_id, each in voters, each))
+    if unknown := [each for each in chosen if each not in nodes]:
+        raise CommandFailed(f"No node {unknown[0]} is known; the nodes are {ids(sorted(nodes))}.", Exit.NOT_FOUND)
+    for each in chosen:
+        if not _HOST.fullmatch(nodes[each].host):
+            raise CommandFailed(f"Node {each} has a host that no command can be given: {nodes[each].host!r}.")
+    return [nodes[each] for each in chosen]
+
+
+async def _note_single_replicas(invocation: Invocation, admin: Admin) -> None:
+    partitions = (await find_placement(admin)).partitions
+    alone = [each for each, placed in partitions.items() if len(placed.replicas) == 1]
+    if alone:
+        invocation.printer.note(
+            f"kraft: {count(len(alone), 'partition')} with a single replica, such as {alone[0].topic}-"
+            f"{alone[0].partition}, cannot be read or written while their broker restarts."
+        )
+
+
+async def _check_health(admin: Admin, timeout_s: float) -> None:
+    """Wait until the cluster is healthy. Raises CommandFailed with a problem that stays, KafkaError, ClientError."""
+    deadline = trio.current_time() + timeout_s
+    while True:
+        problem: Exception | str
+        try:
+            health = await examine_cluster(admin)
+        except (KafkaError, ClientError) as error:
+            problem = error
+        else:
+            if health.is_healthy:
+                return
+            problem = health.problems[0]
+        if trio.current_time() >= deadline:
+            waited = f" after {timeout_s:.0f} s" if timeout_s else ""
+            raise CommandFailed(f"The cluster is not healthy{waited}: {problem}")
+        await trio.sleep(_LOOK_S)
+
+
+async def _restart(admin: Admin, node: _Node, command: Sequence[str], timeout_s: float) -> None:
+    """Restart a node, and wait until the cluster is healthy with it. Raises CommandFailed."""
+    await _check_health(admin, timeout_s)
+    try:
+        stream = await trio.open_tcp_stream(node.host, node.port)
+    except OSError as error:
+        raise CommandFailed(f"Node {node.id} cannot be reached at {node.host}:{node.port}: {error}") from error
+    async with stream:
+        await _run(node, command, timeout_s)
+        if not await _is_closed(stream, timeout_s):
+            raise CommandFailed(
+                f"Node {node.id} has not stopped: its connections stay open {timeout_s:.0f} s after the command."
+            )
+    await _check_health(admin, timeout_s)
+
+
+async def _run(node: _Node, command: Sequence[str], timeout_s: float) -> None:
+    async def let_it_end(process: trio.Process) -> None:
+        await process.wait()
+
+    try:
+        ended = await trio.run_process(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_stdout=True,
+            stderr=subprocess.STDOUT,
+            check=False,
+            process_group=0,  # Ctrl-C of the terminal ends this command, and not a restart half-way
+            deliver_cancel=let_it_end,
+        )
+    except OSError as error:
+        raise CommandFailed(f"{command[0]} cannot be run: {error.strerror or error}") from error
+    if ended.returncode:
+        lines = ended.stdout.decode(errors="backslashreplace").strip().splitlines()
+        said = f": {lines[-1]}" if lines else ""
+        raise CommandFailed(f"The restart command of node {node.id} ended with exit code {ended.returncode}{said}")
+
+
+async def _is_closed(stream: trio.SocketStream, timeout_s: float) -> bool:
+    """Wait until the node has closed a connection, which it does when it stops."""
+    with trio.move_on_after(timeout_s):
+        try:
+            while await stream.receive_some():
+                pass
+        except trio.BrokenResourceError:
+            pass
+        return True
+    return False

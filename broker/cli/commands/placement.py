@@ -1,0 +1,305 @@
+"""Where the replicas of a cluster are, and bounded moves of them, which a later command can take up.
+
+A command keeps no state of its own: the cluster has the reassignments that are under way, and the replicas.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import attrs
+import trio
+
+from broker.cli.grammar import CommandFailed, Invocation
+from broker.cli.grammar.command import shown_item
+from broker.cli.output.progress import Progress
+from broker.client.admin import Admin, ClusterDescription, ElectionType, LogDir, PartitionReassignment
+from broker.client.errors import ClientError, TimedOut, UnsupportedByBroker
+from broker.client.types import Node, TopicPartition
+from broker.wire.errors import ErrorCode, KafkaError
+
+# Reassignments that are under way at one time. Those that a command has begun go on when it is ended.
+_MOVING_MAX: Final = 50
+# The least time between two looks at the cluster. A look at a large one takes its time, and the pause as long.
+_LOOK_S: Final = 0.25
+# A broker that is down for longer than this does not just restart.
+_GONE_S: Final = 30.0
+# A broker has learned of a change of the metadata after this time.
+_LATE_S: Final = 10.0
+# How long reassignments may show no progress before that is said.
+_STALL_S: Final = 60.0
+# Errors that end by themselves: the controllers elect a leader, or a topic was deleted meanwhile.
+_PASSING: Final = frozenset(
+    {
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+        ErrorCode.ELECTION_NOT_NEEDED,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    }
+)
+
+
+@attrs.frozen
+class PlacedPartition:
+    """A partition. `target` are its replicas once the reassignment that is under way has ended, if there is one."""
+
+    replicas: tuple[int, ...]
+    target: tuple[int, ...]
+    adding: tuple[int, ...]
+    leader: int | None
+    isr: tuple[int, ...]
+
+
+@attrs.frozen
+class Placement:
+    """The replicas of a cluster, and its brokers by id. `down` are brokers that are registered, and not alive."""
+
+    partitions: Mapping[TopicPartition, PlacedPartition]
+    brokers: Mapping[int, Node]
+    down: frozenset[int]
+
+    @property
+    def alive(self) -> list[int]:
+        return [broker for broker in self.brokers if broker not in self.down]
+
+    @property
+    def targets(self) -> dict[TopicPartition, tuple[int, ...]]:
+        return {partition: each.target for partition, each in self.partitions.items()}
+
+    def on(self, broker_id: int) -> list[TopicPartition]:
+        """The partitions with a replica on a broker, also one that a reassignment adds or removes."""
+        return [partition for partition, each in self.partitions.items() if broker_id in each.replicas]
+
+    def has(self, partition: TopicPartition, replicas: Sequence[int]) -> bool:
+        """True if the partition has just these replicas, or is gone."""
+        placed = self.partitions.get(partition)
+        return placed is None or placed.replicas == tuple(replicas)
+
+    def led_by(self, broker_id: int) -> list[TopicPartition]:
+        return [partition for partition, each in self.partitions.items() if each.leader == broker_id]
+
+
+async def find_placement(admin: Admin) -> Placement:
+    """Raises ClientError, KafkaError."""
+    cluster = await describe_brokers(admin)
+    names = [topic.name for topic in await admin.list_topics(include_internal=True)]
+    topics = (await admin.describe_topics(names)).succeeded if names else {}
+    moving = await admin.list_partition_reassignments()
+    partitions = {}
+    for topic in sorted(topics.values(), key=lambda topic: topic.name):
+        for each in topic.partitions:
+            key = TopicPartition(topic.name, each.partition)
+            partitions[key] = _placed(each.replicas, each.leader, each.isr, moving.get(key))
+    return Placement(partitions, {node.id: node for node in sorted(cluster.nodes)}, cluster.fenced)
+
+
+async def describe_brokers(admin: Admin) -> ClusterDescription:
+    """Describe the cluster, with the brokers that are down if the brokers report them (KIP-1073)."""
+    try:
+        return await admin.describe_cluster(include_fenced_brokers=True)
+    except UnsupportedByBroker:
+        return await admin.describe_cluster()
+
+
+def partition_sizes(brokers: Iterable[Mapping[str, LogDir]]) -> dict[TopicPartition, int]:
+    """The size of each partition: that of its largest replica."""
+    sizes: dict[TopicPartition, int] = {}
+    for directories in brokers:
+        for directory in directories.values():
+            for partition, replica in directory.replicas.items():
+                sizes[partition] = max(sizes.get(partition, 0), replica.size_bytes)
+    return sizes
+
+
+def cordoned_brokers(log_dirs: Mapping[int, Mapping[str, LogDir]]) -> frozenset[int]:
+    """The brokers that get no new replicas, because all their log directories are cordoned (KIP-1066)."""
+    return frozenset(
+        broker
+        for broker, directories in log_dirs.items()
+        if directories and all(directory.is_cordoned for directory in directories.values())
+    )
+
+
+async def pause(seconds_of_look: float) -> None:
+    """Wait between two looks at the cluster."""
+    await trio.sleep(max(_LOOK_S, seconds_of_look))
+
+
+class PlanOutdated(CommandFailed):
+    """A plan cannot be carried out: a broker is gone, or something else moves the same partitions."""
+
+
+class _GoneBrokers:
+    """Tells brokers that are gone from those that only restart."""
+
+    def __init__(self) -> None:
+        self._down_since: dict[int, float] = {}
+        self._leaderless_since: dict[TopicPartition, float] = {}
+
+    def look(self, placement: Placement, left: Mapping[TopicPartition, Sequence[int]]) -> None:
+        """Raises PlanOutdated if a broker that is to get a replica is down for long, or is not registered."""
+        now = trio.current_time()
+        added = {broker: each for each in left for broker in placement.partitions[each].adding}
+        down = {broker: each for broker, each in added.items() if broker not in placement.alive}
+        self._down_since = {broker: self._down_since.get(broker, now) for broker in down}
+        for broker, partition in down.items():
+            if now - self._down_since[broker] >= _GONE_S:
+                raise PlanOutdated(
+                    f"Broker {broker}, to which {shown_item(partition)} moves, is down for {_GONE_S:.0f} s. Start it "
+                    "again, or take the moves back with `kraft reassign cancel`; then type the command again."
+                )
+        leaderless = [each for each in left if placement.partitions[each].leader is None]
+        self._leaderless_since = {each: self._leaderless_since.get(each, now) for each in leaderless}
+        for partition, since in self._leaderless_since.items():
+            if now - since >= _GONE_S:
+                raise PlanOutdated(no_leader([partition], placement))
+
+
+class _Contradiction:
+    """Notices that a partition that was to move is moved elsewhere."""
+
+    def __init__(self) -> None:
+        self._since: dict[TopicPartition, float] = {}
+
+    def look(self, placement: Placement, left: Mapping[TopicPartition, Sequence[int]]) -> None:
+        """Raises PlanOutdated."""
+        now = trio.current_time()
+        other = [each for each in left if placement.partitions[each].target != tuple(left[each])]
+        self._since = {each: self._since.get(each, now) for each in other}
+        for each in other:
+            # The broker that is asked for the replicas learns of a change later than the controllers.
+            if now - self._since[each] >= _LATE_S:
+                raise PlanOutdated(
+                    f"{shown_item(each)} is moved by something else: its replicas are to be "
+                    f"{ids(placement.partitions[each].target)}, and not {ids(left[each])}. Type the command again "
+                    "once that has ended."
+                )
+
+
+class _Stall:
+    """Says once when moves do not progress, and which brokers they wait for."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        self._invocation = invocation
+        self._state: object = None
+        self._since = trio.current_time()
+        self._is_told = False
+
+    def look(self, placement: Placement, left: Mapping[TopicPartition, Sequence[int]]) -> None:
+        state = {each: placement.partitions[each] for each in left}
+        if state != self._state:
+            self._state, self._since, self._is_told = state, trio.current_time(), False
+        elif state and not self._is_told and trio.current_time() - self._since >= _STALL_S:
+            self._is_told = True
+            lacking = {broker for each in state.values() for broker in each.target if broker not in each.isr}
+            shown = ", ".join(f"broker {broker}" for broker in sorted(lacking)) or "the controllers"
+            self._invocation.printer.note(
+                f"kraft: no progress for {_STALL_S:.0f} s: {count(len(state), 'partition')} such as "
+                f"{shown_item(next(iter(state)))} wait for {shown}. They go on by themselves after Ctrl-C, too"
+            )
+
+
+async def _begin(
+    admin: Admin, wanted: Mapping[TopicPartition, Sequence[int]], under_way: int
+) -> Mapping[TopicPartition, Sequence[int]]:
+    """Begin as many moves as the bound allows. Returns those that were begun. Raises KafkaError, ClientError."""
+    portion = dict(list(wanted.items())[: max(0, _MOVING_MAX - under_way)])
+    if not portion:
+        return {}
+    results = await admin.alter_partition_reassignments(portion)
+    _raise_unless_passing(results.failed)
+    return {partition: portion[partition] for partition in results.succeeded}
+
+
+async def _elect_preferred(admin: Admin, partitions: Sequence[TopicPartition]) -> None:
+    """Have the first replicas of the partitions lead. Raises KafkaError, ClientError."""
+    results = await admin.elect_leaders(partitions, election_type=ElectionType.PREFERRED)
+    _raise_unless_passing(results.failed)
+
+
+def _raise_unless_passing(failed: Mapping[TopicPartition, KafkaError | ClientError]) -> None:
+    """Raise the first error that does not end by itself, with a note of its partition."""
+    for partition, error in failed.items():
+        if isinstance(error, TimedOut) or (isinstance(error, KafkaError) and error.code in _PASSING):
+            continue
+        error.add_note(f"of {shown_item(partition)}")
+        raise error
+
+
+async def carry_out(invocation: Invocation, admin: Admin, plan: Mapping[TopicPartition, Sequence[int]]) -> None:
+    """Move replicas as the plan says, and wait until they have moved and their preferred leaders lead.
+
+    A move that is under way already is taken up. Raises PlanOutdated, KafkaError, ClientError.
+    """
+    waiting = dict(plan)
+    begun: dict[TopicPartition, Sequence[int]] = {}
+    checks = (_Contradiction(), _GoneBrokers(), _Stall(invocation))
+    with Progress("Moving", len(plan), "partitions") as progress:
+        while True:
+            began = trio.current_time()
+            placement = await find_placement(admin)
+            left = {each: to for each, to in begun.items() if not placement.has(each, to)}
+            for check in checks:
+                check.look(placement, left)
+            progress.show(len(plan) - len(left) - len(waiting))
+            if not left and not waiting:
+                break
+            new = await _begin(admin, waiting, len(left))
+            begun.update(new)
+            waiting = {each: waiting[each] for each in waiting if each not in new and each in placement.partitions}
+            await pause(trio.current_time() - began)
+    await lead_as_preferred(admin, list(plan))
+
+
+async def lead_as_preferred(admin: Admin, partitions: Sequence[TopicPartition]) -> None:
+    """Elect preferred leaders, and wait until they lead where they are in sync. Raises KafkaError, ClientError."""
+    while True:
+        began = trio.current_time()
+        placement = await find_placement(admin)
+        left = [each for each in partitions if _could_lead(placement.partitions.get(each))]
+        if not left:
+            return
+        await _elect_preferred(admin, left)
+        await pause(trio.current_time() - began)
+
+
+def _could_lead(partition: PlacedPartition | None) -> bool:
+    if partition is None or partition.leader == partition.target[0]:
+        return False
+    return partition.target[0] in partition.isr
+
+
+def _placed(
+    replicas: Sequence[int], leader: int | None, isr: Iterable[int], moving: PartitionReassignment | None
+) -> PlacedPartition:
+    if moving is None:
+        return PlacedPartition(tuple(replicas), tuple(replicas), (), leader, tuple(isr))
+    target = tuple(replica for replica in moving.replicas if replica not in moving.removing_replicas)
+    return PlacedPartition(moving.replicas, target, moving.adding_replicas, leader, tuple(isr))
+
+
+def no_leader(partitions: Sequence[TopicPartition], placement: Placement) -> str:
+    """The message about partitions that cannot move, because no replica that is alive has all records."""
+    partition = partitions[0]
+    down = [each for each in placement.partitions[partition].replicas if each not in placement.alive]
+    return (
+        f"{count(len(partitions), 'partition')} such as {shown_item(partition)} cannot move without a leader: start "
+        f"{' and '.join(f'broker {each}' for each in down) or 'its brokers'} again."
+    )
+
+
+def ids(ids: Iterable[int]) -> str:
+    return ",".join(map(str, ids)) or "-"
+
+
+def count(number: int, what: str) -> str:
+    """A number with its noun: `1 replica`, `2 replicas`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def by_target(moves: Iterable[tuple[TopicPartition, int]]) -> Iterator[str]:
+    """How many replicas each broker gets."""
+    for broker, number in sorted(Counter(broker for _, broker in moves).items()):
+        yield f"{number} to broker {broker}"
