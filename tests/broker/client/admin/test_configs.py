@@ -86,7 +86,7 @@ async def test_resources_that_do_not_exist_and_changes_that_are_refused_are_erro
         absent = described[NO_BROKER]
         assert isinstance(absent, KafkaError)
         assert absent.code == ErrorCode.BROKER_NOT_AVAILABLE
-        assert "describe_cluster" in absent.message
+        assert "broker 77 is not part of the cluster" in absent.message
 
 
 def test_a_change_has_a_value_unless_it_deletes() -> None:
