@@ -23,6 +23,7 @@ from broker.cli.commands.cluster_unregister import unregister
 from broker.cli.errors import print_errors
 from broker.cli.grammar import ClusterCommand, Command, CommandGroup, Exit, Invocation
 from broker.cli.grammar.arguments import Integer
+from broker.cli.grammar.units import format_count
 from broker.cli.local_cluster import FIRST_ID_DEFAULT, NODES_DEFAULT, NODES_MAX, LocalNode, NotOneCluster, open_cluster
 from broker.cli.output import Column, one
 from broker.cli.printing import print_line
@@ -133,24 +134,25 @@ async def health(invocation: Invocation) -> None:
     if printer.is_json:
         printer.json(found)
         return
-    printer.say(f"Cluster {found.cluster_id}: {'healthy' if found.is_healthy else f'{len(found.problems)} problems'}")
+    state = "healthy" if found.is_healthy else format_count(len(found.problems), "problem")
+    printer.say(f"Cluster {found.cluster_id}: {state}")
     printer.say("")
     printer.table(found.controllers, CONTROLLER_COLUMNS)
     printer.say("")
     printer.table(found.brokers, BROKER_COLUMNS)
     printer.say("")
     printer.say(
-        f"{found.topics} topics, {found.partitions} partitions: {found.without_leader} without a leader, "
-        f"{found.under_replicated} under-replicated, {found.under_min_isr} under min ISR, {found.not_led_by_preferred} "
-        f"not led by the preferred replica; leader skew {found.leader_skew * 100:.0f} %; {found.reassignments} "
-        "reassignments"
+        f"{format_count(found.topics, 'topic')}, {format_count(found.partitions, 'partition')}: "
+        f"{found.without_leader} without a leader, {found.under_replicated} under-replicated, {found.under_min_isr} "
+        f"under min ISR, {found.not_led_by_preferred} not led by the preferred replica; leader skew "
+        f"{found.leader_skew * 100:.0f} %; {format_count(found.reassignments, 'reassignment')}"
     )
     if found.is_healthy and found.not_led_by_preferred:
         printer.say("`kraft elect` has the preferred replicas lead again.")
     if found.hanging_unsearched:
         printer.say(
-            f"{found.hanging_unsearched} partitions were not searched for hanging transactions; `kraft transactions "
-            "find-hanging` searches a topic."
+            f"{format_count(found.hanging_unsearched, 'partition')} not searched for hanging transactions; `kraft "
+            "transactions find-hanging` searches a topic."
         )
     for problem in found.problems:
         printer.say(f"! {problem}")

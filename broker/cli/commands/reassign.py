@@ -15,7 +15,7 @@ from broker.cli.grammar import ClusterCommand, CommandFailed, CommandGroup, Invo
 from broker.cli.grammar.arguments import INT16_MAX, TOPIC_PARTITIONS, Integer, TopicPartitions
 from broker.cli.grammar.completion import complete_topic
 from broker.cli.grammar.partitions import find_partitions
-from broker.cli.grammar.units import format_size, is_digits
+from broker.cli.grammar.units import format_count, format_size, is_digits
 from broker.cli.output import Column, list_of
 from broker.cli.output.progress import Progress
 from broker.client.admin import Admin, PartitionReassignment, TopicDescription
@@ -185,11 +185,13 @@ def preview(
         return
     moves = list(moved(current, after))
     size = format_size(sum(sizes.get(partition, 0) for partition, _ in moves))
-    yield f"{changed} of {len(after)} partitions change, {len(moves)} replicas move, {size}."
+    partitions = f"{changed} of {format_count(len(after), 'partition')} {'changes' if changed == 1 else 'change'}"
+    verb = "moves" if len(moves) == 1 else "move"
+    yield f"{partitions}, {format_count(len(moves), 'replica')} {verb}, {size}."
     before, then = measure(current, racks, sizes), measure(after, racks, sizes)
     for name, of in _MEASURED.items():
         yield f"{name} per broker: {of(before)} now, {of(then)} afterwards."
-    if before.in_few_racks or then.in_few_racks:
+    if None not in racks.values() and (before.in_few_racks or then.in_few_racks):
         yield f"partitions in fewer racks than possible: {before.in_few_racks} now, {then.in_few_racks} afterwards."
     if None in racks.values() and set(racks.values()) != {None}:
         yield "some brokers have no rack, so that racks do not count."

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.cli.commands.reassign import _preview
 from broker.cli.commands.replica_spread import TooFewBrokers, measure, moved, spread
 from broker.client.types import TopicPartition
 
@@ -150,3 +151,13 @@ def test_brokers_that_cannot_be_evened_cost_no_time_for_each_swap_of_others() ->
     after = measure(spread(before, racks, sizes, None), racks, sizes)
     assert time.process_time() - began < 5
     assert (after.replicas, after.leaders) == ((60, 60), (20, 20))
+
+
+def test_preview_names_racks_only_where_brokers_have_them() -> None:
+    """A replica on a broker that is down is on no known broker, which looked like too few racks."""
+    partition = TopicPartition("orders", 0)
+    for rack, is_named in ((None, False), ("a", True)):
+        racks = {1: rack, 2: "b" if rack else None}
+        lines = list(_preview({partition: [1, 3]}, {partition: [1, 2]}, racks, {partition: 0}))
+        assert any("racks" in line for line in lines) == is_named
+        assert lines[0] == "1 of 1 partition changes, 1 replica moves, 0 B."
