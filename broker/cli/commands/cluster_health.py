@@ -317,12 +317,13 @@ def _down(broker: BrokerHealth, lacking: int) -> str:
         f"broker {broker.id} is down: start it again with `kraft start <its server.properties>`, whose last lines say "
         "why if it ends (a full disk, a lost disk)"
     )
+    remove = f"`kraft cluster unregister {broker.id}`"
     if not broker.replicas:
-        return start
+        return f"{start}; if it is gone for good, {remove}"
     first = f"start {lacking} more broker{'' if lacking == 1 else 's'}, then " if lacking > 0 else ""
     return (
-        f"{start}; if it is gone for good, move its {broker.replicas} replicas: {first}`kraft reassign plan > "
-        "plan.json` and `kraft reassign execute plan.json --wait`"
+        f"{start}; if it is gone for good, move its {broker.replicas} replicas: {first}`kraft cluster drain "
+        f"{broker.id}`, then {remove}"
     )
 
 
