@@ -27,6 +27,7 @@ from broker.client.errors import check
 from broker.config import read_config
 from broker.config.checks import check_supported
 from broker.node import listeners
+from broker.node.identity import NotFormatted, cluster_id_of
 from broker.spark import java
 from broker.spark.data_loss import DataLoss
 from broker.storage.log_dir import LogDir, LogDirInUse
@@ -125,6 +126,11 @@ def produced(
         first.claim()
         second.claim()
 
+    def start_on_an_empty_disk() -> None:
+        voters = "controller.quorum.voters=1@127.0.0.1:1,2@127.0.0.1:2"
+        config = read_config(overrides=["node.id=1", voters, f"log.dirs={tmp_path / 'empty'}"])
+        cluster_id_of(real_env(lambda kind, /, **fields: None), config)
+
     def listen_with_tls() -> None:
         config = read_config(
             overrides=[
@@ -148,10 +154,13 @@ def produced(
         message_of(TimedOut, send_to_a_partition_that_is_missing),
         message_of(RecordTooLarge, send_a_large_record),
         message_of(KafkaError, lambda: check(ErrorCode.NOT_ENOUGH_REPLICAS)),
+        message_of(KafkaError, lambda: check(ErrorCode.CORRUPT_MESSAGE)),
+        message_of(KafkaError, lambda: check(ErrorCode.LEADER_NOT_AVAILABLE)),
         message_of(KafkaError, miss_the_coordinator),
         message_of(KafkaError, send_an_old_record),
         message_of(KafkaError, create_with_too_many_replicas),
         message_of(TypeError, send_with_a_wrong_type),
+        message_of(NotFormatted, start_on_an_empty_disk),
         message_of(LogDirInUse, claim_twice),
         message_of(OSError, listen_twice),
         message_of(ConfigError, listen_with_tls),
@@ -169,4 +178,4 @@ def test_messages_of_the_document_are_those_that_are_produced(produced: list[tup
 
 def test_the_document_has_a_cause_and_a_cure_for_each_message() -> None:
     text = DOCUMENT.read_text()
-    assert text.count("**Cause.**") == text.count("**Cure.**") == len(documented()) == 18
+    assert text.count("**Cause.**") == text.count("**Cure.**") == len(documented()) == 21
