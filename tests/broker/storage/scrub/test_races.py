@@ -222,7 +222,7 @@ async def test_damage_of_the_device_that_the_page_cache_hides_is_repaired_in_all
 
 
 async def test_next_pass_begins_soon_after_the_wall_clock_was_set_back(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
+    tmp_path: Path, jumping_clock: trio.testing.MockClock
 ) -> None:
     """A clock that was ahead for a while must not keep the scrubber from its work until that time has come."""
     ahead_s = 86_400.0
