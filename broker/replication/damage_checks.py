@@ -9,14 +9,15 @@ time at most, and old records are not checked again for some minutes.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 import trio
 
 from broker.replication.partition import Partition
 from broker.storage.damage import Damage
-from broker.storage.damage_search import SEARCH_BYTES, LogPart, log_part, search
+from broker.storage.damage_search import SEARCH_BYTES, log_part, search
+from broker.storage.log import Log
 from broker.storage.scrub.pacing import ScrubPacer
 from broker.wire.records import CorruptBatch
 from kraft.env import Disk, FsyncFailed
@@ -28,6 +29,8 @@ _OFFSETS_MAX: Final = 4
 # How long old records count as checked, and for how many parts of logs that is remembered.
 _CHECKED_FOR_S: Final = 600.0
 _CHECKED_MAX: Final = 10_000
+# A part of a segment: its path, and its number in units of a check.
+_Place: TypeAlias = tuple[str, int]
 
 
 @attrs.define
@@ -63,8 +66,8 @@ class DamageChecks:
     def __init__(self, found: Callable[[Partition, Damage], None]) -> None:
         self._found = found
         self._suspected, self._old = _Waiting(), _Waiting()
-        # When the parts of segments were checked, by path and position in units of a check; the oldest first.
-        self._checked: dict[tuple[str, int], float] = {}
+        # When the parts of segments were checked; the oldest first.
+        self._checked: dict[_Place, float] = {}
         self._work = trio.Event()
 
     def add(self, partition: Partition, offset: int) -> None:
@@ -94,34 +97,41 @@ class DamageChecks:
         if log is None or not log.log_start_offset <= offset < log.readable_end_offset:
             return 0
         try:
+            if is_old and self._was_checked(_place(*_position(log, offset))):
+                return 0
             segment, part = log_part(log, offset, partition.leader_epoch)
         except FsyncFailed:
             raise
         except (CorruptBatch, OSError):
             return 0  # an index cannot be read; reads fail, too
-        if is_old and self._was_checked(part):
-            return 0
         truncations = log.durability.truncations
         result = await disk.run_apart(partial(search, disk, part))
         is_same_log = partition.log is log and log.durability.truncations == truncations
-        if not result.damage:
-            self._note_checked(part)
-        elif is_same_log and log.segments.index(segment) is not None:
-            self._note_checked(part)
+        if not result.bytes_read:
+            return 0  # the file could not be opened
+        is_current = is_same_log and log.segments.index(segment) is not None
+        if is_current or not result.damage:
+            self._note_checked(_place(part.path, part.position))
+        if is_current:
             for damage in result.damage:
                 self._found(partition, damage)
         return max(result.bytes_read, SEARCH_BYTES)
 
-    def _was_checked(self, part: LogPart) -> bool:
-        return trio.current_time() - self._checked.get(_place(part), -_CHECKED_FOR_S) < _CHECKED_FOR_S
+    def _was_checked(self, place: _Place) -> bool:
+        return trio.current_time() - self._checked.get(place, -_CHECKED_FOR_S) < _CHECKED_FOR_S
 
-    def _note_checked(self, part: LogPart) -> None:
-        place = _place(part)
+    def _note_checked(self, place: _Place) -> None:
         self._checked.pop(place, None)
         self._checked[place] = trio.current_time()
         if len(self._checked) > _CHECKED_MAX:
             del self._checked[next(iter(self._checked))]
 
 
-def _place(part: LogPart) -> tuple[str, int]:
-    return part.path, part.position // SEARCH_BYTES
+def _position(log: Log, offset: int) -> tuple[str, int]:
+    """The path of the segment with `offset`, and where a check of it begins. Raises OSError."""
+    segment = log.segments[log.segments.floor_index(offset)]
+    return segment.path, segment.loaded_index().lookup(offset)
+
+
+def _place(path: str, position: int) -> _Place:
+    return path, position // SEARCH_BYTES

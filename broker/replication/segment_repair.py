@@ -175,8 +175,7 @@ class SegmentRepair:
         self, connection: Connection, segment: Segment, end_offset: int, replacement: CleanedSegment
     ) -> None:
         """Copy the intact batches, and fetch those in between."""
-        segment.offset_after(0)  # loads the index
-        positions = segment.offset_index.values[:]
+        positions = segment.loaded_index().values[:]
         position, next_offset = 0, segment.base_offset
         while True:
             position, next_offset = await self._copy_intact(segment, position, next_offset, replacement)

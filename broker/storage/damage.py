@@ -87,8 +87,7 @@ class DamagedRanges:
         The headers of damaged batches cannot be trusted: they may claim any offset and any size. An `offset` before
         damage, or in it, may be found in the damage. Raises CorruptBatch, OSError.
         """
-        segment.offset_after(0)  # loads the index
-        position = indexed_position(segment.file, segment.offset_index, offset)
+        position = indexed_position(segment.file, segment.loaded_index(), offset)
         for damage in self.ranges:
             if segment.base_offset <= damage.first_offset and damage.end_offset <= offset:
                 position = max(position, self._position_after(segment, damage))

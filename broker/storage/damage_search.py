@@ -61,11 +61,11 @@ def log_part(log: Log, offset: int, leader_epoch: int) -> tuple[Segment, LogPart
     """The part of the log that a search for damage at `offset` has to read. Raises OSError."""
     at = log.segments.floor_index(offset)
     segment = log.segments[at]
-    segment.offset_after(0)  # loads the index
-    starts = (*segment.offset_index.entries_before(offset), (_UNKNOWN_OFFSET, 0))
+    index = segment.loaded_index()
+    starts = (*index.entries_before(offset), (_UNKNOWN_OFFSET, 0))
     position = starts[0][1]
     is_last = at + 1 == len(log.segments)
-    positions = segment.offset_index.values
+    positions = index.values
     return segment, LogPart(
         path=segment.path,
         base_offset=segment.base_offset,

@@ -221,11 +221,13 @@ class Segment:
 
     # Reading
 
-    def find(self, offset: int) -> BatchPosition | None:
-        """The first written batch that ends after `offset`; None if there is none.
+    def loaded_index(self) -> OffsetIndex:
+        """The offset index, with its entries in memory. Raises OSError."""
+        self._load(self.offset_index)
+        return self.offset_index
 
-        Raises CorruptBatch, OSError.
-        """
+    def find(self, offset: int) -> BatchPosition | None:
+        """The first written batch that ends after `offset`; None if there is none. Raises CorruptBatch, OSError."""
         self._load(self.offset_index)
         return find_indexed(self.file, self.offset_index, self.written, offset)
 
@@ -234,8 +236,7 @@ class Segment:
 
         Raises OSError.
         """
-        self._load(self.offset_index)
-        return indexed_offset_after(self.file, self.offset_index, position)
+        return indexed_offset_after(self.file, self.loaded_index(), position)
 
     def position_for_timestamp(self, timestamp: int, from_offset: int = 0) -> int:
         """A position at or before the first batch from `from_offset` on with this timestamp or more.
@@ -311,10 +312,7 @@ class Segment:
         return cut
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the batch that contains `offset` and everything after it; everything must be written.
-
-        Raises CorruptBatch, OSError.
-        """
+        """Drop the batch with `offset` and all after it; everything must be written. Raises CorruptBatch, OSError."""
         found = self.find(offset)
         if found is None:
             return

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -144,14 +145,16 @@ async def test_damage_is_looked_for_once_in_ten_minutes_where_it_is_known(
         assert checked.count == 1
 
 
-async def test_check_that_finds_no_file_descriptor_is_left_out(tmp_path: Path, autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("is_old", [False, True])
+async def test_check_that_finds_no_file_descriptor_is_made_later(
+    tmp_path: Path, autojump_clock: MockClock, is_old: bool
+) -> None:
     async with running(tmp_path) as checked:
-        checked.disk.has_descriptors = False
-        checked.checks.add(checked.partition, 0)
-        await trio.sleep(1)
-        checked.disk.has_descriptors = True
-        checked.checks.add(checked.partition, 0)
-        await trio.sleep(1)
+        checks = checked.checks
+        add = checks.add_old if is_old else checks.add
+        for checked.disk.has_descriptors in (False, True):
+            add(checked.partition, 0)
+            await trio.sleep(1)
         assert (checked.count, checked.found) == (2, [])
 
 
