@@ -20,9 +20,7 @@ from broker.cli.commands.placement import (
     by_target,
     carry_out,
     cordoned_brokers,
-    count,
     find_placement,
-    ids,
     lead_as_preferred,
     no_leader,
     partition_sizes,
@@ -33,7 +31,7 @@ from broker.cli.commands.replica_spread import TooFewBrokers, moved, spread
 from broker.cli.grammar import ClusterCommand, CommandFailed, Exit, Invocation
 from broker.cli.grammar.arguments import INT32_MAX, Integer
 from broker.cli.grammar.command import shown_item
-from broker.cli.grammar.units import format_size
+from broker.cli.grammar.units import format_count, format_ids, format_size
 from broker.cli.output import one
 from broker.client.admin import Admin, ConfigChange, ConfigOperation, ConfigResource, ConfigResourceType
 from broker.client.types import TopicPartition
@@ -199,7 +197,7 @@ def _check_known(placement: Placement, broker_id: int) -> None:
 
 
 def unknown_broker(placement: Placement, broker_id: int) -> CommandFailed:
-    known = ids(placement.brokers)
+    known = format_ids(placement.brokers)
     return CommandFailed(f"No broker {broker_id} is registered; the brokers are {known}.", Exit.NOT_FOUND)
 
 
@@ -224,8 +222,8 @@ def _plan_drain(
     lost = in_fewer_racks(current, evacuated, survey.racks)
     if lost and not fewer_racks:
         raise CommandFailed(
-            f"{count(len(lost), 'partition')} such as {shown_item(lost[0])} would be in fewer racks, since no other "
-            "broker of the rack may have replicas. --fewer-racks accepts that."
+            f"{format_count(len(lost), 'partition')} such as {shown_item(lost[0])} would be in fewer racks, since no "
+            "other broker of the rack may have replicas. --fewer-racks accepts that."
         )
     # A broker that is asked for the replicas may not know yet of moves that have ended.
     return under_way | evacuated | {each: moved_before[each] for each in evacuated if each in moved_before}
@@ -258,8 +256,8 @@ def _show_drain(
     before = {partition: survey.placement.partitions[partition].replicas for partition in plan}
     moves = ", ".join(by_target(moved(before, plan))) or "all under way already"
     invocation.printer.note(
-        f"kraft: broker {drained.broker_id}: {count(drained.leaders, 'leader')} and {count(len(plan), 'replica')} "
-        f"({format_size(drained.size_bytes)}) move: {moves}."
+        f"kraft: broker {drained.broker_id}: {format_count(drained.leaders, 'leader')} and "
+        f"{format_count(len(plan), 'replica')} ({format_size(drained.size_bytes)}) move: {moves}."
     )
 
 
@@ -354,6 +352,8 @@ def _movable(invocation: Invocation, survey: _Survey) -> dict[TopicPartition, tu
     targets: Collection[int] = survey.targets
     current = {each: to for each, to in placement.targets.items() if all(broker in targets for broker in to)}
     if len(current) < len(placement.partitions):
-        held = count(len(placement.partitions) - len(current), "partition")
-        invocation.printer.note(f"kraft: {held} with a replica on a drained broker ({ids(survey.cordoned)}) stay.")
+        held = format_count(len(placement.partitions) - len(current), "partition")
+        invocation.printer.note(
+            f"kraft: {held} with a replica on a drained broker ({format_ids(survey.cordoned)}) stay."
+        )
     return current

@@ -14,7 +14,7 @@ from broker.cli.commands.partition_health import (
     request_partition_facts,
 )
 from broker.cli.commands.placement import cordoned_brokers, describe_brokers
-from broker.cli.grammar.units import format_size
+from broker.cli.grammar.units import format_count, format_size
 from broker.cli.output import Column
 from broker.client.admin import (
     Admin,
@@ -320,7 +320,7 @@ def _down(broker: BrokerHealth, lacking: int) -> str:
     remove = f"`kraft cluster unregister {broker.id}`"
     if not broker.replicas:
         return f"{start}; if it is gone for good, {remove}"
-    first = f"start {lacking} more broker{'' if lacking == 1 else 's'}, then " if lacking > 0 else ""
+    first = f"start {format_count(lacking, 'more broker')}, then " if lacking > 0 else ""
     return (
         f"{start}; if it is gone for good, move its {broker.replicas} replicas: {first}`kraft cluster drain "
         f"{broker.id}`, then {remove}"

@@ -16,10 +16,11 @@ import trio
 
 from broker.cli.commands.cluster_health import examine_cluster
 from broker.cli.commands.maintenance import change_options, confirm, resumable
-from broker.cli.commands.placement import count, describe_brokers, find_placement, ids, lead_as_preferred
+from broker.cli.commands.placement import describe_brokers, find_placement, lead_as_preferred
 from broker.cli.grammar import ClusterCommand, CommandFailed, Exit, Invocation
-from broker.cli.grammar.arguments import DURATION
-from broker.cli.grammar.units import is_digits
+from broker.cli.grammar.arguments import DURATION, IDS
+from broker.cli.grammar.command import shown_item
+from broker.cli.grammar.units import format_count, format_ids
 from broker.cli.output import one
 from broker.client.admin import Admin
 from broker.client.errors import ClientError
@@ -54,7 +55,7 @@ class _Node:
     metavar="COMMAND",
     help="Restarts a node: a program and its arguments, in which {id}, {host} and {port} are those of the node.",
 )
-@click.option("--nodes", "chosen", metavar="ID,...", help="Only these nodes, in this order.")
+@click.option("--nodes", "chosen", type=IDS, metavar="ID,...", help="Only these nodes, in this order.")
 @click.option(
     "--timeout", "timeout_ms", type=DURATION, default=_TIMEOUT_MS, metavar="TIME", help="For each node; default: 5m."
 )
@@ -63,7 +64,7 @@ async def restart(
     invocation: Invocation,
     rolling: bool,
     restart_command: str,
-    chosen: str | None,
+    chosen: list[int] | None,
     timeout_ms: int,
     dry_run: bool,
     yes: bool,
@@ -81,18 +82,18 @@ async def restart(
         raise click.UsageError("Say --rolling: nodes are restarted one after the other.", click.get_current_context())
     arguments = _arguments(restart_command)
     async with invocation.admin() as admin:
-        nodes = await _nodes(admin, None if chosen is None else _ids(chosen))
+        nodes = await _nodes(admin, chosen)
         await _check_health(admin, 0)
         await _note_single_replicas(invocation, admin)
         for node in nodes:
             invocation.printer.note(f"kraft: node {node.id}: {shlex.join(_filled(arguments, node))}")
         done = [node.id for node in nodes]
         if not dry_run:
-            confirm(f"Restart {count(len(nodes), 'node')}?", yes=yes)
+            confirm(f"Restart {format_count(len(nodes), 'node')}?", yes=yes)
             done = await _restart_all(invocation, admin, nodes, arguments, timeout_ms / 1000)
             await lead_as_preferred(admin, list((await find_placement(admin)).partitions))
-    line = f"Would restart {count(len(nodes), 'node')}." if dry_run else f"Restarted {count(len(nodes), 'node')}."
-    invocation.printer.one(RestartedCluster(dry_run, done), [line])
+    verb = "Would restart" if dry_run else "Restarted"
+    invocation.printer.one(RestartedCluster(dry_run, done), [f"{verb} {format_count(len(nodes), 'node')}."])
 
 
 async def _restart_all(
@@ -102,8 +103,8 @@ async def _restart_all(
     done: list[int] = []
     for index, node in enumerate(nodes):
         advice = (
-            f"Restarted: {ids(done)}. Once `kraft cluster health` shows no problem, `kraft cluster restart --rolling "
-            f"--nodes {ids(each.id for each in nodes[index:])} --restart-command ...` goes on."
+            f"Restarted: {format_ids(done)}. Once `kraft cluster health` shows no problem, `kraft cluster restart "
+            f"--rolling --nodes {format_ids(each.id for each in nodes[index:])} --restart-command ...` goes on."
         )
         with resumable(invocation, advice):
             await _restart(admin, node, _filled(arguments, node), timeout_s)
@@ -131,13 +132,6 @@ def _filled(arguments: Sequence[str], node: _Node) -> list[str]:
     return [part.format(id=node.id, host=node.host, port=node.port) for part in arguments]
 
 
-def _ids(text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(map(is_digits, parts)):
-        raise click.UsageError(f"--nodes {text}: write ids, as in 1,2,3.", click.get_current_context())
-    return list(dict.fromkeys(map(int, parts)))
-
-
 async def _nodes(admin: Admin, chosen: Sequence[int] | None) -> list[_Node]:
     """The nodes in the order of their restarts: brokers, controllers, the active one. Raises CommandFailed."""
     brokers = {node.id: _Node(node.id, node.host, node.port) for node in (await describe_brokers(admin)).nodes}
@@ -152,7 +146,9 @@ async def _nodes(admin: Admin, chosen: Sequence[int] | None) -> list[_Node]:
     if chosen is None:
         chosen = sorted(nodes, key=lambda each: (each == quorum.leader_id, each in voters, each))
     if unknown := [each for each in chosen if each not in nodes]:
-        raise CommandFailed(f"No node {unknown[0]} is known; the nodes are {ids(sorted(nodes))}.", Exit.NOT_FOUND)
+        raise CommandFailed(
+            f"No node {unknown[0]} is known; the nodes are {format_ids(sorted(nodes))}.", Exit.NOT_FOUND
+        )
     for each in chosen:
         if not _HOST.fullmatch(nodes[each].host):
             raise CommandFailed(f"Node {each} has a host that no command can be given: {nodes[each].host!r}.")
@@ -164,8 +160,8 @@ async def _note_single_replicas(invocation: Invocation, admin: Admin) -> None:
     alone = [each for each, placed in partitions.items() if len(placed.replicas) == 1]
     if alone:
         invocation.printer.note(
-            f"kraft: {count(len(alone), 'partition')} with a single replica, such as {alone[0].topic}-"
-            f"{alone[0].partition}, cannot be read or written while their broker restarts."
+            f"kraft: {format_count(len(alone), 'partition')} with a single replica, such as {shown_item(alone[0])}, "
+            "cannot be read or written while their broker restarts."
         )
 
 

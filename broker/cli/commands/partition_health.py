@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from broker.cli.grammar.units import format_ids
 from broker.client.admin import (
     Admin,
     ConfigResource,
@@ -164,7 +165,7 @@ def _leaderless_problem(
     down = [broker for broker in holders if broker not in alive]
     head = f"{named(names)} no leader, and cannot be read or written:"
     if not down:
-        return f"{head} {_brokers(holders)} may lead, and the controllers have not elected it yet"
+        return f"{head} {brokers_named(holders)} may lead, and the controllers have not elected it yet"
     start = f"{head} {_only_on(names, holders, down)}: start {_it(down)} again"
     topics = " ".join(_arguments(names))
     if others:
@@ -178,7 +179,7 @@ def _leaderless_problem(
 
 def _only_on(names: Sequence[TopicPartition], holders: Sequence[int], down: Sequence[int]) -> str:
     its = "its" if len(names) == 1 else "their"
-    return f"{its} records are only on {_brokers(holders)}, and {_brokers(down)} {_is(down)} down"
+    return f"{its} records are only on {brokers_named(holders)}, and {brokers_named(down)} {_is(down)} down"
 
 
 def _under_min_isr(facts: PartitionFacts) -> list[str]:
@@ -198,8 +199,8 @@ def _under_min_isr(facts: PartitionFacts) -> list[str]:
 def _catch_up(missing: Sequence[int], alive: Collection[int]) -> str:
     down = [broker for broker in missing if broker not in alive]
     if down:
-        return f"start {_brokers(down)} again"
-    return f"wait until {_brokers(missing)} {'has' if len(missing) == 1 else 'have'} caught up"
+        return f"start {brokers_named(down)} again"
+    return f"wait until {brokers_named(missing)} {'has' if len(missing) == 1 else 'have'} caught up"
 
 
 def why_stuck(
@@ -209,16 +210,16 @@ def why_stuck(
     alive: Collection[int],
 ) -> str | None:
     """Why the reassignment cannot end, and what ends it; None if it goes on by itself."""
-    target = [broker for broker in moving.replicas if broker not in moving.removing_replicas]
+    target = moving.target_replicas
     place = f"{name.topic}-{name.partition}"
     cancel = f"`kraft reassign cancel {name.topic}:{name.partition}`"
     if partition is not None and partition.leader is None:
         down = [broker for broker in holders_of(partition) if broker not in alive]
-        again = f": start {_brokers(down)} again" if down else ""
-        return f"{place} cannot move to {_ids(target)}, since it has no leader to copy from{again}, or {cancel}"
+        again = f": start {brokers_named(down)} again" if down else ""
+        return f"{place} cannot move to {format_ids(target)}, since it has no leader to copy from{again}, or {cancel}"
     down = [broker for broker in target if broker not in alive]
     if down:
-        return f"{place} cannot move to {_ids(target)}: start {_brokers(down)} again, or {cancel}"
+        return f"{place} cannot move to {format_ids(target)}: start {brokers_named(down)} again, or {cancel}"
     return None
 
 
@@ -257,14 +258,11 @@ def _arguments(partitions: Iterable[TopicPartition]) -> Iterator[str]:
         yield f"{topic}:{','.join(of_topic)}"
 
 
-def _brokers(ids: Sequence[int]) -> str:
+def brokers_named(ids: Sequence[int]) -> str:
+    """The brokers in a sentence: `broker 1`, `brokers 1 and 2`."""
     if len(ids) == 1:
         return f"broker {ids[0]}"
     return f"brokers {', '.join(map(str, ids[:-1]))} and {ids[-1]}"
-
-
-def _ids(ids: Sequence[int]) -> str:
-    return ",".join(map(str, ids))
 
 
 def _it(ids: Sequence[int]) -> str:

@@ -12,6 +12,7 @@ import trio
 
 from broker.cli.grammar import CommandFailed, Invocation
 from broker.cli.grammar.command import shown_item
+from broker.cli.grammar.units import format_count, format_ids
 from broker.cli.output.progress import Progress
 from broker.client.admin import Admin, ClusterDescription, ElectionType, LogDir, PartitionReassignment
 from broker.client.errors import ClientError, TimedOut, UnsupportedByBroker
@@ -173,8 +174,8 @@ class _Contradiction:
             if now - self._since[each] >= _LATE_S:
                 raise PlanOutdated(
                     f"{shown_item(each)} is moved by something else: its replicas are to be "
-                    f"{ids(placement.partitions[each].target)}, and not {ids(left[each])}. Type the command again "
-                    "once that has ended."
+                    f"{format_ids(placement.partitions[each].target)}, and not {format_ids(left[each])}. Type the "
+                    "command again once that has ended."
                 )
 
 
@@ -196,7 +197,7 @@ class _Stall:
             lacking = {broker for each in state.values() for broker in each.target if broker not in each.isr}
             shown = ", ".join(f"broker {broker}" for broker in sorted(lacking)) or "the controllers"
             self._invocation.printer.note(
-                f"kraft: no progress for {_STALL_S:.0f} s: {count(len(state), 'partition')} such as "
+                f"kraft: no progress for {_STALL_S:.0f} s: {format_count(len(state), 'partition')} such as "
                 f"{shown_item(next(iter(state)))} wait for {shown}. They go on by themselves after Ctrl-C, too"
             )
 
@@ -276,8 +277,7 @@ def _placed(
 ) -> PlacedPartition:
     if moving is None:
         return PlacedPartition(tuple(replicas), tuple(replicas), (), leader, tuple(isr))
-    target = tuple(replica for replica in moving.replicas if replica not in moving.removing_replicas)
-    return PlacedPartition(moving.replicas, target, moving.adding_replicas, leader, tuple(isr))
+    return PlacedPartition(moving.replicas, moving.target_replicas, moving.adding_replicas, leader, tuple(isr))
 
 
 def no_leader(partitions: Sequence[TopicPartition], placement: Placement) -> str:
@@ -285,18 +285,9 @@ def no_leader(partitions: Sequence[TopicPartition], placement: Placement) -> str
     partition = partitions[0]
     down = [each for each in placement.partitions[partition].replicas if each not in placement.alive]
     return (
-        f"{count(len(partitions), 'partition')} such as {shown_item(partition)} cannot move without a leader: start "
-        f"{' and '.join(f'broker {each}' for each in down) or 'its brokers'} again."
+        f"{format_count(len(partitions), 'partition')} such as {shown_item(partition)} cannot move without a leader: "
+        f"start {' and '.join(f'broker {each}' for each in down) or 'its brokers'} again."
     )
-
-
-def ids(ids: Iterable[int]) -> str:
-    return ",".join(map(str, ids)) or "-"
-
-
-def count(number: int, what: str) -> str:
-    """A number with its noun: `1 replica`, `2 replicas`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def by_target(moves: Iterable[tuple[TopicPartition, int]]) -> Iterator[str]:

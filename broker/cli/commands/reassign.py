@@ -7,18 +7,18 @@ import attrs
 import click
 import trio
 
-from broker.cli.commands.partition_health import holders_of, why_stuck
+from broker.cli.commands.partition_health import brokers_named, holders_of, why_stuck
 from broker.cli.commands.placement import partition_sizes
 from broker.cli.commands.reassignment_plans import Plan, encode_plan, read_plan
 from broker.cli.commands.replica_spread import Measure, TooFewBrokers, measure, moved, spread
 from broker.cli.grammar import ClusterCommand, CommandFailed, CommandGroup, Invocation
-from broker.cli.grammar.arguments import INT16_MAX, TOPIC_PARTITIONS, Integer, TopicPartitions
+from broker.cli.grammar.arguments import IDS, INT16_MAX, TOPIC_PARTITIONS, Integer, TopicPartitions
 from broker.cli.grammar.completion import complete_topic
 from broker.cli.grammar.partitions import find_partitions
-from broker.cli.grammar.units import format_count, format_size, is_digits
+from broker.cli.grammar.units import format_count, format_ids, format_size
 from broker.cli.output import Column, list_of
 from broker.cli.output.progress import Progress
-from broker.client.admin import Admin, PartitionReassignment, TopicDescription
+from broker.client.admin import Admin, TopicDescription
 from broker.client.types import TopicPartition
 from broker.wire.errors import ErrorCode
 
@@ -50,9 +50,9 @@ class MovingPartition:
 MOVING_COLUMNS: Sequence[Column[MovingPartition]] = (
     Column("topic", lambda row: row.topic),
     Column("partition", lambda row: row.partition, is_number=True),
-    Column("replicas", lambda row: _ids(row.replicas)),
-    Column("adding", lambda row: _ids(row.adding)),
-    Column("removing", lambda row: _ids(row.removing)),
+    Column("replicas", lambda row: format_ids(row.replicas)),
+    Column("adding", lambda row: format_ids(row.adding)),
+    Column("removing", lambda row: format_ids(row.removing)),
 )
 
 
@@ -67,10 +67,13 @@ def reassign() -> None:
 @reassign.command("plan", cls=ClusterCommand, shape=list_of(PlannedPartition))
 @click.argument("topics", nargs=-1, shell_complete=complete_topic)
 @click.option(
-    "--brokers", metavar="ID,...", help="The brokers to spread the topics over; by default all that are alive."
+    "--brokers",
+    type=IDS,
+    metavar="ID,...",
+    help="The brokers to spread the topics over; by default all that are alive.",
 )
 @click.option("-r", "--replicas", type=Integer(1, INT16_MAX), metavar="N", help="Also change the number of replicas.")
-async def plan(invocation: Invocation, topics: Sequence[str], brokers: str | None, replicas: int | None) -> None:
+async def plan(invocation: Invocation, topics: Sequence[str], brokers: list[int] | None, replicas: int | None) -> None:
     """Print a plan that spreads topics over brokers, without TOPICS all; nothing is moved.
 
     Each partition gets replicas in as many racks as possible, each broker about as many replicas, bytes and preferred
@@ -84,10 +87,12 @@ async def plan(invocation: Invocation, topics: Sequence[str], brokers: str | Non
         moving = await admin.list_partition_reassignments()
         racks = {node.id: node.rack for node in sorted((await admin.describe_cluster()).nodes)}
         sizes = partition_sizes((await admin.describe_log_dirs(list(racks))).succeeded.values())
-    chosen = list(racks) if brokers is None else _broker_ids(brokers, list(racks))
+    chosen = list(racks) if brokers is None else _alive(brokers, list(racks))
     placed = {broker: racks[broker] for broker in chosen}
     current = {
-        (place := TopicPartition(topic.name, each.partition)): _final_replicas(each.replicas, moving.get(place))
+        (place := TopicPartition(topic.name, each.partition)): (
+            moving[place].target_replicas if place in moving else each.replicas
+        )
         for topic in described.values()
         for each in topic.partitions
     }
@@ -119,7 +124,7 @@ async def execute(invocation: Invocation, path: str, wait: bool) -> None:
             await _wait(admin, begun, stuck)
     rows = [PlannedPartition(each.topic, each.partition, wanted[each]) for each in begun]
     verb = "Moved" if wait else "Moving"
-    invocation.printer.each(rows, lambda row: f"{verb} {row.topic}-{row.partition} to {_ids(row.replicas)}.")
+    invocation.printer.each(rows, lambda row: f"{verb} {row.topic}-{row.partition} to {format_ids(row.replicas)}.")
 
 
 @reassign.command("status", cls=ClusterCommand, shape=list_of(MovingPartition))
@@ -162,14 +167,9 @@ async def cancel(invocation: Invocation, topics: Sequence[TopicPartitions]) -> N
         )
         for each in sorted(invocation.succeeded(results, "partition", ignored=ended))
     ]
-    invocation.printer.each(rows, lambda row: f"{row.topic}-{row.partition} stays on {_ids(row.replicas)}.")
+    invocation.printer.each(rows, lambda row: f"{row.topic}-{row.partition} stays on {format_ids(row.replicas)}.")
     if not rows and not invocation.exit_code:
         invocation.printer.say("Nothing is being reassigned.")
-
-
-def _final_replicas(replicas: Sequence[int], moving: PartitionReassignment | None) -> Sequence[int]:
-    """The replicas without those that a reassignment removes."""
-    return [each for each in replicas if moving is None or each not in moving.removing_replicas]
 
 
 def preview(
@@ -214,10 +214,10 @@ def _without_source(made: Plan, topics: Iterable[TopicDescription], alive: Seque
         for each in topic.partitions:
             if each.leader is None and TopicPartition(topic.name, each.partition) in made:
                 down = [broker for broker in holders_of(each) if broker not in alive]
-                brokers = f"broker{'' if len(down) == 1 else 's'} {_ids(down)}"
                 yield (
                     f"{topic.name}-{each.partition} has no live replica to copy from: its records are only on "
-                    f"{brokers}, and the move waits for that; start it again, or leave the partition out of the plan."
+                    f"{brokers_named(down)}, and the move waits for that; start it again, or leave the partition out "
+                    "of the plan."
                 )
 
 
@@ -263,16 +263,8 @@ async def _wait(admin: Admin, partitions: Sequence[TopicPartition], stuck: _Stuc
         progress.show(len(partitions))
 
 
-def _broker_ids(text: str, alive: Sequence[int]) -> list[int]:
-    """Parses the ids of --brokers, which have to be alive. Raises UsageError, CommandFailed."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(map(is_digits, parts)):
-        raise click.UsageError(f"--brokers {text}: write ids, as in 1,2,3.", click.get_current_context())
-    ids = list(dict.fromkeys(map(int, parts)))
+def _alive(ids: Sequence[int], alive: Sequence[int]) -> Sequence[int]:
+    """The ids, which have to be alive. Raises CommandFailed."""
     if missing := [broker for broker in ids if broker not in alive]:
-        raise CommandFailed(f"Broker {missing[0]} is not alive; the brokers that are: {_ids(alive)}")
+        raise CommandFailed(f"Broker {missing[0]} is not alive; the brokers that are: {format_ids(alive)}")
     return ids
-
-
-def _ids(ids: Sequence[int]) -> str:
-    return ",".join(map(str, ids)) or "-"

@@ -13,7 +13,7 @@ from broker.cli.grammar.completion import complete_topic
 from broker.cli.grammar.offsets import find_offsets
 from broker.cli.grammar.partitions import find_partitions
 from broker.cli.grammar.settings import parse_settings
-from broker.cli.grammar.units import format_count
+from broker.cli.grammar.units import format_count, format_ids
 from broker.cli.output import Column, list_of
 from broker.client.admin import (
     HIGH_WATERMARK,
@@ -115,10 +115,12 @@ PARTITION_COLUMNS: Sequence[Column[PartitionRow]] = (
     Column("partition", lambda row: row.partition, is_number=True),
     Column("leader", lambda row: "none" if row.leader is None else row.leader, True, lambda row: _leader_style(row)),
     Column("epoch", lambda row: row.leader_epoch, is_number=True),
-    Column("replicas", lambda row: _ids(row.replicas)),
-    Column("isr", lambda row: _ids(row.isr), style=lambda row: "yellow" if len(row.isr) < len(row.replicas) else ""),
-    Column("elr", lambda row: _ids(row.elr)),
-    Column("offline", lambda row: _ids(row.offline), style=lambda row: "red" if row.offline else ""),
+    Column("replicas", lambda row: format_ids(row.replicas)),
+    Column(
+        "isr", lambda row: format_ids(row.isr), style=lambda row: "yellow" if len(row.isr) < len(row.replicas) else ""
+    ),
+    Column("elr", lambda row: format_ids(row.elr)),
+    Column("offline", lambda row: format_ids(row.offline), style=lambda row: "red" if row.offline else ""),
 )
 
 
@@ -326,10 +328,6 @@ def _described(topic: TopicDescription, configs: dict[str, str | None]) -> Descr
         for each in topic.partitions
     ]
     return DescribedTopic(topic.name, encode_uuid(topic.topic_id), topic.is_internal, partitions, configs)
-
-
-def _ids(ids: Iterable[int]) -> str:
-    return ",".join(map(str, ids)) or "-"
 
 
 def _leader_style(row: PartitionRow) -> str:

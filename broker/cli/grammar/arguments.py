@@ -59,6 +59,14 @@ def _parse_rate(text: str) -> float:
     return rate
 
 
+def _parse_ids(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(map(is_digits, parts)):
+        raise ValueError(f"{text!r}: write ids, as in 1,2,3")
+    return list(dict.fromkeys(map(int, parts)))
+
+
+IDS: Final = Parsed("ids", _parse_ids)
 SIZE: Final = Parsed("size", parse_size)
 DURATION: Final = Parsed("duration", parse_duration_ms)
 RATE: Final = Parsed("rate", _parse_rate)

@@ -1,6 +1,7 @@
 """Sizes, durations and times as people write and read them."""
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -75,6 +76,11 @@ def format_count(number: int, noun: str, *, has_separators: bool = False) -> str
     """A number of things: `1 record`, `2 records`; with separators `2,000 records`."""
     digits = f"{number:,}" if has_separators else str(number)
     return f"{digits} {noun}" if number == 1 else f"{digits} {noun}s"
+
+
+def format_ids(ids: Iterable[int]) -> str:
+    """Ids of brokers or nodes: `1,2,3`, or `-` for none."""
+    return ",".join(map(str, ids)) or "-"
 
 
 def format_duration_ms(duration_ms: int) -> str:

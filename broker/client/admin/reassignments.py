@@ -43,6 +43,11 @@ class PartitionReassignment:
     adding_replicas: tuple[int, ...]
     removing_replicas: tuple[int, ...]
 
+    @property
+    def target_replicas(self) -> tuple[int, ...]:
+        """The replicas that the partition has once the reassignment has ended."""
+        return tuple(replica for replica in self.replicas if replica not in self.removing_replicas)
+
 
 class ReassignmentCalls(Routing):
     """Calls on the placement of replicas, and on leaders."""
