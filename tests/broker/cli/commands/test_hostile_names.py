@@ -29,6 +29,7 @@ PATH: Final = f"/dev/null/{HOSTILE_NAME}"
 SHARED: Final = {option.name for option in ClusterCommand("any", callback=lambda: None).params}
 # Values of options and arguments that have a form of their own.
 VALUES: Final = {
+    "ids": "1",
     "size": "1",
     "duration": "1s",
     "rate": "1",
