@@ -227,8 +227,12 @@ async def test_node_without_a_quorum_can_be_stopped(tmp_path: Path) -> None:
             await create_topic(client, partitions=6)
         for node in cluster.nodes.values():
             await node.stop()
+        traced = cluster.nodes[1].traced
+        seen = len(traced.of("role_changed"))
         cluster.start_soon(1)
-        await trio.sleep(0.3)
+        with trio.fail_after(WITHIN_S):
+            while all(change["role"] != "prospective" for change in traced.of("role_changed")[seen:]):
+                await trio.sleep(0.01)
         assert cluster.nodes[1].node is not None
         assert not cluster.nodes[1].node.is_serving
         await cluster.nodes[1].stop()

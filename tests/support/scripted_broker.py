@@ -76,6 +76,7 @@ class ScriptedBroker:
     offset: int = 0
     topic_error: ErrorCode = ErrorCode.NONE
     topic_id: bytes = TOPIC_ID
+    partition_count: int = 1
 
     async def answer(self, request: Any) -> Any:
         if isinstance(request, MetadataRequest):
@@ -96,7 +97,10 @@ class ScriptedBroker:
         return answer or await self.from_log(request)
 
     def _metadata(self) -> MetadataResponse:
-        partition = MetadataResponsePartition(partition_index=0, leader_id=self.leader_id, leader_epoch=0)
+        partitions = [
+            MetadataResponsePartition(partition_index=index, leader_id=self.leader_id, leader_epoch=0)
+            for index in range(self.partition_count)
+        ]
         return MetadataResponse(
             brokers=[
                 MetadataResponseBroker(node_id=node_id, host="127.0.0.1", port=port)
@@ -108,7 +112,7 @@ class ScriptedBroker:
                     name="topic",
                     topic_id=self.topic_id,
                     error_code=self.topic_error,
-                    partitions=[] if self.topic_error else [partition],
+                    partitions=[] if self.topic_error else partitions,
                 )
             ],
         )

@@ -115,6 +115,14 @@ def test_changed_config_takes_effect_at_once(tmp_path: Path) -> None:
     assert bases(log) == [0, 1]
 
 
+def test_segment_of_a_compacted_log_rolls_before_a_relative_offset_exceeds_31_bits(tmp_path: Path) -> None:
+    """Entries of the offset index are relative to the segment's base, in four bytes. Gaps may be of any size."""
+    log = open_log(tmp_path / "t-0", LogConfig(cleanup_policy=("compact",)))
+    for offset in (0, 2**31 - 1, 2**31, 2**31 + 5):
+        log.append_as_follower(batch(b"x", key=b"k", base_offset=offset, leader_epoch=0), 0, NOW_MS)
+    assert bases(log) == [0, 2**31]
+
+
 def test_rolling_an_empty_segment_does_nothing(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     log.roll()

@@ -56,6 +56,19 @@ def test_kip_853_no_change_before_the_epoch_has_committed() -> None:
     assert one.core.voters.ids == (1, 2)
 
 
+def test_kip_853_leader_elected_again_changes_no_voters_before_its_epoch_has_committed() -> None:
+    """The set of voters in its log is committed, by an earlier epoch. Another leader may have appended another set."""
+    one = established()
+    one.follow(2, 2)
+    one.elected()
+    assert one.core.high_watermark == 2
+    one.ask(said.RemoveVoterRequest(KEYS[3], 5_000))
+    assert one.core.voters.ids == (1, 2, 3)
+    one.sync()
+    one.fetch(2, one.core.end_offset, 3)
+    assert one.core.voters.ids == (1, 2)
+
+
 def test_kip_853_one_change_at_a_time() -> None:
     one = established()
     one.ask(said.RemoveVoterRequest(KEYS[3], 5_000))

@@ -226,6 +226,30 @@ async def test_a_response_that_comes_after_a_seek_is_dropped() -> None:
         assert values(await fetch_exactly(consumer, 1)) == [2]
 
 
+async def test_offset_out_of_range_is_reset_after_prefetched_records_are_returned() -> None:
+    """A reset drops what was fetched, and with `latest` these records would never be returned."""
+    behind = once(refusal(ErrorCode.OFFSET_OUT_OF_RANGE), at=1)
+    async with brokers(behind) as [broker], consumer_of(broker, auto_offset_reset="latest") as consumer:
+        assigned = consumer._opened().subscription.assigned(ZERO)
+        with trio.fail_after(WITHIN_S):
+            while assigned.last_failure is None:
+                await trio.sleep(0.001)
+        assert values(await fetch_exactly(consumer, 3)) == [0, 1, 2]
+        offsets = [request.topics[0].partitions[0].fetch_offset for request in broker.fetches if request.topics]
+        assert offsets[:3] == [0, 1, 2], "not 0, as after a reset"
+
+
+async def test_partition_whose_records_came_is_named_last_in_later_requests() -> None:
+    """A response of limited size has records of the partitions that its request names first."""
+    async with brokers(answer_from_log) as [broker], consumer_of(broker) as consumer:
+        broker.partition_count = 2
+        other = TopicPartition("topic", 1)
+        consumer.assign([ZERO, other])
+        assert [each.partition for each in consumer._opened().subscription.partitions] == [ZERO, other]
+        assert values(await fetch_exactly(consumer, 1)) == [0]
+        assert [each.partition for each in consumer._opened().subscription.partitions] == [other, ZERO]
+
+
 async def test_partitions_that_are_not_assigned_anymore_leave_the_session() -> None:
     async with brokers(answer_from_log) as [broker], consumer_of(broker) as consumer:
         await fetch_exactly(consumer, 3)

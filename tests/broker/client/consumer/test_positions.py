@@ -71,6 +71,23 @@ def test_truncation_of_prefetched_records_only_rewinds() -> None:
     assert assigned.is_fetching
 
 
+def test_log_that_ends_exactly_at_the_position_has_lost_nothing_that_was_returned_kip_320() -> None:
+    assigned = fetching_at(5, fetched=9)
+    assigned.update_leader(Leader(2, 2))
+    assert assigned.validated(assigned.snapshot(), 1, 5, None) is None
+    assert assigned.fetched == assigned.consumed == Position(5, 1)
+
+
+def test_leader_change_ends_the_pause_after_a_failure() -> None:
+    """The pause is for the earlier leader."""
+    assigned = fetching_at(5, epoch=None)
+    assigned.retry_at = 10.0
+    assigned.update_leader(Leader(1, 1))
+    assert not assigned.may_fetch(9.0), "the same leader"
+    assigned.update_leader(Leader(2, 2))
+    assert assigned.may_fetch(9.0)
+
+
 def test_truncation_before_the_position_moves_to_where_the_log_diverges() -> None:
     assigned = fetching_at(9)
     assigned.update_leader(Leader(2, 2))

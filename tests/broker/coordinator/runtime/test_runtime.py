@@ -5,6 +5,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import trio
 
@@ -16,7 +17,7 @@ from broker.coordinator.runtime.timers import ShardTimers
 from broker.net.deadlines import Deadlines
 from broker.wire.errors import ErrorCode
 from broker.wire.records import EndTransactionMarker, Record, encode_batch, encode_end_transaction_marker
-from metadata.image import MetadataDelta
+from metadata.image import MetadataDelta, PartitionImage
 from metadata.records import RemoveTopicRecord
 from tests.support.coordinator_harness import (
     TOPIC,
@@ -138,6 +139,25 @@ async def test_waiting_requests_fail_when_the_shard_is_closed(tmp_path: Path) ->
         runtime.runtime._unload(0)
         assert [code_of(each) for each in (parked, written, asked)] == [ErrorCode.NOT_COORDINATOR] * 3
         assert code_of(runtime.read("a")) == ErrorCode.NOT_COORDINATOR
+
+
+async def test_shard_of_a_deposed_leader_completes_nothing_when_the_new_leaders_records_are_committed(
+    tmp_path: Path,
+) -> None:
+    """Other records may be at the offsets of its own."""
+    async with registers(tmp_path) as runtime:
+        partition, other = runtime.partition, 9
+        log, me = partition.leader_log(), partition.context.local_id
+        shared = PartitionImage((me, other), (me, other), me, partition.leader_epoch, 1)
+        partition.apply_image(shared)
+        written = runtime.write(put, name="a", value="1")
+        runtime.partitions.end_turn()
+        assert (log.log_end_offset, partition.high_watermark) == (1, 0)
+        partition.apply_image(attrs.evolve(shared, leader=other, leader_epoch=shared.leader_epoch + 1))
+        partition.move_high_watermark(log, 1)
+        assert not written.done
+        runtime.runtime.leadership_changed([partition])
+        assert code_of(written) == ErrorCode.NOT_COORDINATOR
 
 
 async def test_shard_is_closed_when_its_log_directory_fails(tmp_path: Path) -> None:

@@ -119,6 +119,13 @@ def test_kip_360_retry_after_a_new_producer_id_gets_the_same_one() -> None:
     assert code_of(lambda: initialized(rotated, expected)) is ErrorCode.PRODUCER_FENCED
 
 
+def test_kip_360_producer_with_the_previous_id_is_fenced_unless_its_epochs_were_exhausted() -> None:
+    """Only the producer that used the last epoch of that id got the new one."""
+    rotated = transaction(producer_id=20, producer_epoch=0, previous_producer_id=7)
+    zombie = ProducerIdAndEpoch(7, EPOCH_MAX - 2)
+    assert code_of(lambda: initialized(rotated, zombie, last_epoch=EPOCH_MAX - 2)) is ErrorCode.PRODUCER_FENCED
+
+
 # AddPartitionsToTxn
 
 

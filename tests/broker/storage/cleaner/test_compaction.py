@@ -186,6 +186,17 @@ async def test_batch_with_a_delete_horizon_keeps_its_timestamps_kip_534(log: Log
     assert headers(log)[0].max_timestamp == NOW_MS + 35
 
 
+async def test_last_batch_of_the_compacted_part_stays_without_its_records(log: Log) -> None:
+    """The next offset of a log is that of its last batch, and the segment after this one may be empty."""
+    put(log, (b"gone", b"v"))
+    put(log, (b"gone", None))
+    log.roll(NOW_MS)
+    await clean(log)
+    await clean(log, now_ms=NOW_MS + DAY_MS)
+    assert read_all(log) == []
+    assert [(header.base_offset, header.count) for header in headers(log)] == [(1, 0)]
+
+
 # Producers
 
 
