@@ -1,11 +1,8 @@
 """Logs of compacted topics, compacted directly instead of by a cleaner's loop, and their records by key."""
 
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
-
-import trio
 
 from broker.storage.cleaner.compaction import Compaction
 from broker.storage.cleaner.log_to_clean import LogToClean, find_log_to_clean
@@ -14,8 +11,9 @@ from broker.storage.cleaner.pacing import CleaningPacer, Throttle
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.wire.records import Record, encode_batch
-from kraft.env import Disk, RealDisk, RealFile, sync_one_by_one
+from kraft.env import Disk
 from tests.support.logs import NOW_MS, open_log, read_all
+from tests.support.unsynced_disk import UnsyncedDisk
 
 COMPACTED = LogConfig(cleanup_policy=("compact",), segment_bytes=600, index_interval_bytes=100, retention_ms=-1)
 
@@ -83,22 +81,3 @@ def without_repeats(records: Sequence[Record], upto: int) -> list[Record]:
     """Remove the records below `upto` whose key occurs again in a later record below `upto`."""
     last = {record.key: record.offset for record in records if record.offset < upto}
     return [record for record in records if record.offset >= upto or last[record.key] == record.offset]
-
-
-class UnsyncedDisk(RealDisk):
-    """A disk whose syncs do nothing, for tests of contents rather than of durability."""
-
-    def open(self, path: str, *, create: bool = False) -> RealFile:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return UnsyncedFile(path, os.open(path, flags, 0o644))
-
-    async def sync_dir(self, path: str) -> None:
-        await trio.lowlevel.checkpoint()
-
-    async def sync_all(self, files: Sequence[str], directories: Sequence[str]) -> None:
-        await sync_one_by_one(self, files, directories)
-
-
-class UnsyncedFile(RealFile):
-    async def sync(self) -> None:
-        await trio.lowlevel.checkpoint()

@@ -15,6 +15,7 @@ from broker.wire.records import iter_headers
 from tests.support.logs import append
 from tests.support.scrubbed_logs import CONFIG, KEY, ScrubbedLogs, fill, flipped, sampled_bits, scrubbed_logs
 from tests.support.transactional_logs import append_marker, append_transactional
+from tests.support.unsynced_disk import UnsyncedDisk
 
 # The name of the lock file's content, and the scrubber's own place, which each pass replaces.
 NOT_SCRUBBED = {"scrub-offset-checkpoint"}
@@ -49,12 +50,12 @@ def check_nothing_was_found(logs: ScrubbedLogs) -> None:
 async def test_every_flipped_bit_is_found(
     tmp_path: Path, autojump_clock: trio.testing.MockClock, is_reopened: bool
 ) -> None:
-    async with scrubbed_logs(tmp_path / "data") as logs:
+    async with scrubbed_logs(tmp_path / "data", disk=UnsyncedDisk()) as logs:
         await fill(logs)
         if not is_reopened:
             await check_all_files(logs)
     if is_reopened:  # then nothing is loaded, and segments are not held open
-        async with scrubbed_logs(tmp_path / "data") as logs:
+        async with scrubbed_logs(tmp_path / "data", disk=UnsyncedDisk()) as logs:
             await check_all_files(logs)
 
 
