@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
@@ -58,8 +58,16 @@ def populated_cluster(directory: Path) -> Iterator[ClusterProcess]:
         yield cluster
 
 
-def on_a_terminal(*arguments: str, columns: int = _COLUMNS, tool: str | None = None) -> str:
-    """The output of the installed command, or of one of Kafka's tools, on a terminal, with its colours."""
+def on_a_terminal(
+    *arguments: str,
+    columns: int = _COLUMNS,
+    tool: str | None = None,
+    watch: Callable[[str], None] = lambda output: None,
+) -> str:
+    """The output of the installed command, or of one of Kafka's tools, on a terminal, with its colours.
+
+    `watch` is called with the output so far, whenever there is more.
+    """
     parent, child = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns)}
     program = [str(Path(sys.executable).with_name("kraft"))]
@@ -70,6 +78,7 @@ def on_a_terminal(*arguments: str, columns: int = _COLUMNS, tool: str | None = N
     # Reading from a pty fails once its other end is closed.
     while read := _read(parent):
         output += read
+        watch(output.decode(errors="surrogateescape"))
     os.close(parent)
     process.wait()
     return output.decode(errors="surrogateescape").replace("\r\n", "\n")

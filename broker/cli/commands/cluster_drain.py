@@ -12,7 +12,7 @@ import attrs
 import click
 import trio
 
-from broker.cli.commands.maintenance import change_options, confirm, resumable
+from broker.cli.commands.maintenance import change_options, confirm, resumable, throttle_option
 from broker.cli.commands.placement import (
     PlacedPartition,
     Placement,
@@ -24,6 +24,7 @@ from broker.cli.commands.placement import (
     lead_as_preferred,
     no_leader,
     partition_sizes,
+    release_throttles,
 )
 from broker.cli.commands.reassign import preview
 from broker.cli.commands.replica_evacuation import evacuate, hand_over, in_fewer_racks
@@ -101,12 +102,15 @@ class _Survey:
 @click.command("drain", cls=ClusterCommand, shape=one(DrainedBroker))
 @broker_argument
 @change_options
+@throttle_option
 @click.option("--fewer-racks", is_flag=True, help="Also move replicas that leave a partition in fewer racks.")
-async def drain(invocation: Invocation, broker_id: int, dry_run: bool, yes: bool, fewer_racks: bool) -> None:
+async def drain(
+    invocation: Invocation, broker_id: int, dry_run: bool, yes: bool, throttle: int | None, fewer_racks: bool
+) -> None:
     """Move leaders, then replicas, off a broker, and keep new ones off it.
 
-    It ends when the broker has no replica left. Ctrl-C and a crash are safe: typed again, it goes on. `undrain` lets
-    the broker have replicas again.
+    It ends when the broker has no replica left. Ctrl-C and a crash are safe: typed again, it goes on, and takes another
+    --throttle. `undrain` lets the broker have replicas again.
     """
     async with invocation.admin() as admin:
         survey = await _survey(admin)
@@ -122,7 +126,8 @@ async def drain(invocation: Invocation, broker_id: int, dry_run: bool, yes: bool
             with resumable(invocation, f"{go_on}cancel` and `kraft cluster undrain {broker_id}` take them back."):
                 is_cordoned = await _cordon(invocation, admin, survey.placement, broker_id)
                 await _hand_over_leaders(invocation, admin, broker_id)
-                await _empty(invocation, admin, broker_id, fewer_racks)
+                await _empty(invocation, admin, broker_id, fewer_racks, throttle)
+                await release_throttles(invocation, admin, broker_id)
             drained = attrs.evolve(drained, is_cordoned=is_cordoned)
     line = f"Would drain broker {broker_id}." if dry_run else f"Broker {broker_id} is drained: it has no replicas."
     invocation.printer.one(drained, [line])
@@ -156,11 +161,13 @@ async def undrain(invocation: Invocation, broker_id: int, dry_run: bool, yes: bo
 
 @click.command("rebalance", cls=ClusterCommand, shape=one(RebalancedCluster))
 @change_options
-async def rebalance(invocation: Invocation, dry_run: bool, yes: bool) -> None:
+@throttle_option
+async def rebalance(invocation: Invocation, dry_run: bool, yes: bool, throttle: int | None) -> None:
     """Spread the replicas of all topics over the brokers, with few moves, and have preferred leaders lead.
 
     The plan is that of `kraft reassign plan`. A drained broker gets nothing, and all others have to be alive. The
-    command ends when the replicas have moved. Ctrl-C and a crash are safe: typed again, it goes on.
+    command ends when the replicas have moved. Ctrl-C and a crash are safe: typed again, it goes on, and takes another
+    --throttle.
     """
     async with invocation.admin() as admin:
         survey = await _survey(admin)
@@ -177,7 +184,8 @@ async def rebalance(invocation: Invocation, dry_run: bool, yes: bool) -> None:
             if plan:
                 confirm("Move them?", yes=yes)
             with resumable(invocation, "Moves that have begun go on; `kraft cluster rebalance` goes on."):
-                await carry_out(invocation, admin, plan)
+                await carry_out(invocation, admin, plan, throttle)
+                await release_throttles(invocation, admin)
                 await lead_as_preferred(admin, list(after))
     replicas = sum(1 for _ in moved(current, after))
     line = "Would rebalance the cluster." if dry_run else "The cluster is balanced."
@@ -323,7 +331,7 @@ async def _hand_over_leaders(invocation: Invocation, admin: Admin, broker_id: in
     await carry_out(invocation, admin, plan)
 
 
-async def _empty(invocation: Invocation, admin: Admin, broker_id: int, fewer_racks: bool) -> None:
+async def _empty(invocation: Invocation, admin: Admin, broker_id: int, fewer_racks: bool, throttle: int | None) -> None:
     """Move replicas off the broker until it has none."""
     done: dict[TopicPartition, list[int]] = {}
     for attempt in range(_PLANS_MAX):
@@ -332,7 +340,7 @@ async def _empty(invocation: Invocation, admin: Admin, broker_id: int, fewer_rac
             return
         plan = _plan_drain(survey, broker_id, done, fewer_racks)
         try:
-            await carry_out(invocation, admin, plan)
+            await carry_out(invocation, admin, plan, throttle)
         except PlanOutdated as error:
             if attempt + 1 == _PLANS_MAX:
                 raise

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from broker.cli.grammar import CommandFailed, Invocation
+from broker.cli.grammar.arguments import BYTE_RATE
 from broker.cli.grammar.failures import leaves
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -19,6 +20,16 @@ def change_options(function: F) -> F:
         function
     )
     return click.option("--dry-run", is_flag=True, help="Show what would be done, without doing it.")(function)
+
+
+def throttle_option(function: F) -> F:
+    """Add `--throttle`."""
+    return click.option(
+        "--throttle",
+        type=BYTE_RATE,
+        metavar="RATE",
+        help="Bytes per second that each broker sends, and receives, of replicas that move, as 10MB.",
+    )(function)
 
 
 def confirm(question: str, *, yes: bool) -> None:

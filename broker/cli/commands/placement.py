@@ -10,10 +10,11 @@ from typing import Final
 import attrs
 import trio
 
+from broker.cli.commands.move_progress import Copy, MoveProgress
 from broker.cli.grammar import CommandFailed, Invocation
 from broker.cli.grammar.command import shown_item
 from broker.cli.grammar.units import format_count, format_ids
-from broker.cli.output.progress import Progress
+from broker.cli.move_throttles import Move, ThrottledReplicas, limit_moves, moves_of, release_moves
 from broker.client.admin import Admin, ClusterDescription, ElectionType, LogDir, PartitionReassignment
 from broker.client.errors import ClientError, TimedOut, UnsupportedByBroker
 from broker.client.types import Node, TopicPartition
@@ -52,6 +53,11 @@ class PlacedPartition:
     leader: int | None
     isr: tuple[int, ...]
 
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """The replicas that are complete, or were before the reassignment began."""
+        return tuple(each for each in self.replicas if each not in self.adding)
+
 
 @attrs.frozen
 class Placement:
@@ -77,6 +83,16 @@ class Placement:
         """True if the partition has just these replicas, or is gone."""
         placed = self.partitions.get(partition)
         return placed is None or placed.replicas == tuple(replicas)
+
+    def lacking(self, partition: TopicPartition, replicas: Sequence[int]) -> list[int]:
+        """Those of the brokers that have no complete replica yet."""
+        placed = self.partitions.get(partition)
+        return [] if placed is None else [broker for broker in replicas if broker not in placed.sources]
+
+    @property
+    def at_rest(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """The replicas of the partitions that do not move."""
+        return {name: each.replicas for name, each in self.partitions.items() if each.replicas == each.target}
 
     def led_by(self, broker_id: int) -> list[TopicPartition]:
         return [partition for partition, each in self.partitions.items() if each.leader == broker_id]
@@ -229,29 +245,67 @@ def _raise_unless_passing(failed: Mapping[TopicPartition, KafkaError | ClientErr
         raise error
 
 
-async def carry_out(invocation: Invocation, admin: Admin, plan: Mapping[TopicPartition, Sequence[int]]) -> None:
+async def carry_out(
+    invocation: Invocation, admin: Admin, plan: Mapping[TopicPartition, Sequence[int]], rate: int | None = None
+) -> None:
     """Move replicas as the plan says, and wait until they have moved and their preferred leaders lead.
 
-    A move that is under way already is taken up. Raises PlanOutdated, KafkaError, ClientError.
+    A move that is under way already is taken up. `rate` limits the bytes per second of each broker until the moves have
+    ended; `release_throttles` removes what is left if an exception is raised. Raises PlanOutdated, KafkaError,
+    ClientError.
     """
     waiting = dict(plan)
     begun: dict[TopicPartition, Sequence[int]] = {}
     checks = (_Contradiction(), _GoneBrokers(), _Stall(invocation))
-    with Progress("Moving", len(plan), "partitions") as progress:
+    moves = {} if rate is None else await _limit(invocation, admin, plan, rate)
+    with MoveProgress(invocation, admin, len(plan)) as progress:
         while True:
             began = trio.current_time()
             placement = await find_placement(admin)
             left = {each: to for each, to in begun.items() if not placement.has(each, to)}
             for check in checks:
                 check.look(placement, left)
-            progress.show(len(plan) - len(left) - len(waiting))
+            missing = [
+                Copy(each, broker) for each, to in {**left, **waiting}.items() for broker in placement.lacking(each, to)
+            ]
+            replicas = {each: placement.partitions[each].replicas for each, _ in missing}
+            await progress.show(len(plan) - len(left) - len(waiting), replicas, missing)
             if not left and not waiting:
                 break
             new = await _begin(admin, waiting, len(left))
             begun.update(new)
             waiting = {each: waiting[each] for each in waiting if each not in new and each in placement.partitions}
             await pause(trio.current_time() - began)
+    if moves:
+        note_each(invocation, await release_moves(admin, dict.fromkeys(plan), moves))
     await lead_as_preferred(admin, list(plan))
+
+
+async def _limit(
+    invocation: Invocation, admin: Admin, plan: Mapping[TopicPartition, Sequence[int]], rate: int
+) -> dict[TopicPartition, Move]:
+    """Limit the moves of a plan, and return them."""
+    sources = {each: placed.sources for each, placed in (await find_placement(admin)).partitions.items()}
+    moves = moves_of(sources, {each: to for each, to in plan.items() if each in sources}, {})
+    note_each(invocation, await limit_moves(admin, moves, rate))
+    return moves
+
+
+async def release_throttles(invocation: Invocation, admin: Admin, broker: int | None = None) -> None:
+    """Remove the throttles that an earlier command has left for moves that have ended.
+
+    With `broker`, those of moves away from that broker. Raises KafkaError, ClientError.
+    """
+    throttled = await ThrottledReplicas.read(admin)
+    left = throttled.left_by_moves((await find_placement(admin)).at_rest, broker)
+    if left:
+        note_each(invocation, await release_moves(admin, left))
+
+
+def note_each(invocation: Invocation, lines: Iterable[str]) -> None:
+    """Print each line on standard error."""
+    for line in lines:
+        invocation.printer.note(f"kraft: {line}")
 
 
 async def lead_as_preferred(admin: Admin, partitions: Sequence[TopicPartition]) -> None:

@@ -1,28 +1,35 @@
 """`kraft reassign`: move replicas of partitions to other brokers."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
 import click
 import trio
 
+from broker.cli.commands.maintenance import resumable, throttle_option
+from broker.cli.commands.move_progress import Copy, MoveProgress
 from broker.cli.commands.partition_health import brokers_named, holders_of, why_stuck
-from broker.cli.commands.placement import partition_sizes
+from broker.cli.commands.placement import note_each, partition_sizes
 from broker.cli.commands.reassignment_plans import Plan, encode_plan, read_plan
 from broker.cli.commands.replica_spread import Measure, TooFewBrokers, measure, moved, spread
-from broker.cli.grammar import ClusterCommand, CommandFailed, CommandGroup, Invocation
+from broker.cli.grammar import ClusterCommand, CommandFailed, CommandGroup, Exit, Invocation
 from broker.cli.grammar.arguments import IDS, INT16_MAX, TOPIC_PARTITIONS, Integer, TopicPartitions
 from broker.cli.grammar.completion import complete_topic
 from broker.cli.grammar.partitions import find_partitions
 from broker.cli.grammar.units import format_count, format_ids, format_size
+from broker.cli.move_throttles import Move, limit_moves, moves_of, release_moves
 from broker.cli.output import Column, list_of
-from broker.cli.output.progress import Progress
 from broker.client.admin import Admin, TopicDescription
 from broker.client.types import TopicPartition
 from broker.wire.errors import ErrorCode
 
-_LOOK_S = 0.5
+_LOOK_S: Final = 0.5
+# A broker has learned of a change of the metadata after this time.
+_LATE_S: Final = 5.0
+MOVED: Final = "moved"
+_MOVING: Final = "moving"
+_NOT_MOVING: Final = "not moving"
 # Partitions that are named because they cannot move; more are counted.
 _NAMED_MAX: Final = 5
 
@@ -47,6 +54,17 @@ class MovingPartition:
     removing: list[int]
 
 
+@attrs.frozen
+class VerifiedPartition:
+    """A partition of a plan. `state` is `moved`, `moving`, or `not moving` if it has other replicas than `wanted`."""
+
+    topic: str
+    partition: int
+    state: str
+    wanted: list[int]
+    replicas: list[int]
+
+
 MOVING_COLUMNS: Sequence[Column[MovingPartition]] = (
     Column("topic", lambda row: row.topic),
     Column("partition", lambda row: row.partition, is_number=True),
@@ -54,13 +72,21 @@ MOVING_COLUMNS: Sequence[Column[MovingPartition]] = (
     Column("adding", lambda row: format_ids(row.adding)),
     Column("removing", lambda row: format_ids(row.removing)),
 )
+VERIFIED_COLUMNS: Sequence[Column[VerifiedPartition]] = (
+    Column("topic", lambda row: row.topic),
+    Column("partition", lambda row: row.partition, is_number=True),
+    Column("state", lambda row: row.state, style=lambda row: "green" if row.state == MOVED else "yellow"),
+    Column("wanted", lambda row: format_ids(row.wanted)),
+    Column("replicas", lambda row: format_ids(row.replicas)),
+)
 
 
 @click.group("reassign", cls=CommandGroup)
 def reassign() -> None:
     """Move replicas of partitions to other brokers.
 
-    `plan` prints a plan, `execute` begins it, `status` shows what is under way, `cancel` takes it back.
+    `plan` prints a plan, `execute` begins it, `status` shows what is under way, `verify` what of a plan has moved, and
+    `cancel` takes moves back.
     """
 
 
@@ -112,19 +138,57 @@ async def plan(invocation: Invocation, topics: Sequence[str], brokers: list[int]
 
 @reassign.command("execute", cls=ClusterCommand, shape=list_of(PlannedPartition))
 @click.argument("path", metavar="PLAN", type=click.Path())
-@click.option("--wait", is_flag=True, help="Wait until the replicas have moved.")
-async def execute(invocation: Invocation, path: str, wait: bool) -> None:
-    """Begin to move replicas as PLAN says, a file in the form of Kafka's tool."""
+@click.option("--wait", is_flag=True, help="Wait until the replicas have moved, and remove the throttle.")
+@throttle_option
+async def execute(invocation: Invocation, path: str, wait: bool, throttle: int | None) -> None:
+    """Begin to move replicas as PLAN says, a file in the form of Kafka's tool.
+
+    Typed again with another --throttle, it changes the rate of moves that are under way. Without --wait, `kraft
+    reassign verify` removes the throttle.
+    """
     wanted = read_plan(path)
     async with invocation.admin() as admin:
-        begun = list(invocation.succeeded(await admin.alter_partition_reassignments(wanted), "partition"))
+        moves = {} if throttle is None else await _limit(invocation, admin, wanted, throttle)
+        results = await admin.alter_partition_reassignments(wanted)
+        begun = list(invocation.succeeded(results, "partition"))
+        if moves:
+            moving = await admin.list_partition_reassignments(results.failed) if results.failed else {}
+            await _release(invocation, admin, [each for each in results.failed if each not in moving])
         stuck = _StuckReassignments(admin, invocation)
         await stuck.report(begun)
+        go_on = f"`kraft reassign verify {path} --wait` waits for them, and removes their throttle"
         if wait:
-            await _wait(admin, begun, stuck)
+            with resumable(invocation, f"The moves go on; {go_on}."):
+                await _wait(invocation, admin, begun, stuck)
+                await _release(invocation, admin, dict.fromkeys(begun), moves)
+        elif throttle is not None:
+            invocation.printer.note(f"kraft: the moves are throttled; {go_on}.")
     rows = [PlannedPartition(each.topic, each.partition, wanted[each]) for each in begun]
     verb = "Moved" if wait else "Moving"
     invocation.printer.each(rows, lambda row: f"{verb} {row.topic}-{row.partition} to {format_ids(row.replicas)}.")
+
+
+@reassign.command("verify", cls=ClusterCommand, shape=list_of(VerifiedPartition))
+@click.argument("path", metavar="PLAN", type=click.Path())
+@click.option("--wait", is_flag=True, help="Wait until the replicas have moved.")
+async def verify(invocation: Invocation, path: str, wait: bool) -> None:
+    """Show which partitions of PLAN have moved, and remove the throttles of those that do not move any more.
+
+    Throttles of other partitions stay. Exit code 1 unless all have moved.
+    """
+    wanted = read_plan(path)
+    async with invocation.admin() as admin:
+        if wait:
+            with resumable(invocation, "The moves go on; type the command again."):
+                await _wait(invocation, admin, list(wanted), _StuckReassignments(admin, invocation))
+                await _await_replicas(admin, wanted)
+        moving = await admin.list_partition_reassignments(wanted)
+        placed = await _placed(admin, wanted)
+        rows = [_verified(each, to, each in moving, placed.get(each)) for each, to in wanted.items()]
+        await _release(invocation, admin, [each for each in wanted if each not in moving])
+    if any(row.state != MOVED for row in rows):
+        invocation.exit_code = invocation.exit_code or Exit.FAILED
+    invocation.printer.rows(rows, VERIFIED_COLUMNS)
 
 
 @reassign.command("status", cls=ClusterCommand, shape=list_of(MovingPartition))
@@ -134,7 +198,7 @@ async def status(invocation: Invocation, wait: bool) -> None:
     async with invocation.admin() as admin:
         if wait:
             stuck = _StuckReassignments(admin, invocation)
-            await _wait(admin, list(await admin.list_partition_reassignments()), stuck)
+            await _wait(invocation, admin, list(await admin.list_partition_reassignments()), stuck)
         moving = await admin.list_partition_reassignments()
     rows = [
         MovingPartition(
@@ -152,20 +216,22 @@ async def status(invocation: Invocation, wait: bool) -> None:
 @reassign.command("cancel", cls=ClusterCommand, shape=list_of(PlannedPartition))
 @click.argument("topics", nargs=-1, type=TOPIC_PARTITIONS, metavar="[TOPIC[:PARTITION,...]]...")
 async def cancel(invocation: Invocation, topics: Sequence[TopicPartitions]) -> None:
-    """Take back reassignments that are under way; without TOPIC all."""
+    """Take back reassignments that are under way, and their throttles; without TOPIC all."""
     async with invocation.admin() as admin:
         moving = await admin.list_partition_reassignments()
         named = await find_partitions(admin, topics) if topics else None
         chosen = [partition for partition in moving if named is None or partition in named]
         results = await admin.alter_partition_reassignments(dict.fromkeys(chosen))
-    ended = {ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
+        ended = {ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
+        taken_back = invocation.succeeded(results, "partition", ignored=ended)
+        await _release(invocation, admin, taken_back)
     rows = [
         PlannedPartition(
             each.topic,
             each.partition,
             [replica for replica in moving[each].replicas if replica not in moving[each].adding_replicas],
         )
-        for each in sorted(invocation.succeeded(results, "partition", ignored=ended))
+        for each in sorted(taken_back)
     ]
     invocation.printer.each(rows, lambda row: f"{row.topic}-{row.partition} stays on {format_ids(row.replicas)}.")
     if not rows and not invocation.exit_code:
@@ -253,14 +319,63 @@ class _StuckReassignments:
                 self._printer.note(f"kraft: {reason}")
 
 
-async def _wait(admin: Admin, partitions: Sequence[TopicPartition], stuck: _StuckReassignments) -> None:
+async def _wait(
+    invocation: Invocation, admin: Admin, partitions: Sequence[TopicPartition], stuck: _StuckReassignments
+) -> None:
     """Wait until none of the partitions is being reassigned."""
-    with Progress("Moving", len(partitions), "partitions") as progress:
+    with MoveProgress(invocation, admin, len(partitions)) as progress:
         while partitions and (left := await admin.list_partition_reassignments(partitions)):
-            progress.show(len(partitions) - len(left))
+            copies = [Copy(each, broker) for each, found in left.items() for broker in found.adding_replicas]
+            replicas = {each: found.replicas for each, found in left.items()}
+            await progress.show(len(partitions) - len(left), replicas, copies)
             await stuck.report(list(left))
             await trio.sleep(_LOOK_S)
-        progress.show(len(partitions))
+
+
+async def _placed(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, list[int]]:
+    """The replicas of the partitions that exist."""
+    described = await admin.describe_topics(dict.fromkeys(each.topic for each in partitions))
+    return {
+        TopicPartition(topic.name, each.partition): list(each.replicas)
+        for topic in described.succeeded.values()
+        for each in topic.partitions
+    }
+
+
+async def _await_replicas(admin: Admin, wanted: Plan) -> None:
+    """Give brokers the time to learn of the end of moves, which the controllers know first."""
+    with trio.move_on_after(_LATE_S):
+        while True:
+            placed = await _placed(admin, wanted)
+            if all(placed.get(each) == to for each, to in wanted.items()):
+                return
+            await trio.sleep(_LOOK_S)
+
+
+def _verified(
+    partition: TopicPartition, wanted: list[int], is_moving: bool, replicas: list[int] | None
+) -> VerifiedPartition:
+    state = _MOVING if is_moving else MOVED if replicas == wanted else _NOT_MOVING
+    return VerifiedPartition(partition.topic, partition.partition, state, wanted, replicas or [])
+
+
+async def _limit(invocation: Invocation, admin: Admin, wanted: Plan, rate: int) -> dict[TopicPartition, Move]:
+    """Limit the moves of a plan to a rate, and return them. Partitions that do not exist are left out."""
+    current = await _placed(admin, wanted)
+    moving = await admin.list_partition_reassignments(wanted)
+    moves = moves_of(current, {each: to for each, to in wanted.items() if each in current}, moving)
+    note_each(invocation, await limit_moves(admin, moves, rate))
+    return moves
+
+
+async def _release(
+    invocation: Invocation,
+    admin: Admin,
+    partitions: Collection[TopicPartition],
+    moves: Mapping[TopicPartition, Move] | None = None,
+) -> None:
+    if partitions:
+        note_each(invocation, await release_moves(admin, partitions, moves))
 
 
 def _alive(ids: Sequence[int], alive: Sequence[int]) -> Sequence[int]:

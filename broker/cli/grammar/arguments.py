@@ -59,6 +59,13 @@ def _parse_rate(text: str) -> float:
     return rate
 
 
+def _parse_byte_rate(text: str) -> int:
+    rate = parse_size(text.strip().removesuffix("/s"))
+    if not rate:
+        raise ValueError(f"{text!r} is not a rate above 0")
+    return rate
+
+
 def _parse_ids(text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     if not all(map(is_digits, parts)):
@@ -70,6 +77,7 @@ IDS: Final = Parsed("ids", _parse_ids)
 SIZE: Final = Parsed("size", parse_size)
 DURATION: Final = Parsed("duration", parse_duration_ms)
 RATE: Final = Parsed("rate", _parse_rate)
+BYTE_RATE: Final = Parsed("rate", _parse_byte_rate)
 
 
 def parse_topic_partitions(text: str) -> TopicPartitions:

@@ -1,9 +1,10 @@
-"""The throttles of a reassignment: how fast replicas move, and which replicas that is about."""
+"""The throttles of a reassignment as Kafka's tool sets and removes them: without regard to others."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from broker.cli.kafka_tools.java_order import hash_map_order
+from broker.cli.move_throttles import RATES, REPLICAS, moves_of, throttled_replicas
 from broker.cli.printing import print_text
 from broker.client.admin import (
     Admin,
@@ -15,13 +16,7 @@ from broker.client.admin import (
 )
 from broker.client.types import TopicPartition
 
-_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-_OF_BROKERS: Final = (*_RATES, "replica.alter.log.dirs.io.max.bytes.per.second")
-_LEADERS: Final = "leader.replication.throttled.replicas"
-_FOLLOWERS: Final = "follower.replication.throttled.replicas"
-
-# The brokers that a partition moves from, and those that it moves to.
-_Move: TypeAlias = tuple[set[int], set[int]]
+_OF_BROKERS: Final = (*RATES, "replica.alter.log.dirs.io.max.bytes.per.second")
 
 
 async def clear_throttles(admin: Admin, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
@@ -33,7 +28,7 @@ async def clear_throttles(admin: Admin, replicas: Mapping[TopicPartition, Sequen
     await _delete(admin, ConfigResourceType.BROKER, map(str, sorted(brokers)), _OF_BROKERS)
     topics = hash_map_order(each.topic for each in replicas)
     print_text(f"Clearing topic-level throttles on topic{_plural(topics)} {','.join(topics)}")
-    await _delete(admin, ConfigResourceType.TOPIC, topics, (_LEADERS, _FOLLOWERS))
+    await _delete(admin, ConfigResourceType.TOPIC, topics, REPLICAS)
 
 
 async def set_throttle(
@@ -44,32 +39,18 @@ async def set_throttle(
     moving: Mapping[TopicPartition, PartitionReassignment],
 ) -> None:
     """Limits the replication of what moves, also of what moves already, to a rate in bytes per second."""
-    moves: dict[TopicPartition, _Move] = {
-        each: (set(found.replicas) - set(found.adding_replicas), set(found.adding_replicas))
-        for each, found in moving.items()
-    }
-    for each, replicas in wanted.items():
-        sources = moves[each][0] if each in moves else set(current[each])
-        moves[each] = (sources, set(replicas) - sources)
+    adding = {each: [*found.replicas] for each, found in moving.items()}
+    moves = moves_of(current, {**adding, **wanted}, moving)
     changes: dict[ConfigResource, list[ConfigChange]] = {}
-    for topic in dict.fromkeys(each.topic for each in moves):
-        changes[ConfigResource(ConfigResourceType.TOPIC, topic)] = [
-            ConfigChange(name, _throttled(topic, moves, side)) for side, name in enumerate((_LEADERS, _FOLLOWERS))
-        ]
+    for (topic, name), entries in throttled_replicas(moves).items():
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        changes.setdefault(resource, []).append(ConfigChange(name, ",".join(entries)))
     brokers = {broker for sources, targets in moves.values() for broker in sources | targets}
     for broker in sorted(brokers):
         resource = ConfigResource(ConfigResourceType.BROKER, str(broker))
-        changes[resource] = [ConfigChange(name, str(rate)) for name in _RATES]
+        changes[resource] = [ConfigChange(name, str(rate)) for name in RATES]
     (await admin.incremental_alter_configs(changes)).raise_first()
     print_text(f"The inter-broker throttle limit was set to {rate} B/s")
-
-
-def _throttled(topic: str, moves: Mapping[TopicPartition, _Move], side: int) -> str:
-    """`partition:broker` of the replicas on one side of the moves."""
-    pairs = {
-        f"{each.partition}:{broker}" for each, move in moves.items() if each.topic == topic for broker in move[side]
-    }
-    return ",".join(sorted(pairs))
 
 
 async def _delete(admin: Admin, kind: ConfigResourceType, names: Iterable[str], keys: Sequence[str]) -> None:

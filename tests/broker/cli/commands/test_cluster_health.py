@@ -6,15 +6,15 @@ Each test makes the trouble, reads what is printed, types the printed command, a
 import re
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trio
 
 from broker.cli.grammar import Exit
-from broker.client.admin import Admin, NewTopic
 from jepsen.processes.ports import free_ports
+from tests.support.assigned_topics import create_assigned
 from tests.support.cluster_process import Answer, ClusterProcess, new_cluster, run_command
 from tests.support.command_output import ask, succeed, wait_for_answer
 from tests.support.hanging_transactions import HOUR_MS, hang_transaction
@@ -45,20 +45,6 @@ def brokers(_brokers: ClusterProcess, monkeypatch: pytest.MonkeyPatch) -> Iterat
     wait_for_answer(lambda answer: answer.output.strip() == "[]", "topics", "list", "--internal", "--json")
 
 
-def create(cluster: ClusterProcess, topic: str, *replicas: Sequence[int], **configs: str) -> None:
-    """Create a topic whose partitions have these replicas, and wait until every broker knows it."""
-    given = {name.replace("_", "."): value for name, value in configs.items()}
-
-    async def request() -> None:
-        async with Admin(cluster.nodes[1].bootstrap) as admin:
-            (
-                await admin.create_topics([NewTopic(topic, assignments=dict(enumerate(replicas)), configs=given)])
-            ).raise_first()
-
-    trio.run(request)
-    cluster.ask_every_broker(bool, "topics", "describe", topic)
-
-
 def until_healthy() -> Answer:
     return wait_for_answer(lambda answer: answer.code == Exit.OK, *HEALTH)
 
@@ -86,7 +72,7 @@ def type_command(command: str, directory: Path) -> None:
 
 
 def test_dead_broker_is_started_again_as_health_says(brokers: ClusterProcess) -> None:
-    create(brokers, "orders", [1, 3], [2, 3])
+    create_assigned(brokers, "orders", [1, 3], [2, 3])
     brokers.nodes[3].kill()
     line = problem("! broker 3 is down: start it again with `kraft start <its server.properties>`")
     assert "move its 2 replicas: `kraft cluster drain 3`, then `kraft cluster unregister 3`" in line
@@ -95,7 +81,7 @@ def test_dead_broker_is_started_again_as_health_says(brokers: ClusterProcess) ->
 
 
 def test_replicas_of_a_broker_that_is_gone_move_as_health_says(brokers: ClusterProcess, tmp_path: Path) -> None:
-    create(brokers, "orders", [1, 3], [3, 2])
+    create_assigned(brokers, "orders", [1, 3], [3, 2])
     brokers.nodes[3].kill()
     _, drain, unregister = commands(problem("! broker 3 is down"))
     type_command(drain, tmp_path)
@@ -107,7 +93,7 @@ def test_replicas_of_a_broker_that_is_gone_move_as_health_says(brokers: ClusterP
 
 
 def test_move_from_a_broker_needs_as_many_brokers_as_replicas(brokers: ClusterProcess, tmp_path: Path) -> None:
-    create(brokers, "orders", [1, 2, 3])
+    create_assigned(brokers, "orders", [1, 2, 3])
     brokers.nodes[3].kill()
     assert "start 1 more broker, then `kraft cluster drain 3`" in problem("! broker 3 is down")
     refused = run_command("reassign", "plan", "orders")
@@ -119,7 +105,7 @@ def test_move_from_a_broker_needs_as_many_brokers_as_replicas(brokers: ClusterPr
 
 
 def test_offline_partition_names_the_broker_that_has_its_records(brokers: ClusterProcess) -> None:
-    create(brokers, "orders", [3], [1])
+    create_assigned(brokers, "orders", [3], [1])
     brokers.nodes[3].kill()
     problem("its records are only on broker 3, and broker 3 is down: start it again")
     refused = run_command("elect", "orders:0")
@@ -132,7 +118,7 @@ def test_offline_partition_names_the_broker_that_has_its_records(brokers: Cluste
 def test_offline_partition_of_a_broker_that_is_gone_is_made_empty_as_health_says(
     brokers: ClusterProcess, tmp_path: Path
 ) -> None:
-    create(brokers, "orders", [3])
+    create_assigned(brokers, "orders", [3])
     brokers.nodes[3].kill()
     for command in commands(
         problem("! orders-0 has no leader, and cannot be read or written: its records are only on")
@@ -145,7 +131,7 @@ def test_offline_partition_of_a_broker_that_is_gone_is_made_empty_as_health_says
 def test_unclean_election_is_named_where_a_live_replica_was_not_in_sync(
     brokers: ClusterProcess, tmp_path: Path
 ) -> None:
-    create(brokers, "orders", [2, 3], min_insync_replicas="1")
+    create_assigned(brokers, "orders", [2, 3], min_insync_replicas="1")
     brokers.nodes[3].kill()
     wait_for_answer(lambda answer: "orders-0 has fewer replicas in sync" in answer.output, *HEALTH)
     brokers.nodes[2].kill()
@@ -165,9 +151,9 @@ def test_unclean_election_is_named_where_a_live_replica_was_not_in_sync(
 
 
 def test_under_min_isr_is_named_before_internal_partitions(brokers: ClusterProcess, tmp_path: Path) -> None:
-    create(brokers, "strict", [1, 2, 3], min_insync_replicas="3")
-    create(brokers, "__consumer_offsets", [1, 2, 3])
-    create(brokers, "zebra", [1, 2, 3])
+    create_assigned(brokers, "strict", [1, 2, 3], min_insync_replicas="3")
+    create_assigned(brokers, "__consumer_offsets", [1, 2, 3])
+    create_assigned(brokers, "zebra", [1, 2, 3])
     brokers.nodes[3].kill()
     line = problem("! strict-0 has 2 of at least 3 replicas in sync (min.insync.replicas)")
     assert "writes with acks=all fail: start broker 3 again, or " in line
@@ -177,7 +163,7 @@ def test_under_min_isr_is_named_before_internal_partitions(brokers: ClusterProce
 
 
 def test_stuck_reassignment_is_previewed_and_cancelled_as_health_says(brokers: ClusterProcess, tmp_path: Path) -> None:
-    create(brokers, "orders", [3])
+    create_assigned(brokers, "orders", [3])
     brokers.nodes[3].kill()
     problem("its records are only on broker 3, and broker 3 is down")
     plan = run_command("reassign", "plan", "orders")
@@ -194,7 +180,7 @@ def test_stuck_reassignment_is_previewed_and_cancelled_as_health_says(brokers: C
 
 
 def test_reassignment_to_a_dead_broker_is_named(brokers: ClusterProcess, tmp_path: Path) -> None:
-    create(brokers, "orders", [1])
+    create_assigned(brokers, "orders", [1])
     (tmp_path / "plan.json").write_text(
         '{"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 3]}]}'
     )
@@ -207,7 +193,7 @@ def test_reassignment_to_a_dead_broker_is_named(brokers: ClusterProcess, tmp_pat
 
 
 def test_hanging_transaction_is_aborted_as_health_says(brokers: ClusterProcess, tmp_path: Path) -> None:
-    create(brokers, "orders", [1])
+    create_assigned(brokers, "orders", [1])
     verification = "transaction.partition.verification.enable"
     succeed("configs", "set", "broker", "default", f"{verification}=false")
     timestamp_ms = int(time.time() * 1000) - HOUR_MS
@@ -224,7 +210,7 @@ def test_hanging_transaction_is_aborted_as_health_says(brokers: ClusterProcess, 
 
 
 def test_healthy_cluster_names_the_election_of_preferred_leaders(brokers: ClusterProcess, tmp_path: Path) -> None:
-    create(brokers, "orders", [2, 1], [2, 1], min_insync_replicas="1")
+    create_assigned(brokers, "orders", [2, 1], [2, 1], min_insync_replicas="1")
     brokers.nodes[2].kill()
     wait_for_answer(lambda answer: "orders-0, orders-1 have fewer replicas in sync" in answer.output, *HEALTH)
     brokers.nodes[2].start()
