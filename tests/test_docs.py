@@ -83,22 +83,16 @@ def test_the_picture_of_roles_is_drawn_from_their_table() -> None:
     assert f"```mermaid\n{diagram()}```" in (ROOT / "docs/architecture.md").read_text()
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        "README.md",
-        "CONTRIBUTING.md",
-        "docs/architecture.md",
-        "docs/client.md",
-        "docs/client-reference.md",
-        "docs/compatibility.md",
-        "docs/configs.md",
-        "docs/damaged-files.md",
-        "docs/migration.md",
-        "docs/terminal.md",
-    ],
-)
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{each.name}" for each in (ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_lead_somewhere(document: str) -> None:
     path = ROOT / document
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", path.read_text()):
         assert target.startswith("https://") or (path.parent / target).exists(), target
+
+
+def test_every_page_is_in_the_list_of_pages() -> None:
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", (ROOT / "docs/README.md").read_text()))
+    assert linked == {each.name for each in (ROOT / "docs").glob("*.md")} - {"README.md"}
