@@ -13,6 +13,8 @@
 #                            ARGS="--prometheus-plots docs/images" plots what it has found
 #   make explore             the tests that draw examples, on new ones, until SECONDS=600 are over; WORKERS=1
 #                            ARGS="tests/broker/storage" for a part; prints what draws the examples of a failure again
+#   make test-mutations      changes one place of the code at a time, and prints the changes that no test of the package
+#                            notices; COUNT=300 SEED=1 JOBS=2 ARGS="--packages kraft/core"
 #   make test-interpreters   the packages' own tests on the other supported versions of Python that are installed
 #   make test-wheel          the built wheel in an empty environment: import, produce and consume, read by Spark
 #   make check               lint, format, types
@@ -71,7 +73,7 @@ SEED ?= 1
 # PySpark's version for the tests of tables: 4_1 has all packages; 4_2 has none for Iceberg.
 SPARK ?= 4_1
 
-.PHONY: venv run test explore test-client-kafka test-differential test-kafka-monitoring test-spark-tables \
+.PHONY: venv run test explore test-mutations test-client-kafka test-differential test-kafka-monitoring test-spark-tables \
 	test-java-clients test-prometheus test-interpreters test-wheel check docs terminal-images soak jepsen fuzz \
 	transaction-kills maintenance spark-kills \
 	spark-standalone spark-steady spark-demo bench bench-client-library bench-kafka bench-replication \
@@ -89,6 +91,10 @@ test: $(VENV)/.installed-test
 explore: SECONDS := 600
 explore: $(VENV)/.installed-test
 	$(BIN)/python -m tests.support.exploration --seconds $(SECONDS) --workers $(WORKERS) $(ARGS)
+
+test-mutations: COUNT := 300
+test-mutations: $(VENV)/.installed-test
+	$(BIN)/python -m tests.mutation --count $(COUNT) --seed $(SEED) --jobs $(JOBS) $(ARGS)
 
 test-client-kafka: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/clients/client_library tests/clients/test_transaction_requests.py --apache-kafka -k apache-kafka $(ARGS)

@@ -1,0 +1,136 @@
+"""Changes one place of a module at a time, and runs the tests of its package: `python -m tests.mutation --help`.
+
+A mutant that no test notices is a rule without a test, or changes nothing that can be seen. It is printed with its
+place. The tests run in copies of the tree. Those whose text names the module run first; the first failure ends a run.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from random import Random
+from typing import Final
+
+from tests.mutation.mutants import Mutant, mutants_of
+from tests.support.source_code import ROOT
+
+# The packages, each with the directory of its tests.
+PACKAGES: Final = {
+    "kraft/core": "tests/kraft/core",
+    "metadata/controller": "tests/metadata",
+    "broker/replication": "tests/broker/replication",
+    "broker/storage": "tests/broker/storage",
+    "broker/coordinator": "tests/broker/coordinator",
+    "broker/client": "tests/broker/client",
+}
+# A change may make a loop endless. It is noticed, if the tests pass in a part of this time without it.
+TIMEOUT_S: Final = 120.0
+KILLED, SURVIVED, TIMED_OUT = "killed", "survived", "timed out"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make test-mutations", description=__doc__)
+    parser.add_argument("--count", type=int, default=300, help="the number of mutants, divided among the packages")
+    parser.add_argument("--seed", type=int, default=1, help="chooses the mutants")
+    parser.add_argument("--jobs", type=int, default=2, help="runs of tests at a time")
+    parser.add_argument("--packages", nargs="+", choices=[*PACKAGES], default=[*PACKAGES], help="only of these")
+    parser.add_argument("--only", metavar="PATH:LINE", help="all mutants of this line instead")
+    parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
+    options = parser.parse_args()
+    if options.only:
+        path, _, line = options.only.partition(":")
+        chosen = [each for each in mutants_of(path, (ROOT / path).read_bytes()) if each.line == int(line)]
+    else:
+        chosen = list(sampled(options.packages, options.count, Random(options.seed)))
+    if options.list:
+        print(*chosen, sep="\n")
+        return 0
+    results = run_all(chosen, options.jobs)
+    counts = {outcome: list(results.values()).count(outcome) for outcome in (KILLED, TIMED_OUT, SURVIVED)}
+    print(f"{len(results)} mutants: " + ", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
+    return 0
+
+
+def sampled(packages: Sequence[str], count: int, rng: Random) -> Iterator[Mutant]:
+    """Mutants of all packages, as many of each."""
+    for number, package in enumerate(packages):
+        share = count // len(packages) + (number < count % len(packages))
+        found = [
+            mutant
+            for path in sorted((ROOT / package).rglob("*.py"))
+            for mutant in mutants_of(str(path.relative_to(ROOT)), path.read_bytes())
+        ]
+        yield from sorted(rng.sample(found, min(share, len(found))))
+
+
+def run_all(mutants: Sequence[Mutant], jobs: int) -> dict[Mutant, str]:
+    """The outcome of each mutant, which is printed when it is known."""
+    with tempfile.TemporaryDirectory() as directory, ThreadPoolExecutor(jobs) as pool:
+        copies = SimpleQueue[Path]()
+        for number in range(jobs):
+            copies.put(_copied_tree(Path(directory, str(number))))
+
+        def run(mutant: Mutant) -> str:
+            copy = copies.get()
+            try:
+                began = time.monotonic()
+                outcome = outcome_of(mutant, copy)
+                print(f"{outcome:9} {time.monotonic() - began:4.0f} s  {mutant}", flush=True)
+                return outcome
+            finally:
+                copies.put(copy)
+
+        return dict(zip(mutants, pool.map(run, mutants), strict=True))
+
+
+def outcome_of(mutant: Mutant, copy: Path) -> str:
+    module = copy / mutant.path
+    source = module.read_bytes()
+    module.write_bytes(mutant.apply(source))
+    try:
+        return _outcome_of_tests(related_tests(mutant.path), copy)
+    finally:
+        module.write_bytes(source)
+
+
+def related_tests(path: str) -> list[str]:
+    """The files of tests of the module's package, those that name the module first."""
+    directory = next(tests for package, tests in PACKAGES.items() if path.startswith(f"{package}/"))
+    name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    files = sorted((ROOT / directory).rglob("test_*.py"))
+    files.sort(key=lambda file: name not in file.read_text())
+    return [str(file.relative_to(ROOT)) for file in files]
+
+
+def _outcome_of_tests(tests: Sequence[str], copy: Path) -> str:
+    # Compiled modules are told apart by their time and size, which a change may leave as they were.
+    command = [sys.executable, "-B", "-m", "pytest", "-x", "--quiet", "-p", "no:cacheprovider", *tests]
+    with subprocess.Popen(
+        command, cwd=copy, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as run:
+        try:
+            code = run.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            run.kill()
+            return TIMED_OUT
+    return KILLED if code else SURVIVED
+
+
+def _copied_tree(target: Path) -> Path:
+    """The files that git knows, in a directory of their own."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name)
+    return target
+
+
+if __name__ == "__main__":
+    sys.exit(main())
