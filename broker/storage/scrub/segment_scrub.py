@@ -131,13 +131,20 @@ class SegmentScrub:
         except OSError as error:
             return attrs.evolve(suspect, cause=str(error))
 
+    async def _rewrite_epochs(self, view: SegmentView, check: SegmentCheck) -> None:
+        """Write the batches again whose leader epochs on the device are not those of the page cache."""
+        for each in check.differing:
+            cause = f"byte {each.position}: leader epoch {each.epoch} is not that of offset {each.first_offset}"
+            suspect = Suspect(each.position, each.first_offset, 0, cause)
+            if self._read_again(view, check, suspect) is None and not await self._rewrite(view, check, suspect):
+                return
+
     async def _rewrite(self, view: SegmentView, check: SegmentCheck, suspect: Suspect) -> bool:
         """Write the batch of a suspect again, which the page cache has, unless the device has it, too."""
         check.read_again()
         good = _batch_at(view, suspect)
         try:
-            data = check.file.read_from_device(suspect.position, len(good))
-            is_damaged = check.suspect_in(data, 0, suspect.position, suspect.next_offset) is not None
+            is_damaged = view.segment.file.read_from_device(suspect.position, len(good)) != good
         except OSError:
             is_damaged = True
         if is_damaged:
@@ -164,6 +171,8 @@ class SegmentScrub:
             self._found(view, damage.first_offset, damage.end_offset, damage.cause)
 
         problem = check_epochs(view, check, report)
+        if problem is None:
+            await self._rewrite_epochs(view, check)
         if problem:
             await view.log.epochs.flush()
             await self._rebuilt(view, {view.log.epochs.path: problem})

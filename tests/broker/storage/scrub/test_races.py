@@ -202,6 +202,26 @@ async def test_damage_of_the_device_is_repaired_from_the_page_cache(
         assert logs.scrubber.statistics.rebuilt == 1
 
 
+@pytest.mark.parametrize("bit", [8 * 12 + 5, 8 * 15 + 7])
+async def test_leader_epoch_that_is_damaged_on_the_device_is_repaired_from_the_page_cache(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock, bit: int
+) -> None:
+    """No checksum covers it. An epoch that is too low is damage, as well as one that is too high."""
+    disk = DamagedDevice()
+    async with scrubbed_logs(tmp_path / "data", disk=disk) as logs:
+        for epoch in (2, 3):
+            for number in range(4):
+                append(logs.log, b"%d" % number, leader_epoch=epoch)
+        await logs.log.flush()
+        segment, position, _ = logs.log.segments.locate(5)
+        disk.damaged[segment.path] = 8 * position + bit
+        await logs.scrub()
+        assert [event["path"] for event in logs.traced.of("storage_batch_rewritten")] == [segment.path]
+        assert disk.damaged == {}
+        assert logs.reported == []
+        assert logs.rebuilt() == []
+
+
 async def test_damage_of_the_device_that_the_page_cache_hides_is_repaired_in_all_small_files(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
