@@ -93,12 +93,23 @@ class Inode:
         return at
 
     def flip(self, at: int, mask: int, *, in_cache: bool) -> None:
-        """Flip a bit on the disk, and in the page cache too unless the page stays there. Both have the same byte."""
+        """Flip a bit on the disk, and in the page cache too unless the page stays there. Both have the same byte.
+
+        A dirty page would be written over the flipped bit.
+        """
         assert self.durable[at] == self.cached[at], "nothing is written there meanwhile"
+        assert not self.is_dirty_in(range(at, at + 1)), "the page is durable"
         for content in (self.durable, self.cached) if in_cache else (self.durable,):
             content[at] ^= mask
         start = max(at - _AROUND_FLIP, 0)
         self.flips.append(Flip(at, mask, start, bytes(self.durable[start : at + _AROUND_FLIP])))
+
+    def is_dirty_in(self, part: range) -> bool:
+        """True if bytes of this part are in the page cache alone, and will replace those on the disk."""
+        return any(
+            write.offset < part.stop and (write.data is None or part.start < write.offset + len(write.data))
+            for write in self._dirty
+        )
 
     @property
     def is_flipped(self) -> bool:

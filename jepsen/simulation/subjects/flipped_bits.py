@@ -173,14 +173,15 @@ class FlippedBits:
         )
 
     def _places(self, broker_id: int, key: Key | None, inode: Inode, *, is_segment: bool) -> list[range]:
-        """The parts of a file in which a bit may flip: those that are the same in the page cache and on the disk.
+        """The parts of a file in which a bit may flip: those that are on the disk, and not to be written again.
 
         In a segment, these are the batches that all other replicas have on their disks, too.
         """
         durable, cached = bytes(inode.durable), bytes(inode.cached)
         if not is_segment:
-            same = durable == cached[: len(durable)]
-            return [range(len(durable))] if same and durable else []
+            whole = range(len(durable))
+            same = durable == cached[: len(durable)] and not inode.is_dirty_in(whole)
+            return [whole] if same and durable else []
         assert key is not None, "segments are those of partitions"
         log = self.committed.logs[key]
         others = [self._durable_log(each, log, key) for each in log.image.replicas if each != broker_id]
@@ -188,6 +189,7 @@ class FlippedBits:
             range(at, at + header.size)
             for at, header in iter_headers(durable)
             if (batch := durable[at : at + header.size]) == cached[at : at + header.size]
+            and not inode.is_dirty_in(range(at, at + header.size))
             and all(batch in other for other in others)
         ]
 
