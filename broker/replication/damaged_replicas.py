@@ -33,8 +33,8 @@ RETRY_S: Final = 1.0
 _PAUSE_PER_WORK: Final = 9.0
 _PAUSE_MAX_S: Final = 60.0
 # The pause before a leader hands over a partition that has come back to it; it doubles each time.
-HANDOVER_PAUSE_MS: Final = 60_000
-_RETURNS_MAX: Final = 6
+HANDOVER_PAUSE_MS: Final = 10_000
+_RETURNS_MAX: Final = 9
 
 
 @attrs.define(eq=False)
@@ -67,7 +67,8 @@ class DamagedReplica:
     def may_hand_over(self, partition: Partition) -> bool:
         """Whether the partition may be handed over now.
 
-        A leader that was elected again with the same damage waits longer each time: the others may be damaged, too.
+        A leader that was elected again with the same damage waits longer each time: the others may be damaged, too. Or
+        the next leader has failed before this one could be repaired.
         """
         now_ms, epoch = partition.context.now_ms(), partition.leader_epoch
         if -1 != self.handed_over < epoch:
@@ -93,10 +94,7 @@ class DamagedReplicas:
         log = partition.log
         if log is None or damage.end_offset <= log.log_start_offset:
             return
-        damaged = log.segments.damaged
-        if damaged is None:
-            damaged = log.segments.damaged = DamagedRanges()
-        if damaged.add(damage):
+        if log.segments.add_damage(damage):
             self.replicas.setdefault(partition, DamagedReplica(log, damage))
             partition.trace(
                 "partition_damaged",
@@ -107,6 +105,8 @@ class DamagedReplicas:
                 path=damage.file,
                 reason=damage.cause,
             )
+            damaged = self._damaged_of(partition)
+            assert damaged is not None, "added above"
             self._begin(partition, damaged)
             self._work.set()
 
@@ -144,6 +144,7 @@ class DamagedReplicas:
         if not damaged.ranges:
             log.segments.damaged = None
             del self.replicas[partition]
+            _replay_repaired(context, partition, log)
             partition.trace("partition_repaired", topic=partition.topic, leader=partition.leader_id)
             partition.waiters.notify_readers(partition)
 
@@ -193,6 +194,17 @@ class DamagedReplicas:
             if failure != replica.failure:
                 partition.trace("partition_repair_failed", topic=partition.topic, reason=failure)
         replica.failure = failure
+
+
+def _replay_repaired(context: FetcherContext, partition: Partition, log: Log) -> None:
+    """Load the states of producers of a follower again that its damaged batches were left out of."""
+    try:
+        if not partition.leads and log.replay_repaired():
+            partition.move_high_watermark(log, partition.high_watermark)
+    except FsyncFailed:
+        raise
+    except OSError as error:
+        context.log_failed(partition, error)
 
 
 def _remedy_of_only_replica(partition: Partition, damaged: DamagedRanges) -> str:

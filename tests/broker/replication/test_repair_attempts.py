@@ -154,3 +154,21 @@ async def test_new_leader_hands_over_while_another_replica_is_being_repaired(
         becomes_leader.become(epoch=2, version=2)
         replicas.reconsider([becomes_leader.partition])
         assert becomes_leader.proposal.isr == (2, 3)
+
+
+def test_leader_that_is_elected_again_hands_over_again_after_ten_seconds_and_then_after_twenty(tmp_path: Path) -> None:
+    """The replica to which it has handed over may have failed before this one was repaired."""
+    harness, replicas = follower(tmp_path / "1"), DamagedReplicas()
+    harness.become(epoch=2, version=2)
+    replicas.add(harness.partition, damage(harness))
+    assert harness.proposal.isr == (2, 3)
+    for epoch, pause_ms in ((3, 10_000), (4, 20_000)):
+        harness.become(epoch=epoch, version=epoch)
+        assert harness.partition.in_sync is not None
+        for wait_ms in (0, pause_ms - 1):
+            harness.now_ms += wait_ms
+            replicas.reconsider([harness.partition])
+            assert harness.partition.in_sync.proposal is None
+        harness.now_ms += 1
+        replicas.reconsider([harness.partition])
+        assert harness.proposal.isr == (2, 3)
