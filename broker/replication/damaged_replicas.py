@@ -24,6 +24,7 @@ from broker.replication.replica_fetcher import FetcherContext
 from broker.replication.segment_repair import RepairDeferred, RepairFailed, SegmentRepair
 from broker.storage.damage import Damage, DamagedRanges
 from broker.storage.log import Log
+from broker.storage.log_loader import replay_repaired
 from broker.wire.errors import ErrorCode
 from kraft.env import FsyncFailed, lacks_resources
 
@@ -94,7 +95,7 @@ class DamagedReplicas:
         log = partition.log
         if log is None or damage.end_offset <= log.log_start_offset:
             return
-        if log.segments.add_damage(damage):
+        if log.segments.add_damage(damage) or partition not in self.replicas:
             self.replicas.setdefault(partition, DamagedReplica(log, damage))
             partition.trace(
                 "partition_damaged",
@@ -105,7 +106,7 @@ class DamagedReplicas:
                 path=damage.file,
                 reason=damage.cause,
             )
-            damaged = self._damaged_of(partition)
+            damaged = log.segments.damaged
             assert damaged is not None, "added above"
             self._begin(partition, damaged)
             self._work.set()
@@ -199,7 +200,7 @@ class DamagedReplicas:
 def _replay_repaired(context: FetcherContext, partition: Partition, log: Log) -> None:
     """Load the states of producers of a follower again that its damaged batches were left out of."""
     try:
-        if not partition.leads and log.replay_repaired():
+        if not partition.leads and replay_repaired(log):
             partition.move_high_watermark(log, partition.high_watermark)
     except FsyncFailed:
         raise

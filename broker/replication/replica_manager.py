@@ -318,6 +318,8 @@ class ReplicaManager:
         high_watermark = self._high_watermarks.get((topic.name, index), 0)
         partition = Partition(topic.name, topic_id, index, log, self._context, self._tasks, high_watermark)
         partition.topic_traffic = local.traffic
+        if log is not None:
+            log.segments.on_damaged = partial(self.damaged.add, partition)
         local.partitions[index] = partition
         self._apply(partition, image, config)
 

@@ -23,13 +23,12 @@ from broker.client import Connection, ConnectionLost
 from broker.replication.fetch_plan import FETCH_VERSION
 from broker.replication.partition import Partition
 from broker.replication.replica_fetcher import CONNECT_TIMEOUT_MS, FetcherContext
-from broker.storage.batch_scan import find_intact
+from broker.storage.batch_scan import check_follows, find_intact
 from broker.storage.cleaner.cleaned_segment import CleanedSegment
 from broker.storage.cleaner.segment_reader import read_batches
 from broker.storage.damage import DamagedRanges
-from broker.storage.damage_search import check_follows
 from broker.storage.fetched_batches import fetched_batches
-from broker.storage.log import NOT_CLEANED, Log
+from broker.storage.log import Log
 from broker.storage.segment import Segment
 from broker.storage.transaction_index import AbortedTransaction, CorruptTransactionIndex
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
@@ -96,7 +95,7 @@ class SegmentRepair:
 
     @property
     def _is_compacted(self) -> bool:
-        return self.log.config.compact_enabled or self.log.cleaned_offset != NOT_CLEANED
+        return self.log.allows_gaps
 
     def _segments(self) -> list[Segment]:
         """The segments to read again, and the one after them. An active segment is rolled before."""

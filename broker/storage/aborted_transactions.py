@@ -1,7 +1,8 @@
 """Finds the aborted transactions among some records, for read_committed consumers and for compaction (KIP-98)."""
 
-from broker.storage.log import Log, LogSlice, unreadable
-from broker.storage.segment_list import SegmentList
+from broker.storage.indexed_search import indexed_offset_after
+from broker.storage.log import Log, LogSlice
+from broker.storage.segment_list import SegmentList, unreadable
 from broker.storage.transaction_index import AbortedTransaction, CorruptTransactionIndex
 from broker.wire.records import CorruptBatch
 
@@ -50,4 +51,6 @@ def _end_of(segments: SegmentList, found: LogSlice, end_offset: int) -> int:
     at = segments.index(segment)
     if at is not None and at + 1 < len(segments):
         end_offset = min(end_offset, segments[at + 1].base_offset)
-    return min(end_offset, segment.offset_after(end)) if end < segment.written else end_offset
+    if end >= segment.written:
+        return end_offset
+    return min(end_offset, indexed_offset_after(segment.file, segment.loaded_index(), end))

@@ -15,6 +15,8 @@ from kraft.env import File
 HEADER_CHUNK: Final = 4096
 HEADER_CHUNK_LONG: Final = 64 * 1024
 BATCH_CHUNK: Final = 1024 * 1024
+# The offset of a batch whose place in the log is not known.
+UNKNOWN_OFFSET: Final = -1
 
 # Base offset, length and last offset delta, and the fields between them.
 _EXTENT: Final = Struct(">qi11xi")
@@ -98,23 +100,40 @@ def scan_headers(
         position = following
 
 
-def scan_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+def scan_batches(
+    file: File, position: int, end: int, *, chunk_size: int = BATCH_CHUNK
+) -> Iterator[tuple[int, BatchHeader]]:
     """As `scan_headers`, and checks the CRC of each batch, so that all bytes are read. Raises CorruptBatch, OSError."""
     chunk, first = b"", position
     while position < end:
         at = position - first
         if at + HEADER_SIZE > len(chunk):
-            chunk, first, at = _read_chunk(file, position, min(BATCH_CHUNK, end - position), HEADER_SIZE), position, 0
+            chunk, first, at = _read_chunk(file, position, min(chunk_size, end - position), HEADER_SIZE), position, 0
         header = read_header(chunk, at)
         size = header.size
         if position + size > end:
             raise CorruptBatch(f"The batch at {position} of {file.path} ends at {position + size}, after {end}")
         if at + size > len(chunk):
-            wanted = min(max(BATCH_CHUNK, size), end - position)
+            wanted = min(max(chunk_size, size), end - position)
             chunk, first, at = _read_chunk(file, position, wanted, size), position, 0
         check_crc(chunk, at, header)
         yield position, header
         position += size
+
+
+def check_follows(header: BatchHeader, next_offset: int, leader_epoch: int, *, allows_gaps: bool) -> None:
+    """Check the fields that a batch's checksum does not cover; `next_offset` may be UNKNOWN_OFFSET.
+
+    Raises CorruptBatch.
+    """
+    if header.last_offset_delta < 0 or not 0 <= header.count <= header.last_offset_delta + 1:
+        raise CorruptBatch(f"a batch claims {header.count} records and a last offset delta {header.last_offset_delta}")
+    if header.partition_leader_epoch > leader_epoch:
+        raise CorruptBatch(f"a batch claims the leader epoch {header.partition_leader_epoch}, after {leader_epoch}")
+    if next_offset == UNKNOWN_OFFSET or header.base_offset == next_offset:
+        return
+    if header.base_offset < next_offset or not allows_gaps:
+        raise CorruptBatch(f"a batch with base offset {header.base_offset} cannot follow at {next_offset}")
 
 
 @attrs.frozen
@@ -133,11 +152,11 @@ def find_intact(file: File, position: int, written: int, positions: Sequence[int
     """
     following = claimed_end(file, position)
     if following > position:
-        header = _intact_header(file, following, written)
+        header = intact_header(file, following, written)
         if header is not None:
             return IntactBatch(following, header, is_by_index=False)
     for at in positions:
-        header = _intact_header(file, at, written) if at > position else None
+        header = intact_header(file, at, written) if at > position else None
         if header is not None:
             return IntactBatch(at, header, is_by_index=True)
     return None
@@ -151,7 +170,8 @@ def claimed_end(file: File, position: int) -> int:
         return -1
 
 
-def _intact_header(file: File, position: int, written: int) -> BatchHeader | None:
+def intact_header(file: File, position: int, written: int) -> BatchHeader | None:
+    """The header of the batch at `position`; None if there is no intact batch that ends before `written`."""
     try:
         header = read_header(file.read(position, HEADER_SIZE), 0)
         if position + header.size > written:

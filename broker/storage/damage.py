@@ -66,6 +66,15 @@ class DamagedRanges:
             each for each in self.ranges if each.first_offset < end_offset and each.end_offset > first_offset
         )
 
+    def truncate(self, end_offset: int) -> None:
+        """Forget the damage from `end_offset` on: other records may follow there."""
+        self._positions_after.clear()
+        self.ranges = tuple(
+            attrs.evolve(each, end_offset=min(each.end_offset, end_offset))
+            for each in self.ranges
+            if each.first_offset < end_offset
+        )
+
     def remove(self, first_offset: int, end_offset: int) -> None:
         """Forget the damage within these offsets, which were replaced."""
         self._positions_after.clear()

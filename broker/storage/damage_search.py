@@ -6,10 +6,10 @@ from typing import Final
 
 import attrs
 
-from broker.storage.batch_scan import claimed_end, ends_with, find_intact, scan_batches
+from broker.storage.batch_scan import UNKNOWN_OFFSET, check_follows, claimed_end, ends_with, find_intact, scan_batches
 from broker.storage.damage import Damage
 from broker.storage.leader_epochs import UNDEFINED_EPOCH
-from broker.storage.log import NOT_CLEANED, Log
+from broker.storage.log import Log
 from broker.storage.segment import Segment
 from broker.wire.records import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
 from kraft.env import Disk, File
@@ -20,7 +20,6 @@ SEARCH_BYTES: Final = 1024 * 1024
 _RESUME_ENTRIES_MAX: Final = 1024
 # The damaged places that one search returns; the next search at a later offset finds others.
 _FOUND_MAX: Final = 100
-_UNKNOWN_OFFSET: Final = -1
 
 
 @attrs.frozen(kw_only=True)
@@ -62,7 +61,7 @@ def log_part(log: Log, offset: int, leader_epoch: int) -> tuple[Segment, LogPart
     at = log.segments.floor_index(offset)
     segment = log.segments[at]
     index = segment.loaded_index()
-    starts = (*index.entries_before(offset), (_UNKNOWN_OFFSET, 0))
+    starts = (*index.entries_before(offset), (UNKNOWN_OFFSET, 0))
     position = starts[0][1]
     is_last = at + 1 == len(log.segments)
     positions = index.values
@@ -75,7 +74,7 @@ def log_part(log: Log, offset: int, leader_epoch: int) -> tuple[Segment, LogPart
         end_offset=log.readable_end_offset if is_last else log.segments[at + 1].base_offset,
         positions=positions[: bisect_right(positions, position) + _RESUME_ENTRIES_MAX],
         leader_epoch=leader_epoch,
-        allows_gaps=log.config.compact_enabled or log.cleaned_offset != NOT_CLEANED,
+        allows_gaps=log.allows_gaps,
     )
 
 
@@ -96,7 +95,7 @@ def search(disk: Disk, part: LogPart) -> SearchResult:
             damage = _search(file, part, position, last_offset)
             bytes_read += min(part.stop, part.written) - position
             # Only the batches before a damaged one tell which offset it should have.
-            if not damage or damage[0].first_offset != _UNKNOWN_OFFSET:
+            if not damage or damage[0].first_offset != UNKNOWN_OFFSET:
                 return SearchResult(damage, bytes_read)
         raise AssertionError("the offset of a segment's first batch is known")
     finally:
@@ -106,7 +105,7 @@ def search(disk: Disk, part: LogPart) -> SearchResult:
 def _may_begin(file: File, position: int, last_offset: int) -> bool:
     """Whether the batch at `position` claims to end at `last_offset`: an entry of a damaged index names another one."""
     try:
-        return last_offset == _UNKNOWN_OFFSET or ends_with(file.read(position, HEADER_SIZE), last_offset)
+        return last_offset == UNKNOWN_OFFSET or ends_with(file.read(position, HEADER_SIZE), last_offset)
     except OSError:
         return False
 
@@ -117,7 +116,7 @@ def _search(file: File, part: LogPart, position: int, first_last_offset: int) ->
     Ends at once if the batch at `position` is damaged and its offset is not known.
     """
     found: list[Damage] = []
-    next_offset = part.base_offset if first_last_offset == _UNKNOWN_OFFSET else _UNKNOWN_OFFSET
+    next_offset = part.base_offset if first_last_offset == UNKNOWN_OFFSET else UNKNOWN_OFFSET
     epoch = UNDEFINED_EPOCH
     while position < min(part.stop, part.written) and len(found) < _FOUND_MAX:
         try:
@@ -126,7 +125,7 @@ def _search(file: File, part: LogPart, position: int, first_last_offset: int) ->
                 if header.partition_leader_epoch > latest and _begins_epoch(file, at, header, part.written):
                     latest = header.partition_leader_epoch
                 check_follows(header, next_offset, latest, allows_gaps=part.allows_gaps)
-                if next_offset == _UNKNOWN_OFFSET and header.last_offset != first_last_offset:
+                if next_offset == UNKNOWN_OFFSET and header.last_offset != first_last_offset:
                     raise CorruptBatch(f"a batch ends at offset {header.last_offset}, not at {first_last_offset}")
                 position, next_offset, epoch = at + header.size, header.next_offset, header.partition_leader_epoch
                 if position >= part.stop:
@@ -134,7 +133,7 @@ def _search(file: File, part: LogPart, position: int, first_last_offset: int) ->
         except (CorruptBatch, OSError) as error:
             resume_offset, resume_position = _resume(file, part, position, next_offset)
             found.append(Damage(part.path, next_offset, resume_offset, str(error)))
-            if next_offset == _UNKNOWN_OFFSET:
+            if next_offset == UNKNOWN_OFFSET:
                 break
             position, next_offset = resume_position, resume_offset
     return found
@@ -153,21 +152,6 @@ def _begins_epoch(file: File, position: int, header: BatchHeader, written: int) 
     except (CorruptBatch, OSError):
         return False
     return epoch == header.partition_leader_epoch
-
-
-def check_follows(header: BatchHeader, next_offset: int, leader_epoch: int, *, allows_gaps: bool) -> None:
-    """Check the fields that a batch's checksum does not cover; `next_offset` is -1 if it is not known.
-
-    Raises CorruptBatch.
-    """
-    if header.last_offset_delta < 0 or not 0 <= header.count <= header.last_offset_delta + 1:
-        raise CorruptBatch(f"a batch claims {header.count} records and a last offset delta {header.last_offset_delta}")
-    if header.partition_leader_epoch > leader_epoch:
-        raise CorruptBatch(f"a batch claims the leader epoch {header.partition_leader_epoch}, after {leader_epoch}")
-    if next_offset == _UNKNOWN_OFFSET or header.base_offset == next_offset:
-        return
-    if header.base_offset < next_offset or not allows_gaps:
-        raise CorruptBatch(f"a batch with base offset {header.base_offset} cannot follow at {next_offset}")
 
 
 def _resume(file: File, part: LogPart, position: int, next_offset: int) -> tuple[int, int]:

@@ -4,6 +4,8 @@ After a truncation the log is *unsettled*: it takes no appends until `settle` ha
 power cut could bring the removed records back, below or after records that another leader wrote later.
 """
 
+from collections.abc import Sequence
+
 from broker.storage.leader_epochs import LeaderEpochCache
 from broker.storage.log_config import MAX_LONG, LogConfig
 from broker.storage.partition_metadata import partition_metadata_path, sync_topic_id
@@ -169,7 +171,7 @@ class Durability:
         """
         while self.is_unsettled:
             truncations = self.truncations
-            await self._sync([self._segments.active])
+            await self._sync(self._segments.unsettled())
             await self._disk.sync_dir(self._directory)
             if truncations != self.truncations:
                 continue
@@ -179,7 +181,7 @@ class Durability:
             else:
                 self.mark_unsettled()
 
-    async def _sync(self, segments: list[Segment]) -> None:
+    async def _sync(self, segments: Sequence[Segment]) -> None:
         """Sync these segments and the files beside them. A file may vanish meanwhile if its segment is deleted."""
         for segment in segments:
             try:
@@ -194,7 +196,7 @@ class Durability:
             if self.failure is None:
                 raise
 
-    async def _sync_checkpoints(self, segments: list[Segment]) -> None:
+    async def _sync_checkpoints(self, segments: Sequence[Segment]) -> None:
         await self._epochs.flush()
         await self._snapshots.sync()
         # the files are listed before the sync, which may miss those that are created meanwhile

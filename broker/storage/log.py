@@ -25,7 +25,7 @@ from broker.storage.log_config import LogConfig
 from broker.storage.producer_replay import check_coordinator_batch, load_producers, replay_or_trace
 from broker.storage.producer_state import ProducerStates
 from broker.storage.segment import Segment
-from broker.storage.segment_list import LogSlice, SegmentList
+from broker.storage.segment_list import LogSlice, SegmentList, unreadable
 from broker.storage.validation import adapt_batch, check_batch
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import NO_TIMESTAMP, BatchHeader, CorruptBatch, PartialCheck, patch
@@ -36,11 +36,6 @@ __all__ = ["AppendInfo", "Log", "LogSlice"]
 
 NO_EPOCH: Final = -1
 NOT_CLEANED: Final = -1
-
-
-def unreadable(partition: str, error: Exception) -> KafkaError:
-    """KAFKA_STORAGE_ERROR for a read that found the files damaged or the disk failing."""
-    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Exception while reading from {partition}: {error}")
 
 
 class Log:
@@ -115,6 +110,11 @@ class Log:
     def config(self, config: LogConfig) -> None:
         self._config = config
         self.segments.configure(config)
+
+    @property
+    def allows_gaps(self) -> bool:
+        """Whether there may be gaps between offsets, because the log is or was compacted."""
+        return self._config.compact_enabled or self.cleaned_offset != NOT_CLEANED
 
     @property
     def size_bytes(self) -> int:
@@ -209,7 +209,7 @@ class Log:
             records,
             end_offset=self.log_end_offset,
             leader_epoch=leader_epoch,
-            allows_gaps=self._config.compact_enabled or self.cleaned_offset != NOT_CLEANED,
+            allows_gaps=self.allows_gaps,
         )
         if batches and batches[0][1].base_offset < self.log_end_offset:
             self._restart_before_end(batches[0][1])
@@ -379,7 +379,7 @@ class Log:
     def truncate_to(self, offset: int) -> bool:
         """Drop the batch that contains `offset` and everything after it; False if there was nothing to drop.
 
-        The log then ends where that batch began, and must be settled. Raises OSError, CorruptBatch.
+        The log then ends where that batch began (see `truncation`), and must be settled. Raises OSError.
         """
         self.commit()
         if offset >= self.log_end_offset:
@@ -389,12 +389,13 @@ class Log:
         if offset < self.segments.first_offset:
             self.truncate_fully_and_start_at(offset)
             return True
+        point = self.segments.find_truncation_point(offset, self.log_end_offset, allows_gaps=self.allows_gaps)
         self.durability.mark_unsettled()
-        end_offset = self.segments.truncate_to(offset)
-        self._truncated_to(end_offset)
+        self.segments.truncate_at(point, self._config, self._now_ms)
+        self._truncated_to(end_offset := point.end_offset)
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self.epochs.truncate_from_end(end_offset)
-        self._reload_producers()
+        self.reload_producers(point.damaged_from)
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -406,7 +407,7 @@ class Log:
         self.log_start_offset = offset
         self.epochs.clear()
         self.producers.truncate_fully()
-        self._reload_producers()
+        self.reload_producers()
 
     def _truncated_to(self, end_offset: int) -> None:
         self.log_end_offset = self.readable_end_offset = end_offset
@@ -414,10 +415,10 @@ class Log:
         self.durability.truncated_to(end_offset)
         self._last_epoch = NO_EPOCH
 
-    def _reload_producers(self) -> None:
-        load_producers(
-            self.producers, self.segments, self.log_start_offset, self.log_end_offset, self._now_ms, self._trace
-        )
+    def reload_producers(self, damaged_from: int | None = None) -> None:
+        """Load the producers from the log, in which batches are damaged from `damaged_from` on. Raises OSError."""
+        start, end = self.log_start_offset, self.log_end_offset
+        load_producers(self.producers, self.segments, start, end, self._now_ms, self._trace, damaged_from)
         self.durability.include_rebuilt_indexes()
 
     # Closing

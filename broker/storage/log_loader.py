@@ -66,6 +66,20 @@ def load_log(
     return log
 
 
+def replay_repaired(log: Log) -> bool:
+    """Load the producers of a log again if some batches were damaged when they were loaded; False if none was.
+
+    Raises OSError.
+    """
+    damaged_from = log.producers.snapshots.incomplete_from
+    if damaged_from is None:
+        return False
+    log.commit()
+    log.producers.snapshots.retain_within(log.log_start_offset, max(damaged_from, log.log_start_offset))
+    log.reload_producers()
+    return True
+
+
 def _drop_snapshots(snapshots: ProducerSnapshots, segments: SegmentList, start_offset: int, durable_end: int) -> None:
     """Delete snapshots that belong to no segment, or are after what is known to be durable.
 

@@ -10,7 +10,7 @@ with the batch that they find, and use an earlier entry if the two differ (`Segm
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import ClassVar
 
@@ -68,9 +68,13 @@ class OffsetIndex(SparseIndex):
         last = self._last()
         return (self.base_offset, 0) if last is None else (self.base_offset + last[0], last[1])
 
-    def truncate_to(self, offset: int) -> None:
-        """Drop the entries at or beyond `offset`. Raises OSError."""
+    def truncate_to(self, offset: int, entries: Sequence[tuple[int, int]] = ()) -> None:
+        """Drop the entries at or beyond `offset`, and add `entries` unless others contradict them. Raises OSError."""
         self._truncate(bisect_left(self.keys, offset - self.base_offset))
+        for last_offset, position in entries:
+            key = last_offset - self.base_offset
+            if not self.keys or (key > self.keys[-1] and position > self.values[-1]):
+                self._append(key, position)
 
     def _decode(self, content: bytes) -> "tuple[array[int], array[int]]":
         # A full index has over a million entries: the columns are taken as a whole, not entry by entry.

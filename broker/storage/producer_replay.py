@@ -4,7 +4,10 @@ import contextlib
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from broker.storage.batch_scan import scan_headers
+import attrs
+
+from broker.storage.batch_scan import find_intact, scan_headers
+from broker.storage.indexed_search import indexed_position
 from broker.storage.log_config import MAX_LONG, LogConfig
 from broker.storage.producer_snapshots import (
     CorruptSnapshot,
@@ -20,7 +23,7 @@ from broker.storage.transaction_index import TRANSACTION_INDEX_VERSION, AbortedT
 from broker.storage.validation import check_message_size, check_segment_size
 from broker.storage.whole_file import try_to_read
 from broker.wire.errors import WireError
-from broker.wire.records import BatchHeader, iter_records, read_end_transaction_marker, read_header
+from broker.wire.records import BatchHeader, CorruptBatch, iter_records, read_end_transaction_marker, read_header
 from broker.wire.records.batch import Buffer
 from kraft.env import Disk, Tracer
 
@@ -35,12 +38,14 @@ def load_producers(
     log_end_offset: int,
     now_ms: int,
     trace: Tracer,
+    damaged_from: int | None = None,
 ) -> None:
     """Make `producers` and the transaction indexes match a log that was opened or truncated. Raises OSError.
 
-    A malformed transaction marker is skipped, so that its transaction stays open; a damaged batch ends the replay. Both
-    are traced.
+    A malformed transaction marker is skipped, so that its transaction stays open. Damaged batches are skipped, too;
+    `incomplete_from` of the snapshots has the first one, which may be known before as `damaged_from`. Both are traced.
     """
+    producers.snapshots.incomplete_from = damaged_from
     damaged = [each.base_offset for each in segments if each.transaction_index.is_damaged(each.base_offset)]
     if damaged:  # their entries are rebuilt from a snapshot before them
         producers.snapshots.retain_within(log_start_offset, max(damaged[0], log_start_offset))
@@ -49,28 +54,64 @@ def load_producers(
     for segment in segments.since(offset):
         segment.transaction_index.truncate_to(offset)
     if offset < log_end_offset:
-        try:
-            replay(producers, segments.since(offset), offset, trace)
-        except WireError as error:
-            trace("storage_replay_incomplete", path=segments.active.directory, error=str(error))
+        replay(producers, segments.since(offset), offset, trace)
 
 
 def replay(producers: ProducerStates, segments: Sequence[Segment], offset: int, trace: Tracer) -> None:
     """Apply every batch from `offset` on to `producers` and to the transaction indexes, which must end at `offset`.
 
-    Raises OSError, and WireError for a damaged batch header.
+    Raises OSError.
     """
     for segment in segments:
-        found = segment.find(offset)
-        if found is not None:
-            aborted: list[AbortedTransaction] = []
+        replayed = _SegmentReplay(producers, segment, max(offset, segment.base_offset), trace)
+        try:
+            replayed.run()
+        finally:
+            segment.transaction_index.extend(replayed.aborted)
+
+
+@attrs.define
+class _SegmentReplay:
+    """The replay of the batches of a segment from `next_offset` on."""
+
+    producers: ProducerStates
+    segment: Segment
+    next_offset: int
+    trace: Tracer
+    aborted: list[AbortedTransaction] = attrs.field(factory=list)
+    _position: int = 0
+
+    def run(self) -> None:
+        """Replay the batches, without those that are damaged. Raises OSError."""
+        segment = self.segment
+        try:
+            found = segment.find(self.next_offset)
+        except CorruptBatch as error:
+            self._position = indexed_position(segment.file, segment.loaded_index(), self.next_offset - 1)
+            self._skip(error)
+        else:
+            self._position = segment.written if found is None else found.position
+        while self._position < segment.written:
             try:
-                for position, header in scan_headers(segment.file, found.position, segment.written):
-                    if header.producer_id >= 0:
-                        batch = segment.file.read(position, header.size) if header.is_control else b""
-                        aborted += replay_or_trace(producers, header, batch, segment.directory, trace)
-            finally:
-                segment.transaction_index.extend(aborted)
+                for position, header in scan_headers(segment.file, self._position, segment.written):
+                    self._apply(position, header)
+            except CorruptBatch as error:
+                self._skip(error)
+
+    def _apply(self, position: int, header: BatchHeader) -> None:
+        if header.last_offset >= self.next_offset and header.producer_id >= 0:
+            batch = self.segment.file.read(position, header.size) if header.is_control else b""
+            self.aborted += replay_or_trace(self.producers, header, batch, self.segment.directory, self.trace)
+        self._position, self.next_offset = position + header.size, max(header.next_offset, self.next_offset)
+
+    def _skip(self, error: CorruptBatch) -> None:
+        """Go on after a damaged batch."""
+        segment, snapshots, first = self.segment, self.producers.snapshots, self.next_offset
+        self.trace("storage_replay_incomplete", path=segment.directory, error=str(error))
+        known = snapshots.incomplete_from
+        snapshots.incomplete_from = first if known is None else min(first, known)
+        found = find_intact(segment.file, self._position, segment.written, segment.loaded_index().values)
+        self._position = segment.written if found is None else found.position
 
 
 def replay_or_trace(

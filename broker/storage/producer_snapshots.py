@@ -93,7 +93,17 @@ class ProducerSnapshots:
     at once and passed to `discard`, which removes it off the event loop.
     """
 
-    __slots__ = ("_discard", "_disk", "_offsets", "_trace", "_unsynced", "_writes", "directory", "latest_offset")
+    __slots__ = (
+        "_discard",
+        "_disk",
+        "_offsets",
+        "_trace",
+        "_unsynced",
+        "_writes",
+        "directory",
+        "incomplete_from",
+        "latest_offset",
+    )
 
     def __init__(
         self, disk: Disk, directory: str, names: Iterable[str], *, discard: Callable[[str], None], trace: Tracer
@@ -105,6 +115,8 @@ class ProducerSnapshots:
         self._offsets = sorted(offset for name in names if (offset := snapshot_offset(name)) is not None)
         self._writes = 0
         self._unsynced: dict[int, int] = {}  # the number of the last write, by offset
+        # The first offset of damaged batches that the states of producers lack. No snapshot of them is taken then.
+        self.incomplete_from: int | None = None
         # A snapshot at or below this offset is not needed: that of the newest one, or the log's start.
         self.latest_offset = self._offsets[-1] if self._offsets else 0
 

@@ -396,11 +396,11 @@ class ProducerStates:
         self.verifications.clear()
 
     def take_snapshot(self, offset: int) -> None:
-        """Write a snapshot of all batches below `offset`, unless one at or after it exists.
+        """Write a snapshot of all batches below `offset`, unless one at or after it exists, or some are damaged.
 
         It is in the page cache then; `snapshots.sync` makes it durable. Raises OSError.
         """
-        if offset > self.snapshots.latest_offset:
+        if offset > self.snapshots.latest_offset and self.snapshots.incomplete_from is None:
             self.snapshots.write(offset, [state.entry() for state in self._by_id.values()])
 
     def _is_expired(self, state: ProducerState, now_ms: int) -> bool:

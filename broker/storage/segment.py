@@ -7,10 +7,11 @@ closes when its last reader is gone.
 """
 
 import contextlib
+from collections.abc import Sequence
 from typing import Final
 
 from broker.storage.batch_scan import BatchPosition, scan_headers
-from broker.storage.indexed_search import find_indexed, has_timestamp, indexed_offset_after
+from broker.storage.indexed_search import find_indexed, has_timestamp
 from broker.storage.log_config import MAX_LONG, LogConfig
 from broker.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from broker.storage.segment_files import (
@@ -192,8 +193,7 @@ class Segment:
     def load_for_appends(self) -> None:
         """Load the indexes and timestamps that appends need, unless they are loaded. Raises CorruptBatch, OSError."""
         if not self._is_warm:
-            self._load(self.offset_index)
-            self._load(self.time_index)
+            self.load_indexes()
             self._load_max_timestamp()
             self.first_timestamp()
             self._is_warm = True
@@ -221,6 +221,11 @@ class Segment:
 
     # Reading
 
+    def load_indexes(self) -> None:
+        """Load the entries of both indexes into memory. Raises OSError."""
+        self._load(self.offset_index)
+        self._load(self.time_index)
+
     def loaded_index(self) -> OffsetIndex:
         """The offset index, with its entries in memory. Raises OSError."""
         self._load(self.offset_index)
@@ -230,22 +235,6 @@ class Segment:
         """The first written batch that ends after `offset`; None if there is none. Raises CorruptBatch, OSError."""
         self._load(self.offset_index)
         return find_indexed(self.file, self.offset_index, self.written, offset)
-
-    def offset_after(self, position: int) -> int:
-        """An offset after all records of the batches before `position`; the largest one if no entry tells.
-
-        Raises OSError.
-        """
-        return indexed_offset_after(self.file, self.loaded_index(), position)
-
-    def position_for_timestamp(self, timestamp: int, from_offset: int = 0) -> int:
-        """A position at or before the first batch from `from_offset` on with this timestamp or more.
-
-        Raises CorruptBatch, OSError.
-        """
-        self._load(self.time_index)
-        found = self.find(max(self.time_index.lookup(timestamp - 1), from_offset))
-        return self.written if found is None else found.position
 
     def largest_timestamp(self) -> int:
         """The largest timestamp of the records, or -1; sets `max_timestamp`. Raises OSError."""
@@ -311,24 +300,34 @@ class Segment:
         self.written = self._reserved = self.size_bytes
         return cut
 
-    def truncate_to(self, offset: int) -> None:
-        """Drop the batch with `offset` and all after it; everything must be written. Raises CorruptBatch, OSError."""
-        found = self.find(offset)
-        if found is None:
-            return
-        self._load(self.time_index)
-        self.offset_index.truncate_to(offset)
+    def truncate_at(
+        self, position: int, offset: int, entries: Sequence[tuple[int, int]] = (), *, is_damaged: bool
+    ) -> None:
+        """Drop the batch with `offset`, which begins at `position`, and all after it; everything must be written.
+
+        `entries` are added to the offset index. A segment in which batches are damaged takes no more of them. Its
+        indexes are kept: those that could be made from the batches would end at the damage. Raises OSError.
+        """
+        self.load_indexes()
+        self.offset_index.truncate_to(offset, entries)
         self.time_index.truncate_to(offset)
-        self.file.truncate(found.position)
-        self.size_bytes = self.written = self._reserved = found.position
+        self.file.truncate(position)
+        self.size_bytes = self.written = self._reserved = position
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
-        if found.position == 0:
+        self._is_dated = is_damaged
+        if position == 0:
             self._first_timestamp = None
             self._begin()
+        elif is_damaged:
+            self._note_timestamp(*self.time_index.last())
+            self.offset_index.save()
+            self.time_index.save()
         else:
-            self._is_dated = False
-            self.load_end()
-            self._set_limits()
+            try:
+                self.load_end()
+            except CorruptBatch:  # an entry of the index is wrong
+                self._rebuild()
+        self._set_limits()
 
     def seal(self) -> None:
         """Complete the indexes and free the reserved space, as no batch follows for now. Raises OSError."""

@@ -6,10 +6,12 @@ from typing import Final
 
 import attrs
 
-from broker.storage.damage import DamagedRanges
+from broker.storage.damage import Damage, DamagedRanges
 from broker.storage.log_config import LogConfig
 from broker.storage.segment import Segment
 from broker.storage.swapping import swap_in
+from broker.storage.truncation import TruncationPoint, find_truncation_point
+from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import HEADER_SIZE, read_header
 from kraft.env import Disk, File, Tracer
 
@@ -31,11 +33,17 @@ class LogSlice:
         return self.segment.file
 
 
+def unreadable(partition: str, error: Exception) -> KafkaError:
+    """KAFKA_STORAGE_ERROR for a read that found the files damaged or the disk failing."""
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Exception while reading from {partition}: {error}")
+
+
 class SegmentList:
     """At least one segment, ascending by base offset; the last one is `active`.
 
     `discarded` collects the paths of files that no longer belong to the log and are to be removed from the disk.
-    `on_suspect` is called when a reader finds a damaged transaction index.
+    `on_suspect` is called when a reader finds a damaged transaction index, `on_damaged` with damage that a truncation
+    has found.
     `records_written` and `bytes_written` count for metrics (`broker.replication.topic_traffic`). `damaged` is None
     while no damage is known. `is_being_cleaned` is true while the cleaner writes files that are to replace segments.
     `replacements` counts the calls of `replace`.
@@ -53,6 +61,7 @@ class SegmentList:
         "damaged",
         "discarded",
         "is_being_cleaned",
+        "on_damaged",
         "on_suspect",
         "records_written",
         "replacements",
@@ -73,6 +82,7 @@ class SegmentList:
         self.is_being_cleaned = False
         self.replacements = 0
         self.on_suspect: Callable[[], None] | None = None
+        self.on_damaged: Callable[[Damage], object] = self.add_damage
         self.records_written = self.bytes_written = 0
 
     def __len__(self) -> int:
@@ -173,6 +183,12 @@ class SegmentList:
             size = self.damaged.intact_size(segment, offset, position, size)
         return LogSlice(segment, position, size)
 
+    def add_damage(self, damage: Damage) -> bool:
+        """Have reads stop before damage; False if all of it is known."""
+        if self.damaged is None:
+            self.damaged = DamagedRanges()
+        return self.damaged.add(damage)
+
     # Changing
 
     def roll(self, base_offset: int, config: LogConfig, now_ms: int) -> None:
@@ -186,17 +202,33 @@ class SegmentList:
         """Delete the oldest segments; at least one later segment stays. Raises OSError."""
         self._delete(0, count)
 
-    def truncate_to(self, offset: int) -> int:
-        """Cut the log before the batch with `offset`; returns the offset at which the log now ends.
+    def find_truncation_point(self, offset: int, end_offset: int, *, allows_gaps: bool) -> TruncationPoint:
+        """Where to cut the log, which ends at `end_offset`, before the batch with `offset`.
 
-        `offset` must not be before the first segment. Raises OSError, CorruptBatch.
+        `offset` must not be before the first segment. Raises OSError.
         """
-        self._delete(self.floor_index(offset) + 1, len(self._segments))
-        self.active.truncate_to(offset)
+        at = self.floor_index(offset)
+        if at + 1 < len(self._segments):
+            end_offset = self._bases[at + 1]
+        return find_truncation_point(self._segments[at], offset, end_offset, allows_gaps=allows_gaps)
+
+    def truncate_at(self, point: TruncationPoint, config: LogConfig, now_ms: int) -> None:
+        """Cut the log. After damage a new segment begins, so that the damaged one can be replaced. Raises OSError."""
+        at = self.index(point.segment)
+        assert at is not None, "found in this log"
+        self._delete(at + 1, len(self._segments))
+        self.active.truncate_at(point.position, point.end_offset, point.entries, is_damaged=bool(point.damage))
         self._known_positions.clear()
         if self.damaged is not None:
-            self.damaged.keep(0, offset)
-        return min(offset, self.active.load_end())
+            self.damaged.truncate(point.end_offset)
+        if point.damage:
+            self.roll(point.end_offset, config, now_ms)
+        for damage in point.damage:
+            self.on_damaged(damage)
+
+    def unsettled(self) -> Sequence[Segment]:
+        """The segments that a truncation may have cut: one with damage is the last but one, before an empty one."""
+        return self._segments[-1:] if self.active.size_bytes else self._segments[-2:]
 
     def restart_at(self, base_offset: int, config: LogConfig, now_ms: int) -> None:
         """Replace all segments by an empty one that begins at `base_offset`. Raises OSError."""

@@ -11,8 +11,9 @@ from typing import Final, TypeAlias
 import attrs
 
 from broker.storage.batch_scan import scan_headers
-from broker.storage.log import Log, unreadable
+from broker.storage.log import Log
 from broker.storage.segment import Segment
+from broker.storage.segment_list import unreadable
 from broker.wire.errors import WireError
 from broker.wire.records import BatchHeader, CorruptBatch, iter_records
 
@@ -66,7 +67,7 @@ def find_max_timestamp(log: Log) -> TimestampAndOffset | None:
 
 def _find_largest(segment: Segment) -> TimestampAndOffset | None:
     largest = segment.max_timestamp
-    for position, header in scan_headers(segment.file, segment.position_for_timestamp(largest), segment.written):
+    for position, header in scan_headers(segment.file, _position_for(segment, largest), segment.written):
         if header.max_timestamp == largest:
             records = _timestamps(segment, position, header)
             offset = next((offset for timestamp, offset in records if timestamp == largest), header.last_offset)
@@ -75,7 +76,7 @@ def _find_largest(segment: Segment) -> TimestampAndOffset | None:
 
 
 def _search_segment(segment: Segment, timestamp: int, log_start_offset: int) -> Search:
-    position = segment.position_for_timestamp(timestamp, log_start_offset)
+    position = _position_for(segment, timestamp, log_start_offset)
     for number, (at, header) in enumerate(scan_headers(segment.file, position, segment.written), 1):
         if number % _STEP_HEADERS == 0:
             yield
@@ -86,6 +87,16 @@ def _search_segment(segment: Segment, timestamp: int, log_start_offset: int) -> 
                 return TimestampAndOffset(record_timestamp, offset, header.partition_leader_epoch)
         yield
     return None
+
+
+def _position_for(segment: Segment, timestamp: int, from_offset: int = 0) -> int:
+    """A position at or before the first batch from `from_offset` on with this timestamp or more.
+
+    Raises CorruptBatch, OSError.
+    """
+    segment.load_indexes()
+    found = segment.find(max(segment.time_index.lookup(timestamp - 1), from_offset))
+    return segment.written if found is None else found.position
 
 
 def _timestamps(segment: Segment, position: int, header: BatchHeader) -> Iterator[tuple[int, int]]:

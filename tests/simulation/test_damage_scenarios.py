@@ -1,5 +1,6 @@
 """Bits flip in the logs of running replicas: no acknowledged record is lost, and no wrong value is read."""
 
+from collections.abc import Collection
 from random import Random
 
 import pytest
@@ -19,6 +20,8 @@ from tests.simulation.scripted_replicas import DIRECTORY, TIMEOUT_SECONDS, Scrip
 
 # The leader epoch in a batch, which no checksum covers: an epoch that is too low is not noticed.
 LEADER_EPOCH_BYTES = range(12, 16)
+# The bytes of a header that tell where the next batch is, and which offsets this one has.
+PLACE_BYTES = (*range(12), 16, *range(23, 27))
 BATCHES = 24
 FLIPS = 4
 
@@ -31,8 +34,11 @@ def partition_of(stage: ScriptedReplicas, name: str) -> Partition:
     return process.node.broker.partitions.get(TOPIC, 0)
 
 
-def flip(stage: ScriptedReplicas, name: str, number: int, rng: Random) -> int:
-    """Flip a bit of a batch, in the page cache and on the disk. Returns the offset of the batch."""
+def flip(stage: ScriptedReplicas, name: str, number: int, rng: Random, among: Collection[int] = range(1 << 20)) -> int:
+    """Flip a bit of a batch, in the page cache and on the disk. Returns the offset of the batch.
+
+    `among` are the bytes of a batch in which the bit may be.
+    """
     directory = stage.host(name).volume.find(DIRECTORY)
     assert isinstance(directory, Directory)
     batches = [
@@ -42,7 +48,8 @@ def flip(stage: ScriptedReplicas, name: str, number: int, rng: Random) -> int:
         for at, header in iter_headers(bytes(file.cached))
     ]
     file, at, header = batches[number]
-    byte = at + rng.choice([each for each in range(header.size) if each not in LEADER_EPOCH_BYTES])
+    bytes_allowed = [each for each in range(header.size) if each in among and each not in LEADER_EPOCH_BYTES]
+    byte = at + rng.choice(bytes_allowed)
     bit = 1 << rng.randrange(8)
     for content in (file.cached, file.durable):
         if byte < len(content):
@@ -85,6 +92,29 @@ async def read_all(stage: ScriptedReplicas) -> None:
     for name in stage.brokers:
         for offset in range(0, BATCHES, 3):
             await stage.consume(name, offset)
+
+
+async def a_deposed_leader_truncates_after_damage(stage: ScriptedReplicas) -> None:
+    """Its log has a record that the new leader lacks. A batch before that is damaged, so that its place is hidden."""
+    a, b, c = stage.brokers
+    await stage.lay_out(a, b, c, min_insync_replicas=2)
+    for number in range(8):
+        await stage.produce(a, f"m{number}")
+    stage.part(a, b, c)
+    await stage.produce(a, "lost", acks=1)
+    stage.part(a, stage.controller)
+    await stage.until(lambda: stage.leader in (b, c), "no other broker leads")
+    assert stage.leader is not None
+    await stage.produce(stage.leader, "later")
+    rng = stage.simulation.rng("flips")
+    flip(stage, a, rng.randrange(8), rng, PLACE_BYTES)
+    stage.mend(a, b, c, stage.controller)
+    await stage.until(lambda: stage.traced("partition_truncated", by=a) != [], "the log is not truncated")
+    await stage.in_sync(a, b, c, by=stage.leader)
+    partition = partition_of(stage, a)
+    while not stage.traced("partition_repaired", by=a):
+        partition.tasks.check_log(partition, 0)
+        await trio.sleep(1)
 
 
 async def a_replica_that_is_behind_is_reachable(stage: ScriptedReplicas) -> None:
@@ -144,6 +174,14 @@ def test_reader_of_committed_records_refuses_a_flipped_bit_and_goes_on() -> None
     assert list(history.of("poll", outcome=Outcome.FAIL)) != []
     values = [value for poll in history.of("poll", outcome=Outcome.OK) for _, value in poll.result]
     assert sorted(dict.fromkeys(values)) == ["m0", "m1", "m2", "m3"]
+
+
+@pytest.mark.seeds(8)
+def test_follower_truncates_its_log_after_damage_and_repairs_itself(seed: int) -> None:
+    """It is neither restarted nor told to lose anything."""
+    stage = play(a_deposed_leader_truncates_after_damage, seed=seed, is_watched=True)
+    assert stage.violation is None
+    assert len(stage.traced("process_started", by=stage.brokers[0])) == 1
 
 
 @pytest.mark.seeds(8)

@@ -198,5 +198,5 @@ REPLICATION_BUGS: dict[str, Bug] = {
     # Idempotent producers
     "followers keep no producer states": PatchedFunction(Log, "_observe_producer", does_nothing),
     "batches after refused ones are accepted": PatchedFunction(RefusedBatches, "check", does_nothing),
-    "truncation keeps producer states": PatchedFunction(Log, "_reload_producers", does_nothing),
+    "truncation keeps producer states": PatchedFunction(Log, "reload_producers", does_nothing),
 }
