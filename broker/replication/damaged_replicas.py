@@ -173,6 +173,7 @@ class DamagedReplicas:
 
     async def _repair(self, context: FetcherContext, partition: Partition) -> None:
         replica, began, failure = self.replicas[partition], trio.current_time(), ""
+        leader_epoch = partition.leader_epoch
         if began < replica.retry_at and replica.failed_epoch == partition.leader_epoch:
             return
         try:
@@ -190,7 +191,7 @@ class DamagedReplicas:
                 context.log_failed(partition, error)
         if failure:
             now = trio.current_time()
-            replica.failed_epoch = partition.leader_epoch
+            replica.failed_epoch = leader_epoch
             replica.retry_at = now + min((now - began) * _PAUSE_PER_WORK, _PAUSE_MAX_S)
             if failure != replica.failure:
                 partition.trace("partition_repair_failed", topic=partition.topic, reason=failure)

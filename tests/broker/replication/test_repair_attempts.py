@@ -126,6 +126,23 @@ async def test_new_leader_epoch_has_an_attempt_begin_at_once(tmp_path: Path, aut
         await until(lambda: leader.connections == 2)  # the pause is longer than this waits
 
 
+async def test_attempt_of_an_earlier_leader_epoch_does_not_delay_the_next_one(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """The leader is down without a word, and the attempt ends when its request times out. Another one leads by then."""
+    async with silent_leader() as (replicas, leader):
+        autojump_clock.autojump_threshold = 0.02
+        harness = follower(tmp_path / "1")
+        replicas.add(harness.partition, damage(harness))
+        await until(lambda: leader.connections == 1)
+        harness.become(epoch=2, version=2, leader=A)
+        harness.partition.agrees_with_leader = True
+        replicas.reconsider([harness.partition])
+        began = trio.current_time()
+        await until(lambda: leader.connections == 2)
+        assert trio.current_time() - began < 2 * REQUEST_TIMEOUT_MS / 1000
+
+
 async def test_repair_that_waits_for_the_comparison_with_the_leader_is_not_told_as_failed(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
