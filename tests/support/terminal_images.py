@@ -1,6 +1,6 @@
 """Generates docs/images: the output of commands on a terminal, as SVG. `make terminal-images` runs it.
 
-The cluster, its topics and its group are real. One of three nodes is killed before the last image.
+The cluster, its topics and its group are real. One of its nodes is killed before the last image.
 """
 
 import os
@@ -28,14 +28,17 @@ _IMAGES: Final = Path(__file__).parents[2] / "docs" / "images"
 _COLUMNS: Final = 100
 _CONFIGS: Final = TIMEOUTS | {"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "3"}
 _GROUP: Final = "tour"
+_SPARE: Final = 4
 _RECORDS: Final = 600
 _READ: Final = 420
+# A line that a command has erased: a progress bar.
+_ERASED: Final = re.compile(r"[^\n]*\n(?:\x1b\[\?25h)?\r?\x1b\[1A\x1b\[2K")
 
 
 @contextmanager
 def populated_cluster(directory: Path) -> Iterator[ClusterProcess]:
-    """Three nodes, two topics with records, and a group that has read some of them."""
-    with new_cluster(directory, overrides=_CONFIGS) as cluster:
+    """Three nodes and a further broker, two topics with records, and a group that has read some of them."""
+    with new_cluster(directory, others={_SPARE: "broker"}, overrides=_CONFIGS) as cluster:
         cluster.start()
         os.environ["KRAFT_BOOTSTRAP_SERVERS"] = cluster.bootstrap
         succeed("topics", "create", "orders", "-p", "6", "-r", "3", "--config", "retention.ms=3600000")
@@ -99,7 +102,7 @@ def save_image(name: str, commands: Sequence[str], addresses: dict[str, str]) ->
         output = on_a_terminal(*command.split()[1:])
         for address, shown in addresses.items():
             output = output.replace(address, shown.ljust(len(address)))
-        console.print(Text.from_ansi(output.rstrip("\n")))
+        console.print(Text.from_ansi(_ERASED.sub("", output).rstrip("\n")))
     image = console.export_svg(title="kraft", unique_id=name)
     # rich refers to fonts on a server. An image in a repository uses the fonts of the reader instead.
     image = re.sub(r"@font-face \{.*?\}\s*", "", image, flags=re.DOTALL)
@@ -111,9 +114,14 @@ def main() -> None:
     _IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as directory, populated_cluster(Path(directory)) as cluster:
         # The ports are replaced by those of a cluster that `kraft cluster start` has started.
-        addresses = {f"127.0.0.1:{cluster.nodes[node].port}": f"localhost:{9090 + 2 * node}" for node in cluster.voters}
+        addresses = {
+            f"127.0.0.1:{cluster.nodes[node].port}": f"localhost:{9090 + 2 * node}" for node in cluster.brokers
+        }
         save_image("topics", ["kraft topics list", "kraft topics describe orders"], addresses)
         save_image("group-lag", [f"kraft groups lag {_GROUP}"], addresses)
+        save_image("cluster-drain", [f"kraft cluster drain {_SPARE} --yes"], addresses)
+        succeed("cluster", "undrain", str(_SPARE))
+        save_image("reassign-plan", ["kraft reassign plan payments"], addresses)
         cluster.nodes[3].kill()
         while "down" not in on_a_terminal("cluster", "health"):
             time.sleep(0.2)

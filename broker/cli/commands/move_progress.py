@@ -140,10 +140,9 @@ class MoveProgress:
 
         `replicas` are the present replicas of the partitions that move.
         """
-        now = trio.current_time()
-        if now >= self._sizes_at:
-            left = dict.fromkeys(copies)
-            self._copies.update(left)
+        now, left = trio.current_time(), dict.fromkeys(copies)
+        self._copies.update(left)
+        if now >= self._sizes_at or not left:
             sizes = await self._request_sizes(replicas, left)
             answered = trio.current_time()
             self._estimate.observe(answered, sizes, [each for each in self._copies if each not in left])

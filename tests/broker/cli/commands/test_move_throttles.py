@@ -179,6 +179,10 @@ def test_drain_removes_its_throttle_and_one_that_a_killed_drain_has_left(
     rebalanced = run_command("cluster", "rebalance", "--throttle", "100MB")
     assert rebalanced.code == Exit.OK, rebalanced.errors
     assert set_configs("topic", "other") == {}
+    (broker,) = ask("topics", "describe", "orders")[0]["partitions"][0]["replicas"]
+    shown = on_a_terminal("cluster", "drain", str(broker), "--yes")
+    assert re.search(r"(\d+) of \1 partitions?, 1\.4 MiB of 1\.4 MiB", shown), shown
+    succeed("cluster", "undrain", str(broker))
 
 
 @pytest.mark.parametrize("rate", ["0", "fast", "-1"])
