@@ -111,10 +111,14 @@ def _read(port: int) -> tuple[int, int]:
     return size, series
 
 
+def _ignore(*arguments: object, **fields: object) -> None:
+    """Do nothing."""
+
+
 def _quotas(clients: int) -> None:
     """Quotas of so many users, each of which has produced."""
     now_ms = [0.0]
-    quotas = BrokerQuotas(QuotaWindows(11, 1), lambda: now_ms[0], lambda: None, lambda seconds, callback: None)
+    quotas = BrokerQuotas(QuotaWindows(11, 1), lambda: now_ms[0], _ignore, _ignore, _ignore)
     image = MetadataImage()
     before_mb = _resident_mb()
     delta = MetadataDelta(image)

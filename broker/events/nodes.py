@@ -101,6 +101,20 @@ QUOTA_EVENTS: Final = EventCatalogue(
             "The quota {key}={value} of {entity} is not applied: {error}. Set another value, or remove the quota "
             "(kraft quotas)",
         ),
+        "client_throttled": EventKind(
+            Level.WARNING,
+            "A quota makes clients pause for a second or more after a request. Clients that share a quota are reported "
+            "once in ten minutes.",
+            {
+                "quota": "key of the quota",
+                "of": "the clients that share it",
+                "limit": "the quota: bytes per second, or percent of the event loop's time",
+                "pause_ms": "how long the client has to pause now",
+            },
+            "The quota {quota} of {limit:,g} makes {of} pause for {pause_ms:,} ms. If that is not wanted: kraft quotas "
+            "set {of} {quota}=LARGER (kraft quotas list)",
+            LINES_MAX,
+        ),
     },
 )
 CONTROLLER_CLIENT_EVENTS: Final = EventCatalogue(

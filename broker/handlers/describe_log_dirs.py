@@ -43,6 +43,7 @@ def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) 
         results[0].unrepaired_files = [
             DescribeLogDirsFile(path=path, problem=problem) for path, problem in unrepaired.items()
         ]
+        results[0].clock_ms = context.services.now_ms()
     return DescribeLogDirsResponse(results=results)
 
 

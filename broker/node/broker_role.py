@@ -102,9 +102,11 @@ class BrokerRole:
         )
 
     def _make_quotas(self) -> BrokerQuotas:
-        config = self._shared.config
+        config, trace = self._shared.config, self._shared.env.trace
         windows = QuotaWindows(config.quota_window_num, config.quota_window_size_seconds)
-        quotas = BrokerQuotas(windows, _now_ms, self._install_quotas, self._call_later, config.dynamic_configs_ignored)
+        quotas = BrokerQuotas(
+            windows, _now_ms, self._install_quotas, self._call_later, trace, config.dynamic_configs_ignored
+        )
         self._shared.loader.add_publisher(quotas.publish)
         return quotas
 

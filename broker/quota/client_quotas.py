@@ -16,11 +16,12 @@ clients that share all their quotas draw allowances from it. Theirs end when any
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from math import inf
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 import attrs
 
+from broker.quota.long_pauses import LongPauses
 from broker.quota.precedence import QuotaShare, QuotaTable, change_tables
 from broker.quota.quota_changes import usable_changes
 from broker.quota.sampled_rate import SampledRate
@@ -154,6 +155,7 @@ class _DrawnAllowance(Allowance):
 
 
 U = TypeVar("U", bound=_Usage)
+_Limiting: TypeAlias = tuple[_Usage | None, _TimeUsage | None]
 
 
 @attrs.frozen
@@ -185,6 +187,7 @@ class _Meters(Generic[U]):
         new_usage: Callable[[SampledRate, float], U],
         windows: QuotaWindows,
         granted: Callable[[_Usage], None],
+        long_pauses: LongPauses,
         pause_ms_max: float = inf,
     ) -> None:
         self.key = key
@@ -193,6 +196,7 @@ class _Meters(Generic[U]):
         self._windows = windows
         self._pause_ms_max = pause_ms_max
         self._granted = granted
+        self._long_pauses = long_pauses
         self._usages: dict[QuotaShare, U] = {}
         self._by_client: dict[tuple[str, str], U | None] = {}
         self._kept_max = _KEPT_MIN
@@ -215,6 +219,7 @@ class _Meters(Generic[U]):
         if pause_ms:
             usage.throttled += 1
             usage.throttled_ms += pause_ms
+            self._long_pauses.note(self.key, self.table, (user, client_id), pause_ms, now_ms)
         return pause_ms
 
     def unrecord(self, user: str, client_id: str, amount: float, now_ms: float) -> None:
@@ -279,6 +284,7 @@ class BrokerQuotas:
         now_ms: Callable[[], float],
         changed: Callable[[], None],
         call_later: Callable[[float, Callable[[], None]], None],
+        trace: Callable[..., None],
         ignored_quotas: Collection[str] = (),
     ) -> None:
         self._ignored_quotas = ignored_quotas
@@ -288,13 +294,12 @@ class BrokerQuotas:
         self._call_later = call_later
         self._granted: dict[_Usage, None] = {}
         # The server keeps those that it may take from. A quota of bytes may be shared by clients that come and go.
-        self._allowances: WeakValueDictionary[tuple[_Usage | None, _TimeUsage | None], _DrawnAllowance] = (
-            WeakValueDictionary()
-        )
-        self._produce = _Meters(QuotaKey.PRODUCER_BYTE_RATE, _Usage, windows, self._settle_later)
-        self._fetch = _Meters(QuotaKey.CONSUMER_BYTE_RATE, _Usage, windows, self._settle_later)
+        self._allowances: WeakValueDictionary[_Limiting, _DrawnAllowance] = WeakValueDictionary()
+        long_pauses = LongPauses(trace)
+        self._produce = _Meters(QuotaKey.PRODUCER_BYTE_RATE, _Usage, windows, self._settle_later, long_pauses)
+        self._fetch = _Meters(QuotaKey.CONSUMER_BYTE_RATE, _Usage, windows, self._settle_later, long_pauses)
         self._request = _Meters(
-            QuotaKey.REQUEST_PERCENTAGE, _TimeUsage, windows, self._settle_later, pause_ms_max=windows.window_ms
+            QuotaKey.REQUEST_PERCENTAGE, _TimeUsage, windows, self._settle_later, long_pauses, windows.window_ms
         )
         self._all = (self._produce, self._fetch, self._request)
         self._by_api: Mapping[int, _Meters[_Usage]] = {}

@@ -13,7 +13,9 @@ _TOKEN: Final = re.compile(
     r"""\s*(?:(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)|(?P<text>"[^"\\]*")|(?P<window>\[[^\]]*\])|(?P<number>[0-9.]+)"""
     r"""|(?P<sign>==|!=|>=|<=|=~|[-+*/<>=(){},]))"""
 )
-_FUNCTIONS: Final = {"sum", "max", "min", "rate", "increase", "changes", "histogram_quantile", "vector"}
+_FUNCTIONS: Final = frozenset(
+    ("abs", "sum", "max", "min", "rate", "increase", "changes", "histogram_quantile", "timestamp", "vector")
+)
 _OPERATORS: Final = {"and", "or", "unless"}
 
 

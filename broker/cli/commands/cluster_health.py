@@ -7,6 +7,7 @@ from typing import Final
 import attrs
 import trio
 
+from broker.cli.commands.clock_health import clock_problems
 from broker.cli.commands.partition_health import (
     NAMED_MAX,
     PartitionFacts,
@@ -25,6 +26,7 @@ from broker.client.admin import (
     Results,
     TopicDescription,
 )
+from broker.client.environment import Environment
 from broker.client.errors import TimedOut
 from broker.client.types import TopicPartition
 from broker.wire.uuids import encode_uuid
@@ -133,7 +135,9 @@ async def examine_cluster(admin: Admin) -> ClusterHealth:
     names = [topic.name for topic in await admin.list_topics(include_internal=True)]
     topics = (await admin.describe_topics(names)).succeeded if names else {}
     alive = [node.id for node in cluster.nodes if node.id not in cluster.fenced]
+    asked_ms = Environment().now_ms()
     log_dirs = await admin.describe_log_dirs(alive, timeout_ms=_TIMEOUT_MS)
+    answered_ms = Environment().now_ms()
     brokers = _brokers(cluster, list(topics.values()), log_dirs)
     facts = await request_partition_facts(admin, topics.values(), alive, _TIMEOUT_MS)
     # Last: without an active controller, the broker that is asked answers nothing else meanwhile.
@@ -144,6 +148,7 @@ async def examine_cluster(admin: Admin) -> ClusterHealth:
     problems = [
         *_controller_problems(controllers),
         *_broker_problems(brokers, facts.replicas_max),
+        *clock_problems(log_dirs.succeeded, asked_ms, answered_ms),
         *_metadata_problems(log_dirs.succeeded),
         *_first(damage),
         *partition_problems(facts),

@@ -50,7 +50,8 @@ class LogDir:
     """A log directory. `error` is set if it failed; the sizes of its volume are None where they are not reported.
 
     `damaged` are the replicas whose logs are damaged. `unrepaired_files` are the damaged files of the broker's metadata
-    log that are not repaired yet, by path, with what is wrong; the first directory of a broker has all of them.
+    log that are not repaired yet, by path, with what is wrong; the first directory of a broker has all of them. It also
+    has `clock_ms`, the broker's clock when it answered, in ms since 1970; None elsewhere, and from Apache Kafka.
     """
 
     error: Failure | None
@@ -60,6 +61,7 @@ class LogDir:
     is_cordoned: bool
     damaged: Mapping[TopicPartition, LogDirDamage] = attrs.field(factory=dict)
     unrepaired_files: Mapping[str, str] = attrs.field(factory=dict)
+    clock_ms: int | None = None
 
 
 class LogDirCalls(Routing):
@@ -108,4 +110,5 @@ def _log_dir(result: DescribeLogDirsResult) -> LogDir:
             for each in result.damage
         },
         unrepaired_files={each.path: each.problem for each in result.unrepaired_files},
+        clock_ms=None if result.clock_ms == _UNKNOWN else result.clock_ms,
     )

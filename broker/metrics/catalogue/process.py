@@ -36,3 +36,6 @@ VIRTUAL_MEMORY: Final = gauge("process_virtual_memory_bytes", "Virtual memory", 
 OPEN_DESCRIPTORS: Final = gauge("process_open_fds", "Open file descriptors")
 MAX_DESCRIPTORS: Final = gauge("process_max_fds", "File descriptors that the process may open")
 START_TIME: Final = gauge("process_start_time_seconds", "Time when the process started, since 1970", unit=Unit.SECONDS)
+WALL_CLOCK: Final = gauge(
+    "kafka_server_wall_clock_seconds", "The node's clock when it was read, since 1970", unit=Unit.SECONDS
+)

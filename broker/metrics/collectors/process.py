@@ -67,6 +67,7 @@ class ProcessCollector:
         yield process.OPEN_DESCRIPTORS.single(len(os.listdir("/proc/self/fd")))
         yield process.MAX_DESCRIPTORS.single(inf if descriptors_max == resource.RLIM_INFINITY else descriptors_max)
         yield process.START_TIME.single(_start_time_s())
+        yield process.WALL_CLOCK.single(time.time())
 
 
 def _memory() -> Iterable[Family]:

@@ -158,6 +158,27 @@ ALERTS: Final = (
         _WARNING,
         "The listener {{ $labels.listener }} of {{ $labels.instance }} refuses connections because of a limit",
     ),
+    *(
+        Alert(
+            f"KraftClientThrottled{what}",
+            f"max by (user, client_id) ({metric.name}) > 1000",
+            300,
+            _WARNING,
+            f"The quota {key} of {{{{ $labels.user }}}} {{{{ $labels.client_id }}}} makes clients pause for "
+            "{{ $value }} ms after each request",
+        )
+        for what, metric, key in (
+            ("Producing", clients.PRODUCE_THROTTLE_TIME, "producer_byte_rate"),
+            ("Fetching", clients.FETCH_THROTTLE_TIME, "consumer_byte_rate"),
+        )
+    ),
+    Alert(
+        "KraftClockOff",
+        f"abs({process.WALL_CLOCK.name} - timestamp({process.WALL_CLOCK.name})) > 10",
+        60,
+        _WARNING,
+        "The clock of {{ $labels.instance }} is {{ $value }} s off that of Prometheus: retention is wrong",
+    ),
     Alert(
         "KraftDescriptorsRunOut",
         f"{process.OPEN_DESCRIPTORS.name} / {process.MAX_DESCRIPTORS.name} > 0.85",

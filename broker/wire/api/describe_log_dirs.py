@@ -5,8 +5,8 @@ Flexible from 2. Notable versions:
     4  sizes of the volumes (KIP-827)
     5  whether a directory is cordoned (KIP-1066)
 
-The tagged fields `damage` and `unrepaired_files` are not Kafka's: their numbers are far above those that Kafka uses.
-Other clients skip them.
+The tagged fields `damage`, `unrepaired_files` and `clock_ms` are not Kafka's: their numbers are far above those of
+Kafka. Other clients skip them.
 """
 
 from typing import Final
@@ -15,6 +15,7 @@ from broker.wire.schema import field, request, response, struct
 
 DAMAGE_TAG: Final = 10_000
 UNREPAIRED_FILES_TAG: Final = 10_001
+CLOCK_TAG: Final = 10_002
 
 
 @struct
@@ -79,6 +80,7 @@ class DescribeLogDirsResult:
     unrepaired_files: list[DescribeLogDirsFile] = field(
         [DescribeLogDirsFile], "2+", factory=list, tag=UNREPAIRED_FILES_TAG, tagged="2+"
     )
+    clock_ms: int = field("int64", "2+", default=-1, tag=CLOCK_TAG, tagged="2+")
 
 
 @response(key=35, versions="1-5", flexible="2+")

@@ -33,10 +33,14 @@ class Quotas:
     changes: int = 0
     image: MetadataImage = attrs.field(factory=MetadataImage)
     later: list[Callable[[], None]] = attrs.field(factory=list)
+    traced: list[tuple[str, dict[str, object]]] = attrs.field(factory=list)
     broker: BrokerQuotas = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.broker = BrokerQuotas(QuotaWindows(11, 1), self._clock, self._count_change, self._call_later)
+        self.broker = BrokerQuotas(QuotaWindows(11, 1), self._clock, self._count_change, self._call_later, self._trace)
+
+    def _trace(self, kind: str, /, **fields: object) -> None:
+        self.traced.append((kind, fields))
 
     def _clock(self) -> float:
         self.clock_reads += 1
@@ -92,6 +96,32 @@ def test_client_pauses_for_the_time_that_brings_its_rate_within_the_quota(api_ke
     assert quotas.charge(1 - api_key, 1 << 20) == 0
     assert quotas.charge(METADATA, 1 << 20) == 0
     assert quotas.charge(api_key, 1 << 20, user="bob") == 0
+
+
+@pytest.mark.parametrize(
+    ("entity", "of"),
+    [
+        (ALICE, "user=alice"),
+        ((("client-id", None),), "client-id=app"),
+        ((("client-id", "app"), ("user", None)), "user=alice client-id=app"),
+    ],
+)
+def test_clients_with_a_long_pause_are_reported_once_in_ten_minutes(entity: QuotaEntity, of: str) -> None:
+    """Reported as `kraft quotas` takes them."""
+    quotas = Quotas()
+    quotas.set(entity, "producer_byte_rate", 1_000)
+    assert quotas.charge(PRODUCE, 10_000) == 0
+    assert 0 < quotas.charge(PRODUCE, 500) < 1_000
+    assert quotas.traced == [], "short pauses are what a quota is for"
+    pause_ms = quotas.charge(PRODUCE, 11_000)
+    fields = {"quota": "producer_byte_rate", "of": of, "limit": 1_000, "pause_ms": pause_ms}
+    assert quotas.traced == [("client_throttled", fields)]
+    quotas.now_ms += 599_000
+    quotas.charge(PRODUCE, 100_000)
+    assert len(quotas.traced) == 1
+    quotas.now_ms += 1_000
+    quotas.charge(PRODUCE, 100_000)
+    assert len(quotas.traced) == 2
 
 
 def test_throttled_fetch_is_not_counted_and_a_produce_is() -> None:

@@ -3,8 +3,6 @@
 Each test makes the trouble, reads what is printed, types the printed command, and finds the cluster healthy again.
 """
 
-import re
-import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +13,10 @@ import trio
 from broker.cli.grammar import Exit
 from jepsen.processes.ports import free_ports
 from tests.support.assigned_topics import create_assigned
-from tests.support.cluster_process import Answer, ClusterProcess, new_cluster, run_command
+from tests.support.cluster_process import ClusterProcess, new_cluster, run_command
 from tests.support.command_output import ask, succeed, wait_for_answer
 from tests.support.hanging_transactions import HOUR_MS, hang_transaction
-
-HEALTH = ("cluster", "health")
+from tests.support.incidents import HEALTH, commands, problem, type_command, until_healthy
 
 
 @pytest.fixture(scope="module")
@@ -43,32 +40,6 @@ def brokers(_brokers: ClusterProcess, monkeypatch: pytest.MonkeyPatch) -> Iterat
     if names:
         succeed("topics", "delete", *names)
     wait_for_answer(lambda answer: answer.output.strip() == "[]", "topics", "list", "--internal", "--json")
-
-
-def until_healthy() -> Answer:
-    return wait_for_answer(lambda answer: answer.code == Exit.OK, *HEALTH)
-
-
-def problem(text: str) -> str:
-    """Wait for the problem of `kraft cluster health` that contains the text, and return its line."""
-    answer = wait_for_answer(lambda answer: text in answer.output, *HEALTH)
-    assert answer.code == Exit.FAILED
-    (line,) = (line for line in answer.output.splitlines() if text in line)
-    return line
-
-
-def commands(line: str) -> list[str]:
-    """The commands that a line prints, in their order."""
-    return re.findall("`(kraft [^`]+)`", line)
-
-
-def type_command(command: str, directory: Path) -> None:
-    """Do what a printed command says, with a shell's `> FILE`; it has to succeed."""
-    words, _, file = command.partition(" > ")
-    arguments = [str(directory / word) if word.endswith(".json") else word for word in shlex.split(words)[1:]]
-    output = succeed(*arguments)
-    if file:
-        (directory / file).write_text(output)
 
 
 def test_dead_broker_is_started_again_as_health_says(brokers: ClusterProcess) -> None:

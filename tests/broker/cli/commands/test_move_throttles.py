@@ -138,6 +138,20 @@ def test_throttle_holds_for_the_moving_replicas_and_leaves_those_of_others(
     succeed("configs", "delete", "broker", "1", *rates(0))
 
 
+def test_kafka_tool_changes_the_rate_of_a_move_with_additional_and_verify_removes_it(
+    cluster: ClusterProcess, tmp_path: Path
+) -> None:
+    path, tool = plan_file(tmp_path, 2), "kafka-reassign-partitions"
+    servers = ("--bootstrap-server", cluster.nodes[1].bootstrap)
+    execute = (*servers, "--execute", "--reassignment-json-file", path, "--throttle")
+    assert "Successfully started" in on_a_terminal(*execute, "20000", tool=tool)
+    assert "there is an existing partition assignment" in on_a_terminal(*execute, "1000000000", tool=tool)
+    assert set_configs("broker", "2") == rates(20_000)
+    assert "Successfully started" in on_a_terminal(*execute, "1000000000", "--additional", tool=tool)
+    assert [row["state"] for row in ask("reassign", "verify", path, "--wait")] == ["moved"]
+    assert [set_configs("topic", "orders"), set_configs("broker", "1"), set_configs("broker", "2")] == [{}, {}, {}]
+
+
 def test_waiting_command_shows_bytes_and_the_time_left_and_removes_its_throttle(
     cluster: ClusterProcess, tmp_path: Path
 ) -> None:
