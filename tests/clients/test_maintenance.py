@@ -197,7 +197,7 @@ def unregister(cluster: ClusterProcess, directory: Path) -> None:
     Command(cluster, "unregister", str(SPARE)).kill()
     kill_and_start(cluster, 2)
     command = Command(cluster, "unregister", str(SPARE))
-    command.process.wait(WITHIN_S)
+    command.process.communicate(timeout=WITHIN_S)
     assert command.process.returncode in (Exit.OK, Exit.NOT_FOUND)  # not found, if the killed one had come so far
     assert SPARE not in [broker["id"] for broker in ask(cluster, "cluster", "health")["brokers"]]
 
