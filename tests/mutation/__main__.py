@@ -32,6 +32,8 @@ PACKAGES: Final = {
 # A change may make a loop endless. It is noticed, if the tests pass in a part of this time without it.
 TIMEOUT_S: Final = 120.0
 KILLED, SURVIVED, TIMED_OUT = "killed", "survived", "timed out"
+# Exit codes of pytest: all tests have passed; one has failed; a module of tests could not be imported.
+_OUTCOMES: Final = {0: SURVIVED, 1: KILLED, 2: KILLED}
 
 
 def main() -> int:
@@ -51,10 +53,18 @@ def main() -> int:
     if options.list:
         print(*chosen, sep="\n")
         return 0
-    results = run_all(chosen, options.jobs)
+    try:
+        results = run_all(chosen, options.jobs)
+    except Unusable as error:
+        print(error, file=sys.stderr)
+        return 1
     counts = {outcome: list(results.values()).count(outcome) for outcome in (KILLED, TIMED_OUT, SURVIVED)}
     print(f"{len(results)} mutants: " + ", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     return 0
+
+
+class Unusable(Exception):
+    """The tests fail without a change, or cannot be run."""
 
 
 def sampled(packages: Sequence[str], count: int, rng: Random) -> Iterator[Mutant]:
@@ -70,7 +80,7 @@ def sampled(packages: Sequence[str], count: int, rng: Random) -> Iterator[Mutant
 
 
 def run_all(mutants: Sequence[Mutant], jobs: int) -> dict[Mutant, str]:
-    """The outcome of each mutant, which is printed when it is known."""
+    """The outcome of each mutant, which is printed when it is known. Raises Unusable."""
     with tempfile.TemporaryDirectory() as directory, ThreadPoolExecutor(jobs) as pool:
         copies = SimpleQueue[Path]()
         for number in range(jobs):
@@ -86,6 +96,18 @@ def run_all(mutants: Sequence[Mutant], jobs: int) -> dict[Mutant, str]:
             finally:
                 copies.put(copy)
 
+        def check(directory: str) -> None:
+            copy = copies.get()
+            try:
+                began = time.monotonic()
+                outcome = _outcome_of_tests(related_tests(f"{directory}/", copy), copy)
+                print(f"{directory}: its tests take {time.monotonic() - began:.0f} s", flush=True)
+                if outcome != SURVIVED:
+                    raise Unusable(f"{directory}: its tests have not passed within {TIMEOUT_S:.0f} s without a change")
+            finally:
+                copies.put(copy)
+
+        list(pool.map(check, [each for each in PACKAGES if any(_is_in(mutant.path, each) for mutant in mutants)]))
         return dict(zip(mutants, pool.map(run, mutants), strict=True))
 
 
@@ -94,18 +116,22 @@ def outcome_of(mutant: Mutant, copy: Path) -> str:
     source = module.read_bytes()
     module.write_bytes(mutant.apply(source))
     try:
-        return _outcome_of_tests(related_tests(mutant.path), copy)
+        return _outcome_of_tests(related_tests(mutant.path, copy), copy)
     finally:
         module.write_bytes(source)
 
 
-def related_tests(path: str) -> list[str]:
+def related_tests(path: str, tree: Path = ROOT) -> list[str]:
     """The files of tests of the module's package, those that name the module first."""
-    directory = next(tests for package, tests in PACKAGES.items() if path.startswith(f"{package}/"))
+    directory = next(tests for package, tests in PACKAGES.items() if _is_in(path, package))
     name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    files = sorted((ROOT / directory).rglob("test_*.py"))
+    files = sorted((tree / directory).rglob("test_*.py"))
     files.sort(key=lambda file: name not in file.read_text())
-    return [str(file.relative_to(ROOT)) for file in files]
+    return [str(file.relative_to(tree)) for file in files]
+
+
+def _is_in(path: str, package: str) -> bool:
+    return path.startswith(f"{package}/")
 
 
 def _outcome_of_tests(tests: Sequence[str], copy: Path) -> str:
@@ -119,7 +145,9 @@ def _outcome_of_tests(tests: Sequence[str], copy: Path) -> str:
         except subprocess.TimeoutExpired:
             run.kill()
             return TIMED_OUT
-    return KILLED if code else SURVIVED
+    if code not in _OUTCOMES:
+        raise Unusable(f"pytest ended with {code}: {' '.join(command)}")
+    return _OUTCOMES[code]
 
 
 def _copied_tree(target: Path) -> Path:
