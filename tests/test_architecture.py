@@ -347,10 +347,6 @@ def test_there_are_no_cycles_of_imports() -> None:
     assert import_cycle(MODULES) == []
 
 
-def test_there_are_no_cycles_of_imports_under_type_checking() -> None:
-    assert import_cycle(MODULES, with_types=True) == []
-
-
 @pytest.mark.parametrize("package", PURE)
 def test_pure_packages_are_pure(package: str) -> None:
     inside = [module for name, module in MODULES.items() if is_within(name, package)]

@@ -72,10 +72,9 @@ def test_rule_system_access() -> None:
 def test_rule_cycles() -> None:
     found = modules(a="import b", b="from c import d", c="", c__d="import a")
     assert import_cycle(found) == ["a", "b", "c.d", "a"]
-    assert import_cycle(modules(a="import b", b="def f():\n    import a")) == []
-    for_types = modules(a="import b", b="if TYPE_CHECKING:\n    import a")
-    assert import_cycle(for_types) == []
-    assert import_cycle(for_types, with_types=True) == ["a", "b", "a"]
+    assert import_cycle(modules(a="import b", b="from c import d", c="", c__d="")) == []
+    assert import_cycle(modules(a="import b", b="def f():\n    import a")) == ["a", "b", "a"]
+    assert import_cycle(modules(a="import b", b="if TYPE_CHECKING:\n    import a")) == ["a", "b", "a"]
 
 
 def test_rule_packages() -> None:

@@ -120,20 +120,15 @@ def _used_names(tree: ast.Module) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in annotations}
 
 
-def import_cycle(modules: Mapping[str, Module], *, with_types: bool = False) -> list[str]:
-    """One cycle of imports, as the names along it; empty if there is none. `with_types` also counts imports for mypy
-    only.
+def import_cycle(modules: Mapping[str, Module]) -> list[str]:
+    """One cycle of imports, as the names along it; empty if there is none. Imports within functions, and those for mypy
+    only, count like others.
 
     Importing a module also runs the packages that contain it. Those edges are left out, because packages re-export
     their modules.
     """
     graph = {
-        module.name: [
-            imported_module(imported, modules)
-            for imported in imports(module)
-            if imported.module_level and (with_types or not imported.type_checking)
-        ]
-        for module in modules.values()
+        module.name: [imported_module(imported, modules) for imported in imports(module)] for module in modules.values()
     }
     finished: set[str] = set()
 

@@ -34,8 +34,6 @@ class Import:
     name: str
     bound_name: str
     line: int
-    type_checking: bool
-    module_level: bool
 
     @property
     def top_level(self) -> str:
@@ -92,26 +90,23 @@ def read_modules() -> dict[str, Module]:
 
 @cache
 def imports(module: Module) -> Sequence[Import]:
-    """All imports of a module, at any level of nesting."""
-    return tuple(_imports(module.tree, type_checking=False, module_level=True))
+    """All imports of a module, at any level of nesting, and those for mypy only."""
+    return tuple(_imports(module.tree))
 
 
-def _imports(node: ast.AST, *, type_checking: bool, module_level: bool) -> Iterator[Import]:
+def _imports(node: ast.AST) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import):
             for alias in child.names:
                 bound_name = alias.asname or alias.name.partition(".")[0]
-                yield Import(alias.name, "", bound_name, child.lineno, type_checking, module_level)
+                yield Import(alias.name, "", bound_name, child.lineno)
         elif isinstance(child, ast.ImportFrom):
             assert child.module is not None, "imports are absolute, as ruff's TID252 holds"
             for alias in child.names:
                 bound_name = alias.asname or alias.name
-                yield Import(child.module, alias.name, bound_name, child.lineno, type_checking, module_level)
-        elif isinstance(child, ast.If) and ast.unparse(child.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
-            yield from _imports(child, type_checking=True, module_level=module_level)
+                yield Import(child.module, alias.name, bound_name, child.lineno)
         else:
-            inner = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            yield from _imports(child, type_checking=type_checking, module_level=module_level and not inner)
+            yield from _imports(child)
 
 
 def imported_module(imported: Import, modules: Mapping[str, Module]) -> str:

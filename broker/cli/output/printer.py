@@ -1,25 +1,13 @@
 """Prints a command's output: tables and lines for people, JSON for programs."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, TypeVar
 
 import attrs
 
+from broker.cli.output.columns import Column, Row
 from broker.cli.output.shapes import Kind, Shape, to_json
 from broker.cli.printing import print_error, print_line, print_text
 from broker.printable import printable
-
-Row = TypeVar("Row")
-
-
-@attrs.frozen
-class Column(Generic[Row]):
-    """A column of a table. `value` makes a row's cell; `style` its colour on a terminal, "" for none."""
-
-    heading: str
-    value: Callable[[Row], object]
-    is_number: bool = False
-    style: Callable[[Row], str] | None = None
 
 
 class Printer:
@@ -40,7 +28,7 @@ class Printer:
 
     def table(self, rows: Sequence[Row], columns: Sequence[Column[Row]]) -> None:
         """A table for people."""
-        from broker.cli.output.tables import print_table
+        from broker.cli.output.tables import print_table  # takes rich, which many commands do without
 
         print_table(rows, columns)
 

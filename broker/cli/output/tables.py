@@ -2,17 +2,15 @@
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from broker.cli.output.columns import Column, Row
 from broker.cli.printing import encodable, print_text
 from broker.printable import printable
-
-if TYPE_CHECKING:
-    from broker.cli.output.printer import Column, Row
 
 # A pipe has no width: a line is never folded there, so that a program finds a row in a line.
 _PIPE_WIDTH: Final = 100_000
@@ -24,7 +22,7 @@ def new_console() -> Console:
     return Console(file=sys.stdout, width=width, highlight=False, soft_wrap=False)
 
 
-def make_table(rows: "Sequence[Row]", columns: "Sequence[Column[Row]]") -> Table:
+def make_table(rows: Sequence[Row], columns: Sequence[Column[Row]]) -> Table:
     """Headings in capitals, no lines, columns two blanks apart: easy to read, and to take apart with awk."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
@@ -41,7 +39,7 @@ def make_table(rows: "Sequence[Row]", columns: "Sequence[Column[Row]]") -> Table
     return table
 
 
-def print_table(rows: "Sequence[Row]", columns: "Sequence[Column[Row]]") -> None:
+def print_table(rows: Sequence[Row], columns: Sequence[Column[Row]]) -> None:
     """Print a table; in a pipe without blanks at the ends of lines."""
     console = new_console()
     table = make_table(rows, columns)
