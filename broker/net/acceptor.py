@@ -41,6 +41,8 @@ ENVELOPE_BYTES_MAX: Final = 8_192
 _FIRST_BYTES_TIMEOUT_S: Final = 10.0
 # Looking at all connections more often would take too much of the node's time.
 _IDLE_MS_MIN: Final = 10
+# In place of the activity of a connection that was accepted since the last look.
+_NOT_LOOKED_AT: Final = -1
 # How long to wait after the kernel had no resources for another connection.
 _ACCEPT_PAUSE_S: Final = 0.1
 _NO_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
@@ -267,7 +269,7 @@ class Acceptor:
             peer_host=host,
             listener=listener,
         )
-        self._activity[connection] = 0
+        self._activity[connection] = _NOT_LOOKED_AT
         return connection
 
     def _closed(self, connection: Connection) -> None:

@@ -424,6 +424,22 @@ async def test_connections_beyond_the_limit_per_host_wait_for_others_to_close(se
         await stream.aclose()
 
 
+async def test_new_connection_may_be_idle_for_a_whole_period(nursery: trio.Nursery) -> None:
+    commands = Commands()
+    limits = ConnectionLimits(REQUEST_SIZE_MAX, connections_max=8, connections_per_ip_max=8, idle_ms_max=400)
+    acceptor = Acceptor(commands.commit, limits, kernel_socket, commands.on_close, commands.on_refused)
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    nursery.start_soon(acceptor.run)
+    nursery.start_soon(acceptor.serve, "PLAINTEXT", listeners, commands)
+    await trio.sleep(0.3)  # close to the end of the acceptor's first period
+    idle = await trio.open_tcp_stream("127.0.0.1", listeners[0].socket.getsockname()[1])
+    began = trio.current_time()
+    await assert_closed(idle)
+    assert trio.current_time() - began >= 0.4
+    await idle.aclose()
+    nursery.cancel_scope.cancel()
+
+
 async def test_idle_connections_are_closed(nursery: trio.Nursery) -> None:
     commands = Commands()
     limits = ConnectionLimits(REQUEST_SIZE_MAX, connections_max=8, connections_per_ip_max=8, idle_ms_max=50)
