@@ -1,5 +1,6 @@
 """`kraft <command> ...`: runs one command of the grammar and returns its exit code."""
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -10,6 +11,7 @@ from broker.cli.start_arguments import read_start_arguments
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` (default: this process's arguments) names."""
     if argv is None:
+        open_standard_streams()
         sys.excepthook = print_exception
         argv = sys.argv[1:]
     arguments = list(argv)
@@ -22,3 +24,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     from broker.cli.grammar import run
 
     return run(arguments)
+
+
+def open_standard_streams() -> None:
+    """Open the null device in place of standard streams that the caller has closed, as `kraft ... <&-` does.
+
+    Python has None in their places, and the next files and sockets would get their descriptors.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the life of the process
