@@ -249,9 +249,10 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     # Commands, before they start a node: properties file, directory and signals, and the user's environment variables
     # and files.
     "broker.cli.event_printer": {"time"},
+    "broker.cli.main": {"open", "os"},
     "broker.cli.commands.cluster": {"os"},
     # The restart command, which the operator gives.
-    "broker.cli.commands.cluster_restart": {"subprocess", "trio.run_process"},
+    "broker.cli.commands.node_restart": {"subprocess", "tempfile"},
     "broker.cli.commands.kafka_tools": {"os"},
     "broker.cli.commands.consume": {"os"},
     "broker.cli.commands.produce_input": {"open", "pathlib", "trio.to_thread.run_sync"},

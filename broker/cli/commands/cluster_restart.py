@@ -6,7 +6,7 @@ when the cluster is healthy again.
 
 import re
 import shlex
-import subprocess
+import string
 from collections.abc import Sequence
 from typing import Final
 
@@ -16,6 +16,7 @@ import trio
 
 from broker.cli.commands.cluster_health import examine_cluster
 from broker.cli.commands.maintenance import change_options, confirm, resumable
+from broker.cli.commands.node_restart import RestartedNode, ReturnedNode, restart_node
 from broker.cli.commands.placement import describe_brokers, find_placement, lead_as_preferred
 from broker.cli.grammar import ClusterCommand, CommandFailed, Exit, Invocation
 from broker.cli.grammar.arguments import DURATION, IDS
@@ -28,6 +29,8 @@ from broker.wire.errors import KafkaError
 
 _LOOK_S: Final = 0.5
 _TIMEOUT_MS: Final = 300_000
+# What a command may name of a node: a name without a format and a conversion.
+_FIELDS: Final = [[name, "", None] for name in ("id", "host", "port")]
 # Hosts come from the cluster, and become arguments of a program such as ssh: they must not be options of it.
 _HOST: Final = re.compile(r"[A-Za-z0-9_:%][A-Za-z0-9_.:%-]*")
 
@@ -40,13 +43,6 @@ class RestartedCluster:
     nodes: list[int]
 
 
-@attrs.frozen
-class _Node:
-    id: int
-    host: str
-    port: int
-
-
 @click.command("restart", cls=ClusterCommand, shape=one(RestartedCluster))
 @click.option("--rolling", is_flag=True, help="One node after the other; there is no other way.")
 @click.option(
@@ -57,7 +53,12 @@ class _Node:
 )
 @click.option("--nodes", "chosen", type=IDS, metavar="ID,...", help="Only these nodes, in this order.")
 @click.option(
-    "--timeout", "timeout_ms", type=DURATION, default=_TIMEOUT_MS, metavar="TIME", help="For each node; default: 5m."
+    "--timeout",
+    "timeout_ms",
+    type=DURATION,
+    default=_TIMEOUT_MS,
+    metavar="TIME",
+    help="For each step of a node; default: 5m.",
 )
 @change_options
 async def restart(
@@ -97,7 +98,7 @@ async def restart(
 
 
 async def _restart_all(
-    invocation: Invocation, admin: Admin, nodes: Sequence[_Node], arguments: Sequence[str], timeout_s: float
+    invocation: Invocation, admin: Admin, nodes: Sequence[RestartedNode], arguments: Sequence[str], timeout_s: float
 ) -> list[int]:
     """Restart the nodes one after the other, and say after each what is left. Returns their ids."""
     done: list[int] = []
@@ -117,8 +118,10 @@ def _arguments(command: str) -> list[str]:
     """The parts of the restart command. Raises UsageError."""
     try:
         arguments = shlex.split(command)
-        _filled(arguments, _Node(0, "host", 0))
-    except (ValueError, KeyError, IndexError, AttributeError) as error:
+        fields = [field for part in arguments for _, *field in string.Formatter().parse(part) if field[0] is not None]
+        if any(field not in _FIELDS for field in fields):
+            raise ValueError("a field that a node does not have, or one with a format")
+    except ValueError as error:
         raise click.UsageError(
             f"--restart-command {command}: write a program and its arguments, with {{id}}, {{host}} and {{port}}.",
             click.get_current_context(),
@@ -128,17 +131,17 @@ def _arguments(command: str) -> list[str]:
     return arguments
 
 
-def _filled(arguments: Sequence[str], node: _Node) -> list[str]:
+def _filled(arguments: Sequence[str], node: RestartedNode) -> list[str]:
     return [part.format(id=node.id, host=node.host, port=node.port) for part in arguments]
 
 
-async def _nodes(admin: Admin, chosen: Sequence[int] | None) -> list[_Node]:
+async def _nodes(admin: Admin, chosen: Sequence[int] | None) -> list[RestartedNode]:
     """The nodes in the order of their restarts: brokers, controllers, the active one. Raises CommandFailed."""
-    brokers = {node.id: _Node(node.id, node.host, node.port) for node in (await describe_brokers(admin)).nodes}
+    brokers = {node.id: RestartedNode(node.id, node.host, node.port) for node in (await describe_brokers(admin)).nodes}
     quorum = await admin.describe_metadata_quorum()
     voters = {voter.id for voter in quorum.voters}
     controllers = {
-        node_id: _Node(node_id, endpoints[0].host, endpoints[0].port)
+        node_id: RestartedNode(node_id, endpoints[0].host, endpoints[0].port)
         for node_id, endpoints in quorum.endpoints.items()
         if node_id in voters and endpoints
     }
@@ -165,70 +168,32 @@ async def _note_single_replicas(invocation: Invocation, admin: Admin) -> None:
         )
 
 
-async def _check_health(admin: Admin, timeout_s: float) -> None:
-    """Wait until the cluster is healthy. Raises CommandFailed with a problem that stays, KafkaError, ClientError."""
+async def _check_health(admin: Admin, timeout_s: float, returned: ReturnedNode | None = None) -> None:
+    """Wait until the cluster is healthy, with the node that has returned.
+
+    Raises CommandFailed with a problem that stays, KafkaError, ClientError.
+    """
     deadline = trio.current_time() + timeout_s
     while True:
-        problem: Exception | str
+        began = trio.current_time()
+        problem: Exception | str | None
         try:
             health = await examine_cluster(admin)
         except (KafkaError, ClientError) as error:
             problem = error
         else:
-            if health.is_healthy:
+            problem = None if returned is None else returned.lacks(health.controllers, began)
+            if health.is_healthy and problem is None:
                 return
-            problem = health.problems[0]
+            problem = problem or health.problems[0]
         if trio.current_time() >= deadline:
             waited = f" after {timeout_s:.0f} s" if timeout_s else ""
             raise CommandFailed(f"The cluster is not healthy{waited}: {problem}")
         await trio.sleep(_LOOK_S)
 
 
-async def _restart(admin: Admin, node: _Node, command: Sequence[str], timeout_s: float) -> None:
+async def _restart(admin: Admin, node: RestartedNode, command: Sequence[str], timeout_s: float) -> None:
     """Restart a node, and wait until the cluster is healthy with it. Raises CommandFailed."""
     await _check_health(admin, timeout_s)
-    try:
-        stream = await trio.open_tcp_stream(node.host, node.port)
-    except OSError as error:
-        raise CommandFailed(f"Node {node.id} cannot be reached at {node.host}:{node.port}: {error}") from error
-    async with stream:
-        await _run(node, command, timeout_s)
-        if not await _is_closed(stream, timeout_s):
-            raise CommandFailed(
-                f"Node {node.id} has not stopped: its connections stay open {timeout_s:.0f} s after the command."
-            )
-    await _check_health(admin, timeout_s)
-
-
-async def _run(node: _Node, command: Sequence[str], timeout_s: float) -> None:
-    async def let_it_end(process: trio.Process) -> None:
-        await process.wait()
-
-    try:
-        ended = await trio.run_process(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_stdout=True,
-            stderr=subprocess.STDOUT,
-            check=False,
-            process_group=0,  # Ctrl-C of the terminal ends this command, and not a restart half-way
-            deliver_cancel=let_it_end,
-        )
-    except OSError as error:
-        raise CommandFailed(f"{command[0]} cannot be run: {error.strerror or error}") from error
-    if ended.returncode:
-        lines = ended.stdout.decode(errors="backslashreplace").strip().splitlines()
-        said = f": {lines[-1]}" if lines else ""
-        raise CommandFailed(f"The restart command of node {node.id} ended with exit code {ended.returncode}{said}")
-
-
-async def _is_closed(stream: trio.SocketStream, timeout_s: float) -> bool:
-    """Wait until the node has closed a connection, which it does when it stops."""
-    with trio.move_on_after(timeout_s):
-        try:
-            while await stream.receive_some():
-                pass
-        except trio.BrokenResourceError:
-            pass
-        return True
-    return False
+    returned = await restart_node(node, command, timeout_s)
+    await _check_health(admin, timeout_s, returned)

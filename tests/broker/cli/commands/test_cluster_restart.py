@@ -79,6 +79,11 @@ def test_rolling_restart_restarts_the_active_controller_last(cluster: ClusterPro
     [
         (["--restart-command", "true"], Exit.USAGE, "Say --rolling"),
         (["--rolling", "--restart-command", "ssh {name}"], Exit.USAGE, "with {id}, {host} and {port}"),
+        (["--rolling", "--restart-command", "{id[0]}"], Exit.USAGE, "with {id}, {host} and {port}"),
+        (["--rolling", "--restart-command", "ssh {host:99999999999}"], Exit.USAGE, "with {id}, {host} and {port}"),
+        (["--rolling", "--restart-command", "ssh {host.upper}"], Exit.USAGE, "with {id}, {host} and {port}"),
+        (["--rolling", "--restart-command", "ssh {host!r}"], Exit.USAGE, "with {id}, {host} and {port}"),
+        (["--rolling", "--restart-command", "ssh {"], Exit.USAGE, "with {id}, {host} and {port}"),
         (["--rolling", "--restart-command", "true", "--nodes", "9"], Exit.NOT_FOUND, "No node 9 is known"),
         (["--rolling", "--restart-command", "false", "--nodes", "2"], Exit.FAILED, "of node 2 ended with exit code 1"),
         (["--rolling", "--restart-command", "/proc/nowhere", "--nodes", "2"], Exit.FAILED, "cannot be run"),
