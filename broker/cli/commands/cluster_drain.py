@@ -5,7 +5,8 @@ state there is. Both are the cluster's, so the command can be typed again at any
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from math import inf
 from typing import Final
 
 import attrs
@@ -13,6 +14,7 @@ import click
 import trio
 
 from broker.cli.commands.maintenance import change_options, confirm, resumable, throttle_option
+from broker.cli.commands.partition_health import brokers_named
 from broker.cli.commands.placement import (
     PlacedPartition,
     Placement,
@@ -44,6 +46,8 @@ _LOOK_S: Final = 0.25
 _CORDON_S: Final = 30.0
 # A cluster of an earlier release cannot cordon; a broker may have gone just now.
 _NO_CORDON: Final = (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST, ErrorCode.BROKER_NOT_AVAILABLE)
+# How long a broker may take to delete replicas that were moved.
+_LEFT_S: Final = 30.0
 # Times that a plan is made again because a broker has gone, or something else moves the same partitions.
 _PLANS_MAX: Final = 20
 
@@ -83,12 +87,16 @@ class RebalancedCluster:
 
 
 @attrs.frozen
-class _Survey:
-    """The state of a cluster from which plans are made. `targets` are the brokers that may get replicas."""
+class Survey:
+    """The state of a cluster from which plans are made. `targets` are the brokers that may get replicas.
+
+    `held` are the replicas in the log directories of each broker that has answered. They are read after the placement.
+    """
 
     placement: Placement
     cordoned: frozenset[int]
     sizes: Mapping[TopicPartition, int]
+    held: Mapping[int, Sequence[TopicPartition]]
 
     @property
     def racks(self) -> dict[int, str | None]:
@@ -97,6 +105,14 @@ class _Survey:
     @property
     def targets(self) -> list[int]:
         return [broker for broker in self.placement.alive if broker not in self.cordoned]
+
+    def left_on(self, broker_id: int) -> Sequence[TopicPartition]:
+        """The replicas of a broker by the placement, or by the broker itself if the placement has none.
+
+        The broker that was asked for the placement may lag behind the controllers, and may hide topics from this
+        client. A broker that is cordoned has all replicas that it will get.
+        """
+        return self.placement.on(broker_id) or self.held.get(broker_id, ())
 
 
 @click.command("drain", cls=ClusterCommand, shape=one(DrainedBroker))
@@ -126,8 +142,14 @@ async def drain(
             with resumable(invocation, f"{go_on}cancel` and `kraft cluster undrain {broker_id}` take them back."):
                 is_cordoned = await _cordon(invocation, admin, survey.placement, broker_id)
                 await _hand_over_leaders(invocation, admin, broker_id)
-                await _empty(invocation, admin, broker_id, fewer_racks, throttle)
+                emptied = await _empty(invocation, admin, broker_id, fewer_racks, throttle)
                 await release_throttles(invocation, admin, broker_id)
+            if is_cordoned and broker_id not in emptied.cordoned:
+                is_cordoned = False
+                invocation.printer.note(
+                    f"kraft: broker {broker_id} is not cordoned any more: something else has changed {_CORDONED} or "
+                    "stopped it. New replicas may be placed on it"
+                )
             drained = attrs.evolve(drained, is_cordoned=is_cordoned)
     line = f"Would drain broker {broker_id}." if dry_run else f"Broker {broker_id} is drained: it has no replicas."
     invocation.printer.one(drained, [line])
@@ -171,6 +193,8 @@ async def rebalance(invocation: Invocation, dry_run: bool, yes: bool, throttle: 
     """
     async with invocation.admin() as admin:
         survey = await _survey(admin)
+        if not survey.targets:
+            raise CommandFailed("All brokers are drained: `kraft cluster undrain` lets one have replicas.")
         current = _movable(invocation, survey)
         racks = {broker: survey.racks[broker] for broker in survey.targets}
         try:
@@ -192,10 +216,14 @@ async def rebalance(invocation: Invocation, dry_run: bool, yes: bool, throttle: 
     invocation.printer.one(RebalancedCluster(dry_run, len(plan), replicas), [line])
 
 
-async def _survey(admin: Admin) -> _Survey:
+async def _survey(admin: Admin) -> Survey:
     placement = await find_placement(admin)
     log_dirs = (await admin.describe_log_dirs(placement.alive)).succeeded
-    return _Survey(placement, cordoned_brokers(log_dirs), partition_sizes(log_dirs.values()))
+    held = {
+        broker: sorted(each for directory in directories.values() for each in directory.replicas)
+        for broker, directories in log_dirs.items()
+    }
+    return Survey(placement, cordoned_brokers(log_dirs), partition_sizes(log_dirs.values()), held)
 
 
 def _check_known(placement: Placement, broker_id: int) -> None:
@@ -210,7 +238,7 @@ def unknown_broker(placement: Placement, broker_id: int) -> CommandFailed:
 
 
 def _plan_drain(
-    survey: _Survey, broker_id: int, moved_before: Mapping[TopicPartition, list[int]], fewer_racks: bool
+    survey: Survey, broker_id: int, moved_before: Mapping[TopicPartition, list[int]], fewer_racks: bool
 ) -> dict[TopicPartition, list[int]]:
     """The new replicas of the partitions that have one on the broker. Raises CommandFailed."""
     placement = survey.placement
@@ -224,8 +252,10 @@ def _plan_drain(
     try:
         evacuated = evacuate(current, broker_id, targets, survey.racks, survey.sizes)
     except TooFewBrokers as error:
+        others = [broker for broker in placement.alive if broker in survey.cordoned and broker != broker_id]
+        undrain = f", let {brokers_named(others)} have replicas (`kraft cluster undrain`)" if others else ""
         raise CommandFailed(
-            f"{error}. Add a broker, or have fewer replicas: `kraft reassign plan TOPIC --replicas N`."
+            f"{error}. Add a broker{undrain}, or have fewer replicas: `kraft reassign plan TOPIC --replicas N`."
         ) from error
     lost = in_fewer_racks(current, evacuated, survey.racks)
     if lost and not fewer_racks:
@@ -234,7 +264,18 @@ def _plan_drain(
             "other broker of the rack may have replicas. --fewer-racks accepts that."
         )
     # A broker that is asked for the replicas may not know yet of moves that have ended.
-    return under_way | evacuated | {each: moved_before[each] for each in evacuated if each in moved_before}
+    again = {
+        each: moved_before[each]
+        for each in evacuated
+        if each in moved_before and _is_ended(current[each], moved_before[each], broker_id, targets)
+    }
+    return under_way | evacuated | again
+
+
+def _is_ended(before: Sequence[int], after: Sequence[int], broker_id: int, targets: Sequence[int]) -> bool:
+    """Whether a move that has ended began with the replicas `before`. If not, they have changed again since."""
+    added = {*after} - {*before}
+    return len(after) == len(before) and {*before} - {broker_id} <= {*after} and added <= {*targets}
 
 
 def _reachable(placement: Placement, placed: PlacedPartition) -> tuple[int, ...]:
@@ -244,7 +285,7 @@ def _reachable(placement: Placement, placed: PlacedPartition) -> tuple[int, ...]
     return tuple(each for each in placed.replicas if each not in placed.adding)
 
 
-def _drained(survey: _Survey, broker_id: int, plan: Mapping[TopicPartition, list[int]], dry_run: bool) -> DrainedBroker:
+def _drained(survey: Survey, broker_id: int, plan: Mapping[TopicPartition, list[int]], dry_run: bool) -> DrainedBroker:
     return DrainedBroker(
         broker_id,
         dry_run,
@@ -256,7 +297,7 @@ def _drained(survey: _Survey, broker_id: int, plan: Mapping[TopicPartition, list
 
 
 def _show_drain(
-    invocation: Invocation, survey: _Survey, drained: DrainedBroker, plan: Mapping[TopicPartition, list[int]]
+    invocation: Invocation, survey: Survey, drained: DrainedBroker, plan: Mapping[TopicPartition, list[int]]
 ) -> None:
     if not plan:
         invocation.printer.note(f"kraft: broker {drained.broker_id} has no replicas.")
@@ -331,25 +372,42 @@ async def _hand_over_leaders(invocation: Invocation, admin: Admin, broker_id: in
     await carry_out(invocation, admin, plan)
 
 
-async def _empty(invocation: Invocation, admin: Admin, broker_id: int, fewer_racks: bool, throttle: int | None) -> None:
-    """Move replicas off the broker until it has none."""
+async def _empty(
+    invocation: Invocation, admin: Admin, broker_id: int, fewer_racks: bool, throttle: int | None
+) -> Survey:
+    """Move replicas off the broker until it has none. Returns the state in which it has none. Raises CommandFailed."""
     done: dict[TopicPartition, list[int]] = {}
-    for attempt in range(_PLANS_MAX):
+    outdated = 0
+    deadline = inf
+    while True:
         survey = await _survey(admin)
+        left = survey.left_on(broker_id)
+        if not left:
+            return survey
         if not survey.placement.on(broker_id):
-            return
+            deadline = min(deadline, trio.current_time() + _LEFT_S)
+            if trio.current_time() >= deadline:
+                raise CommandFailed(
+                    f"Broker {broker_id} still has {format_count(len(left), 'replica')} in its log directories, such "
+                    f"as {shown_item(left[0])}, of topics that this client may not see, or that it has not deleted yet."
+                )
+            await trio.sleep(_LOOK_S)
+            continue
+        deadline = inf
         plan = _plan_drain(survey, broker_id, done, fewer_racks)
         try:
             await carry_out(invocation, admin, plan, throttle)
         except PlanOutdated as error:
-            if attempt + 1 == _PLANS_MAX:
+            outdated += 1
+            if outdated == _PLANS_MAX:
                 raise
             invocation.printer.note(f"kraft: planning again. {error}")
         else:
             done.update(plan)
+        await trio.sleep(_LOOK_S)
 
 
-def _movable(invocation: Invocation, survey: _Survey) -> dict[TopicPartition, tuple[int, ...]]:
+def _movable(invocation: Invocation, survey: Survey) -> dict[TopicPartition, tuple[int, ...]]:
     """The partitions that may be spread: those without a replica on a drained broker. Raises CommandFailed."""
     placement = survey.placement
     for broker in sorted(placement.down):

@@ -226,6 +226,10 @@ async def _begin(
     if not portion:
         return {}
     results = await admin.alter_partition_reassignments(portion)
+    for partition, error in results.failed.items():
+        if isinstance(error, KafkaError) and error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT:
+            # A broker was cordoned or unregistered after the plan was made.
+            raise PlanOutdated(f"{shown_item(partition)} cannot move to {format_ids(portion[partition])}: {error}")
     _raise_unless_passing(results.failed)
     return {partition: portion[partition] for partition in results.succeeded}
 
@@ -309,21 +313,33 @@ def note_each(invocation: Invocation, lines: Iterable[str]) -> None:
 
 
 async def lead_as_preferred(admin: Admin, partitions: Sequence[TopicPartition]) -> None:
-    """Elect preferred leaders, and wait until they lead where they are in sync. Raises KafkaError, ClientError."""
+    """Elect preferred leaders, and wait until they lead where they are alive and in sync.
+
+    Raises CommandFailed if no further one is elected for a minute, KafkaError, ClientError.
+    """
+    number, since = len(partitions) + 1, trio.current_time()
     while True:
         began = trio.current_time()
         placement = await find_placement(admin)
-        left = [each for each in partitions if _could_lead(placement.partitions.get(each))]
+        left = [each for each in partitions if _could_lead(placement, each)]
         if not left:
             return
+        if len(left) < number:
+            number, since = len(left), began
+        elif began - since >= _STALL_S:
+            raise CommandFailed(
+                f"{format_count(len(left), 'partition')} such as {shown_item(left[0])} could not be handed to the "
+                f"preferred leader for {_STALL_S:.0f} s, although it is alive and in sync."
+            )
         await _elect_preferred(admin, left)
         await pause(trio.current_time() - began)
 
 
-def _could_lead(partition: PlacedPartition | None) -> bool:
-    if partition is None or partition.leader == partition.target[0]:
+def _could_lead(placement: Placement, partition: TopicPartition) -> bool:
+    placed = placement.partitions.get(partition)
+    if placed is None or placed.leader == placed.target[0]:
         return False
-    return partition.target[0] in partition.isr
+    return placed.target[0] in placed.isr and placed.target[0] in placement.alive
 
 
 def _placed(
