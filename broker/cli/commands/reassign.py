@@ -15,6 +15,7 @@ from broker.cli.commands.reassignment_plans import Plan, encode_plan, read_plan
 from broker.cli.commands.replica_spread import Measure, TooFewBrokers, measure, moved, spread
 from broker.cli.grammar import ClusterCommand, CommandFailed, CommandGroup, Exit, Invocation
 from broker.cli.grammar.arguments import IDS, INT16_MAX, TOPIC_PARTITIONS, Integer, TopicPartitions
+from broker.cli.grammar.command import shown_item
 from broker.cli.grammar.completion import complete_topic
 from broker.cli.grammar.partitions import find_partitions
 from broker.cli.grammar.units import format_count, format_ids, format_size
@@ -161,6 +162,10 @@ async def execute(invocation: Invocation, path: str, wait: bool, throttle: int |
             with resumable(invocation, f"The moves go on; {go_on}."):
                 await _wait(invocation, admin, begun, stuck)
                 await _release(invocation, admin, dict.fromkeys(begun), moves)
+                changed = await _changed(admin, {each: wanted[each] for each in begun})
+            for each, reason in changed.items():
+                begun.remove(each)
+                invocation.fail(CommandFailed(reason), f"partition {shown_item(each)}")
         elif throttle is not None:
             invocation.printer.note(f"kraft: the moves are throttled; {go_on}.")
     rows = [PlannedPartition(each.topic, each.partition, wanted[each]) for each in begun]
@@ -376,6 +381,21 @@ async def _release(
 ) -> None:
     if partitions:
         note_each(invocation, await release_moves(admin, partitions, moves))
+
+
+async def _changed(admin: Admin, wanted: Plan) -> dict[TopicPartition, str]:
+    """Why partitions whose moves have ended do not have the wanted replicas: something else has changed them."""
+    if not wanted:
+        return {}
+    await _await_replicas(admin, wanted)
+    placed = await _placed(admin, wanted)
+    return {each: _other_replicas(placed.get(each)) for each, to in wanted.items() if placed.get(each) != to}
+
+
+def _other_replicas(replicas: Sequence[int] | None) -> str:
+    if replicas is None:
+        return "it was deleted meanwhile"
+    return f"it is on {format_ids(replicas)}: its move was cancelled, or it is moved by something else"
 
 
 def _alive(ids: Sequence[int], alive: Sequence[int]) -> Sequence[int]:

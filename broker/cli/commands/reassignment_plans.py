@@ -44,7 +44,10 @@ def _decode(document: Any) -> Plan:
             raise ValueError("each of its partitions needs a topic, a partition and replicas")
         if not replicas or not all(map(_is_id, replicas)) or len(set(replicas)) < len(replicas):
             raise ValueError(f"the replicas of {topic}-{partition} must be distinct broker ids")
-        plan[TopicPartition(topic, partition)] = replicas
+        topic.encode()  # JSON may have a lone surrogate, which no topic's name can have
+        if (place := TopicPartition(topic, partition)) in plan:
+            raise ValueError(f"{topic}-{partition} is there twice")
+        plan[place] = replicas
     if not plan:
         raise ValueError("it has no partitions")
     return plan

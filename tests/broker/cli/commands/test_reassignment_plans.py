@@ -29,6 +29,9 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
         '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}',
         '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [true]}]}',
         '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [4294967296]}]}',
+        '{"version": 1, "partitions": [{"topic": "\\ud800", "partition": 0, "replicas": [1]}]}',
+        '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1]},'
+        ' {"topic": "t", "partition": 0, "replicas": [2]}]}',
         "[" * 100_000,
     ],
 )
