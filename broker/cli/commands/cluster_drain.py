@@ -16,6 +16,7 @@ import trio
 from broker.cli.commands.maintenance import change_options, confirm, resumable, throttle_option
 from broker.cli.commands.partition_health import brokers_named
 from broker.cli.commands.placement import (
+    LATE_S,
     PlacedPartition,
     Placement,
     PlanOutdated,
@@ -267,15 +268,9 @@ def _plan_drain(
     again = {
         each: moved_before[each]
         for each in evacuated
-        if each in moved_before and _is_ended(current[each], moved_before[each], broker_id, targets)
+        if each in moved_before and all(broker in current[each] or broker in targets for broker in moved_before[each])
     }
     return under_way | evacuated | again
-
-
-def _is_ended(before: Sequence[int], after: Sequence[int], broker_id: int, targets: Sequence[int]) -> bool:
-    """Whether a move that has ended began with the replicas `before`. If not, they have changed again since."""
-    added = {*after} - {*before}
-    return len(after) == len(before) and {*before} - {broker_id} <= {*after} and added <= {*targets}
 
 
 def _reachable(placement: Placement, placed: PlacedPartition) -> tuple[int, ...]:
@@ -378,7 +373,7 @@ async def _empty(
     """Move replicas off the broker until it has none. Returns the state in which it has none. Raises CommandFailed."""
     done: dict[TopicPartition, list[int]] = {}
     outdated = 0
-    deadline = inf
+    deadline = impossible_since = inf
     while True:
         survey = await _survey(admin)
         left = survey.left_on(broker_id)
@@ -394,11 +389,21 @@ async def _empty(
             await trio.sleep(_LOOK_S)
             continue
         deadline = inf
-        plan = _plan_drain(survey, broker_id, done, fewer_racks)
+        try:
+            plan = _plan_drain(survey, broker_id, done, fewer_racks)
+        except CommandFailed:
+            # Moves that end meanwhile, of which the broker that is asked does not know yet, may seem to be in the way.
+            impossible_since = min(impossible_since, trio.current_time())
+            if trio.current_time() - impossible_since >= LATE_S:
+                raise
+            await trio.sleep(_LOOK_S)
+            continue
+        impossible_since = inf
         try:
             await carry_out(invocation, admin, plan, throttle)
         except PlanOutdated as error:
             outdated += 1
+            done.clear()
             if outdated == _PLANS_MAX:
                 raise
             invocation.printer.note(f"kraft: planning again. {error}")

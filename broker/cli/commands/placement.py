@@ -27,7 +27,7 @@ _LOOK_S: Final = 0.25
 # A broker that is down for longer than this does not just restart.
 _GONE_S: Final = 30.0
 # A broker has learned of a change of the metadata after this time.
-_LATE_S: Final = 10.0
+LATE_S: Final = 10.0
 # How long reassignments may show no progress before that is said.
 _STALL_S: Final = 60.0
 # Errors that end by themselves: the controllers elect a leader, or a topic was deleted meanwhile.
@@ -41,6 +41,8 @@ _PASSING: Final = frozenset(
         ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
     }
 )
+# A broker was cordoned or unregistered after the plan was made, or the plan is that of a broker that lagged.
+_OUTDATED: Final = (ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.INVALID_REPLICATION_FACTOR)
 
 
 @attrs.frozen
@@ -93,6 +95,10 @@ class Placement:
     def at_rest(self) -> dict[TopicPartition, tuple[int, ...]]:
         """The replicas of the partitions that do not move."""
         return {name: each.replicas for name, each in self.partitions.items() if each.replicas == each.target}
+
+    def is_moving(self, partition: TopicPartition) -> bool:
+        placed = self.partitions.get(partition)
+        return placed is not None and placed.replicas != placed.target
 
     def led_by(self, broker_id: int) -> list[TopicPartition]:
         return [partition for partition, each in self.partitions.items() if each.leader == broker_id]
@@ -187,7 +193,7 @@ class _Contradiction:
         self._since = {each: self._since.get(each, now) for each in other}
         for each in other:
             # The broker that is asked for the replicas learns of a change later than the controllers.
-            if now - self._since[each] >= _LATE_S:
+            if now - self._since[each] >= LATE_S:
                 raise PlanOutdated(
                     f"{shown_item(each)} is moved by something else: its replicas are to be "
                     f"{format_ids(placement.partitions[each].target)}, and not {format_ids(left[each])}. Type the "
@@ -211,27 +217,51 @@ class _Stall:
         elif state and not self._is_told and trio.current_time() - self._since >= _STALL_S:
             self._is_told = True
             lacking = {broker for each in state.values() for broker in each.target if broker not in each.isr}
+            down = sorted(lacking.difference(placement.alive))
+            advice = f"; start it again, or `kraft cluster drain {down[0]}`" if down else ""
             shown = ", ".join(f"broker {broker}" for broker in sorted(lacking)) or "the controllers"
             self._invocation.printer.note(
                 f"kraft: no progress for {_STALL_S:.0f} s: {format_count(len(state), 'partition')} such as "
-                f"{shown_item(next(iter(state)))} wait for {shown}. They go on by themselves after Ctrl-C, too"
+                f"{shown_item(next(iter(state)))} wait for {shown}{advice}. They go on by themselves after Ctrl-C, too"
             )
 
 
 async def _begin(
-    admin: Admin, wanted: Mapping[TopicPartition, Sequence[int]], under_way: int
+    admin: Admin, placement: Placement, wanted: Mapping[TopicPartition, Sequence[int]], under_way: int
 ) -> Mapping[TopicPartition, Sequence[int]]:
     """Begin as many moves as the bound allows. Returns those that were begun. Raises KafkaError, ClientError."""
     portion = dict(list(wanted.items())[: max(0, _MOVING_MAX - under_way)])
     if not portion:
         return {}
-    results = await admin.alter_partition_reassignments(portion)
-    for partition, error in results.failed.items():
-        if isinstance(error, KafkaError) and error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT:
-            # A broker was cordoned or unregistered after the plan was made.
+    failed = await _alter(admin, placement, portion)
+    for partition, error in failed.items():
+        if isinstance(error, KafkaError) and error.code in _OUTDATED:
             raise PlanOutdated(f"{shown_item(partition)} cannot move to {format_ids(portion[partition])}: {error}")
-    _raise_unless_passing(results.failed)
-    return {partition: portion[partition] for partition in results.succeeded}
+    _raise_unless_passing(failed)
+    return {partition: to for partition, to in portion.items() if partition not in failed}
+
+
+async def _alter(
+    admin: Admin, placement: Placement, moves: Mapping[TopicPartition, Sequence[int]]
+) -> dict[TopicPartition, KafkaError | ClientError]:
+    """Begin moves, none of which changes the number of replicas. Returns those that failed.
+
+    Plans are made by what one broker knows. If it lags behind the controllers, a partition whose move has ended seems
+    to have the replicas before and after it. So the controllers check the number (KIP-860; earlier releases cannot),
+    unless they have just named the move that this one replaces.
+    """
+    moving = {each: to for each, to in moves.items() if placement.is_moving(each)}
+    others = {each: to for each, to in moves.items() if each not in moving}
+    failed: dict[TopicPartition, KafkaError | ClientError] = {}
+    if moving:
+        failed |= (await admin.alter_partition_reassignments(moving)).failed
+    if others:
+        try:
+            results = await admin.alter_partition_reassignments(others, allow_replication_factor_change=False)
+        except UnsupportedByBroker:
+            results = await admin.alter_partition_reassignments(others)
+        failed |= results.failed
+    return failed
 
 
 async def _elect_preferred(admin: Admin, partitions: Sequence[TopicPartition]) -> None:
@@ -276,7 +306,7 @@ async def carry_out(
             await progress.show(len(plan) - len(left) - len(waiting), replicas, missing)
             if not left and not waiting:
                 break
-            new = await _begin(admin, waiting, len(left))
+            new = await _begin(admin, placement, waiting, len(left))
             begun.update(new)
             waiting = {each: waiting[each] for each in waiting if each not in new and each in placement.partitions}
             await pause(trio.current_time() - began)

@@ -96,6 +96,19 @@ def test_plan_with_a_broker_that_is_cordoned_now_is_outdated(cluster: ClusterPro
     trio.run(move)
 
 
+def test_plan_that_changes_the_number_of_replicas_is_outdated_kip_860(cluster: ClusterProcess) -> None:
+    """It was made by what a broker knew that lagged behind the controllers."""
+    succeed("topics", "create", "topic", "-r", "2")
+
+    async def move() -> None:
+        async with Admin(cluster.bootstrap) as admin:
+            with pytest.raises(PlanOutdated, match="The replication factor is changed from 2 to 3"):
+                await carry_out(None, admin, {TopicPartition("topic", 0): [1, 2, 3]})  # type: ignore[arg-type]
+
+    trio.run(move)
+    assert len(replicas("topic")) == 2
+
+
 def test_preferred_leader_that_is_down_is_not_waited_for(cluster: ClusterProcess, tmp_path: Path) -> None:
     """Without eligible leader replicas, it stays in the ISR (KIP-966)."""
     assert run_command("features", "downgrade", "eligible.leader.replicas.version=0").code == Exit.OK
