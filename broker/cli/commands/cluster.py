@@ -15,8 +15,9 @@ import attrs
 import click
 import trio
 
-from broker.cli.commands.cluster_drain import drain, rebalance, undrain
+from broker.cli.commands.cluster_drain import drain, undrain
 from broker.cli.commands.cluster_health import BROKER_COLUMNS, CONTROLLER_COLUMNS, ClusterHealth, examine_cluster
+from broker.cli.commands.cluster_rebalance import rebalance
 from broker.cli.commands.cluster_rejoin import rejoin
 from broker.cli.commands.cluster_restart import restart
 from broker.cli.commands.cluster_unregister import unregister

@@ -1,11 +1,11 @@
-"""`kraft cluster drain`, `undrain` and `rebalance`.
+"""`kraft cluster drain` and `undrain`.
 
 Drain cordons the broker first (KIP-1066), which keeps new replicas off it. The cordon and the reassignments are all the
 state there is. Both are the cluster's, so the command can be typed again at any time.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Final
 
@@ -16,7 +16,6 @@ import trio
 from broker.cli.commands.maintenance import change_options, confirm, resumable, throttle_option
 from broker.cli.commands.partition_health import brokers_named
 from broker.cli.commands.placement import (
-    LATE_S,
     PlacedPartition,
     Placement,
     PlanOutdated,
@@ -24,14 +23,12 @@ from broker.cli.commands.placement import (
     carry_out,
     cordoned_brokers,
     find_placement,
-    lead_as_preferred,
     no_leader,
     partition_sizes,
     release_throttles,
 )
-from broker.cli.commands.reassign import preview
 from broker.cli.commands.replica_evacuation import evacuate, hand_over, in_fewer_racks
-from broker.cli.commands.replica_spread import TooFewBrokers, moved, spread
+from broker.cli.commands.replica_spread import TooFewBrokers, moved
 from broker.cli.grammar import ClusterCommand, CommandFailed, Exit, Invocation
 from broker.cli.grammar.arguments import INT32_MAX, Integer
 from broker.cli.grammar.command import shown_item
@@ -47,8 +44,8 @@ _LOOK_S: Final = 0.25
 _CORDON_S: Final = 30.0
 # A cluster of an earlier release cannot cordon; a broker may have gone just now.
 _NO_CORDON: Final = (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST, ErrorCode.BROKER_NOT_AVAILABLE)
-# How long a broker may take to delete replicas that were moved.
-_LEFT_S: Final = 30.0
+# How long moves may seem impossible, and a broker may take to delete replicas that were moved.
+_IMPOSSIBLE_S: Final = 15.0
 # Times that a plan is made again because a broker has gone, or something else moves the same partitions.
 _PLANS_MAX: Final = 20
 
@@ -76,15 +73,6 @@ class UndrainedBroker:
 
     broker_id: int
     dry_run: bool
-
-
-@attrs.frozen
-class RebalancedCluster:
-    """Replicas are spread, and preferred leaders lead. With `dry_run`, nothing was changed."""
-
-    dry_run: bool
-    partitions: int
-    replicas: int
 
 
 @attrs.frozen
@@ -130,7 +118,7 @@ async def drain(
     --throttle. `undrain` lets the broker have replicas again.
     """
     async with invocation.admin() as admin:
-        survey = await _survey(admin)
+        survey = await survey_cluster(admin)
         _check_known(survey.placement, broker_id)
         plan = _plan_drain(survey, broker_id, {}, fewer_racks)
         drained = _drained(survey, broker_id, plan, dry_run)
@@ -182,42 +170,7 @@ async def undrain(invocation: Invocation, broker_id: int, dry_run: bool, yes: bo
     invocation.printer.one(UndrainedBroker(broker_id, dry_run), [line])
 
 
-@click.command("rebalance", cls=ClusterCommand, shape=one(RebalancedCluster))
-@change_options
-@throttle_option
-async def rebalance(invocation: Invocation, dry_run: bool, yes: bool, throttle: int | None) -> None:
-    """Spread the replicas of all topics over the brokers, with few moves, and have preferred leaders lead.
-
-    The plan is that of `kraft reassign plan`. A drained broker gets nothing, and all others have to be alive. The
-    command ends when the replicas have moved. Ctrl-C and a crash are safe: typed again, it goes on, and takes another
-    --throttle.
-    """
-    async with invocation.admin() as admin:
-        survey = await _survey(admin)
-        if not survey.targets:
-            raise CommandFailed("All brokers are drained: `kraft cluster undrain` lets one have replicas.")
-        current = _movable(invocation, survey)
-        racks = {broker: survey.racks[broker] for broker in survey.targets}
-        try:
-            after = spread(current, racks, survey.sizes, None)
-        except TooFewBrokers as error:
-            raise CommandFailed(f"{error}") from error
-        plan = {each: replicas for each, replicas in after.items() if replicas != list(current[each])}
-        for line in preview(current, after, racks, survey.sizes):
-            invocation.printer.note(f"kraft: {line}")
-        if not dry_run:
-            if plan:
-                confirm("Move them?", yes=yes)
-            with resumable(invocation, "Moves that have begun go on; `kraft cluster rebalance` goes on."):
-                await carry_out(invocation, admin, plan, throttle)
-                await release_throttles(invocation, admin)
-                await lead_as_preferred(admin, list(after))
-    replicas = sum(1 for _ in moved(current, after))
-    line = "Would rebalance the cluster." if dry_run else "The cluster is balanced."
-    invocation.printer.one(RebalancedCluster(dry_run, len(plan), replicas), [line])
-
-
-async def _survey(admin: Admin) -> Survey:
+async def survey_cluster(admin: Admin) -> Survey:
     placement = await find_placement(admin)
     log_dirs = (await admin.describe_log_dirs(placement.alive)).succeeded
     held = {
@@ -253,10 +206,9 @@ def _plan_drain(
     try:
         evacuated = evacuate(current, broker_id, targets, survey.racks, survey.sizes)
     except TooFewBrokers as error:
-        others = [broker for broker in placement.alive if broker in survey.cordoned and broker != broker_id]
-        undrain = f", let {brokers_named(others)} have replicas (`kraft cluster undrain`)" if others else ""
         raise CommandFailed(
-            f"{error}. Add a broker{undrain}, or have fewer replicas: `kraft reassign plan TOPIC --replicas N`."
+            f"{error}. Add a broker{_undrained(survey, broker_id)}, or have fewer replicas: `kraft reassign plan TOPIC "
+            "--replicas N`."
         ) from error
     lost = in_fewer_racks(current, evacuated, survey.racks)
     if lost and not fewer_racks:
@@ -265,12 +217,14 @@ def _plan_drain(
             "other broker of the rack may have replicas. --fewer-racks accepts that."
         )
     # A broker that is asked for the replicas may not know yet of moves that have ended.
-    again = {
-        each: moved_before[each]
-        for each in evacuated
-        if each in moved_before and all(broker in current[each] or broker in targets for broker in moved_before[each])
-    }
+    done = {each: moved_before[each] for each in evacuated if each in moved_before}
+    again = {each: to for each, to in done.items() if {*to} <= {*current[each], *targets}}
     return under_way | evacuated | again
+
+
+def _undrained(survey: Survey, broker_id: int) -> str:
+    others = [broker for broker in survey.placement.alive if broker in survey.cordoned and broker != broker_id]
+    return f", let {brokers_named(others)} have replicas (`kraft cluster undrain`)" if others else ""
 
 
 def _reachable(placement: Placement, placed: PlacedPartition) -> tuple[int, ...]:
@@ -364,67 +318,66 @@ async def _hand_over_leaders(invocation: Invocation, admin: Admin, broker_id: in
             in_sync = hand_over([broker_id], broker_id, others, leads)
             rest = [each for each in placed.replicas if each != broker_id and each not in in_sync]
             plan[partition] = [*in_sync, *rest, broker_id]
-    await carry_out(invocation, admin, plan)
+    try:
+        await carry_out(invocation, admin, plan)
+    except PlanOutdated:
+        return  # another command moves some of them: their leaders move with the replicas then
+
+
+class _NextMoves:
+    """Plans the moves that empty a broker, again and again.
+
+    The broker that is asked may not know yet of moves that have ended, and they may seem to be in the way. So a reason
+    not to go on has to last.
+    """
+
+    def __init__(self, broker_id: int, *, fewer_racks: bool) -> None:
+        self._broker_id, self._fewer_racks = broker_id, fewer_racks
+        self._impossible_since = inf
+        self.done: dict[TopicPartition, list[int]] = {}
+
+    def plan(self, survey: Survey) -> dict[TopicPartition, list[int]]:
+        """The moves; none if it is not clear yet whether there are any. Raises CommandFailed."""
+        try:
+            plan = self._plan(survey)
+        except CommandFailed:
+            self._impossible_since = min(self._impossible_since, trio.current_time())
+            if trio.current_time() - self._impossible_since >= _IMPOSSIBLE_S:
+                raise
+            return {}
+        self._impossible_since = inf
+        return plan
+
+    def _plan(self, survey: Survey) -> dict[TopicPartition, list[int]]:
+        broker_id = self._broker_id
+        if not survey.placement.on(broker_id):
+            left = survey.left_on(broker_id)
+            raise CommandFailed(
+                f"Broker {broker_id} still has {format_count(len(left), 'replica')} in its log directories, such as "
+                f"{shown_item(left[0])}, of topics that this client may not see, or that it has not deleted yet."
+            )
+        return _plan_drain(survey, broker_id, self.done, self._fewer_racks)
 
 
 async def _empty(
     invocation: Invocation, admin: Admin, broker_id: int, fewer_racks: bool, throttle: int | None
 ) -> Survey:
     """Move replicas off the broker until it has none. Returns the state in which it has none. Raises CommandFailed."""
-    done: dict[TopicPartition, list[int]] = {}
-    outdated = 0
-    deadline = impossible_since = inf
+    moves, outdated = _NextMoves(broker_id, fewer_racks=fewer_racks), 0
     while True:
-        survey = await _survey(admin)
-        left = survey.left_on(broker_id)
-        if not left:
+        survey = await survey_cluster(admin)
+        if not survey.left_on(broker_id):
             return survey
-        if not survey.placement.on(broker_id):
-            deadline = min(deadline, trio.current_time() + _LEFT_S)
-            if trio.current_time() >= deadline:
-                raise CommandFailed(
-                    f"Broker {broker_id} still has {format_count(len(left), 'replica')} in its log directories, such "
-                    f"as {shown_item(left[0])}, of topics that this client may not see, or that it has not deleted yet."
-                )
-            await trio.sleep(_LOOK_S)
-            continue
-        deadline = inf
+        plan = moves.plan(survey)
         try:
-            plan = _plan_drain(survey, broker_id, done, fewer_racks)
-        except CommandFailed:
-            # Moves that end meanwhile, of which the broker that is asked does not know yet, may seem to be in the way.
-            impossible_since = min(impossible_since, trio.current_time())
-            if trio.current_time() - impossible_since >= LATE_S:
-                raise
-            await trio.sleep(_LOOK_S)
-            continue
-        impossible_since = inf
-        try:
-            await carry_out(invocation, admin, plan, throttle)
+            if plan:
+                await carry_out(invocation, admin, plan, throttle)
         except PlanOutdated as error:
+            moves.done.clear()
             outdated += 1
-            done.clear()
             if outdated == _PLANS_MAX:
                 raise
             invocation.printer.note(f"kraft: planning again. {error}")
         else:
-            done.update(plan)
+            moves.done.update(plan)
         await trio.sleep(_LOOK_S)
-
-
-def _movable(invocation: Invocation, survey: Survey) -> dict[TopicPartition, tuple[int, ...]]:
-    """The partitions that may be spread: those without a replica on a drained broker. Raises CommandFailed."""
-    placement = survey.placement
-    for broker in sorted(placement.down):
-        if placement.on(broker):
-            raise CommandFailed(
-                f"Broker {broker} is down: start it again, or move its replicas with `kraft cluster drain {broker}`."
-            )
-    targets: Collection[int] = survey.targets
-    current = {each: to for each, to in placement.targets.items() if all(broker in targets for broker in to)}
-    if len(current) < len(placement.partitions):
-        held = format_count(len(placement.partitions) - len(current), "partition")
-        invocation.printer.note(
-            f"kraft: {held} with a replica on a drained broker ({format_ids(survey.cordoned)}) stay."
-        )
-    return current

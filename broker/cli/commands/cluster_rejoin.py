@@ -20,7 +20,7 @@ from broker.client.errors import TimedOut
 from broker.config import KafkaConfig
 from broker.node.formatting import Formatting, FormattingRefused, format_directories
 from broker.storage.log_dir import LogDirInUse
-from broker.storage.meta_properties import MetaPropertiesError, read_meta_properties
+from broker.storage.meta_properties import MetaProperties, MetaPropertiesError, read_meta_properties
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.uuids import encode_uuid
 from kraft.description import SILENT_MS
@@ -63,6 +63,7 @@ async def rejoin(invocation: Invocation, path: str, dry_run: bool, yes: bool) ->
         raise CommandFailed(f"{path} is not the file of a controller: its process.roles have no controller.")
     async with invocation.admin() as admin:
         quorum = await _describe(admin)
+        await _check_cluster(admin, config)
         replaced = _voting_directory(quorum, config.node_id)
         if replaced is not None and replaced == present:
             raise CommandFailed(f"Controller {config.node_id} has its vote, with the disk that it has now.")
@@ -96,6 +97,17 @@ async def _rejoin(invocation: Invocation, admin: Admin, config: KafkaConfig, pat
     while _voting_directory(await _describe(admin), config.node_id) != present:
         await trio.sleep(_LOOK_S)
     return present
+
+
+async def _check_cluster(admin: Admin, config: KafkaConfig) -> None:
+    """Raises CommandFailed if the directory of the metadata log is formatted for another cluster."""
+    properties = _properties(config)
+    cluster_id = (await admin.describe_cluster()).cluster_id
+    if properties is not None and properties.cluster_id != cluster_id:
+        raise CommandFailed(
+            f"{config.metadata_directory} belongs to cluster {properties.cluster_id}, and not to {cluster_id}: look at "
+            "the servers that are asked, or empty the directory."
+        )
 
 
 async def _describe(admin: Admin) -> QuorumDescription:
@@ -172,8 +184,12 @@ def _voting_directory(quorum: QuorumDescription, node_id: int) -> bytes | None:
 
 def _directory_id(config: KafkaConfig) -> bytes | None:
     """The id of the directory with the metadata log; None if it is not formatted. Raises MetaPropertiesError."""
+    properties = _properties(config)
+    return None if properties is None else properties.directory_id
+
+
+def _properties(config: KafkaConfig) -> MetaProperties | None:
     disk = real_env(lambda kind, /, **fields: None).disk
     if not disk.exists(config.metadata_directory):
         return None
-    properties = read_meta_properties(disk, config.metadata_directory)
-    return None if properties is None else properties.directory_id
+    return read_meta_properties(disk, config.metadata_directory)

@@ -83,8 +83,8 @@ async def restart(
         raise click.UsageError("Say --rolling: nodes are restarted one after the other.", click.get_current_context())
     arguments = _arguments(restart_command)
     async with invocation.admin() as admin:
-        nodes = await _nodes(admin, chosen)
         await _check_health(admin, 0)
+        nodes = await _nodes(admin, chosen)
         await _note_single_replicas(invocation, admin)
         for node in nodes:
             invocation.printer.note(f"kraft: node {node.id}: {shlex.join(_filled(arguments, node))}")

@@ -27,7 +27,7 @@ _LOOK_S: Final = 0.25
 # A broker that is down for longer than this does not just restart.
 _GONE_S: Final = 30.0
 # A broker has learned of a change of the metadata after this time.
-LATE_S: Final = 10.0
+_LATE_S: Final = 10.0
 # How long reassignments may show no progress before that is said.
 _STALL_S: Final = 60.0
 # Errors that end by themselves: the controllers elect a leader, or a topic was deleted meanwhile.
@@ -193,7 +193,7 @@ class _Contradiction:
         self._since = {each: self._since.get(each, now) for each in other}
         for each in other:
             # The broker that is asked for the replicas learns of a change later than the controllers.
-            if now - self._since[each] >= LATE_S:
+            if now - self._since[each] >= _LATE_S:
                 raise PlanOutdated(
                     f"{shown_item(each)} is moved by something else: its replicas are to be "
                     f"{format_ids(placement.partitions[each].target)}, and not {format_ids(left[each])}. Type the "

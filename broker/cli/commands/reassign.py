@@ -1,6 +1,6 @@
 """`kraft reassign`: move replicas of partitions to other brokers."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -11,14 +11,15 @@ from broker.cli.commands.maintenance import resumable, throttle_option
 from broker.cli.commands.move_progress import Copy, MoveProgress
 from broker.cli.commands.partition_health import brokers_named, holders_of, why_stuck
 from broker.cli.commands.placement import note_each, partition_sizes
+from broker.cli.commands.plan_preview import preview
 from broker.cli.commands.reassignment_plans import Plan, encode_plan, read_plan
-from broker.cli.commands.replica_spread import Measure, TooFewBrokers, measure, moved, spread
+from broker.cli.commands.replica_spread import TooFewBrokers, spread
 from broker.cli.grammar import ClusterCommand, CommandFailed, CommandGroup, Exit, Invocation
 from broker.cli.grammar.arguments import IDS, INT16_MAX, TOPIC_PARTITIONS, Integer, TopicPartitions
 from broker.cli.grammar.command import shown_item
 from broker.cli.grammar.completion import complete_topic
 from broker.cli.grammar.partitions import find_partitions
-from broker.cli.grammar.units import format_count, format_ids, format_size
+from broker.cli.grammar.units import format_ids
 from broker.cli.move_throttles import Move, limit_moves, moves_of, release_moves
 from broker.cli.output import Column, list_of
 from broker.client.admin import Admin, TopicDescription
@@ -241,42 +242,6 @@ async def cancel(invocation: Invocation, topics: Sequence[TopicPartitions]) -> N
     invocation.printer.each(rows, lambda row: f"{row.topic}-{row.partition} stays on {format_ids(row.replicas)}.")
     if not rows and not invocation.exit_code:
         invocation.printer.say("Nothing is being reassigned.")
-
-
-def preview(
-    current: Mapping[TopicPartition, Sequence[int]],
-    after: Plan,
-    racks: Mapping[int, str | None],
-    sizes: Mapping[TopicPartition, int],
-) -> Iterator[str]:
-    """The moves of a plan, and how even the brokers are before and after it."""
-    changed = sum(after[each] != list(current[each]) for each in after)
-    if not changed:
-        yield "nothing has to move."
-        return
-    moves = list(moved(current, after))
-    size = format_size(sum(sizes.get(partition, 0) for partition, _ in moves))
-    partitions = f"{changed} of {format_count(len(after), 'partition')} {'changes' if changed == 1 else 'change'}"
-    verb = "moves" if len(moves) == 1 else "move"
-    yield f"{partitions}, {format_count(len(moves), 'replica')} {verb}, {size}."
-    before, then = measure(current, racks, sizes), measure(after, racks, sizes)
-    for name, of in _MEASURED.items():
-        yield f"{name} per broker: {of(before)} now, {of(then)} afterwards."
-    if None not in racks.values() and (before.in_few_racks or then.in_few_racks):
-        yield f"partitions in fewer racks than possible: {before.in_few_racks} now, {then.in_few_racks} afterwards."
-    if None in racks.values() and set(racks.values()) != {None}:
-        yield "some brokers have no rack, so that racks do not count."
-
-
-def _between(least: object, most: object) -> str:
-    return f"{least} to {most}"
-
-
-_MEASURED: Final[Mapping[str, Callable[[Measure], str]]] = {
-    "replicas": lambda found: _between(*found.replicas),
-    "bytes": lambda found: _between(*map(format_size, found.size_bytes)),
-    "preferred leaders": lambda found: _between(*found.leaders),
-}
 
 
 def _without_source(made: Plan, topics: Iterable[TopicDescription], alive: Sequence[int]) -> Iterator[str]:

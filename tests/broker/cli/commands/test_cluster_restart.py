@@ -180,6 +180,14 @@ def test_rejoin_refuses_the_only_voter_and_a_broker(node: Any, cluster: ClusterP
     assert run_command("cluster", "rejoin", "--config", str(tmp_path / "none")).code == Exit.USAGE
 
 
+def test_rejoin_refuses_the_disk_of_another_cluster(cluster: ClusterProcess, tmp_path: Path) -> None:
+    with new_cluster(tmp_path) as other:
+        other.format(1)
+        answer = run_command("cluster", "rejoin", "--config", str(other.properties_path(1)), "--dry-run")
+    assert answer.code == Exit.FAILED
+    assert f"belongs to cluster {other.cluster_id}, and not to {cluster.cluster_id}" in answer.errors
+
+
 def wait_silent(cluster: ClusterProcess, node_id: int) -> None:
     """Wait until the quorum calls the voter silent."""
     deadline = time.monotonic() + WITHIN_S
