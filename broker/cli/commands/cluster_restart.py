@@ -29,7 +29,7 @@ from broker.wire.errors import KafkaError
 
 _LOOK_S: Final = 0.5
 _TIMEOUT_MS: Final = 300_000
-# What a command may name of a node: a name without a format and a conversion.
+# The fields of a node that a command may have: names without a format and a conversion.
 _FIELDS: Final = [[name, "", None] for name in ("id", "host", "port")]
 # Hosts come from the cluster, and become arguments of a program such as ssh: they must not be options of it.
 _HOST: Final = re.compile(r"[A-Za-z0-9_:%][A-Za-z0-9_.:%-]*")

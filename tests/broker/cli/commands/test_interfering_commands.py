@@ -97,7 +97,7 @@ def test_plan_with_a_broker_that_is_cordoned_now_is_outdated(cluster: ClusterPro
 
 
 def test_plan_that_changes_the_number_of_replicas_is_outdated_kip_860(cluster: ClusterProcess) -> None:
-    """It was made by what a broker knew that lagged behind the controllers."""
+    """The broker that was asked did not know yet of a move that had ended."""
     succeed("topics", "create", "topic", "-r", "2")
 
     async def move() -> None:
