@@ -44,10 +44,11 @@ SEARCHES = {
     "a recovered segment is not written again": BugSearch(
         ["AcknowledgedRecordsStay", "AcknowledgedRecordsAreRead"], 11
     ),
-    # Rolled segments are flushed at once, so a power cut can leave a gap only if that takes long.
+    # Rolled segments are flushed at once, so a power cut can leave a gap only if that takes long. The scrubber may be
+    # the first to find the gap.
     "recovery keeps segments after a gap": BugSearch(
-        ["LogsHaveNoGaps", "OnlySuffixesAreLost", "SessionsAreInOrder"],
-        88,
+        ["LogsHaveNoGaps", "OnlySuffixesAreLost", "SessionsAreInOrder", "OnlyFlipsAreDamage"],
+        3,
         ["power", "storm", "aimed-power", "disk-slow", "disk-stalled"],
     ),
     "a new log directory is not made durable": BugSearch(
@@ -62,6 +63,9 @@ SEARCHES = {
         bug: BugSearch(["PassesFindFlips", "FlippedBitsAreRepaired"], faults=["data-bit-flip"], shape=REPLICAS)
         for bug in SCRUB_BUGS
     },
+    "a voter counts before it has caught up": BugSearch(
+        ["LeadersAreComplete"], 9, ["bit-flip", "power", "kill"], shape=QUORUM
+    ),
     "leaders commit alone": BugSearch(["InSyncReplicasHoldWhatIsCommitted"], faults=["kill"], shape=REPLICAS),
 }
 
