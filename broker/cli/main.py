@@ -3,13 +3,24 @@
 import os
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 from broker.cli.printing import print_exception
 from broker.cli.start_arguments import read_start_arguments
 
+# Ctrl-C, as shells number it.
+_INTERRUPTED: Final = 130
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` (default: this process's arguments) names."""
+    try:
+        return _run(argv)
+    except KeyboardInterrupt:  # while a command's modules are imported
+        return _INTERRUPTED
+
+
+def _run(argv: Sequence[str] | None) -> int:
     if argv is None:
         open_standard_streams()
         sys.excepthook = print_exception

@@ -1,9 +1,10 @@
 """One log directory of a node: its lock and identity, its logs, its checkpoints and clean-shutdown marker."""
 
 import contextlib
+import errno
 import json
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from itertools import count
 from typing import Final, TypeAlias
 
@@ -408,6 +409,16 @@ class LoopPacer:
     def _begin(self) -> None:
         self._count = 0
         self._end = trio.current_time() + TURN_S
+
+
+def offline_advice(errors: Iterable[OSError | None]) -> str:
+    """Advise the operator on directories that are offline because of these errors."""
+    if any(error is not None and error.errno in (errno.ENOSPC, errno.EDQUOT) for error in errors):
+        return "The disk, or its quota, is full: free some room, or enlarge it, and start the node again"
+    return (
+        "Each named path must be a file or directory that the node's user may read and write, on a disk that works. "
+        "Correct this, and start the node again"
+    )
 
 
 def first_error(group: BaseExceptionGroup[OSError]) -> OSError:

@@ -20,7 +20,7 @@ import trio
 from broker.storage.duplicate_log_dirs import Belongs, DuplicateLogDir, find_stray
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
-from broker.storage.log_dir import NO_BROKER_EPOCH, LogDir, LogDirUsage, PartitionKey, first_error
+from broker.storage.log_dir import NO_BROKER_EPOCH, LogDir, LogDirUsage, PartitionKey, first_error, offline_advice
 from broker.storage.log_manager_config import LogManagerConfig
 from broker.storage.meta_properties import MetaProperties, verify_meta_properties
 from broker.storage.partition_directory import (
@@ -339,11 +339,8 @@ class LogManager:
     def offline_message(self) -> str:
         """The message for the operator if all directories, or the metadata log's, are offline."""
         causes = "; ".join(f"{path}: {each.error}" for path, each in self.directories.items() if not each.is_online)
-        return (
-            f"All log directories, or the one of the metadata log, are offline ({causes}). Each named path must be a "
-            "file or directory that the node's user may read and write, on a disk that works. Correct this, "
-            "and start the node again"
-        )
+        advice = offline_advice(each.error for each in self.directories.values())
+        return f"All log directories, or the one of the metadata log, are offline ({causes}). {advice}"
 
     def _offline_paths(self) -> str:
         return ",".join(directory.path for directory in self.directories.values() if not directory.is_online)

@@ -27,7 +27,7 @@ from broker.client.admin import (
     TopicDescription,
 )
 from broker.client.environment import Environment
-from broker.client.errors import TimedOut
+from broker.client.errors import ClientError, TimedOut
 from broker.client.types import TopicPartition
 from broker.wire.uuids import encode_uuid
 from kraft.description import SILENT_MS
@@ -88,9 +88,11 @@ class BrokerHealth:
 @attrs.frozen
 class ClusterHealth:
     """A cluster. `leader_skew` is how far the broker with the most leaders is above the average: 0.5 is 50 % more.
+    Drained brokers do not count, nor do replicas that a reassignment adds as `under_replicated`, as in Apache Kafka.
 
     `under_min_isr` partitions refuse writes with acks=all. `reassignments` are under way. Partitions beyond the first
-    5,000 are not searched for hanging transactions: `hanging_unsearched` counts them.
+    5,000, and those whose leader does not answer, are not searched for hanging transactions: `hanging_unsearched`
+    counts them.
     """
 
     cluster_id: str
@@ -139,7 +141,8 @@ async def examine_cluster(admin: Admin) -> ClusterHealth:
     log_dirs = await admin.describe_log_dirs(alive, timeout_ms=_TIMEOUT_MS)
     answered_ms = Environment().now_ms()
     brokers = _brokers(cluster, list(topics.values()), log_dirs)
-    facts = await request_partition_facts(admin, topics.values(), alive, _TIMEOUT_MS)
+    silent = {broker for broker, error in log_dirs.failed.items() if isinstance(error, ClientError)}
+    facts = await request_partition_facts(admin, topics.values(), alive, silent, _TIMEOUT_MS)
     # Last: without an active controller, the broker that is asked answers nothing else meanwhile.
     controllers = await _examine_quorum(admin)
     damage = list(_damage_problems(log_dirs.succeeded))
@@ -286,7 +289,9 @@ def _health(
         facts.unsearched,
         damaged_replicas,
         facts.not_led_by_preferred,
-        _leader_skew([broker.leaders for broker in brokers if broker.is_alive]),
+        _leader_skew(
+            [broker.leaders for broker in brokers if broker.is_alive and (broker.leaders or not broker.is_cordoned)]
+        ),
     )
 
 
@@ -308,7 +313,8 @@ def _broker_problems(brokers: Sequence[BrokerHealth], replicas_max: Mapping[int,
         elif broker.unreachable is not None:
             yield (
                 f"broker {broker.id} is alive for the cluster, and does not answer here at {broker.address}: "
-                f"{broker.unreachable}; if clients cannot reach that address either, mend its advertised.listeners"
+                f"{broker.unreachable}; if clients cannot reach that address either, mend its advertised.listeners "
+                "and restart it"
             )
         if broker.failed_log_dirs:
             yield f"broker {broker.id} has {broker.failed_log_dirs} failed log directories; see `kraft log-dirs`"

@@ -55,7 +55,8 @@ class PartitionFacts:
 
     @property
     def under_replicated(self) -> list[TopicPartition]:
-        return [name for name, each in self.partitions.items() if _lacks_replicas(each)]
+        """The partitions with fewer replicas in sync than assigned, without those that a move adds, as in Kafka."""
+        return [name for name, each in self.partitions.items() if _lacks_replicas(each, self._number_added(name))]
 
     @property
     def under_min_isr(self) -> list[TopicPartition]:
@@ -72,20 +73,30 @@ class PartitionFacts:
 
     @property
     def replicas_max(self) -> Mapping[int, int]:
-        """By broker, the most replicas that a partition with a replica on it has."""
+        """By broker, the most replicas that a partition with a replica on it has, without those that a move adds."""
         most: Counter[int] = Counter()
-        for each in self.partitions.values():
-            most.update({broker: max(0, len(each.replicas) - most[broker]) for broker in each.replicas})
+        for name, each in self.partitions.items():
+            number = len(each.replicas) - self._number_added(name)
+            most.update({broker: max(0, number - most[broker]) for broker in each.replicas})
         return most
+
+    def _number_added(self, name: TopicPartition) -> int:
+        """The number of replicas that the move of the partition adds, if it moves."""
+        return len(self.moving[name].adding_replicas) if name in self.moving else 0
 
 
 async def request_partition_facts(
-    admin: Admin, topics: Iterable[TopicDescription], alive: Sequence[int], timeout_ms: int
+    admin: Admin,
+    topics: Iterable[TopicDescription],
+    alive: Sequence[int],
+    silent: Collection[int],
+    timeout_ms: int,
 ) -> PartitionFacts:
     """Request what the problems of partitions consist of. Raises ClientError, KafkaError.
 
     Hanging transactions are left out where the brokers do not report them: without the right to see them, or if the
-    brokers are too old. `moving` is empty: only an active controller knows the reassignments.
+    brokers are too old. The brokers in `silent` do not answer, and are not asked again. `moving` is empty: only an
+    active controller knows the reassignments.
     """
     partitions = {
         TopicPartition(topic.name, each.partition): each
@@ -94,9 +105,11 @@ async def request_partition_facts(
     }
     lacking = dict.fromkeys(name.topic for name, each in partitions.items() if _lacks_replicas(each))
     min_isr = await _min_isr(admin, lacking)
-    led = [name for name, each in partitions.items() if each.leader in alive]
-    hanging = await _hanging(admin, led[:_SEARCHED_MAX], alive, timeout_ms)
-    return PartitionFacts(partitions, alive, min_isr, {}, hanging, max(0, len(led) - _SEARCHED_MAX))
+    answering = [broker for broker in alive if broker not in silent]
+    led = sum(each.leader in alive for each in partitions.values())
+    searched = [name for name, each in partitions.items() if each.leader in answering][:_SEARCHED_MAX]
+    hanging = await _hanging(admin, searched, answering, timeout_ms)
+    return PartitionFacts(partitions, alive, min_isr, {}, hanging, led - len(searched))
 
 
 async def _min_isr(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
@@ -112,11 +125,11 @@ async def _min_isr(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
 
 
 async def _hanging(
-    admin: Admin, partitions: Sequence[TopicPartition], alive: Sequence[int], timeout_ms: int
+    admin: Admin, partitions: Sequence[TopicPartition], answering: Sequence[int], timeout_ms: int
 ) -> list[HangingTransaction]:
     if not partitions:
         return []
-    brokers = [ConfigResource(ConfigResourceType.BROKER, str(broker)) for broker in alive[:1]]
+    brokers = [ConfigResource(ConfigResourceType.BROKER, str(broker)) for broker in answering[:1]]
     try:
         described = await admin.describe_configs(brokers, names=[_MAX_TIMEOUT], timeout_ms=timeout_ms)
         longest = [int(configs[_MAX_TIMEOUT].value or 0) for configs in described.succeeded.values() if configs]
@@ -139,7 +152,13 @@ def partition_problems(facts: PartitionFacts) -> Iterator[str]:
     told = {*facts.without_leader, *facts.under_min_isr}
     behind = [each for each in facts.under_replicated if each not in told]
     if behind:
-        yield f"{named(behind)} fewer replicas in sync than they should"
+        lacking = {
+            broker
+            for each in behind
+            for broker in {*facts.partitions[each].replicas} - {*facts.partitions[each].isr}
+            if each not in facts.moving or broker not in facts.moving[each].adding_replicas
+        }
+        yield f"{named(behind)} fewer replicas in sync than assigned: {_catch_up(sorted(lacking), facts.alive)}"
 
 
 def _leaderless(facts: PartitionFacts) -> list[str]:
@@ -232,8 +251,8 @@ def _hanging_problem(found: HangingTransaction) -> str:
     )
 
 
-def _lacks_replicas(partition: PartitionDescription) -> bool:
-    return len(partition.isr) < len(partition.replicas)
+def _lacks_replicas(partition: PartitionDescription, number_added: int = 0) -> bool:
+    return len(partition.isr) < len(partition.replicas) - number_added
 
 
 def _first(problems: Sequence[str], more: str) -> Iterator[str]:

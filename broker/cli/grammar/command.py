@@ -10,10 +10,10 @@ import trio
 
 from broker.cli.grammar.failures import Exit, exit_code_of, sentence
 from broker.cli.grammar.options import cluster_options, given_settings, is_json, json_option, split_options
+from broker.cli.grammar.printed_commands import for_same_cluster
 from broker.cli.grammar.settings import ClusterSettings, resolve_settings
 from broker.cli.output.printer import Printer
 from broker.cli.output.shapes import Shape
-from broker.cli.printing import print_error
 from broker.client.types import TopicPartition
 from broker.wire.errors import ErrorCode, KafkaError
 
@@ -28,8 +28,8 @@ class Invocation:
 
     def __init__(self, ctx: click.Context, shape: Shape | None) -> None:
         self.exit_code = Exit.OK
-        self.printer = Printer(shape, is_json=is_json(ctx))
         self._given = given_settings(ctx)
+        self.printer = Printer(shape, is_json=is_json(ctx), render=partial(for_same_cluster, given=self._given))
 
     def cluster(self) -> ClusterSettings:
         """The cluster to ask. Raises CommandFailed."""
@@ -54,7 +54,7 @@ class Invocation:
         """Report that a part of the command has failed; the command goes on, and ends with the failure's exit code."""
         self.exit_code = self.exit_code or exit_code_of(error)
         subject = "" if what is None else f"{what}: "
-        print_error(f"kraft: {subject}{sentence(error)}")
+        self.printer.note(f"kraft: {subject}{sentence(error)}")
 
 
 class Command(click.Command):

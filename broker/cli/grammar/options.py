@@ -49,7 +49,7 @@ def json_option() -> click.Option:
 
 def given_settings(ctx: click.Context) -> GivenSettings:
     """The cluster settings from all levels of the command line; the last level that gives a setting counts."""
-    given = {name: ctx.meta[_META + name] for name in ("bootstrap_servers", "command_config", "context")}
+    given = {name: ctx.meta.get(_META + name) for name in ("bootstrap_servers", "command_config", "context")}
     return GivenSettings(**given, properties=tuple(ctx.meta.get(_META + "properties", ())))
 
 

@@ -32,6 +32,7 @@ Every command of `kraft`, made from the grammar by `python -m broker.cli.grammar
 first of these counts: `bootstrap.servers` in the file of `--command-config`, the context of `--context`, the variable
 `KRAFT_BOOTSTRAP_SERVERS`, the current context (`KRAFT_CONTEXT`, or the one that `kraft context use` chose),
 `localhost:9092`. Other client configs come from the context, the file, and `-X key=value`; the last of these wins.
+Commands that a message names repeat these options, so that they ask the same cluster when they are typed as printed.
 
 **Contexts** are named clusters in a file: `$KRAFT_CONFIG`, or `kraft/config.toml` in `$XDG_CONFIG_HOME` (`~/.config`).
 

@@ -10,6 +10,9 @@ from click.shell_completion import shell_complete
 
 from broker.cli.grammar.failures import EXPECTED, Exit, WrongSettings, exit_code_of, leaves, sentence
 from broker.cli.grammar.groups import LazyCommand, LazyGroup
+from broker.cli.grammar.options import given_settings
+from broker.cli.grammar.printed_commands import for_same_cluster
+from broker.cli.grammar.settings import GivenSettings
 from broker.cli.printing import print_error, print_text
 
 COMPLETION_VARIABLE: Final = "_KRAFT_COMPLETE"
@@ -60,6 +63,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit code. An exception that it raises is a bug."""
     if instruction := os.environ.get(COMPLETION_VARIABLE):
         return shell_complete(kraft, {}, "kraft", COMPLETION_VARIABLE, instruction)
+    ctx: click.Context | None = None
     try:
         with kraft.make_context("kraft", list(arguments)) as ctx:
             exit_code: int = kraft.invoke(ctx)
@@ -73,12 +77,16 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BaseExceptionGroup as group:
-        return _report(list(leaves(group)), group)
+        return _report(list(leaves(group)), group, _given(ctx))
     except (*EXPECTED, UnicodeEncodeError) as error:
-        return _report([error], error)
+        return _report([error], error, _given(ctx))
 
 
-def _report(errors: Iterable[BaseException], raised: BaseException) -> int:
+def _given(ctx: click.Context | None) -> GivenSettings:
+    return GivenSettings() if ctx is None else given_settings(ctx)
+
+
+def _report(errors: Iterable[BaseException], raised: BaseException, given: GivenSettings) -> int:
     """Print a sentence for each failure that a person can do something about. Raises `raised` if one is a bug."""
     exit_code = Exit.OK
     for error in errors:
@@ -92,7 +100,7 @@ def _report(errors: Iterable[BaseException], raised: BaseException) -> int:
         if not isinstance(error, EXPECTED):
             raise raised
         assert isinstance(error, Exception), "expected errors are exceptions"
-        print_error(f"kraft: {sentence(error)}")
+        print_error(for_same_cluster(f"kraft: {sentence(error)}", given))
         exit_code = exit_code or exit_code_of(error)
     return exit_code
 

@@ -11,10 +11,11 @@ from broker.printable import printable
 
 
 class Printer:
-    """The output of one command. `shape` declares its JSON."""
+    """The output of one command. `shape` declares its JSON, and lines for people pass through `render`."""
 
-    def __init__(self, shape: Shape | None, *, is_json: bool) -> None:
+    def __init__(self, shape: Shape | None, *, is_json: bool, render: Callable[[str], str] = str) -> None:
         self.is_json = is_json
+        self._render = render
         self._shape = shape
 
     def rows(self, rows: Sequence[Row], columns: Sequence[Column[Row]], *, empty: str = "nothing") -> None:
@@ -46,7 +47,7 @@ class Printer:
             self.json(item)
         else:
             for line in lines:
-                print_text(printable(line, keep="\t"))
+                print_text(printable(self._render(line), keep="\t"))
 
     def lay_out(self, text: str) -> None:
         """Text of several lines for people that holds nothing from outside; nothing in JSON."""
@@ -56,11 +57,11 @@ class Printer:
     def say(self, line: str) -> None:
         """A line for people; nothing in JSON."""
         if not self.is_json:
-            print_line(line)
+            print_line(self._render(line))
 
     def note(self, line: str) -> None:
         """A line beside the output, on standard error."""
-        print_error(line)
+        print_error(self._render(line))
 
     def json(self, items: object) -> None:
         """Prints the object that `shape` declares, as JSON."""

@@ -74,7 +74,7 @@ class CorruptRecords(PartitionFailed):
     def __init__(self, partition: TopicPartition, offset: int, reason: str) -> None:
         super().__init__(
             f"the batch at offset {offset} of {_name(partition)} cannot be read: {reason}. "
-            "Seek() past it to go on without it",
+            "To go on without it, seek past it",
             partition,
             offset,
         )

@@ -1,6 +1,7 @@
 """Periodic work on a node's log directories: failures, flushes, retention, checkpoints and sizes."""
 
 import errno
+import os
 
 import attrs
 import pytest
@@ -83,6 +84,13 @@ class TestFailure:
                 nursery.start_soon(lambda: unwrapped(node.housekeeping().run))
                 for directory in (node.a, node.b):
                     log_manager.mark_offline(str(directory), OSError(errno.EIO, "Input/output error"))
+
+    @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+    async def test_message_about_a_full_disk_asks_for_room(self, node, number):
+        log_manager = await node.start()
+        for directory in (node.a, node.b):
+            log_manager.mark_offline(str(directory), OSError(number, os.strerror(number)))
+        assert "free some room, or enlarge it, and start the node again" in log_manager.offline_message()
 
     async def test_node_ends_when_its_metadata_directory_fails(self, node):
         node.config = attrs.evolve(node.config, metadata_directory=str(node.a))

@@ -50,6 +50,23 @@ def test_the_version_is_that_of_the_package() -> None:
     assert run_command("--version") == (Exit.OK, f"kraft {version('kraft')}\n", "")
 
 
+def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback() -> None:
+    program = """
+import sys
+
+class Interrupt:
+    def find_spec(self, name, path, target=None):
+        if name == "broker.cli.grammar":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+from broker.cli import main
+sys.exit(main(["cluster", "health"]))
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stderr) == (Exit.INTERRUPTED, "")
+
+
 def test_a_missing_option_is_named_with_the_way_to_help() -> None:
     answer = run_command("dump-log")
     assert answer.code == Exit.USAGE

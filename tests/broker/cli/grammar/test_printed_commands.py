@@ -1,0 +1,39 @@
+"""Commands in messages name the cluster that the command line names."""
+
+import pytest
+
+from broker.cli.grammar.printed_commands import for_same_cluster
+from broker.cli.grammar.settings import GivenSettings
+
+SERVERS = GivenSettings(bootstrap_servers="host1:9092,host2:9092")
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("`kraft elect`: see", "`kraft -b host1:9092,host2:9092 elect`: see"),
+        (
+            "`kraft cluster drain 4`, then `kraft cluster unregister 4`",
+            "`kraft -b host1:9092,host2:9092 cluster drain 4`, then "
+            "`kraft -b host1:9092,host2:9092 cluster unregister 4`",
+        ),
+        (
+            "`kraft quorum --command-config <its server.properties> add-controller`",
+            "`kraft -b host1:9092,host2:9092 quorum --command-config <its server.properties> add-controller`",
+        ),
+        *[
+            (text, text)
+            for text in ("`kraft start s.properties`", "`kraft cluster start`", "`kraft random-uuid`", "kraft elect")
+        ],
+    ],
+)
+def test_commands_that_ask_a_cluster_get_the_servers_of_the_command_line(text: str, printed: str) -> None:
+    assert for_same_cluster(text, SERVERS) == printed
+    assert for_same_cluster(text, GivenSettings()) == text
+
+
+def test_all_cluster_options_are_repeated_as_a_shell_takes_them() -> None:
+    given = GivenSettings("host:1", "my client.properties", "staging", ("client.id=a b",))
+    assert for_same_cluster("`kraft elect`", given) == (
+        "`kraft -b host:1 --command-config 'my client.properties' --context staging -X 'client.id=a b' elect`"
+    )
