@@ -105,6 +105,11 @@ def test_plausible_epoch_is_one_election_per_second_since_2020(epoch: int, wall_
     assert is_plausible(epoch, wall_s) is is_believed
 
 
+def test_replica_may_still_lead_in_the_last_epoch() -> None:
+    one = SingleCore(election=ElectionState(EPOCH_END - 2)).elected()
+    assert one.core.epoch == EPOCH_END - 1
+
+
 def test_replica_at_the_last_epoch_does_not_stand_for_election() -> None:
     one = SingleCore(election=ElectionState(EPOCH_END - 1))
     assert one.time_out() == []
