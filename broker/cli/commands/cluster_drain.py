@@ -133,15 +133,31 @@ async def drain(
                 await _hand_over_leaders(invocation, admin, broker_id)
                 emptied = await _empty(invocation, admin, broker_id, fewer_racks, throttle)
                 await release_throttles(invocation, admin, broker_id)
-            if is_cordoned and broker_id not in emptied.cordoned:
-                is_cordoned = False
-                invocation.printer.note(
-                    f"kraft: broker {broker_id} is not cordoned any more: something else has changed {_CORDONED} or "
-                    "stopped it. New replicas may be placed on it"
-                )
+            is_cordoned = is_cordoned and _stayed_cordoned(invocation, emptied, broker_id)
             drained = attrs.evolve(drained, is_cordoned=is_cordoned)
-    line = f"Would drain broker {broker_id}." if dry_run else f"Broker {broker_id} is drained: it has no replicas."
-    invocation.printer.one(drained, [line])
+    invocation.printer.one(drained, _result(drained))
+
+
+def _result(drained: DrainedBroker) -> list[str]:
+    broker_id = drained.broker_id
+    if drained.dry_run:
+        return [f"Would drain broker {broker_id}."]
+    return [
+        f"Broker {broker_id} is drained: it has no replicas.",
+        f"`kraft cluster undrain {broker_id}` lets it have some again; `kraft cluster unregister {broker_id}` "
+        "removes it after it was shut down for good.",
+    ]
+
+
+def _stayed_cordoned(invocation: Invocation, emptied: Survey, broker_id: int) -> bool:
+    """Whether the broker is still cordoned after it was emptied; if not, a note says what that means."""
+    if broker_id in emptied.cordoned:
+        return True
+    invocation.printer.note(
+        f"kraft: broker {broker_id} is not cordoned any more: something else has changed {_CORDONED} or stopped it. "
+        "New replicas may be placed on it"
+    )
+    return False
 
 
 @click.command("undrain", cls=ClusterCommand, shape=one(UndrainedBroker))
@@ -155,6 +171,9 @@ async def undrain(invocation: Invocation, broker_id: int, dry_run: bool, yes: bo
             raise unknown_broker(placement, broker_id)
         if broker_id not in placement.alive:
             raise CommandFailed(f"Broker {broker_id} is down: start it first.")
+        found = (await admin.describe_log_dirs([broker_id])).succeeded
+        if found and not cordoned_brokers(found):
+            invocation.printer.note(f"kraft: broker {broker_id} may have replicas already.")
         if not dry_run:
             confirm(f"Let broker {broker_id} have replicas again?", yes=yes)
             await _set_cordon(admin, broker_id, None)
@@ -206,10 +225,7 @@ def _plan_drain(
     try:
         evacuated = evacuate(current, broker_id, targets, survey.racks, survey.sizes)
     except TooFewBrokers as error:
-        raise CommandFailed(
-            f"{error}. Add a broker{_undrained(survey, broker_id)}, or have fewer replicas: `kraft reassign plan TOPIC "
-            "--replicas N`."
-        ) from error
+        raise CommandFailed(f"{error}. Add a broker{_undrained(survey, broker_id)}, or {error.remedy}.") from error
     lost = in_fewer_racks(current, evacuated, survey.racks)
     if lost and not fewer_racks:
         raise CommandFailed(

@@ -44,7 +44,7 @@ async def rebalance(invocation: Invocation, dry_run: bool, yes: bool, throttle: 
         try:
             after = spread(current, racks, survey.sizes, None)
         except TooFewBrokers as error:
-            raise CommandFailed(f"{error}") from error
+            raise CommandFailed(f"{error}: start another broker, or {error.remedy}.") from error
         plan = {each: replicas for each, replicas in after.items() if replicas != list(current[each])}
         for line in preview(current, after, racks, survey.sizes):
             invocation.printer.note(f"kraft: {line}")
@@ -56,7 +56,10 @@ async def rebalance(invocation: Invocation, dry_run: bool, yes: bool, throttle: 
                 await release_throttles(invocation, admin)
                 await lead_as_preferred(admin, list(after))
     replicas = sum(1 for _ in moved(current, after))
-    line = "Would rebalance the cluster." if dry_run else "The cluster is balanced."
+    if not plan:
+        line = "The cluster is balanced: no replica has to move."
+    else:
+        line = "Would rebalance the cluster." if dry_run else "The cluster is balanced."
     invocation.printer.one(RebalancedCluster(dry_run, len(plan), replicas), [line])
 
 

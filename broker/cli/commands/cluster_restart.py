@@ -85,6 +85,11 @@ async def restart(
     async with invocation.admin() as admin:
         await _check_health(admin, 0)
         nodes = await _nodes(admin, chosen)
+        if len(nodes) > 1 and len({tuple(_filled(arguments, node)) for node in nodes}) == 1:
+            raise click.UsageError(
+                "--restart-command is the same for all nodes: write {id}, {host} or {port} in it, or name one --nodes.",
+                click.get_current_context(),
+            )
         await _note_single_replicas(invocation, admin)
         for node in nodes:
             invocation.printer.note(f"kraft: node {node.id}: {shlex.join(_filled(arguments, node))}")
@@ -102,10 +107,11 @@ async def _restart_all(
 ) -> list[int]:
     """Restart the nodes one after the other, and say after each what is left. Returns their ids."""
     done: list[int] = []
+    command = shlex.quote(shlex.join(arguments))
     for index, node in enumerate(nodes):
         advice = (
             f"Restarted: {format_ids(done)}. Once `kraft cluster health` shows no problem, `kraft cluster restart "
-            f"--rolling --nodes {format_ids(each.id for each in nodes[index:])} --restart-command ...` goes on."
+            f"--rolling --nodes {format_ids(each.id for each in nodes[index:])} --restart-command {command}` goes on."
         )
         with resumable(invocation, advice):
             await _restart(admin, node, _filled(arguments, node), timeout_s)

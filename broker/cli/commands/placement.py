@@ -384,9 +384,10 @@ def no_leader(partitions: Sequence[TopicPartition], placement: Placement) -> str
     """The message about partitions that cannot move, because no replica that is alive has all records."""
     partition = partitions[0]
     down = [each for each in placement.partitions[partition].replicas if each not in placement.alive]
+    brokers = " and ".join(f"broker {each}" for each in down) or "its brokers"
     return (
         f"{format_count(len(partitions), 'partition')} such as {shown_item(partition)} cannot move without a leader: "
-        f"start {' and '.join(f'broker {each}' for each in down) or 'its brokers'} again."
+        f"start {brokers} again; `kraft cluster health` says what else there is to do."
     )
 
 

@@ -127,7 +127,8 @@ async def plan(invocation: Invocation, topics: Sequence[str], brokers: list[int]
     try:
         after = spread(current, placed, sizes, replicas)
     except TooFewBrokers as error:
-        raise CommandFailed(f"{error}") from error
+        fewer = f"lower the number of replicas with -r {error.brokers}"
+        raise CommandFailed(f"{error}: start another broker, or {fewer}") from error
     made = {each: after[each] for each in after if after[each] != list(current[each])}
     if invocation.printer.is_json:
         invocation.printer.json([PlannedPartition(each.topic, each.partition, made[each]) for each in made])

@@ -28,7 +28,9 @@ def read_plan(path: str) -> Plan:
     """A plan from a file. Raises WrongSettings."""
     try:
         return _decode(json.loads(Path(path).read_bytes()))
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise WrongSettings(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
         raise WrongSettings(f"{path} is not a reassignment plan: {error}; `kraft reassign plan` prints one") from error
 
 

@@ -35,7 +35,8 @@ def evacuate(
         possible = [each for each in targets if each not in replicas]
         if not possible:
             name, number = f"{partition.topic}-{partition.partition}", len(replicas)
-            raise TooFewBrokers(f"{name} has {number} replicas, and no other broker may have one: {len(targets)} may")
+            message = f"{name} has {number} replicas, and no other broker may have one: {len(targets)} may"
+            raise TooFewBrokers(message, partition, len(targets))
         used = {racks.get(each) for each in rest}
         chosen = min(possible, key=lambda each: (racks.get(each) in used, load[each], size_bytes[each], each))
         load[chosen] += 1

@@ -19,7 +19,18 @@ _SWAP_GAIN_MIN: Final = 0.1
 
 
 class TooFewBrokers(ValueError):
-    """A partition needs more brokers than there are."""
+    """A partition has more replicas than the `brokers` that may have one."""
+
+    def __init__(self, message: str, partition: TopicPartition, brokers: int) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.brokers = brokers
+
+    @property
+    def remedy(self) -> str:
+        """The commands that leave the topic with as many replicas as there are brokers."""
+        plan = f"kraft reassign plan {self.partition.topic} --replicas {self.brokers}"
+        return f"have fewer replicas: `{plan} > plan.json`, then `kraft reassign execute plan.json`"
 
 
 @attrs.frozen
@@ -47,8 +58,9 @@ def spread(
         count = len(now) if replicas is None else replicas
         if count > len(racks):
             raise TooFewBrokers(
-                f"{partition.topic}-{partition.partition} needs {count} brokers, of {len(racks)}: start "
-                f"another broker, or lower the number of replicas with -r {len(racks)}"
+                f"{partition.topic}-{partition.partition} needs {count} brokers, of {len(racks)}",
+                partition,
+                len(racks),
             )
         spreading.place(partition, count)
     spreading.mend_racks()

@@ -65,12 +65,20 @@ def test_drained_broker_has_no_replicas_and_gets_no_new_ones_until_it_is_undrain
     again = run_command("cluster", "drain", str(SPARE))
     assert again == (
         Exit.OK,
-        f"Broker {SPARE} is drained: it has no replicas.\n",
+        f"Broker {SPARE} is drained: it has no replicas.\n"
+        f"`kraft cluster undrain {SPARE}` lets it have some again; `kraft cluster unregister {SPARE}` removes it after "
+        "it was shut down for good.\n",
         f"kraft: broker {SPARE} has no replicas.\n",
     )
 
     assert succeed("cluster", "undrain", str(SPARE)) == {"broker_id": SPARE, "dry_run": False}
+    planned = run_command("cluster", "undrain", str(SPARE), "--dry-run")
+    assert planned.errors == f"kraft: broker {SPARE} may have replicas already.\n"
     succeed("topics", "create", "wide", "-r", "4")
+    refused = run_command("cluster", "drain", str(SPARE))
+    assert (
+        "`kraft reassign plan wide --replicas 3 > plan.json`, then `kraft reassign execute plan.json`" in refused.errors
+    )
     succeed("topics", "delete", "alone", "moved", "late", "wide")
 
 
@@ -99,7 +107,7 @@ def test_rebalance_gives_an_empty_broker_replicas(cluster: ClusterProcess) -> No
     succeed("topics", "create", "spread", "-p", "4", "-r", "2")
     succeed("cluster", "drain", str(SPARE))
     drained = run_command("cluster", "rebalance", "--dry-run")
-    assert drained.output == "Would rebalance the cluster.\n"
+    assert drained.output == "The cluster is balanced: no replica has to move.\n"
     succeed("cluster", "undrain", str(SPARE))
     planned = succeed("cluster", "rebalance", "--dry-run")
     assert (planned["dry_run"], replicas_on(SPARE, "spread")) == (True, 0)
@@ -128,7 +136,7 @@ def test_a_broker_that_is_down_is_drained_and_unregistered(cluster: ClusterProce
     assert f"Broker {SPARE} is down: start it again, or move its replicas" in refused.errors
     stuck = run_command("cluster", "drain", str(SPARE))
     assert stuck.code == Exit.FAILED
-    assert f" cannot move without a leader: start broker {SPARE} again." in stuck.errors
+    assert f" cannot move without a leader: start broker {SPARE} again; `kraft cluster health`" in stuck.errors
     succeed("topics", "delete", "stuck")
     succeed("cluster", "drain", str(SPARE))
     assert succeed("cluster", "unregister", str(SPARE)) == {"broker_id": SPARE, "dry_run": False}

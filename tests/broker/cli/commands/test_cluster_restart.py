@@ -84,6 +84,7 @@ def test_rolling_restart_restarts_the_active_controller_last(cluster: ClusterPro
         (["--rolling", "--restart-command", "ssh {host.upper}"], Exit.USAGE, "with {id}, {host} and {port}"),
         (["--rolling", "--restart-command", "ssh {host!r}"], Exit.USAGE, "with {id}, {host} and {port}"),
         (["--rolling", "--restart-command", "ssh {"], Exit.USAGE, "with {id}, {host} and {port}"),
+        (["--rolling", "--restart-command", "systemctl restart kraft"], Exit.USAGE, "is the same for all nodes"),
         (["--rolling", "--restart-command", "true", "--nodes", "9"], Exit.NOT_FOUND, "No node 9 is known"),
         (["--rolling", "--restart-command", "false", "--nodes", "2"], Exit.FAILED, "of node 2 ended with exit code 1"),
         (["--rolling", "--restart-command", "/proc/nowhere", "--nodes", "2"], Exit.FAILED, "cannot be run"),
@@ -102,7 +103,7 @@ def test_a_rolling_restart_stops_at_the_first_doubt(
     assert answer.code == code, answer.errors
     assert message in answer.errors
     if code == Exit.FAILED:
-        assert "--nodes 2 --restart-command ... goes on." in answer.errors.replace("`", "")
+        assert f"`kraft cluster restart --rolling --nodes 2 --restart-command {arguments[2]}` goes on." in answer.errors
 
 
 def start_once_formatted(cluster: ClusterProcess, node_id: int) -> threading.Thread:

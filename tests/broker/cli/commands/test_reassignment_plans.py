@@ -39,3 +39,8 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "plan.json").write_text(text)
     with pytest.raises(WrongSettings, match=r"is not a reassignment plan: .*; `kraft reassign plan` prints one"):
         read_plan(str(tmp_path / "plan.json"))
+
+
+def test_plan_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(WrongSettings, match=r"absent.json cannot be read: No such file or directory$"):
+        read_plan(str(tmp_path / "absent.json"))
