@@ -132,8 +132,7 @@ check: $(VENV)/.installed-test $(VENV)/.installed-check
 	$(BIN)/mypy
 
 docs: $(VENV)/.installed-test
-	$(BIN)/python -m tests.support.client_reference > docs/client-reference.md
-	$(BIN)/python -m broker.cli.grammar.reference > docs/commands.md
+	$(BIN)/python -m tests.support.reference_pages
 	$(BIN)/python -m tests.support.event_reference > docs/events.md
 	$(BIN)/python -m tests.support.config_reference > docs/configs.md
 	$(BIN)/python -m tests.support.metric_reference > docs/metrics.md

@@ -83,10 +83,10 @@ def test_the_picture_of_roles_is_drawn_from_their_table() -> None:
     assert f"```mermaid\n{diagram()}```" in (ROOT / "docs/architecture.md").read_text()
 
 
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{each.name}" for each in (ROOT / "docs").glob("*.md"))]
+PAGES = sorted(str(each.relative_to(ROOT)) for each in (ROOT / "docs").rglob("*.md"))
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", *PAGES])
 def test_links_lead_somewhere(document: str) -> None:
     path = ROOT / document
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", path.read_text()):

@@ -1,11 +1,12 @@
-"""The reference of the client library, docs/client-reference.md, made from its source: `make docs`.
+"""The reference of the client library, docs/client-reference.md and docs/client-reference/, made from its source.
+
+It has a page for each section, and one with all names and keys. `make docs` writes it.
 
 Signatures, fields and their docstrings are read from syntax trees, so they look as in the source on every Python.
 """
 
 import ast
 import inspect
-import sys
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, Final, TypeAlias
@@ -21,21 +22,22 @@ _FACES: Final = ("blocking", "on_loop")
 _ENVIRONMENT: Final = "environment"
 _SPECIAL_METHODS: Final = ("__init__", "__call__")
 
-# The sections, each with the modules whose public names it contains. Errors have a section of their own.
+# The sections by the names of their pages: the heading, and the modules whose public names the section contains. Errors
+# have a section of their own, and classes of Admin that have only fields another.
 _SECTIONS: Final = {
-    "Producer": ("broker.client.producer",),
-    "Consumer": ("broker.client.consumer",),
-    "Admin": ("broker.client.admin",),
-    "Blocking clients": ("broker.client.blocking",),
-    "Serializers": ("broker.client.serializers",),
-    "Values that several clients take and return": (
-        "broker.client.types",
-        "broker.client.metadata_cache",
-        "broker.wire.errors",
-        "broker.wire.records",
+    "producer": ("Producer", ("broker.client.producer",)),
+    "consumer": ("Consumer", ("broker.client.consumer",)),
+    "admin": ("Admin", ("broker.client.admin",)),
+    "admin-values": ("Values that Admin takes and returns", ("broker.client.admin",)),
+    "blocking": ("Blocking clients", ("broker.client.blocking",)),
+    "serializers": ("Serializers", ("broker.client.serializers",)),
+    "values": (
+        "Values that several clients take and return",
+        ("broker.client.types", "broker.client.metadata_cache", "broker.wire.errors", "broker.wire.records"),
     ),
-    "Requests and responses": ("broker.client.connection", "broker.client.payloads"),
+    "requests": ("Requests and responses", ("broker.client.connection", "broker.client.payloads")),
 }
+_ADMIN, _ADMIN_VALUES = "admin", "admin-values"
 _FIRST: Final = ("Producer", "Consumer", "Admin", "SyncProducer", "SyncConsumer", "SyncAdmin")
 # Classes that applications construct, in addition to those that have only fields.
 _CONSTRUCTED: Final = (*_FIRST, "StringDeserializer", "StringSerializer")
@@ -46,25 +48,45 @@ Every public name of `broker.client`, made from its signatures and docstrings by
 [The tour](client.md) shows the library by example, [the migration table](migration.md) beside other clients.
 
 """
+_BACK: Final = "[All names](../client-reference.md)\n\n"
 _OTHER_HEAD: Final = "Signatures above have these types too. Each is imported from the module in parentheses.\n\n"
 
 
-def reference() -> str:
-    """The whole document."""
+def reference() -> dict[str, str]:
+    """The pages, by their paths below docs."""
     source = _Source()
-    parts = [_HEAD, config_reference()]
     errors = [name for name in broker.client.__all__ if _is_error(name)]
-    for heading, packages in _SECTIONS.items():
-        parts.append(f"## {heading}\n\n")
-        names = [name for name in broker.client.__all__ if name not in errors and source.is_in(name, packages)]
-        for name in sorted(names, key=lambda name: (name not in _FIRST, name)):
-            parts += source.describe(name)
-    parts.append("## Errors\n\n")
-    for name in errors:
-        parts += source.describe(name)
-    parts += ["## Types in signatures\n\n", _OTHER_HEAD]
-    for name in sorted(source.other_types):
-        parts += source.describe(name)
+    sections = {
+        section: (heading, _names_of(source, section, packages, errors))
+        for section, (heading, packages) in _SECTIONS.items()
+    }
+    pages, index = dict[str, str](), list[str]()
+    for section, (heading, names) in {**sections, "errors": ("Errors", errors)}.items():
+        place = f"client-reference/{section}.md"
+        pages[place] = _page([f"# {heading}\n\n", _BACK, *_described(source, names)])
+        links = ", ".join(f"[{name}]({place}#{name.lower()})" for name in names)
+        index.append(f"- [{heading}]({place}): {links}.\n")
+    place = "client-reference/types.md"
+    pages[place] = _page(
+        ["# Types in signatures\n\n", _BACK, _OTHER_HEAD, *_described(source, sorted(source.other_types))]
+    )
+    index.append(f"- [Types in signatures]({place}) that are not public names.\n\n")
+    return {"client-reference.md": _page([_HEAD, *index, config_reference()]), **pages}
+
+
+def _names_of(source: "_Source", section: str, packages: tuple[str, ...], errors: list[str]) -> list[str]:
+    names = [name for name in broker.client.__all__ if name not in errors and source.is_in(name, packages)]
+    if section in (_ADMIN, _ADMIN_VALUES):
+        names = [name for name in names if name.startswith("Admin") == (section == _ADMIN)]
+    return sorted(names, key=lambda name: (name not in _FIRST, name))
+
+
+def _described(source: "_Source", names: list[str]) -> Iterator[str]:
+    for name in names:
+        yield from source.describe(name)
+
+
+def _page(parts: list[str]) -> str:
     return "".join(parts).rstrip("\n") + "\n"
 
 
@@ -100,21 +122,21 @@ class _Source:
         definition = self._definitions[module][name]
         origin = "" if name in broker.client.__all__ else f" (`{module}`)"
         if isinstance(definition, ast.ClassDef):
-            yield f"### {name}{origin}\n\n{_prose(ast.get_docstring(definition))}\n\n"
+            yield f"## {name}{origin}\n\n{_prose(ast.get_docstring(definition))}\n\n"
             yield from self._class(module, definition)
         elif isinstance(definition, ast.FunctionDef):
-            yield f"### {name}{origin}\n\n{self._signature(module, definition)}"
+            yield f"## {name}{origin}\n\n{self._signature(module, definition)}"
             yield f"{_prose(ast.get_docstring(definition))}\n\n"
         else:
             assert isinstance(definition, ast.AnnAssign), name
             assert definition.value is not None, name
-            yield f"### {name}{origin}\n\n    {name} = {self._text(module, definition.value)}\n\n"
+            yield f"## {name}{origin}\n\n    {name} = {self._text(module, definition.value)}\n\n"
             yield f"{_prose(self._docstring_below(module, definition))}\n\n"
 
     def _class(self, module: str, definition: ast.ClassDef) -> Iterator[str]:
         found = getattr(import_module(module), definition.name)
         if definition.name.endswith(_KEYS_END):
-            yield "Its keys are [above](#config-keys).\n\n"
+            yield "Its keys are [there](../client-reference.md#config-keys).\n\n"
             return
         if issubclass(found, Exception):
             yield from self._error(definition)
@@ -191,7 +213,7 @@ class _Source:
             yield f"**`{owner}.{name}`**: `{self._text(module, method.returns)}`. {text}".rstrip() + "\n\n"
             return
         if name not in _SPECIAL_METHODS:
-            yield f"#### {owner}.{name}\n\n"
+            yield f"### {owner}.{name}\n\n"
         yield self._signature(module, method, owner)
         yield f"{text}\n\n" if text else ""
 
@@ -313,7 +335,3 @@ def _prose(docstring: str | None) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    sys.stdout.write(reference())

@@ -1,7 +1,10 @@
-"""The command reference, docs/commands.md, made from the grammar: `python -m broker.cli.grammar.reference`."""
+"""The command reference, docs/commands.md and docs/commands/, made from the grammar.
+
+It has a page for each group of commands, and one for what all commands have in common and for commands without a group.
+`make docs` writes it.
+"""
 
 import inspect
-import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -24,8 +27,9 @@ _EXIT_CODES: Final = (
 )
 _HEAD: Final = """# Commands
 
-Every command of `kraft`, made from the grammar by `python -m broker.cli.grammar.reference`; a test holds it to that.
-
+Every command of `kraft`, made from the grammar by `make docs`; a test holds it to that.
+"""
+_OPTIONS: Final = """
 ## Options of all commands
 
 **Which cluster.** `-b host:port,...` names brokers; it may stand before or after a command's name. Without it, the
@@ -39,6 +43,12 @@ Commands that a message names repeat these options, so that they ask the same cl
     kraft context add staging -b host1:9092,host2:9092 -X client.id=deploy
     kraft context use staging
 """
+_BACK: Final = """[All commands](../commands.md) have some options in common, which are not repeated here.
+
+"""
+_SINGLE: Final = """## Commands without a group
+
+"""
 _MIDDLE: Final = """
 **Names from outside.** Names, ids, messages and records come from other machines. Every character of them that is not
 printable (controls, line ends, bidirectional and invisible characters, bytes that are not UTF-8) is written as an
@@ -46,8 +56,8 @@ escape, such as `\\x1b` or `\\u202e`, in tables, lines and errors; JSON has its 
 document. Records are rendered only if the output is a terminal: a pipe gets their bytes, and `kraft consume --raw`
 writes them to a terminal, too.
 
-**JSON.** `--json` prints objects in place of a table. Their keys are below, and will only be added to. Sizes are in
-bytes, times in milliseconds. Failures are sentences on standard error either way.
+**JSON.** `--json` prints objects in place of a table. Their keys are with each command, and will only be added
+to. Sizes are in bytes, times in milliseconds. Failures are sentences on standard error either way.
 
 **Exit codes.** A command that does several things goes on after a failure, and ends with the code of the first one.
 
@@ -61,18 +71,34 @@ _COMPLETION: Final = """
 """
 
 
-def reference() -> str:
-    """The whole document."""
-    rows = "".join(f"| {code} | {meaning} |\n" for code, meaning in _EXIT_CODES)
-    parts = [_HEAD, _MIDDLE, rows, _COMPLETION, *_cluster_options()]
+def reference() -> dict[str, str]:
+    """The pages, by their paths below docs."""
+    exit_codes = "".join(f"| {code} | {meaning} |\n" for code, meaning in _EXIT_CODES)
     context = click.Context(kraft, info_name="kraft")
+    index, single, pages = list[str](), list[str](), dict[str, str]()
     for heading, commands in SECTIONS.items():
-        parts.append(f"## {heading}\n\n")
+        index.append(f"\n**{heading}**\n\n| command | |\n|---|---|\n")
         for name, _, _ in commands:
             command = kraft.get_command(context, name)
             assert command is not None, "the grammar lists commands that exist"
-            parts += _command(command, name, context, 3)
+            if isinstance(command, click.Group):
+                place = f"commands/{name}.md"
+                head, *rest = _command(command, name, context, 1)
+                pages[place] = _page([head, _BACK, *rest])
+            else:
+                place = f"#kraft-{name}"
+                single += _command(command, name, context, 3)
+            index.append(f"| [kraft {name}]({place}) | {_summary(command)} |\n")
+    parts = [_HEAD, *index, _OPTIONS, _MIDDLE, exit_codes, _COMPLETION, *_cluster_options(), _SINGLE, *single]
+    return {"commands.md": _page(parts), **pages}
+
+
+def _page(parts: list[str]) -> str:
     return "".join(parts).rstrip("\n") + "\n"
+
+
+def _summary(command: click.Command) -> str:
+    return _cell(_help(command).split("\n\n")[0])
 
 
 def _cluster_options() -> Iterator[str]:
@@ -148,7 +174,3 @@ def _help(command: click.Command) -> str:
 
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    sys.stdout.write(reference())
