@@ -81,7 +81,7 @@ async def reach(admin: Admin, servers: str) -> None:
     except MismatchedEndpointType as error:
         raise MismatchedEndpointType(
             f"A controller answers at {servers}. -b takes ports of brokers; those of controllers are given to"
-            " `kraft quorum`, by --bootstrap-controller."
+            " the `quorum` commands, by --bootstrap-controller."
         ) from error
     except TimedOut as error:
         reason = error.__cause__ or f"none of them answers within {_REACH_MS // 1000} s"

@@ -101,7 +101,7 @@ def test_plan_for_a_partition_that_is_moving_keeps_its_number_of_replicas(
         (["plan", "planned", "--brokers", "1,x"], Exit.USAGE, "write ids, as in 1,2,3"),
         (["plan", "planned", "--brokers", "1,9"], Exit.FAILED, "Broker 9 is not alive; the brokers that are: 1,2,3"),
         (["plan", "planned", "--brokers", "1", "-r", "2"], Exit.FAILED, "planned-0 needs 2 brokers, of 1"),
-        (["execute", "/proc/nowhere"], Exit.USAGE, "`kraft reassign plan` prints one"),
+        (["execute", "/proc/nowhere"], Exit.USAGE, "cannot be read: No such file or directory"),
     ],
 )
 def test_a_move_that_cannot_be_is_refused(

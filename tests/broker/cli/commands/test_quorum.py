@@ -182,7 +182,7 @@ def test_port_of_the_other_kind_is_named_with_the_option_that_takes_it(node: Nod
     assert (answer.code, answer.output) == (Exit.UNREACHABLE, "")
     assert answer.errors == (
         f"kraft: A controller answers at 127.0.0.1:{node.controller_port}. -b takes ports of brokers; those of "
-        "controllers are given to `kraft quorum`, by --bootstrap-controller.\n"
+        "controllers are given to the `quorum` commands, by --bootstrap-controller.\n"
     )
     answer = run_command("quorum", "--bootstrap-controller", node.bootstrap, "describe", "--status")
     assert answer.output == ""
