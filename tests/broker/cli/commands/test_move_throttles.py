@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from broker.client import SyncProducer
 from broker.client.admin import PartitionReassignment
 from broker.client.types import TopicPartition
 from tests.support.assigned_topics import create_assigned
-from tests.support.cluster_process import ClusterProcess, new_cluster, run_command
+from tests.support.cluster_process import WITHIN_S, ClusterProcess, new_cluster, run_command
 from tests.support.command_output import ask, succeed, wait_for_answer
 from tests.support.terminal_images import on_a_terminal
 
@@ -90,8 +91,16 @@ def cluster(_filled: ClusterProcess, monkeypatch: pytest.MonkeyPatch) -> Iterato
     wait_for_answer(lambda answer: answer.output.strip() == "[]", "topics", "list", "--json")
 
 
+def check_set(wanted: dict[str, str], kind: str, *names: str) -> None:
+    """The configs of throttles that are set on topics or brokers, once the brokers that are asked know of a change."""
+    deadline = time.monotonic() + WITHIN_S
+    for name in names:
+        while (found := set_configs(kind, name)) != wanted:
+            assert time.monotonic() < deadline, f"{kind} {name} has {found}, and not {wanted}"
+            time.sleep(0.02)
+
+
 def set_configs(kind: str, name: str) -> dict[str, str]:
-    """The configs of throttles that are set on a topic or a broker."""
     described = ask("configs", "describe", kind, name)
     return {each["name"]: each["value"] for each in described if "throttled" in each["name"]}
 
@@ -122,19 +131,21 @@ def test_throttle_holds_for_the_moving_replicas_and_leaves_those_of_others(
         f"kraft: the moves are throttled; `kraft reassign verify {path} --wait` waits for them, and removes their "
         "throttle.\n",
     )
-    assert set_configs("topic", "orders") == {LEADERS: "0:1", FOLLOWERS: "0:2"}
-    assert [set_configs("broker", broker) for broker in "123"] == [rates(20_000), rates(20_000), {}]
+    check_set({LEADERS: "0:1", FOLLOWERS: "0:2"}, "topic", "orders")
+    check_set(rates(20_000), "broker", "1", "2")
+    check_set({}, "broker", "3")
     unfinished = run_command("reassign", "verify", path, "--json")
     assert (unfinished.code, json.loads(unfinished.output)[0]["state"]) == (Exit.FAILED, "moving")
-    assert set_configs("topic", "orders") == {LEADERS: "0:1", FOLLOWERS: "0:2"}, "it still moves"
+    check_set({LEADERS: "0:1", FOLLOWERS: "0:2"}, "topic", "orders")  # it still moves
 
     succeed("reassign", "execute", path, "--throttle", "1GB")
-    assert [set_configs("broker", broker) for broker in "12"] == [rates(10**9)] * 2
-    assert set_configs("topic", "orders") == {LEADERS: "0:1", FOLLOWERS: "0:2"}, "each replica is listed once"
+    check_set(rates(10**9), "broker", "1", "2")
+    check_set({LEADERS: "0:1", FOLLOWERS: "0:2"}, "topic", "orders")  # each replica is listed once
     assert [row["state"] for row in ask("reassign", "verify", path, "--wait")] == ["moved"]
-    assert set_configs("topic", "orders") == {}
-    assert set_configs("topic", "other") == {LEADERS: "0:1"}
-    assert [set_configs("broker", broker) for broker in "12"] == [rates(10**9), {}]
+    check_set({}, "topic", "orders")
+    check_set({LEADERS: "0:1"}, "topic", "other")
+    check_set(rates(10**9), "broker", "1")
+    check_set({}, "broker", "2")
     succeed("configs", "delete", "broker", "1", *rates(0))
 
 
@@ -146,10 +157,11 @@ def test_kafka_tool_changes_the_rate_of_a_move_with_additional_and_verify_remove
     execute = (*servers, "--execute", "--reassignment-json-file", path, "--throttle")
     assert "Successfully started" in on_a_terminal(*execute, "20000", tool=tool)
     assert "there is an existing partition assignment" in on_a_terminal(*execute, "1000000000", tool=tool)
-    assert set_configs("broker", "2") == rates(20_000)
+    check_set(rates(20_000), "broker", "2")
     assert "Successfully started" in on_a_terminal(*execute, "1000000000", "--additional", tool=tool)
     assert [row["state"] for row in ask("reassign", "verify", path, "--wait")] == ["moved"]
-    assert [set_configs("topic", "orders"), set_configs("broker", "1"), set_configs("broker", "2")] == [{}, {}, {}]
+    check_set({}, "topic", "orders")
+    check_set({}, "broker", "1", "2")
 
 
 def test_waiting_command_shows_bytes_and_the_time_left_and_removes_its_throttle(
@@ -167,13 +179,15 @@ def test_waiting_command_shows_bytes_and_the_time_left_and_removes_its_throttle(
     shown = on_a_terminal("reassign", "execute", path, "--wait", "--throttle", "100KB", watch=speed_up)
     assert "Moved orders-0 to 3." in shown
     assert len(estimates) >= 2, shown
-    assert [set_configs("topic", "orders"), set_configs("broker", "1"), set_configs("broker", "3")] == [{}, {}, {}]
+    check_set({}, "topic", "orders")
+    check_set({}, "broker", "1", "3")
 
 
 def test_cancelled_move_loses_its_throttle(cluster: ClusterProcess, tmp_path: Path) -> None:
     succeed("reassign", "execute", plan_file(tmp_path, 2), "--throttle", "1000")
     assert succeed("reassign", "cancel") == "orders-0 stays on 1.\n"
-    assert [set_configs("topic", "orders"), set_configs("broker", "1"), set_configs("broker", "2")] == [{}, {}, {}]
+    check_set({}, "topic", "orders")
+    check_set({}, "broker", "1", "2")
 
 
 def test_drain_removes_its_throttle_and_one_that_a_killed_drain_has_left(
@@ -184,15 +198,15 @@ def test_drain_removes_its_throttle_and_one_that_a_killed_drain_has_left(
     cluster.ask_every_broker(
         lambda topics: topics[0]["partitions"][0]["replicas"] == [3], "topics", "describe", "orders"
     )
-    assert set_configs("topic", "orders") == {LEADERS: "0:1", FOLLOWERS: "0:3"}
+    check_set({LEADERS: "0:1", FOLLOWERS: "0:3"}, "topic", "orders")
     drained = run_command("cluster", "drain", "1", "--throttle", "100MB")
     assert drained.code == Exit.OK, drained.errors
     for kind, name in (("topic", "orders"), ("topic", "other"), ("broker", "1"), ("broker", "2"), ("broker", "3")):
-        assert set_configs(kind, name) == {}
+        check_set({}, kind, name)
     succeed("cluster", "undrain", "1")
     rebalanced = run_command("cluster", "rebalance", "--throttle", "100MB")
     assert rebalanced.code == Exit.OK, rebalanced.errors
-    assert set_configs("topic", "other") == {}
+    check_set({}, "topic", "other")
     (broker,) = ask("topics", "describe", "orders")[0]["partitions"][0]["replicas"]
     shown = on_a_terminal("cluster", "drain", str(broker), "--yes")
     assert re.search(r"(\d+) of \1 partitions?, 1\.4 MiB of 1\.4 MiB", shown), shown
