@@ -161,25 +161,34 @@ class _Search:
             data = self.file.read(position, stop - position)
         except OSError:
             return None
+        rejected = set[int]()
         for at, header in _batches_in(data):
-            if next_offset < header.base_offset and self._reaches_end(data, at, stop_offset):
+            if next_offset < header.base_offset and self._reaches_end(data, at, stop_offset, rejected):
                 return IntactBatch(position + at, header, is_by_index=False)
         return None
 
-    def _reaches_end(self, data: bytes, position: int, end_offset: int) -> bool:
-        """Whether intact batches follow one another from `position` up to `end_offset`, where the data end."""
-        next_offset = UNKNOWN_OFFSET
+    def _reaches_end(self, data: bytes, position: int, end_offset: int, rejected: set[int]) -> bool:
+        """Whether intact batches follow one another from `position` up to `end_offset`, where the data end.
+
+        If not, the positions of those that do are added to `rejected`. A client may write a record that looks like a
+        thousand batches: each of them is read once, and not once for each of those before it.
+        """
+        next_offset, passed = UNKNOWN_OFFSET, list[int]()
         try:
-            while position < len(data):
+            while position < len(data) and position not in rejected:
                 header = read_header(data, position)
                 check_follows(header, next_offset, EPOCH_MAX, allows_gaps=self.allows_gaps)
                 if position + header.size > len(data):
-                    return False
+                    break
                 check_crc(data, position, header)
+                passed.append(position)
                 position, next_offset = position + header.size, header.next_offset
         except CorruptBatch:
-            return False
-        return next_offset == end_offset or (self.allows_gaps and next_offset < end_offset)
+            pass
+        if position == len(data) and (next_offset == end_offset or (self.allows_gaps and next_offset < end_offset)):
+            return True
+        rejected.update(passed)
+        return False
 
 
 def _batches_in(data: bytes) -> Iterator[tuple[int, BatchHeader]]:

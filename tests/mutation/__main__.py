@@ -5,7 +5,9 @@ place. The tests run in copies of the tree. Those whose text names the module ru
 """
 
 import argparse
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -143,7 +145,7 @@ def _outcome_of_tests(tests: Sequence[str], copy: Path) -> str:
         try:
             code = run.wait(TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            run.kill()
+            os.killpg(run.pid, signal.SIGKILL)  # also the nodes that the tests have started
             return TIMED_OUT
     if code not in _OUTCOMES:
         raise Unusable(f"pytest ended with {code}: {' '.join(command)}")

@@ -7,13 +7,21 @@ from typing import Final
 
 from broker.cli.grammar import Exit
 from tests.support.cluster_process import Answer
-from tests.support.command_output import succeed, wait_for_answer
+from tests.support.command_output import ask, succeed, wait_for_answer
 
 HEALTH: Final = ("cluster", "health")
 
 
 def until_healthy() -> Answer:
     return wait_for_answer(lambda answer: answer.code == Exit.OK, *HEALTH)
+
+
+def delete_topics() -> None:
+    """Delete all topics, and wait until none is left."""
+    names = [topic["name"] for topic in ask("topics", "list", "--internal")]
+    if names:
+        succeed("topics", "delete", *names)
+    wait_for_answer(lambda answer: answer.output.strip() == "[]", "topics", "list", "--internal", "--json")
 
 
 def problem(text: str) -> str:

@@ -7,6 +7,7 @@ import click
 
 from broker.cli.commands.cluster_drain import Survey, survey_cluster
 from broker.cli.commands.maintenance import change_options, confirm, resumable, throttle_option
+from broker.cli.commands.partition_health import brokers_named
 from broker.cli.commands.placement import carry_out, lead_as_preferred, release_throttles
 from broker.cli.commands.plan_preview import preview
 from broker.cli.commands.replica_spread import TooFewBrokers, moved, spread
@@ -37,8 +38,7 @@ async def rebalance(invocation: Invocation, dry_run: bool, yes: bool, throttle: 
     """
     async with invocation.admin() as admin:
         survey = await survey_cluster(admin)
-        if not survey.targets:
-            raise CommandFailed("All brokers are drained: `kraft cluster undrain` lets one have replicas.")
+        _check_targets(survey)
         current = _movable(invocation, survey)
         racks = {broker: survey.racks[broker] for broker in survey.targets}
         try:
@@ -61,6 +61,16 @@ async def rebalance(invocation: Invocation, dry_run: bool, yes: bool, throttle: 
     else:
         line = "Would rebalance the cluster." if dry_run else "The cluster is balanced."
     invocation.printer.one(RebalancedCluster(dry_run, len(plan), replicas), [line])
+
+
+def _check_targets(survey: Survey) -> None:
+    """Raises CommandFailed if no broker may get replicas, or it is not known which brokers may."""
+    if silent := [broker for broker in survey.placement.alive if broker not in survey.held]:
+        raise CommandFailed(
+            f"No answer from {brokers_named(silent)}, so that it is not known which brokers are drained: try again."
+        )
+    if not survey.targets:
+        raise CommandFailed("All brokers are drained: `kraft cluster undrain` lets one have replicas.")
 
 
 def _movable(invocation: Invocation, survey: Survey) -> dict[TopicPartition, tuple[int, ...]]:

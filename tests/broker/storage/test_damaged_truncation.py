@@ -9,13 +9,14 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.storage import truncation
 from broker.storage.damage import Damage
 from broker.storage.damage_search import log_part, search
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.storage.log_loader import replay_repaired
 from broker.wire.errors import KafkaError
-from broker.wire.records import HEADER_SIZE, iter_headers
+from broker.wire.records import HEADER_SIZE, Record, encode_batch, iter_headers
 from broker.wire.records.batch import MAGIC_POSITION
 from kraft.env import RealDisk
 from tests.support.logs import NOW_MS, append, close_log, listing, open_log, slice_bytes
@@ -264,3 +265,19 @@ def test_producers_of_damaged_batches_are_loaded_again_once_these_are_repaired(t
     log.roll()
     assert len(listing(directory, ".snapshot")) == 1
     assert not replay_repaired(log)
+
+
+def test_record_that_looks_like_many_batches_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them continues the one before it, and none of them reaches the end of the segment."""
+    count, checked = 300, list[int]()
+    hidden = b"".join(encode_batch([Record(value=b"x")], base_offset=5 + at, leader_epoch=0) for at in range(count))
+    log = open_log(tmp_path / "t-0", LogConfig(index_interval_bytes=1 << 20))
+    for value in (b"first", hidden, b"third", b"fourth"):
+        append(log, value)
+    segment, position, _ = log.segments.locate(1)
+    segment.file.write(position + LENGTH, [bytes([0x7F])])
+    check = truncation.check_crc
+    monkeypatch.setattr(truncation, "check_crc", lambda data, at, header: (checked.append(at), check(data, at, header)))
+    log.truncate_to(3)
+    assert log.log_end_offset == 3
+    assert count <= len(checked) <= count + 10

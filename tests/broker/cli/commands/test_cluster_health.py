@@ -16,9 +16,9 @@ from broker.cli.grammar import Exit
 from jepsen.processes.ports import free_ports
 from tests.support.assigned_topics import create_assigned
 from tests.support.cluster_process import ClusterProcess, new_cluster, run_command
-from tests.support.command_output import ask, succeed, wait_for_answer
+from tests.support.command_output import succeed, wait_for_answer
 from tests.support.hanging_transactions import HOUR_MS, hang_transaction
-from tests.support.incidents import HEALTH, commands, problem, type_command, until_healthy
+from tests.support.incidents import HEALTH, commands, delete_topics, problem, type_command, until_healthy
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +38,7 @@ def brokers(_brokers: ClusterProcess, monkeypatch: pytest.MonkeyPatch) -> Iterat
         if not node.is_running:
             node.start()
     until_healthy()
-    names = [topic["name"] for topic in ask("topics", "list", "--internal")]
-    if names:
-        succeed("topics", "delete", *names)
-    wait_for_answer(lambda answer: answer.output.strip() == "[]", "topics", "list", "--internal", "--json")
+    delete_topics()
 
 
 def ask_unhealthy() -> dict[str, Any]:

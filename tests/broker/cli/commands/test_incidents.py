@@ -22,8 +22,8 @@ from broker.metrics.catalogue import clients, process
 from jepsen.processes.ports import free_ports
 from tests.support.assigned_topics import create_assigned
 from tests.support.cluster_process import ClusterProcess, new_cluster, run_command
-from tests.support.command_output import ask, succeed, wait_for_answer
-from tests.support.incidents import HEALTH, commands, problem, type_command, until_healthy
+from tests.support.command_output import ask, succeed
+from tests.support.incidents import HEALTH, commands, delete_topics, problem, type_command, until_healthy
 from tests.support.node_process import NodeProcess
 
 HOUR_S = 3600
@@ -54,10 +54,7 @@ def brokers(_brokers: ClusterProcess, monkeypatch: pytest.MonkeyPatch) -> Iterat
     """A combined node and two brokers. Each test leaves them healthy; its topics are deleted."""
     monkeypatch.setenv("KRAFT_BOOTSTRAP_SERVERS", _brokers.nodes[1].bootstrap)
     yield _brokers
-    names = [topic["name"] for topic in ask("topics", "list", "--internal")]
-    if names:
-        succeed("topics", "delete", *names)
-    wait_for_answer(lambda answer: answer.output.strip() == "[]", "topics", "list", "--internal", "--json")
+    delete_topics()
 
 
 def write(cluster: ClusterProcess, topic: str, count: int, size: int = 1_000, client_id: str = "writer") -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -75,6 +76,19 @@ def test_rebalance_of_a_cluster_of_drained_brokers_says_so(cluster: ClusterProce
     assert (answer.code, answer.errors) == (
         Exit.FAILED,
         "kraft: All brokers are drained: `kraft cluster undrain` lets one have replicas.\n",
+    )
+
+
+def test_rebalance_does_not_take_a_silent_broker_for_one_that_may_have_replicas(cluster: ClusterProcess) -> None:
+    pid = cluster.nodes[4].process.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        answer = run_command("cluster", "rebalance", "-X", "default.api.timeout.ms=3000")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert (answer.code, answer.errors) == (
+        Exit.FAILED,
+        "kraft: No answer from broker 4, so that it is not known which brokers are drained: try again.\n",
     )
 
 

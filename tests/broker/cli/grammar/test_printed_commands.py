@@ -2,8 +2,11 @@
 
 import pytest
 
+from broker.cli.grammar.command import ClusterCommand
 from broker.cli.grammar.printed_commands import for_same_cluster
+from broker.cli.grammar.root import kraft
 from broker.cli.grammar.settings import GivenSettings
+from tests.support.command_output import leaf_commands
 
 SERVERS = GivenSettings(bootstrap_servers="host1:9092,host2:9092")
 
@@ -37,3 +40,13 @@ def test_all_cluster_options_are_repeated_as_a_shell_takes_them() -> None:
     assert for_same_cluster("`kraft elect`", given) == (
         "`kraft -b host:1 --command-config 'my client.properties' --context staging -X 'client.id=a b' elect`"
     )
+
+
+def test_every_command_that_asks_a_cluster_is_printed_with_it() -> None:
+    asking = {path for path, command in leaf_commands(kraft) if isinstance(command, ClusterCommand)}
+    printed = {
+        path
+        for path, _ in leaf_commands(kraft)
+        if for_same_cluster(f"`kraft {' '.join(path)}`", SERVERS) != f"`kraft {' '.join(path)}`"
+    }
+    assert printed == asking
