@@ -243,7 +243,7 @@ _TYPES: Final[dict[int, tuple[type[Any], type[Any], int]]] = {
 OFFSET_COMMIT_VALUE_WITH_EXPIRY: Final = 1
 
 
-class UnknownRecordType(Exception):
+class UnknownCoordinatorRecordType(Exception):
     """A record of a type that is not known here: written by a later version, or for groups that are not served."""
 
     def __init__(self, number: int) -> None:
@@ -264,11 +264,11 @@ def encode_value(value: RecordValue, version: int | None = None) -> bytes:
 
 
 def decode_key(key: Buffer | None) -> RecordKey:
-    """Decodes a record's key. Raises UnknownRecordType, WireError."""
+    """Decodes a record's key. Raises UnknownCoordinatorRecordType, WireError."""
     number = _number(key, "key")
     known = _TYPES.get(number)
     if known is None:
-        raise UnknownRecordType(number)
+        raise UnknownCoordinatorRecordType(number)
     assert key is not None
     return decode(known[0], 0, key, _INT16.size)[0]
 

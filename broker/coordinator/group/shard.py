@@ -20,7 +20,7 @@ from broker.coordinator.group.offsets.expiration import (
 from broker.coordinator.group.record_formats import (
     LegacyOffsetCommitKey,
     OffsetCommitKey,
-    UnknownRecordType,
+    UnknownCoordinatorRecordType,
     decode_key,
     decode_value,
 )
@@ -65,7 +65,7 @@ class GroupCoordinatorShard:
         try:
             decoded = decode_key(key)
             contents = None if value is None else decode_value(decoded, value)
-        except UnknownRecordType as unknown:
+        except UnknownCoordinatorRecordType as unknown:
             self.skipped_records[unknown.number] = self.skipped_records.get(unknown.number, 0) + 1
         except WireError:
             self.skipped_records[UNREADABLE] = self.skipped_records.get(UNREADABLE, 0) + 1

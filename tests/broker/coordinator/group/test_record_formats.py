@@ -33,7 +33,7 @@ from broker.coordinator.group.record_formats import (
     PartitionMetadata,
     TopicMetadata,
     TopicPartitions,
-    UnknownRecordType,
+    UnknownCoordinatorRecordType,
     decode_key,
     decode_value,
     encode_key,
@@ -287,5 +287,5 @@ def test_invalid_bytes_raise_wire_error_or_unknown_type() -> None:
         try:
             decode_value(key, mutant)
             decode_key(mutant)
-        except (WireError, UnknownRecordType):
+        except (WireError, UnknownCoordinatorRecordType):
             pass
