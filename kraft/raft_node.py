@@ -25,7 +25,7 @@ from kraft.peers import Peers
 from kraft.quorum_trace import QuorumTrace
 from kraft.recovery import Recovered, recover
 from kraft.replicated_log import Batch, Leadership, Listener, NotLeader
-from kraft.rpc import FRAME_BYTES_MAX, ConnectionLost, Links, ServedConnection
+from kraft.rpc import FRAME_BYTES_MAX, Links, PeerConnectionLost, ServedConnection
 from kraft.running_time import RunningTime
 from kraft.state_machines import StateMachines
 
@@ -194,7 +194,7 @@ class RaftNode:
         async with stream:
             try:
                 await connection.run()
-            except ConnectionLost as error:
+            except PeerConnectionLost as error:
                 self._trace("rpc_connection_ended", reason=str(error))
                 if error.was_reset and connection.peer is not None:
                     self._lost(connection.peer.node_id, is_unknown_peer=self._peers.is_unknown_peer(connection.peer))

@@ -43,7 +43,7 @@ RECONNECT_BACKOFF_MAX_S = 0.5
 _RECEIVE_BYTES = 65_536
 
 
-class ConnectionLost(Exception):
+class PeerConnectionLost(Exception):
     """The connection broke, or the peer sent invalid data.
 
     `was_reset` is True if the connection was reset, refused or closed, as happens when the peer's process dies.
@@ -64,28 +64,28 @@ class Frames:
     async def receive(self, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
         """Return the next frame. Memory grows with the received bytes, not with the size that the frame announces.
 
-        Raises ConnectionLost.
+        Raises PeerConnectionLost.
         """
         size = int.from_bytes(await self._exactly(4))
         if size > bytes_max:
-            raise ConnectionLost(f"a frame of {size} bytes")
+            raise PeerConnectionLost(f"a frame of {size} bytes")
         return await self._exactly(size)
 
     async def send(self, body: bytes) -> None:
-        """Send a frame. Only one task may send at a time. Raises ConnectionLost."""
+        """Send a frame. Only one task may send at a time. Raises PeerConnectionLost."""
         try:
             await self._stream.send_all(len(body).to_bytes(4) + body)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise ConnectionLost(str(error), was_reset=True) from error
+            raise PeerConnectionLost(str(error), was_reset=True) from error
 
     async def _exactly(self, count: int) -> bytes:
         while len(self._buffer) < count:
             try:
                 data = await self._stream.receive_some(_RECEIVE_BYTES)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                raise ConnectionLost(str(error), was_reset=True) from error
+                raise PeerConnectionLost(str(error), was_reset=True) from error
             if not data:
-                raise ConnectionLost("closed by the other side", was_reset=True)
+                raise PeerConnectionLost("closed by the other side", was_reset=True)
             self._buffer += data
         with memoryview(self._buffer) as view:
             taken = bytes(view[:count])
@@ -151,7 +151,7 @@ class Link:
             was_reset = False
             try:
                 await self._connected(address)
-            except ConnectionLost as error:
+            except PeerConnectionLost as error:
                 was_reset = error.was_reset
                 self._env.trace(
                     "rpc_connection_lost", destination=self._destination, address=address, reason=str(error)
@@ -169,19 +169,19 @@ class Link:
             with trio.fail_after(CONNECT_TIMEOUT_S):
                 stream = await trio.open_tcp_stream(host, int(port))
         except (OSError, ValueError, trio.TooSlowError) as error:
-            raise ConnectionLost(str(error), was_reset=_is_refusal(error)) from error
+            raise PeerConnectionLost(str(error), was_reset=_is_refusal(error)) from error
         async with stream:
             await self._exchange(Frames(stream), address)
 
     async def _exchange(self, frames: Frames, address: str) -> None:
-        """Exchange messages until the connection breaks, or a request times out. Raises ConnectionLost."""
+        """Exchange messages until the connection breaks, or a request times out. Raises PeerConnectionLost."""
 
         async def send() -> None:
             await frames.send(encode(self._hello))
             while True:
                 await self._wanted.wait()
                 if self.address != address:
-                    raise ConnectionLost("the destination moved")
+                    raise PeerConnectionLost("the destination moved")
                 for body in self._take_unsent():
                     await frames.send(body)
 
@@ -192,10 +192,10 @@ class Link:
 
         with trio.CancelScope() as self._scope:
             raise await _until_lost(send, receive)
-        raise ConnectionLost("no answer in time")
+        raise PeerConnectionLost("no answer in time")
 
     def _check_server(self, server: Hello, address: str) -> None:
-        """Raises ConnectionLost if the peer refuses the connection, or is not the destination."""
+        """Raises PeerConnectionLost if the peer refuses the connection, or is not the destination."""
         refusal = server.refusal or refusal_of(self._hello, server)
         if not refusal and self._destination >= 0 and self._destination != server.node_id:
             refusal = f"Node {server.node_id} answers in place of node {self._destination}"
@@ -203,7 +203,7 @@ class Link:
             self._env.trace("quorum_connection_refused", node=self._hello.node_id, address=address, reason=refusal)
         self._refusal = refusal
         if refusal:
-            raise ConnectionLost(refusal)
+            raise PeerConnectionLost(refusal)
         self._caller.connected(self._destination, server.key)
 
     def _take_unsent(self) -> list[bytes]:
@@ -219,10 +219,10 @@ class Link:
 
     def _finish(self, correlation_id: int, response: Response) -> None:
         if correlation_id not in self._under_way:
-            raise ConnectionLost("a response without a request")
+            raise PeerConnectionLost("a response without a request")
         request, _ = self._under_way[correlation_id]
         if not is_answer(request, response):
-            raise ConnectionLost(f"{type(response).__name__} in answer to {type(request).__name__}")
+            raise PeerConnectionLost(f"{type(response).__name__} in answer to {type(request).__name__}")
         del self._under_way[correlation_id]
         self._failures = 0
         self._watch()
@@ -306,31 +306,31 @@ class ServedConnection:
         self._wanted.set()
 
     async def run(self) -> None:
-        """Serve until the connection ends. Raises ConnectionLost."""
+        """Serve until the connection ends. Raises PeerConnectionLost."""
         await self._welcome()
         raise await _until_lost(self._receive, self._send)
 
     async def _welcome(self) -> None:
-        """Exchange Hellos. Raises ConnectionLost if the peer's Hello is late, or is refused."""
+        """Exchange Hellos. Raises PeerConnectionLost if the peer's Hello is late, or is refused."""
         with trio.move_on_after(HELLO_TIMEOUT_S):
             theirs = await _receive(self._frames, HELLO_BYTES_MAX, decode_hello)
             refusal = refusal_of(self._hello, theirs)
             await self._frames.send(encode(attrs.evolve(self._hello, refusal=refusal)))
             if refusal:
-                raise ConnectionLost(refusal)
+                raise PeerConnectionLost(refusal)
             self.peer = theirs.key
             return
-        raise ConnectionLost("no hello in time")
+        raise PeerConnectionLost("no hello in time")
 
     async def _receive(self) -> None:
         assert self.peer is not None, "the first frame must be a hello"
         while True:
             correlation_id, request = await _receive(self._frames, REQUEST_BYTES_MAX, decode_request)
             if not sender_is(request, self.peer):
-                raise ConnectionLost(f"{type(request).__name__} names another replica as its sender")
+                raise PeerConnectionLost(f"{type(request).__name__} names another replica as its sender")
             self._in_flight += 1
             if self._in_flight > IN_FLIGHT_MAX:
-                raise ConnectionLost("too many requests at a time")
+                raise PeerConnectionLost("too many requests at a time")
             self._received(self, correlation_id, request)
 
     async def _send(self) -> None:
@@ -348,18 +348,18 @@ async def _receive(frames: Frames, bytes_max: int, decode_frame: Callable[[bytes
     try:
         return decode_frame(body)
     except MalformedMessage as error:
-        raise ConnectionLost(str(error)) from error
+        raise PeerConnectionLost(str(error)) from error
 
 
-async def _until_lost(*works: Callable[[], Awaitable[None]]) -> ConnectionLost:
-    """Run all of `works`, which do not return, until one raises ConnectionLost. Returns that exception."""
-    lost: list[ConnectionLost] = []
+async def _until_lost(*works: Callable[[], Awaitable[None]]) -> PeerConnectionLost:
+    """Run all of `works`, which do not return, until one raises PeerConnectionLost. Returns that exception."""
+    lost: list[PeerConnectionLost] = []
     async with trio.open_nursery() as nursery:
 
         async def guarded(work: Callable[[], Awaitable[None]]) -> None:
             try:
                 await work()
-            except ConnectionLost as error:
+            except PeerConnectionLost as error:
                 lost.append(error)
                 nursery.cancel_scope.cancel()
 

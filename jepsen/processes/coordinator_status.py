@@ -4,9 +4,10 @@ from typing import Final
 
 import attrs
 
+from broker.client import ConnectionLost
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from jepsen.processes.nodes import ProcessCluster
-from jepsen.workloads.connection import Connection, ConnectionLost
+from jepsen.workloads.connection import Connection
 
 _VERSION: Final = 4
 _GROUP: Final = 0

@@ -6,9 +6,10 @@ from typing import Final
 import attrs
 import trio
 
+from broker.client import ConnectionLost
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from jepsen.processes.nodes import NodeProcess, ProcessCluster
-from jepsen.workloads.connection import Connection, ConnectionLost
+from jepsen.workloads.connection import Connection
 
 _VERSION: Final = 12
 _RETRY_SECONDS: Final = 0.05

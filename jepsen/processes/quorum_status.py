@@ -3,9 +3,10 @@
 import attrs
 import trio
 
+from broker.client import ConnectionLost
 from broker.wire.api.describe_quorum import DescribeQuorumRequest, RequestedPartition, RequestedTopic
 from jepsen.processes.nodes import ProcessCluster
-from jepsen.workloads.connection import Connection, ConnectionLost
+from jepsen.workloads.connection import Connection
 
 _VERSION = 1
 _RETRY_SECONDS = 0.02

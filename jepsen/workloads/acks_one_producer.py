@@ -2,12 +2,13 @@
 
 from contextlib import suppress
 
+from broker.client import ConnectionLost
 from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from broker.wire.errors import ErrorCode
 from broker.wire.records import Record, encode_batch
 from jepsen.values import Sending
 from jepsen.workloads.client import AMBIGUOUS, Client
-from jepsen.workloads.connection import Connection, ConnectionLost
+from jepsen.workloads.connection import Connection
 
 _PRODUCE_VERSION = 12
 _RECORDS_MAX = 3

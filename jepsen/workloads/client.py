@@ -8,12 +8,13 @@ from typing import Any
 import attrs
 import trio
 
+from broker.client import ConnectionLost
 from broker.client.environment import Environment
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from broker.wire.errors import ErrorCode
 from jepsen.history import History
-from jepsen.workloads.connection import CLIENT_ID, Address, Connection, ConnectionLost
+from jepsen.workloads.connection import CLIENT_ID, Address, Connection
 
 METADATA_VERSION = 12
 _FIND_COORDINATOR_VERSION = 4

@@ -6,13 +6,14 @@ from typing import Any, Final
 
 import attrs
 
+from broker.client import ConnectionLost
 from broker.wire.api.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchTopic, PartitionData
 from broker.wire.errors import ErrorCode, WireError
 from broker.wire.records import check_crc, iter_headers, iter_records
 from broker.wire.records.control import ControlRecordType, control_type
 from jepsen.values import Polling
 from jepsen.workloads.client import Client
-from jepsen.workloads.connection import Connection, ConnectionLost
+from jepsen.workloads.connection import Connection
 from jepsen.workloads.consumer import Corrupt, FetchRefused
 
 _FETCH_VERSION: Final = 12

@@ -1,4 +1,4 @@
-"""A connection that speaks Kafka's protocol, independent of the client library.
+"""A connection that speaks Kafka's protocol. It shares only `ConnectionLost` with the client library.
 
 The caller knows which server sent each response over which connection, and decides about each retry. The checkers need
 that information, and the client library hides it.
@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import trio
 
+from broker.client import ConnectionLost
 from broker.wire.api import APIS
 from broker.wire.codec import decode, encode
 from broker.wire.header import encode_request_header, parse_response_header, response_header_version
@@ -19,10 +20,6 @@ Address: TypeAlias = tuple[str, int]
 CLIENT_ID = "jepsen"
 # The timeout of one request, and of one attempt to connect.
 TIMEOUT_SECONDS = 3.0
-
-
-class ConnectionLost(Exception):
-    """The connection broke, or the timeout expired. The request may have been executed, or may still be."""
 
 
 class Connection:

@@ -2,13 +2,14 @@
 
 from contextlib import suppress
 
+from broker.client import ConnectionLost
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from broker.wire.errors import ErrorCode, WireError
 from broker.wire.records import check_crc, iter_headers, iter_records
 from jepsen.history import Operation
 from jepsen.values import Polling
 from jepsen.workloads.client import AMBIGUOUS, Client
-from jepsen.workloads.connection import Connection, ConnectionLost
+from jepsen.workloads.connection import Connection
 
 _FETCH_VERSION = 12
 _WAIT_MS = 500

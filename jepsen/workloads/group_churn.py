@@ -9,8 +9,8 @@ from typing import Final
 import attrs
 import trio
 
+from broker.client import ConnectionLost
 from jepsen.workloads.client import Client
-from jepsen.workloads.connection import ConnectionLost
 from jepsen.workloads.group_classic import ClassicMember
 from jepsen.workloads.group_consumer import ConsumerMember
 from jepsen.workloads.group_member import Auditor, Group, GroupMember

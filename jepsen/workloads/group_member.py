@@ -11,13 +11,14 @@ from typing import Any, Final, TypeAlias
 import attrs
 import trio
 
+from broker.client import ConnectionLost
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from broker.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from broker.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from broker.wire.errors import ErrorCode
 from jepsen.values import Commit, CommittedRead, GroupPoll, Ownership, Polling
 from jepsen.workloads.client import AMBIGUOUS, Client
-from jepsen.workloads.connection import TIMEOUT_SECONDS, Connection, ConnectionLost
+from jepsen.workloads.connection import TIMEOUT_SECONDS, Connection
 from jepsen.workloads.consumer import Corrupt, FetchRefused, fetch, records_of
 
 TopicPartition: TypeAlias = tuple[str, int]

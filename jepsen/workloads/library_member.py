@@ -9,14 +9,13 @@ from typing import Any, Final
 
 import trio
 
-from broker.client import ClientError, Consumer, ConsumerRecord, KafkaError, OffsetAndMetadata
+from broker.client import ClientError, ConnectionLost, Consumer, ConsumerRecord, KafkaError, OffsetAndMetadata
 from broker.client import TopicPartition as Partition
 from broker.client.consumer.group import RebalanceListener
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from broker.wire.errors import ErrorCode
 from jepsen.values import Commit
 from jepsen.workloads.client import Client
-from jepsen.workloads.connection import ConnectionLost
 from jepsen.workloads.group_member import REBALANCE_MS, SESSION_MS, Group, GroupMember, TopicPartition
 
 _POLL_SECONDS: Final = 0.8

@@ -6,6 +6,7 @@ from contextlib import suppress
 import attrs
 import trio
 
+from broker.client import ConnectionLost
 from broker.wire.api.init_producer_id import InitProducerIdRequest
 from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from broker.wire.errors import ErrorCode
@@ -13,7 +14,7 @@ from broker.wire.records import Record, encode_batch
 from jepsen.history import Operation
 from jepsen.values import Sending
 from jepsen.workloads.client import AMBIGUOUS, Client
-from jepsen.workloads.connection import Connection, ConnectionLost
+from jepsen.workloads.connection import Connection
 
 _PRODUCE_VERSION = 12
 _INIT_VERSION = 5

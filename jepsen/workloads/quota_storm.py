@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import trio
 
+from broker.client import ConnectionLost
 from broker.wire.api.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from broker.wire.api.describe_client_quotas import DescribeClientQuotasRequest
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -15,7 +16,6 @@ from broker.wire.errors import ErrorCode
 from broker.wire.records import Record, encode_batch
 from jepsen.values import QuotaUser
 from jepsen.workloads.client import Client
-from jepsen.workloads.connection import ConnectionLost
 
 _PRODUCE_VERSION: Final = 12
 _FETCH_VERSION: Final = 12

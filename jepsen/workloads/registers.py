@@ -12,7 +12,7 @@ import msgpack
 import trio
 
 from jepsen.history import History, Operation
-from kraft.rpc import ConnectionLost, Frames
+from kraft.rpc import Frames, PeerConnectionLost
 
 Address: TypeAlias = tuple[str, int]
 
@@ -55,7 +55,7 @@ class RegisterClient:
                     frames = Frames(stream)
                     while await self._operate(frames):
                         await trio.sleep(self.rng.expovariate(per_second))
-            except ConnectionLost:
+            except PeerConnectionLost:
                 pass
             await trio.sleep(self.rng.random() * BACK_OFF_SECONDS)
 
@@ -67,19 +67,19 @@ class RegisterClient:
                     outcome, result = await self._ask(Frames(stream), (function, key, *args))
                     if outcome == OK:
                         return result
-            except ConnectionLost:
+            except PeerConnectionLost:
                 pass
             await trio.sleep(self.rng.random() * BACK_OFF_SECONDS)
 
     async def _operate(self, frames: Frames) -> bool:
-        """Perform and record one operation. Returns True to stay with this server. Raises ConnectionLost."""
+        """Perform and record one operation. Returns True to stay with this server. Raises PeerConnectionLost."""
         key, function = self.keys.pick(self.rng), self.rng.choice(("read", "read", "write", "write", "cas"))
         self._serial += 1
         value = f"{self.name}/{self._serial}"
         operation = self._invoke(function, key, value)
         try:
             outcome, result = await self._ask(frames, operation.value)
-        except ConnectionLost as error:
+        except PeerConnectionLost as error:
             self.history.info(operation, str(error))
             raise
         record: dict[str, Callable[..., None]] = {OK: self.history.ok, REFUSED: self.history.fail}
@@ -101,7 +101,7 @@ class RegisterClient:
             with trio.fail_after(TIMEOUT_SECONDS):
                 return await trio.open_tcp_stream(*self.rng.choice(self.servers))
         except (OSError, trio.TooSlowError) as error:
-            raise ConnectionLost(str(error)) from error
+            raise PeerConnectionLost(str(error)) from error
 
     async def _ask(self, frames: Frames, question: Sequence[object]) -> tuple[str, Any]:
         try:
@@ -110,4 +110,4 @@ class RegisterClient:
                 outcome, result = msgpack.unpackb(await frames.receive())
                 return outcome, result
         except trio.TooSlowError as error:
-            raise ConnectionLost("no answer in time") from error
+            raise PeerConnectionLost("no answer in time") from error

@@ -8,13 +8,13 @@ from typing import Final
 
 import attrs
 
+from broker.client import ConnectionLost
 from broker.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from broker.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from broker.wire.errors import ErrorCode
 from jepsen.values import SHARED_NAMES, Change
 from jepsen.workloads.client import Client
-from jepsen.workloads.connection import ConnectionLost
 
 _TIMEOUT_MS: Final = 2_000
 # The number of operations on the names of one generation, and the number of those names; see `workloads.registers`.

@@ -2,6 +2,7 @@
 
 import trio
 
+from broker.client import ConnectionLost
 from broker.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from broker.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from broker.wire.api.metadata import MetadataRequest
@@ -10,7 +11,6 @@ from broker.wire.uuids import encode_uuid
 from jepsen.history import Operation
 from jepsen.values import SeenTopic, WantedTopic
 from jepsen.workloads.client import METADATA_VERSION, Client
-from jepsen.workloads.connection import ConnectionLost
 
 _CREATE_VERSION = 7
 _DELETE_VERSION = 6

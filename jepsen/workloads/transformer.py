@@ -5,12 +5,11 @@ from typing import Final
 
 import trio
 
-from broker.client import ClientError, Consumer, ConsumerRecord, KafkaError, TopicPartition
+from broker.client import ClientError, ConnectionLost, Consumer, ConsumerRecord, KafkaError, TopicPartition
 from broker.client.consumer.group import RebalanceListener
 from broker.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from jepsen.values import GroupOffsets, Transaction, transformed
 from jepsen.workloads.client import Client
-from jepsen.workloads.connection import ConnectionLost
 from jepsen.workloads.group_member import REBALANCE_MS, SESSION_MS
 from jepsen.workloads.transactional_producer import ProducerOver, Transactions, open_producer
 

@@ -17,7 +17,7 @@ from kraft.core.messages import BeginEpochRequest
 from kraft.handshake import hello
 from kraft.message_codec import decode_request, encode, encode_request
 from kraft.msgpack_reading import MalformedMessage
-from kraft.rpc import ConnectionLost, Frames
+from kraft.rpc import Frames, PeerConnectionLost
 from tests.support.directory_ids import directory_id
 from tests.support.quorum_nodes import QuorumNode, QuorumNodes, running_nodes
 
@@ -69,7 +69,7 @@ async def lie(stream: trio.SocketStream, quorum: QuorumNodes, composer: QuorumCo
     """
     receiving, answers = Frames(stream), 0
     mine = hello("cluster", quorum.nodes[LIAR].voter.key)
-    with suppress(ConnectionLost, MalformedMessage):
+    with suppress(PeerConnectionLost, MalformedMessage):
         await receiving.receive()
         await receiving.send(composer.hello_body(mine) if rng.random() < 0.1 else encode(mine))
         while True:
@@ -159,7 +159,7 @@ async def claim_to_lead(node: QuorumNode, key: ReplicaKey, address: str) -> None
     async with stream:
         sending = Frames(stream)
         begin = BeginEpochRequest(node.quorum.core.epoch + 1, key.node_id, address, node.voter.key)
-        with suppress(ConnectionLost):
+        with suppress(PeerConnectionLost):
             await sending.send(encode(hello("cluster", key)))
             await sending.send(encode_request(1, begin))
             await sending.receive()

@@ -14,7 +14,7 @@ from kraft.env import FsyncFailed
 from kraft.handshake import HELLO_TIMEOUT_S, hello
 from kraft.message_codec import encode
 from kraft.replicated_log import Leadership, NotLeader
-from kraft.rpc import ConnectionLost, Frames, ServedConnection
+from kraft.rpc import Frames, PeerConnectionLost, ServedConnection
 from tests.support.directory_ids import directory_id
 from tests.support.nested_extensions import nested_extensions
 from tests.support.quorum_nodes import running_nodes
@@ -242,7 +242,7 @@ async def exchanged(port: int, *frames: bytes) -> list[bytes]:
         try:
             while True:
                 answers.append(await receiving.receive())
-        except ConnectionLost:
+        except PeerConnectionLost:
             await stream.aclose()
     return answers
 
@@ -294,5 +294,5 @@ async def test_connection_without_a_hello_is_closed(autojump_clock: MockClock) -
     mine = hello("cluster", ReplicaKey(1, directory_id("d1")))
     connection = ServedConnection(theirs, mine, lambda connection, correlation_id, request: None)
     await ours.send_all(b"\0\0")
-    with pytest.raises(ConnectionLost, match="no hello in time"), trio.fail_after(HELLO_TIMEOUT_S + 1):
+    with pytest.raises(PeerConnectionLost, match="no hello in time"), trio.fail_after(HELLO_TIMEOUT_S + 1):
         await connection.run()

@@ -20,7 +20,7 @@ from kraft.core.messages import (
 from kraft.core.voters import Voter
 from kraft.handshake import Hello, decode_hello, hello
 from kraft.message_codec import decode_response, encode, encode_request
-from kraft.rpc import ConnectionLost, Frames
+from kraft.rpc import Frames, PeerConnectionLost
 from tests.support.directory_ids import directory_id
 from tests.support.quorum_nodes import QuorumNode, running_nodes
 
@@ -29,7 +29,7 @@ END = OffsetAndEpoch(1_000, 1)
 
 
 async def ask(node: QuorumNode, peer: ReplicaKey, request: Request, cluster_id: str = "cluster") -> Response:
-    """Raises ConnectionLost if the node refuses to answer."""
+    """Raises PeerConnectionLost if the node refuses to answer."""
     stream = await trio.open_tcp_stream("127.0.0.1", node.port)
     async with stream:
         frames = Frames(stream)
@@ -38,14 +38,14 @@ async def ask(node: QuorumNode, peer: ReplicaKey, request: Request, cluster_id: 
             await frames.send(encode_request(7, request))
             answered: Hello = decode_hello(await frames.receive())
             if answered.refusal:
-                raise ConnectionLost(answered.refusal)
+                raise PeerConnectionLost(answered.refusal)
             return decode_response(await frames.receive())[1]
 
 
 async def test_node_of_another_cluster_is_refused_with_a_reason() -> None:
     async with running_nodes(1) as quorum:
         leader = await quorum.leader()
-        with pytest.raises(ConnectionLost, match="belongs to cluster cluster, not another"):
+        with pytest.raises(PeerConnectionLost, match="belongs to cluster cluster, not another"):
             await ask(leader, STRANGER, FetchRequest(1, STRANGER, OffsetAndEpoch(0, 0), 0), "another")
         assert leader.quorum.describe().observer_states == ()
 
@@ -68,7 +68,7 @@ async def test_node_of_another_cluster_is_refused_with_a_reason() -> None:
 async def test_request_with_invalid_ids_or_of_another_sender_ends_its_connection(request_: Request) -> None:
     async with running_nodes(1) as quorum:
         leader = await quorum.leader()
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(PeerConnectionLost):
             await ask(leader, STRANGER, request_)
         await quorum.commit(b"still there")
         assert leader.quorum.describe().observer_states == ()

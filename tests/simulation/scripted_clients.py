@@ -4,6 +4,7 @@ from typing import Any
 
 import attrs
 
+from broker.client import ConnectionLost
 from broker.wire.api.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -34,7 +35,7 @@ from broker.wire.errors import ErrorCode
 from broker.wire.records import Record, encode_batch, iter_headers, iter_records
 from jepsen.simulation.hosts import Host
 from jepsen.simulation.subjects.node_plan import KAFKA_PORT
-from jepsen.workloads.connection import Connection, ConnectionLost
+from jepsen.workloads.connection import Connection
 from metadata.configuration import ResourceType
 from tests.simulation.scripted_run import ScriptedRun
 

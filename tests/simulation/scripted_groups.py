@@ -10,6 +10,7 @@ from typing import Any, Final
 import attrs
 import trio
 
+from broker.client import ConnectionLost
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from broker.coordinator.runtime.java_hash import java_hash
 from broker.wire.api.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
@@ -27,7 +28,7 @@ from jepsen.simulation.subjects.data import observe_replicas
 from jepsen.simulation.subjects.node_plan import KAFKA_PORT, NodePlan
 from jepsen.values import Commit, CommittedRead
 from jepsen.workloads.client import Client
-from jepsen.workloads.connection import Connection, ConnectionLost
+from jepsen.workloads.connection import Connection
 from jepsen.workloads.group_classic import ClassicMember
 from jepsen.workloads.group_consumer import ConsumerMember
 from jepsen.workloads.group_member import Group, GroupMember

@@ -9,6 +9,7 @@ import attrs
 import pytest
 import trio
 
+from broker.client import ConnectionLost
 from broker.storage.cleaner.record_retention import RecordRetention
 from broker.wire.api.create_topics import (
     CreatableReplicaAssignment,
@@ -28,7 +29,7 @@ from broker.wire.records import Record, encode_batch, iter_headers, iter_records
 from jepsen.simulation import Host, Simulation
 from jepsen.simulation.cluster import Cluster
 from jepsen.simulation.subjects.node_plan import KAFKA_PORT, NodePlan
-from jepsen.workloads.connection import Connection, ConnectionLost
+from jepsen.workloads.connection import Connection
 from tests.support.compacted_logs import latest
 
 TOPIC = "topic"

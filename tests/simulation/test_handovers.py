@@ -11,11 +11,12 @@ from itertools import pairwise
 import pytest
 import trio
 
+from broker.client import ConnectionLost
 from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from broker.wire.records import Record, encode_batch
 from jepsen.simulation.subjects.node_plan import KAFKA_PORT
-from jepsen.workloads.connection import Connection, ConnectionLost
+from jepsen.workloads.connection import Connection
 from tests.simulation.scripted_clients import TOPIC
 from tests.simulation.scripted_replicas import ScriptedReplicas, play
 

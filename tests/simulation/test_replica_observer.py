@@ -5,11 +5,12 @@ from contextlib import suppress
 import pytest
 import trio
 
+from broker.client import ConnectionLost
 from broker.wire.errors import ErrorCode
 from jepsen.simulation.subjects.data import node_on
 from jepsen.simulation.subjects.node_plan import LOG_DIRECTORIES
 from jepsen.simulation.trace import Event
-from jepsen.workloads.connection import Connection, ConnectionLost
+from jepsen.workloads.connection import Connection
 from tests.simulation.scripted_clients import PRODUCE_VERSION
 from tests.simulation.scripted_replicas import DIRECTORY, ScriptedReplicas, play
 

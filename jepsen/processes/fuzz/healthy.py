@@ -14,12 +14,13 @@ from typing import Any, Final
 import attrs
 import trio
 
+from broker.client import ConnectionLost
 from broker.wire.api.api_versions import ApiVersionsRequest
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from broker.wire.records import Record, encode_batch
-from jepsen.workloads.connection import Connection, ConnectionLost
+from jepsen.workloads.connection import Connection
 
 TOPIC: Final = "healthy"
 PRODUCE_VERSION: Final = 9

@@ -15,7 +15,7 @@ from kraft.core.messages import is_answer
 from kraft.handshake import PROTOCOL, Hello, decode_hello
 from kraft.message_codec import decode_request, encode, encode_request, encode_response
 from kraft.msgpack_reading import MalformedMessage
-from kraft.rpc import ConnectionLost, Frames
+from kraft.rpc import Frames, PeerConnectionLost
 
 HOST_NAME: Final = "liar"
 LIE_SECONDS_MAX: Final = 8.0
@@ -109,7 +109,7 @@ class _Liar:
         async with trio.open_nursery() as nursery:
 
             async def tell() -> None:
-                with suppress(ConnectionLost):
+                with suppress(PeerConnectionLost):
                     await frames.send(encode(self._hello))
                     for number in range(self._rng.randint(1, _LIES_MAX)):
                         correlation_id = self._rng.choice((number, number, number, 0, self._lies.number()))
@@ -118,7 +118,7 @@ class _Liar:
                 nursery.cancel_scope.cancel()
 
             async def listen() -> None:
-                with suppress(ConnectionLost):
+                with suppress(PeerConnectionLost):
                     while True:
                         await frames.receive()
                 nursery.cancel_scope.cancel()
@@ -131,7 +131,7 @@ class _Liar:
         """Answer the requests of a node: late, twice, or with the response to another request."""
         frames, rng = Frames(stream), self._rng
         members = self._strike.members
-        with suppress(ConnectionLost, MalformedMessage):  # brokers connect here too, with Kafka's protocol
+        with suppress(PeerConnectionLost, MalformedMessage):  # brokers connect here too, with Kafka's protocol
             asking = decode_hello(await frames.receive())
             await frames.send(encode(self._hello))
             while True:

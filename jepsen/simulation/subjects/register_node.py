@@ -17,7 +17,7 @@ from kraft.core.voters import ReplicaKey
 from kraft.env import Env, FsyncFailed
 from kraft.raft_node import RaftNode, RaftNodeConfig
 from kraft.replicated_log import Batch, Leadership, NotLeader
-from kraft.rpc import ConnectionLost, Frames
+from kraft.rpc import Frames, PeerConnectionLost
 
 DIRECTORY: Final = "/log-0"
 RAFT_PORT: Final = 9093
@@ -117,7 +117,7 @@ class RegisterNode:
                 while True:
                     question = msgpack.unpackb(await frames.receive())
                     await frames.send(msgpack.packb(await self._do(question)))
-            except ConnectionLost:
+            except PeerConnectionLost:
                 return
 
     async def _do(self, question: list[Any]) -> tuple[str, object]:
