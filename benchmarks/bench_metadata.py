@@ -21,9 +21,9 @@ import trio
 
 from benchmarks import report
 from benchmarks.metadata_replicas import LEADER_ID, Replica, run_replica
-from metadata.configuration import ResourceType
-from metadata.controller import AlterConfigOp, ConfigChange, NewTopic
+from metadata.controller import ConfigChange, NewTopic
 from metadata.image import ConfigResource, image_records
+from metadata.protocol import ConfigOperation, ConfigResourceType
 from metadata.records import encode_record
 
 NEW_ID = 2
@@ -128,10 +128,10 @@ async def _create(leader: Replica, partitions: int) -> float:
 async def _change(leader: Replica) -> tuple[float, float]:
     """Medians of the time until one change of a topic's config is committed, and of its CPU time without fsync."""
     took, used = [], []
-    resource = ConfigResource(ResourceType.TOPIC, "topic-7")
+    resource = ConfigResource(ConfigResourceType.TOPIC, "topic-7")
     for number in range(CHANGES):
         began, cpu = perf_counter(), thread_time()
-        change = ConfigChange("segment.ms", AlterConfigOp.SET, str(60_000 + number))
+        change = ConfigChange("segment.ms", ConfigOperation.SET, str(60_000 + number))
         (outcome,) = await leader.controller.incremental_alter_configs([(resource, [change])])
         assert outcome.error is None, outcome
         took.append(perf_counter() - began)

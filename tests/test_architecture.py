@@ -41,9 +41,11 @@ IN_EVERY_GROUP = (
 DIRECTIONS: dict[str, tuple[str, ...]] = {
     "kraft": (),
     "metadata": ("kraft",),
+    # Numbers of Kafka's protocol, for the controller and for clients.
+    "metadata.protocol": (),
     "metadata.records": (),
-    "metadata.image": ("kraft", "metadata.configuration", "metadata.records"),
-    "metadata.configuration": ("metadata.regex",),
+    "metadata.image": ("kraft", "metadata.configuration", "metadata.protocol", "metadata.records"),
+    "metadata.configuration": ("metadata.protocol", "metadata.regex"),
     "metadata.regex": (),
     "metadata.request_context": (),
     "metadata.controller": ("kraft", "metadata"),
@@ -72,7 +74,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "metadata",
     ),
     "broker.quota": ("broker.net.admission", "broker.replication.throttles", "broker.server", "kraft.env", "metadata"),
-    "broker.logging": ("kraft.events", "metadata.controller", "metadata.errors"),
+    "broker.logging": ("kraft.events", "metadata.controller", "metadata.errors", "metadata.protocol"),
     "broker.telemetry": ("broker.metrics.exposition", "broker.net.connection", "broker.wire", "kraft.env", "metadata"),
     "broker.metrics": (),
     "broker.metrics.collectors": (
@@ -145,7 +147,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "broker.cli": ("broker", "kraft", "metadata"),
     # `kraft spark check` runs the checkers of the fault suites on stored histories.
     "broker.cli.commands.spark_check": ("broker", "jepsen", "kraft", "metadata"),
-    "broker.client": ("broker.wire", "broker.net", "broker.printable", "broker.security.sasl"),
+    "broker.client": ("broker.wire", "broker.net", "broker.printable", "broker.security.sasl", "metadata.protocol"),
     "broker.spark": ("broker.client", "broker.printable"),
     "pyspark_kraft": ("broker.spark",),
     "jepsen": ("broker", "kraft", "metadata"),
@@ -163,6 +165,7 @@ ROOTS_KNOWN_TO = {"broker.cli", "jepsen", "benchmarks"}
 # Packages that use no clock, socket, random numbers or disk, and their modules that are exempt.
 PURE: dict[str, frozenset[str]] = {
     "kraft.core": frozenset(),
+    "metadata.protocol": frozenset(),
     "metadata.records": frozenset(),
     # Yields to other tasks between the portions of a snapshot.
     "metadata.image": frozenset({"metadata.image.metadata_loader"}),

@@ -6,10 +6,11 @@ from collections.abc import Collection
 from types import MappingProxyType
 from typing import Final
 
-from broker.config.endpoints import Endpoints, SecurityProtocol
+from broker.config.endpoints import Endpoints
 from metadata.configuration import BrokerConfigs, ConfigError
 from metadata.configuration.quorum_addresses import parse_quorum_voters
 from metadata.configuration.vocabulary import INT_MAX
+from metadata.protocol import SecurityProtocol
 
 _MIB = 1024 * 1024
 # Dynamic configs that have to fit to other configs of a broker's own file.

@@ -8,18 +8,11 @@ import attrs
 from broker.config.kafka_config import KafkaConfig
 from broker.storage.log_config import LogConfig
 from kraft.env import Tracer
-from metadata.configuration import (
-    GROUP_CONFIGS,
-    TOPIC_CONFIGS,
-    ConfigDef,
-    ConfigError,
-    ResourceType,
-    unusable,
-    usable,
-)
+from metadata.configuration import GROUP_CONFIGS, TOPIC_CONFIGS, ConfigDef, ConfigError, unusable, usable
 from metadata.configuration.broker import broker_key
 from metadata.configuration.synonyms import listener_base
 from metadata.image import MetadataDelta, MetadataImage
+from metadata.protocol import ConfigResourceType
 
 T = TypeVar("T")
 
@@ -119,11 +112,11 @@ class EffectiveConfig:
         """
         changed = delta.configs.changed
         for resource in changed:
-            if resource.type == ResourceType.TOPIC:
+            if resource.type == ConfigResourceType.TOPIC:
                 self._keep_usable(resource.name, delta.configs.base.topic(resource.name), image)
-            elif resource.type == ResourceType.GROUP:
+            elif resource.type == ConfigResourceType.GROUP:
                 self._report_unusable(f"group {resource.name}", GROUP_CONFIGS, image.configs.of(resource))
-        if any(resource.type == ResourceType.BROKER for resource in changed):
+        if any(resource.type == ConfigResourceType.BROKER for resource in changed):
             self._apply(image)
 
     def topic(self, name: str, overrides: Mapping[str, str]) -> TopicConfig:

@@ -3,12 +3,12 @@
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from enum import IntEnum
 from typing import Final
 
 import attrs
 
 from metadata.configuration import BrokerConfigs, ConfigError
+from metadata.protocol import SecurityProtocol
 
 # Names of the local machine. A listener on every interface accepts connections to them.
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
@@ -17,15 +17,6 @@ _THIS_MACHINE: Final = (*_LOOPBACK, "", "0.0.0.0", "::")
 HTTP: Final = "HTTP"
 _PORT_MAX: Final = 65535
 _LISTENER: Final = r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,9})"
-
-
-class SecurityProtocol(IntEnum):
-    """The protocol that carries Kafka's protocol on a listener; the numbers are Kafka's."""
-
-    PLAINTEXT = 0
-    SSL = 1
-    SASL_PLAINTEXT = 2
-    SASL_SSL = 3
 
 
 @attrs.frozen

@@ -16,9 +16,9 @@ from broker.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from metadata.configuration import ResourceType
-from metadata.controller import AlterConfigOp, ConfigChange
+from metadata.controller import ConfigChange
 from metadata.errors import ApiError, ClusterAuthorizationFailed, InvalidRequest
+from metadata.protocol import ConfigOperation, ConfigResourceType
 
 # More than there are loggers.
 _CHANGES_MAX: Final = 100
@@ -26,14 +26,14 @@ _CHANGES_MAX: Final = 100
 
 def alter_own_loggers(context: Context[Any], request: IncrementalAlterConfigsRequest) -> Steps[OwnPart | None]:
     """Change the loggers that the request names, in steps. The result is None if it names none."""
-    loggers = [resource for resource in request.resources if resource.resource_type == ResourceType.BROKER_LOGGER]
+    loggers = [resource for resource in request.resources if resource.resource_type == ConfigResourceType.BROKER_LOGGER]
     if not loggers:
         return None
     times = Counter(resource.resource_name for resource in loggers)
     errors = yield from each(
         lambda resource: _alter(context, resource, times[resource.resource_name], request.validate_only), loggers
     )
-    others = [resource for resource in request.resources if resource.resource_type != ResourceType.BROKER_LOGGER]
+    others = [resource for resource in request.resources if resource.resource_type != ConfigResourceType.BROKER_LOGGER]
     remaining = IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
 
     def respond(response: IncrementalAlterConfigsResponse | None) -> Steps[IncrementalAlterConfigsResponse]:
@@ -41,7 +41,7 @@ def alter_own_loggers(context: Context[Any], request: IncrementalAlterConfigsReq
         altered = map(_result, loggers, errors)
         answered = iter(() if response is None else response.responses)
         responses = yield from each(
-            lambda resource: next(altered if resource.resource_type == ResourceType.BROKER_LOGGER else answered),
+            lambda resource: next(altered if resource.resource_type == ConfigResourceType.BROKER_LOGGER else answered),
             request.resources,
         )
         throttle_time_ms = 0 if response is None else response.throttle_time_ms
@@ -67,7 +67,7 @@ def _alter(
         services = context.services
         services.log_levels.apply(changes)
         for change in changes:
-            level = change.value if change.op == AlterConfigOp.SET else None
+            level = change.value if change.op == ConfigOperation.SET else None
             services.env.trace("log_level_changed", logger=change.name, level=level)
     return None
 
@@ -77,7 +77,7 @@ def _check(context: Context[NodeServices], name: str, times: int, changes: Seque
         raise InvalidRequest("Each resource must appear at most once.")
     if len({change.name for change in changes}) < len(changes):
         raise InvalidRequest("Error due to duplicate config keys")
-    nulls = [change.name for change in changes if change.op != AlterConfigOp.DELETE and change.value is None]
+    nulls = [change.name for change in changes if change.op != ConfigOperation.DELETE and change.value is None]
     if nulls:
         raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")
     if not context.allows(AclOperation.ALTER_CONFIGS, AclResourceType.CLUSTER, CLUSTER_NAME):

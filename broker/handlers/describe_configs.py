@@ -16,15 +16,8 @@ from broker.wire.api.describe_configs import (
     DescribeConfigsSynonym,
 )
 from broker.wire.errors import ErrorCode, KafkaError
-from metadata.configuration import (
-    ConfigEntry,
-    ConfigSource,
-    ConfigType,
-    ResourceType,
-    describe_client_metrics,
-    describe_cluster_default,
-    parse_int,
-)
+from metadata.configuration import ConfigEntry, describe_client_metrics, describe_cluster_default, parse_int
+from metadata.protocol import ConfigResourceType, ConfigSource, ConfigType
 
 # Configs in one response: all of 10,000 topics, or of 2,500 with synonyms or documentation. Both are some 20 MB
 # on the wire and 100 MB in memory.
@@ -76,24 +69,24 @@ def _entries(context: Context[NodeServices], resource: DescribeConfigsResource) 
     services = context.services
     name = resource.resource_name
     match resource.resource_type:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             image = services.loader.image
             if name not in image.topics.by_name:
                 raise unknown_topic(name)
             return services.config.describe_topic(image.configs.topic(name))
-        case ResourceType.BROKER:
+        case ConfigResourceType.BROKER:
             if not name:
                 return describe_cluster_default(services.loader.image.configs.all_brokers())
             _check_broker(name, services.config.node_id)
             return services.config.describe_broker()
-        case ResourceType.GROUP:
+        case ConfigResourceType.GROUP:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
             return services.config.describe_group(services.loader.image.configs.group(name))
-        case ResourceType.BROKER_LOGGER:
+        case ConfigResourceType.BROKER_LOGGER:
             _check_logger(name, services.config.node_id)
             return [_logger(logger, level) for logger, level in services.log_levels.describe().items()]
-        case ResourceType.CLIENT_METRICS:
+        case ConfigResourceType.CLIENT_METRICS:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
             return describe_client_metrics(services.loader.image.configs.client_metrics(name))
@@ -126,7 +119,7 @@ def _logger(name: str, level: str) -> ConfigEntry:
     return ConfigEntry(
         name=name,
         value=level,
-        source=ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
+        source=ConfigSource.BROKER_LOGGER,
         is_sensitive=False,
         read_only=False,
         type=ConfigType.UNKNOWN,

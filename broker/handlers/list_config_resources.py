@@ -13,10 +13,10 @@ from broker.wire.api.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from broker.wire.errors import ErrorCode
-from metadata.configuration import ResourceType
+from metadata.protocol import ConfigResourceType
 
-_OF_CLIENT_METRICS_ONLY = (ResourceType.CLIENT_METRICS,)
-_ALL = tuple(kind for kind in ResourceType if kind is not ResourceType.UNKNOWN)
+_OF_CLIENT_METRICS_ONLY = (ConfigResourceType.CLIENT_METRICS,)
+_ALL = tuple(kind for kind in ConfigResourceType if kind is not ConfigResourceType.UNKNOWN)
 
 
 def list_config_resources(
@@ -33,15 +33,15 @@ def list_config_resources(
     return ListConfigResourcesResponse(config_resources=resources)
 
 
-def _names(context: RequestContext, kind: ResourceType) -> list[str]:
+def _names(context: RequestContext, kind: ConfigResourceType) -> list[str]:
     image = context.services.loader.image
     match kind:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             return [name for name, _ in image.topics.by_name.items()]
-        case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
+        case ConfigResourceType.BROKER | ConfigResourceType.BROKER_LOGGER:
             brokers = image.cluster.brokers.values()
             return [str(broker.broker_id) for broker in brokers if context.listener in broker.end_points]
-        case ResourceType.GROUP | ResourceType.CLIENT_METRICS:
+        case ConfigResourceType.GROUP | ConfigResourceType.CLIENT_METRICS:
             resources = (resource for resource, _ in image.configs.resources.items())
             return [resource.name for resource in resources if resource.type == kind]
         case _:

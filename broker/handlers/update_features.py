@@ -11,8 +11,9 @@ from broker.wire.api.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from metadata.controller import FeatureUpdate, UpgradeType
+from metadata.controller import FeatureUpdate
 from metadata.errors import ApiError, InvalidUpdateVersion
+from metadata.protocol import UpgradeType
 
 _UPGRADE_TYPE_FROM: Final = 1
 _RESULTS_UNTIL: Final = 1

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from kraft.events import Level
-from metadata.controller import AlterConfigOp, ConfigChange
+from metadata.controller import ConfigChange
 from metadata.errors import InvalidConfig, InvalidRequest
+from metadata.protocol import ConfigOperation
 
 ROOT: Final = "root"
 
@@ -58,26 +59,26 @@ class LogLevels:
     def check(self, changes: Sequence[ConfigChange]) -> None:
         """Validate changes. Raises InvalidConfig and InvalidRequest, with Kafka's messages."""
         for change in changes:
-            if change.op in (AlterConfigOp.APPEND, AlterConfigOp.SUBTRACT):
-                op = AlterConfigOp(change.op).name
+            if change.op in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
+                op = ConfigOperation(change.op).name
                 raise InvalidRequest(f"{op} operation is not allowed for the BROKER_LOGGER resource")
-            if change.op not in (AlterConfigOp.SET, AlterConfigOp.DELETE):
+            if change.op not in (ConfigOperation.SET, ConfigOperation.DELETE):
                 raise InvalidRequest(
                     f"Unknown operation type {change.op} is not allowed for the BROKER_LOGGER resource"
                 )
             if change.name not in self._own:
                 raise InvalidConfig(f"Logger {change.name} does not exist!")
-            if change.op == AlterConfigOp.SET and change.value not in LEVELS:
+            if change.op == ConfigOperation.SET and change.value not in LEVELS:
                 raise InvalidConfig(
                     f"Cannot set the log level of {change.name} to {change.value} as it is not a supported log level. "
                     f"Valid log levels are {', '.join(sorted(LEVELS))}"
                 )
-            if change.op == AlterConfigOp.DELETE and change.name == ROOT:
+            if change.op == ConfigOperation.DELETE and change.name == ROOT:
                 raise InvalidRequest(f"Removing the log level of the {ROOT} logger is not allowed")
 
     def apply(self, changes: Sequence[ConfigChange]) -> None:
         """Apply changes that `check` has accepted."""
         for change in changes:
-            self._own[change.name] = change.value if change.op == AlterConfigOp.SET else None
+            self._own[change.name] = change.value if change.op == ConfigOperation.SET else None
         for listener in self._listeners:
             listener()

@@ -22,8 +22,8 @@ from broker.storage.log_manager import LogManager
 from broker.storage.partition_directory import partition_directory_name
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import FsyncFailed, Tracer
-from metadata.configuration import ResourceType
 from metadata.image import BrokerImage, MetadataDelta, MetadataImage, PartitionImage, TopicDelta, TopicImage
+from metadata.protocol import ConfigResourceType
 
 # Called with the partitions whose source to fetch from, or leader epoch, has changed. Must not block.
 FollowedListener: TypeAlias = Callable[[Sequence[Partition]], None]
@@ -332,10 +332,10 @@ class ReplicaManager:
 
     def _apply_configs(self, delta: MetadataDelta, image: MetadataImage) -> None:
         changed = delta.configs.changed
-        if any(resource.type == ResourceType.BROKER for resource in changed):
+        if any(resource.type == ConfigResourceType.BROKER for resource in changed):
             names = [key for key in self.topics if isinstance(key, str)]
         else:
-            names = [resource.name for resource in changed if resource.type == ResourceType.TOPIC]
+            names = [resource.name for resource in changed if resource.type == ConfigResourceType.TOPIC]
         for name in names:
             local = self.topics.get(name)
             if local is not None:

@@ -26,9 +26,10 @@ from broker.wire.records.compression import Compression, decompress
 from broker.wire.records.errors import CorruptBatch, TooLargeContent
 from broker.wire.uuids import METADATA_TOPIC_ID, ZERO_UUID, encode_uuid, new_uuid
 from kraft.env import Tracer
-from metadata.configuration import ConfigError, ResourceType
+from metadata.configuration import ConfigError
 from metadata.configuration.client_metrics import check_client_metrics
 from metadata.image import MetadataDelta, MetadataImage
+from metadata.protocol import ConfigResourceType
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
@@ -103,7 +104,7 @@ class ClientTelemetry:
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Follow the changes of subscriptions. Clients get another subscription id with their next request."""
-        changed = [each for each in delta.configs.changed if each.type == ResourceType.CLIENT_METRICS]
+        changed = [each for each in delta.configs.changed if each.type == ConfigResourceType.CLIENT_METRICS]
         for resource in changed:
             configs = image.configs.of(resource)
             if not configs:

@@ -7,10 +7,12 @@ compare them. Kafka's messages contain values as Java prints them, so `java_text
 import math
 import re
 from collections.abc import Callable, Mapping
-from enum import Enum, IntEnum
+from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast, overload
 
 import attrs
+
+from metadata.protocol import ConfigType
 
 # The characters that `String.trim` removes: those up to the space, but no other spaces of Unicode.
 _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
@@ -26,21 +28,6 @@ class ConfigError(ValueError):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
-
-
-class ConfigType(IntEnum):
-    """The type of a key's values; the numbers are those of DescribeConfigs (KIP-569)."""
-
-    UNKNOWN = 0
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
 
 
 class Importance(Enum):

@@ -6,7 +6,6 @@ value, and the values that it overrides (KIP-226's synonyms).
 """
 
 from collections.abc import Mapping
-from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -14,34 +13,13 @@ import attrs
 
 from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, DYNAMIC_ONLY_CONFIGS, broker_key
 from metadata.configuration.client_metrics import CLIENT_METRICS_CONFIGS
-from metadata.configuration.definition import (
-    ConfigDef,
-    ConfigError,
-    ConfigKey,
-    ConfigType,
-    ConfigValue,
-    Values,
-    value_text,
-)
+from metadata.configuration.definition import ConfigDef, ConfigError, ConfigKey, ConfigValue, Values, value_text
 from metadata.configuration.group import GROUP_CONFIGS, default_of, group_values
 from metadata.configuration.synonyms import TOPIC_SYNONYMS, broker_synonyms, broker_synonyms_with_base
 from metadata.configuration.topic import TOPIC_CONFIGS, TopicConfigs
+from metadata.protocol import ConfigSource, ConfigType
 
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
-
-
-class ConfigSource(IntEnum):
-    """The source of a value, by the numbers of DescribeConfigs."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    CLIENT_METRICS_CONFIG = 7
-    GROUP_CONFIG = 8
 
 
 class ConfigSynonym(NamedTuple):
@@ -154,7 +132,7 @@ def describe_group(layers: BrokerLayers, broker: Values, overrides: Mapping[str,
         text, first = value_text(values[name]), default_of(name)
         synonyms = _synonyms(layers, first, broker_synonyms(first), is_sensitive=False)
         if name in overrides:
-            synonyms.insert(0, ConfigSynonym(name, text, ConfigSource.GROUP_CONFIG))
+            synonyms.insert(0, ConfigSynonym(name, text, ConfigSource.GROUP))
         entries.append(_entry(key, text, synonyms))
     return entries
 
@@ -170,7 +148,7 @@ def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigEntry]:
     for name, key in CLIENT_METRICS_CONFIGS.keys.items():
         value = values[name]
         text = None if value is None else value_text(value)
-        own = [ConfigSynonym(name, text, ConfigSource.CLIENT_METRICS_CONFIG)] if name in overrides else []
+        own = [ConfigSynonym(name, text, ConfigSource.CLIENT_METRICS)] if name in overrides else []
         entries.append(_entry(key, text, own))
     return entries
 
@@ -188,8 +166,8 @@ def describe_cluster_default(cluster: Mapping[str, str]) -> list[ConfigEntry]:
     only = BrokerLayers(static=_EMPTY, cluster=cluster)
     return [
         entry._replace(
-            source=ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
-            synonyms=tuple(s for s in entry.synonyms if s.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+            source=ConfigSource.DEFAULT_BROKER,
+            synonyms=tuple(s for s in entry.synonyms if s.source is ConfigSource.DEFAULT_BROKER),
         )
         for entry in (_describe_broker_key(only, name, text) for name, text in cluster.items())
     ]
@@ -200,7 +178,7 @@ def _describe_topic_key(layers: BrokerLayers, name: str, value: ConfigValue | No
     text = None if value is None else value_text(value)
     synonyms: list[ConfigSynonym] = []
     if is_overridden:
-        synonyms.append(ConfigSynonym(name, text, ConfigSource.DYNAMIC_TOPIC_CONFIG))
+        synonyms.append(ConfigSynonym(name, text, ConfigSource.TOPIC))
     if name in TOPIC_SYNONYMS:
         first = TOPIC_SYNONYMS[name][0].name
         synonyms += _synonyms(layers, first, broker_synonyms_with_base(first), is_sensitive=False)
@@ -212,7 +190,7 @@ def _entry(key: ConfigKey[Any], text: str | None, synonyms: list[ConfigSynonym])
     return ConfigEntry(
         name=key.name,
         value=text,
-        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         is_sensitive=False,
         read_only=False,
         type=key.type,
@@ -232,7 +210,7 @@ def _describe_broker_key(layers: BrokerLayers, name: str, text: str | None) -> C
     return ConfigEntry(
         name=name,
         value=None if is_sensitive else text,
-        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         is_sensitive=is_sensitive,
         read_only=name not in DYNAMIC_CONFIGS and name not in DYNAMIC_ONLY_CONFIGS.keys,
         type=config_type,
@@ -257,10 +235,10 @@ def _synonyms(layers: BrokerLayers, name: str, names: tuple[str, ...], is_sensit
     found = [
         ConfigSynonym(each, None if is_sensitive else layer[each], source)
         for layer, source in (
-            (layers.broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
-            (layers.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
-            (layers.static, ConfigSource.STATIC_BROKER_CONFIG),
-            (defaults, ConfigSource.DEFAULT_CONFIG),
+            (layers.broker, ConfigSource.BROKER),
+            (layers.cluster, ConfigSource.DEFAULT_BROKER),
+            (layers.static, ConfigSource.STATIC_BROKER),
+            (defaults, ConfigSource.DEFAULT),
         )
         for each in names
         if each in layer

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from enum import IntEnum
 from types import MappingProxyType
 from typing import Final, TypeAlias, TypeVar, cast
 
@@ -12,7 +11,6 @@ from metadata.configuration.definition import (
     ConfigDef,
     ConfigError,
     ConfigKey,
-    ConfigType,
     ConfigValue,
     Scope,
     UpdateMode,
@@ -23,6 +21,7 @@ from metadata.configuration.effective import topic_values, usable
 from metadata.configuration.group import GROUP_CONFIGS, check_group_values, group_values
 from metadata.configuration.synonyms import listener_base
 from metadata.configuration.topic import TOPIC_CONFIGS, TopicConfigs
+from metadata.protocol import ConfigResourceType, ConfigType
 
 T = TypeVar("T")
 
@@ -52,17 +51,6 @@ _THREAD_COUNTS: Final = frozenset(
 
 # Raises ConfigError if the dynamic configs of all brokers and those of one contradict each other, or a node's file.
 CheckDynamic: TypeAlias = Callable[[Mapping[str, str], Mapping[str, str]], None]
-
-
-class ResourceType(IntEnum):
-    """The type of a config's resource, by the numbers of Kafka's ConfigResource."""
-
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 class ConfigSchema:
@@ -169,11 +157,11 @@ class ConfigSchema:
             raise
 
     def valid_alone(
-        self, resource_type: ResourceType, configs: Mapping[str, str], *, per_broker: bool = False
+        self, resource_type: ConfigResourceType, configs: Mapping[str, str], *, per_broker: bool = False
     ) -> dict[str, str]:
         """The configs of a resource that are valid by themselves. See `unusable`."""
         definition = _definition(resource_type)
-        if resource_type is not ResourceType.BROKER:
+        if resource_type is not ConfigResourceType.BROKER:
             return {} if definition is None else dict(usable(definition, configs))
         return {name: text for name, text in configs.items() if self._is_valid_alone(name, text, per_broker)}
 
@@ -195,17 +183,17 @@ class ConfigSchema:
         """Validate the new configs of a client metrics subscription. See `check_client_metrics`."""
         check_client_metrics(configs)
 
-    def is_list(self, resource_type: ResourceType, name: str) -> bool:
+    def is_list(self, resource_type: ConfigResourceType, name: str) -> bool:
         """True if a key is a list, which APPEND and SUBTRACT require (KIP-339)."""
         definition = _definition(resource_type)
         return definition is not None and definition.type_of(name) is ConfigType.LIST
 
-    def is_sensitive(self, resource_type: ResourceType, name: str) -> bool:
+    def is_sensitive(self, resource_type: ConfigResourceType, name: str) -> bool:
         """True if the value is secret. Unknown keys are secret, because they may belong to a plugin."""
         definition = _definition(resource_type)
         return definition is None or definition.type_of(name) in (ConfigType.UNKNOWN, ConfigType.PASSWORD)
 
-    def default(self, resource_type: ResourceType, name: str) -> str | None:
+    def default(self, resource_type: ConfigResourceType, name: str) -> str | None:
         """The default to which APPEND and SUBTRACT apply if the key is not set."""
         definition = _definition(resource_type)
         return None if definition is None else definition.default_text(name)
@@ -263,15 +251,15 @@ def _changed_elements(text: str) -> list[str]:
     return kept.split(",") if kept else []
 
 
-def _definition(resource_type: ResourceType) -> ConfigDef | None:
+def _definition(resource_type: ConfigResourceType) -> ConfigDef | None:
     match resource_type:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             return TOPIC_CONFIGS
-        case ResourceType.BROKER:
+        case ConfigResourceType.BROKER:
             return BROKER_CONFIGS
-        case ResourceType.GROUP:
+        case ConfigResourceType.GROUP:
             return GROUP_CONFIGS
-        case ResourceType.CLIENT_METRICS:
+        case ConfigResourceType.CLIENT_METRICS:
             return CLIENT_METRICS_CONFIGS
         case _:
             return None

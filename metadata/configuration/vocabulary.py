@@ -3,7 +3,8 @@
 import sys
 from typing import Final
 
-from metadata.configuration.definition import ConfigType, Importance, Password, Scope, UpdateMode, ValueType
+from metadata.configuration.definition import Importance, Password, Scope, UpdateMode, ValueType
+from metadata.protocol import ConfigType
 
 BOOLEAN: Final = ValueType[bool](ConfigType.BOOLEAN)
 STRING: Final = ValueType[str](ConfigType.STRING)

@@ -9,12 +9,12 @@ from metadata.controller.alter_partition import (
     TopicIsrChanges,
 )
 from metadata.controller.brokers import NO_PREVIOUS_EPOCH, BrokerRegistration
-from metadata.controller.configs import AlterConfigOp, ConfigChange, ConfigOutcome
+from metadata.controller.configs import ConfigChange, ConfigOutcome
 from metadata.controller.controller import Controller
 from metadata.controller.controller_config import ControllerConfig
 from metadata.controller.controller_registration import ControllerRegistration
 from metadata.controller.decision import Decision
-from metadata.controller.elect_leaders import ElectedPartition, ElectedTopic, ElectionType
+from metadata.controller.elect_leaders import ElectedPartition, ElectedTopic
 from metadata.controller.feature_levels import (
     DEFAULT_FEATURES,
     ELIGIBLE_LEADER_REPLICAS_VERSION,
@@ -29,7 +29,7 @@ from metadata.controller.feature_levels import (
     missing_dependency,
     release_level,
 )
-from metadata.controller.features import FeatureUpdate, UpgradeType
+from metadata.controller.features import FeatureUpdate
 from metadata.controller.heartbeats import BrokerHeartbeat, BrokerHeartbeatReply
 from metadata.controller.partitions import NewPartitions, TopicOutcome
 from metadata.controller.producer_ids import PRODUCER_ID_BLOCK_SIZE, ProducerIdsBlock
@@ -59,7 +59,6 @@ __all__ = [
     "RELEASES",
     "SUPPORTED_FEATURES",
     "TRANSACTION_VERSION",
-    "AlterConfigOp",
     "AlteredPartition",
     "AlteredTopic",
     "AssignedReplica",
@@ -77,7 +76,6 @@ __all__ = [
     "DirectoryAssignment",
     "ElectedPartition",
     "ElectedTopic",
-    "ElectionType",
     "FeatureUpdate",
     "IsrChange",
     "IsrMember",
@@ -97,7 +95,6 @@ __all__ = [
     "TopicOutcome",
     "TopicReassignments",
     "TopicToDelete",
-    "UpgradeType",
     "check_quota",
     "initial_levels",
     "missing_dependency",

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from metadata.configuration import (
@@ -11,7 +10,6 @@ from metadata.configuration import (
     ClientMetricsRequestError,
     ConfigError,
     ConfigSchema,
-    ResourceType,
     append_to_list,
     parse_int,
     subtract_from_list,
@@ -22,25 +20,22 @@ from metadata.controller.feature_levels import CORDONS_SINCE, METADATA_VERSION, 
 from metadata.controller.topic_names import validate_topic_name
 from metadata.errors import ApiError, BrokerIdNotRegistered, InvalidConfig, InvalidRequest, UnknownTopicOrPartition
 from metadata.image import ConfigResource, MetadataImage
+from metadata.protocol import ConfigOperation, ConfigResourceType
 from metadata.records import ConfigRecord
 
 # Configs of one resource in one request, which become one batch. A broker has fewer than 400 configs.
 CONFIGS_MAX: Final = 1_000
 # The resources whose configs are in the metadata log. Those of loggers are not stored.
-_STORED_TYPES: Final = (ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP, ResourceType.CLIENT_METRICS)
-
-
-class AlterConfigOp(IntEnum):
-    """The operations of IncrementalAlterConfigs, by Kafka's numbers (KIP-339)."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
+_STORED_TYPES: Final = (
+    ConfigResourceType.TOPIC,
+    ConfigResourceType.BROKER,
+    ConfigResourceType.GROUP,
+    ConfigResourceType.CLIENT_METRICS,
+)
 
 
 class ConfigChange(NamedTuple):
-    """One config of one resource; `op` is an AlterConfigOp's number, `value` is None for DELETE."""
+    """One config of one resource; `op` is a ConfigOperation's number, `value` is None for DELETE."""
 
     name: str
     op: int
@@ -75,7 +70,7 @@ class ConfigsControl:
         outcomes = []
         for resource, ops in changes:
             try:
-                nulls = [op.name for op in ops if op.value is None and op.op != AlterConfigOp.DELETE]
+                nulls = [op.name for op in ops if op.value is None and op.op != ConfigOperation.DELETE]
                 _check_resource(resource, named[resource], [op.name for op in ops], nulls)
                 before = image.configs.of(resource)
                 wanted = {op.name: self._after(resource, op, before.get(op.name)) for op in ops}
@@ -102,18 +97,18 @@ class ConfigsControl:
         return Decision([*records, *elections_by_configs(image, self._schema, records)], outcomes)
 
     def _after(self, resource: ConfigResource, change: ConfigChange, current: str | None) -> str | None:
-        if change.op == AlterConfigOp.DELETE:
+        if change.op == ConfigOperation.DELETE:
             return None
         value = change.value or ""
-        if change.op == AlterConfigOp.SET:
+        if change.op == ConfigOperation.SET:
             return value
-        if change.op not in (AlterConfigOp.APPEND, AlterConfigOp.SUBTRACT):
+        if change.op not in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
             raise InvalidRequest(f"Unknown operations type {change.op}")
-        kind = ResourceType(resource.type)
+        kind = ConfigResourceType(resource.type)
         if not self._schema.is_list(kind, change.name):
             raise InvalidConfig(_no_list_message(kind, change))
         start = self._schema.default(kind, change.name) if current is None else current
-        return (append_to_list if change.op == AlterConfigOp.APPEND else subtract_from_list)(start, value)
+        return (append_to_list if change.op == ConfigOperation.APPEND else subtract_from_list)(start, value)
 
     def _change(
         self, image: MetadataImage, resource: ConfigResource, wanted: Mapping[str, str | None]
@@ -124,7 +119,7 @@ class ConfigsControl:
         again (KAFKA-14136).
         """
         before = image.configs.of(resource)
-        kept = self._schema.valid_alone(ResourceType(resource.type), before, per_broker=bool(resource.name))
+        kept = self._schema.valid_alone(ConfigResourceType(resource.type), before, per_broker=bool(resource.name))
         after = {name: value for name, value in {**kept, **wanted}.items() if value is not None}
         self._validate(image, resource, kept, after)
         for name, value in wanted.items():
@@ -133,17 +128,17 @@ class ConfigsControl:
         return [
             ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
             for name, value in wanted.items()
-            if value != before.get(name) or resource.type == ResourceType.BROKER
+            if value != before.get(name) or resource.type == ConfigResourceType.BROKER
         ]
 
     def _validate(
         self, image: MetadataImage, resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str]
     ) -> None:
-        if resource.type == ResourceType.TOPIC:
+        if resource.type == ConfigResourceType.TOPIC:
             self._validate_topic(image, resource.name, before, after)
-        elif resource.type == ResourceType.GROUP:
+        elif resource.type == ConfigResourceType.GROUP:
             self._validate_group(resource.name, after)
-        elif resource.type == ResourceType.CLIENT_METRICS:
+        elif resource.type == ConfigResourceType.CLIENT_METRICS:
             self._validate_client_metrics(resource.name, after)
         else:
             self._validate_broker(image, resource.name, before, after)
@@ -191,7 +186,7 @@ class ConfigsControl:
                 after,
                 per_broker=broker_id is not None,
                 existing=before,
-                cluster=self._schema.valid_alone(ResourceType.BROKER, image.configs.all_brokers()),
+                cluster=self._schema.valid_alone(ConfigResourceType.BROKER, image.configs.all_brokers()),
             )
         except ConfigError as error:  # INVALID_REQUEST as in Kafka, although INVALID_CONFIG would fit (KAFKA-13609)
             raise InvalidRequest(error.message) from error
@@ -199,9 +194,9 @@ class ConfigsControl:
             raise BrokerIdNotRegistered(f"No node with id {broker_id} found.")
 
 
-def _no_list_message(kind: ResourceType, change: ConfigChange) -> str:
-    operation = AlterConfigOp(change.op).name
-    if kind is ResourceType.BROKER:
+def _no_list_message(kind: ConfigResourceType, change: ConfigChange) -> str:
+    operation = ConfigOperation(change.op).name
+    if kind is ConfigResourceType.BROKER:
         if change.name not in BROKER_CONFIGS.keys:
             return f"Unknown config name: {change.name}"
         return f"Config value {operation.lower()} is not allowed for config key: {change.name}"
@@ -210,7 +205,7 @@ def _no_list_message(kind: ResourceType, change: ConfigChange) -> str:
 
 def _check_cordoning(image: MetadataImage, resource: ConfigResource, name: str) -> None:
     """Raises InvalidConfig if log directories cannot be cordoned yet (KIP-1066)."""
-    is_cordon = resource.type == ResourceType.BROKER and name == BrokerConfigs.cordoned_log_dirs.name
+    is_cordon = resource.type == ConfigResourceType.BROKER and name == BrokerConfigs.cordoned_log_dirs.name
     if is_cordon and image.features.get(METADATA_VERSION, 0) < CORDONS_SINCE:
         raise InvalidConfig(
             f"The {name} configuration value cannot be set because it requires {METADATA_VERSION} >= "
@@ -229,5 +224,5 @@ def _check_resource(resource: ConfigResource, times: int, names: Sequence[str], 
         raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")
     if resource.type not in _STORED_TYPES:
         raise InvalidRequest(f"Unknown resource type {resource.type}")
-    if resource.type == ResourceType.BROKER and resource.name and parse_int(resource.name) is None:
+    if resource.type == ConfigResourceType.BROKER and resource.name and parse_int(resource.name) is None:
         raise InvalidRequest(f"Node id must be an integer, but it is: {resource.name}")

@@ -1,7 +1,6 @@
 """Leader elections that an operator requests (KIP-460): preferred and unclean ones."""
 
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
 
 import attrs
 
@@ -24,17 +23,8 @@ from metadata.errors import (
     UnknownTopicOrPartition,
 )
 from metadata.image import MetadataImage, PartitionImage, TopicImage
+from metadata.protocol import ElectionType
 from metadata.records import NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord
-
-
-class ElectionType(IntEnum):
-    """Election types, by Kafka's numbers.
-
-    PREFERRED elects the first replica if it is in sync. UNCLEAN elects any active replica if there is no leader.
-    """
-
-    PREFERRED = 0
-    UNCLEAN = 1
 
 
 @attrs.frozen

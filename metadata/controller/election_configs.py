@@ -8,7 +8,7 @@ single brokers. A change of it updates the eligible replicas in the same batch.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from metadata.configuration import ConfigSchema, ResourceType, TopicConfigs
+from metadata.configuration import ConfigSchema, TopicConfigs
 from metadata.controller.partition_change_builder import (
     ElectionRules,
     PartitionChangeBuilder,
@@ -18,6 +18,7 @@ from metadata.controller.partition_change_builder import (
 )
 from metadata.errors import InvalidConfig
 from metadata.image import ConfigResource, MetadataDelta, MetadataImage, PartitionImage, TopicImage
+from metadata.protocol import ConfigResourceType
 from metadata.records import NO_LEADER, ConfigRecord, PartitionChangeRecord
 
 MIN_INSYNC_REPLICAS: Final = TopicConfigs.min_insync_replicas.name
@@ -31,14 +32,14 @@ def min_insync_replicas_records(image: MetadataImage, schema: ConfigSchema) -> l
         default = schema.topic_value(TopicConfigs.min_insync_replicas, {}, {})
         records.append(_broker_config("", str(default)))
     for resource, configs in image.configs.resources.items():
-        if resource.type == ResourceType.BROKER and resource.name and MIN_INSYNC_REPLICAS in configs:
+        if resource.type == ConfigResourceType.BROKER and resource.name and MIN_INSYNC_REPLICAS in configs:
             records.append(_broker_config(resource.name, None))
     return records
 
 
 def check_min_insync_replicas(image: MetadataImage, resource: ConfigResource, name: str, value: str | None) -> None:
     """Raises InvalidConfig for a change after which leaders and controller would use different values."""
-    if name != MIN_INSYNC_REPLICAS or resource.type != ResourceType.BROKER or not elr_in_use(image):
+    if name != MIN_INSYNC_REPLICAS or resource.type != ConfigResourceType.BROKER or not elr_in_use(image):
         return
     if resource.name:
         raise InvalidConfig(f"Broker-level {name} cannot be altered while ELR is enabled.")
@@ -105,11 +106,13 @@ def _changes(
 
 
 def _concerned(image: MetadataImage, records: Iterable[ConfigRecord]) -> Iterable[TopicImage]:
-    if any(record.resource_type == ResourceType.BROKER for record in records):
+    if any(record.resource_type == ConfigResourceType.BROKER for record in records):
         return image.topics.by_id.values()
     named = (image.topics.by_name.get(name) for name in dict.fromkeys(record.resource_name for record in records))
     return [topic for topic in named if topic is not None]
 
 
 def _broker_config(broker: str, value: str | None) -> ConfigRecord:
-    return ConfigRecord(resource_type=ResourceType.BROKER, resource_name=broker, name=MIN_INSYNC_REPLICAS, value=value)
+    return ConfigRecord(
+        resource_type=ConfigResourceType.BROKER, resource_name=broker, name=MIN_INSYNC_REPLICAS, value=value
+    )

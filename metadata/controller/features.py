@@ -1,7 +1,6 @@
 """Finalized feature levels (KIP-584)."""
 
 from collections.abc import Mapping, Sequence
-from enum import IntEnum
 from typing import TypeAlias
 
 import attrs
@@ -20,17 +19,10 @@ from metadata.controller.feature_levels import (
 )
 from metadata.errors import InvalidUpdateVersion
 from metadata.image import MetadataImage
+from metadata.protocol import UpgradeType
 from metadata.records import FeatureLevelRecord, MetadataRecord, VersionRange
 
 _DOES_NOT_KNOW = VersionRange(0, 0)
-
-
-class UpgradeType(IntEnum):
-    """Upgrade types of UpdateFeatures, by Kafka's numbers. An unsafe downgrade may lose metadata."""
-
-    UPGRADE = 1
-    SAFE_DOWNGRADE = 2
-    UNSAFE_DOWNGRADE = 3
 
 
 @attrs.frozen

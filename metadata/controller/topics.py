@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import attrs
 
-from metadata.configuration import ConfigError, ConfigSchema, ResourceType
+from metadata.configuration import ConfigError, ConfigSchema
 from metadata.controller.controller_config import ControllerConfig
 from metadata.controller.decision import Decision
 from metadata.controller.partitions import MAX_PARTITIONS_PER_BATCH, assign_partition, place_partitions
@@ -28,6 +28,7 @@ from metadata.errors import (
 )
 from metadata.ids import random_uuid
 from metadata.image import MetadataImage, TopicsImage, unify_collision_chars
+from metadata.protocol import ConfigResourceType
 from metadata.records import (
     ZERO_UUID,
     ConfigRecord,
@@ -178,7 +179,7 @@ class TopicsControl:
         records.append(TopicRecord(name=topic.name, topic_id=topic_id))
         for name, value in configs.items():
             records.append(
-                ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
+                ConfigRecord(resource_type=ConfigResourceType.TOPIC, resource_name=topic.name, name=name, value=value)
             )
         records += partitions
         return CreatedTopic(topic.name, None, topic_id, len(partitions), len(partitions[0].replicas), configs)

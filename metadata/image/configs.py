@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 import attrs
 
-from metadata.configuration import ResourceType
 from metadata.image.persistent_map import PersistentMap, place_text
+from metadata.protocol import ConfigResourceType
 from metadata.records import ConfigRecord
 
 
 class ConfigResource(NamedTuple):
-    """The resource of a config. `type` is the number of a ResourceType; a BROKER without a name means all brokers."""
+    """The resource of a config. `type` is a ConfigResourceType's number; a BROKER without a name means all brokers."""
 
     type: int
     name: str
@@ -34,19 +34,19 @@ class ConfigsImage:
         return self.resources.get(resource) or NOTHING_SET
 
     def topic(self, name: str) -> Mapping[str, str]:
-        return self.of(ConfigResource(ResourceType.TOPIC, name))
+        return self.of(ConfigResource(ConfigResourceType.TOPIC, name))
 
     def broker(self, broker_id: int) -> Mapping[str, str]:
-        return self.of(ConfigResource(ResourceType.BROKER, str(broker_id)))
+        return self.of(ConfigResource(ConfigResourceType.BROKER, str(broker_id)))
 
     def group(self, group_id: str) -> Mapping[str, str]:
-        return self.of(ConfigResource(ResourceType.GROUP, group_id))
+        return self.of(ConfigResource(ConfigResourceType.GROUP, group_id))
 
     def client_metrics(self, name: str) -> Mapping[str, str]:
-        return self.of(ConfigResource(ResourceType.CLIENT_METRICS, name))
+        return self.of(ConfigResource(ConfigResourceType.CLIENT_METRICS, name))
 
     def all_brokers(self) -> Mapping[str, str]:
-        return self.of(ConfigResource(ResourceType.BROKER, ""))
+        return self.of(ConfigResource(ConfigResourceType.BROKER, ""))
 
 
 class ConfigsDelta:

@@ -5,11 +5,11 @@ from typing import Any
 
 import attrs
 
-from metadata.configuration import ResourceType
 from metadata.image.client_quotas import ClientQuotasDelta, ClientQuotasImage
 from metadata.image.cluster import ClusterDelta, ClusterImage
 from metadata.image.configs import ConfigResource, ConfigsDelta, ConfigsImage
 from metadata.image.topics import TopicsDelta, TopicsImage
+from metadata.protocol import ConfigResourceType
 from metadata.records import (
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
@@ -95,7 +95,7 @@ class MetadataDelta:
 
     def _replay_remove_topic(self, record: RemoveTopicRecord) -> None:
         name = self.topics.replay_remove_topic(record)
-        self.configs.remove_resource(ConfigResource(ResourceType.TOPIC, name))
+        self.configs.remove_resource(ConfigResource(ConfigResourceType.TOPIC, name))
 
     def _replay_feature_level(self, record: FeatureLevelRecord) -> None:
         self.features[record.name] = record.feature_level

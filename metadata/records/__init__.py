@@ -5,7 +5,6 @@ from metadata.records.brokers import (
     BrokerRegistrationChangeRecord,
     FencingChange,
     RegisterBrokerRecord,
-    SecurityProtocol,
     UnregisterBrokerRecord,
     VersionRange,
 )
@@ -57,7 +56,6 @@ __all__ = [
     "RegisterBrokerRecord",
     "RegisterControllerRecord",
     "RemoveTopicRecord",
-    "SecurityProtocol",
     "TopicRecord",
     "UnknownRecordType",
     "UnregisterBrokerRecord",

@@ -9,15 +9,6 @@ import attrs
 from metadata.records.record import MetadataRecord, RecordType, metadata_record, number
 
 
-class SecurityProtocol(IntEnum):
-    """Security protocols, by Kafka's numbers."""
-
-    PLAINTEXT = 0
-    SSL = 1
-    SASL_PLAINTEXT = 2
-    SASL_SSL = 3
-
-
 class BrokerEndpoint(NamedTuple):
     """The address of a node's listener `name`. `security_protocol` is the number of a SecurityProtocol."""
 

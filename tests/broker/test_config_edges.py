@@ -18,9 +18,10 @@ from broker.wire.api.incremental_alter_configs import (
 )
 from broker.wire.api.metadata import MetadataRequest
 from broker.wire.errors import ErrorCode
-from metadata.configuration import TOPIC_CONFIGS, ResourceType
+from metadata.configuration import TOPIC_CONFIGS
 from metadata.configuration.broker import broker_key
 from metadata.configuration.synonyms import listener_base
+from metadata.protocol import ConfigResourceType
 from tests.support import config_values
 from tests.support.requests import (
     FETCH_VERSION,
@@ -63,7 +64,7 @@ class Node:
         self._client = client
         self._keys = 0
 
-    async def set(self, kind: ResourceType, resource: str, name: str, value: str | None) -> int:
+    async def set(self, kind: ConfigResourceType, resource: str, name: str, value: str | None) -> int:
         """Set a config, or remove it. Returns the error code."""
         config = AlterableConfig(name=name, config_operation=DELETE if value is None else SET, value=value)
         change = AlterConfigsResource(resource_type=kind, resource_name=resource, configs=[config])
@@ -92,8 +93,8 @@ class Node:
 
     async def describe(self) -> None:
         described = [
-            DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name="compacted"),
-            DescribeConfigsResource(resource_type=ResourceType.BROKER, resource_name=""),
+            DescribeConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name="compacted"),
+            DescribeConfigsResource(resource_type=ConfigResourceType.BROKER, resource_name=""),
         ]
         response = await self._client.call(DescribeConfigsRequest(resources=described, include_synonyms=True), 4)
         assert [result.error_code for result in response.results] == [0, 0]
@@ -118,13 +119,13 @@ async def test_dynamic_configs_of_brokers(tmp_path: Path) -> None:
     async with serving(tmp_path) as node:
         for row in rows("cluster"):
             for value in edges(row):
-                if await node.set(ResourceType.BROKER, "", row.name, value) == 0:
+                if await node.set(ConfigResourceType.BROKER, "", row.name, value) == 0:
                     count += 1
                     await node.work(f"{row.name}={value}")
             await node.describe()
-            if await node.set(ResourceType.BROKER, "", row.name, None) != 0:
+            if await node.set(ConfigResourceType.BROKER, "", row.name, None) != 0:
                 assert row.name == "min.insync.replicas", "it cannot be removed while ELR is in use"
-                assert await node.set(ResourceType.BROKER, "", row.name, "1") == 0
+                assert await node.set(ConfigResourceType.BROKER, "", row.name, "1") == 0
     assert count > 90
 
 
@@ -134,11 +135,11 @@ async def test_configs_of_topics(tmp_path: Path) -> None:
         for row in rows("topic"):
             for value in edges(row):
                 for topic in ("plain", "compacted"):
-                    count += await node.set(ResourceType.TOPIC, topic, row.name, value) == 0
+                    count += await node.set(ConfigResourceType.TOPIC, topic, row.name, value) == 0
                 await node.work(f"{row.name}={value}")
             await node.describe()
             for topic, configs in (("plain", {}), ("compacted", COMPACTED)):
-                assert await node.set(ResourceType.TOPIC, topic, row.name, configs.get(row.name)) == 0
+                assert await node.set(ConfigResourceType.TOPIC, topic, row.name, configs.get(row.name)) == 0
     assert count > 150
 
 
@@ -162,9 +163,9 @@ async def test_configs_of_groups(tmp_path: Path) -> None:
         for row in config_values.read_rows():
             if row.scope == "group" and row.name.startswith("consumer."):
                 for value in edges(row):
-                    await node.set(ResourceType.GROUP, "g", row.name, value)
+                    await node.set(ConfigResourceType.GROUP, "g", row.name, value)
                     assert await join(f"{row.name}-{value}") == 0, f"{row.name}={value}"
-                await node.set(ResourceType.GROUP, "g", row.name, None)
+                await node.set(ConfigResourceType.GROUP, "g", row.name, None)
         assert node.running.traced.of("handler_failed") == []
 
 

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from metadata.configuration import ResourceType
-from metadata.controller import AlterConfigOp, ConfigChange, ConfigOutcome, NewTopic
+from metadata.controller import ConfigChange, ConfigOutcome, NewTopic
 from metadata.image import ConfigResource
+from metadata.protocol import ConfigOperation, ConfigResourceType
 from tests.support.metadata import Cluster, refusal
 
-TOPIC = ConfigResource(ResourceType.TOPIC, "t")
-BROKER = ConfigResource(ResourceType.BROKER, "1")
-GROUP = ConfigResource(ResourceType.GROUP, "g")
-CLIENT_METRICS = ConfigResource(ResourceType.CLIENT_METRICS, "subscription")
-ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
-SET, DELETE, APPEND, SUBTRACT = AlterConfigOp
+TOPIC = ConfigResource(ConfigResourceType.TOPIC, "t")
+BROKER = ConfigResource(ConfigResourceType.BROKER, "1")
+GROUP = ConfigResource(ConfigResourceType.GROUP, "g")
+CLIENT_METRICS = ConfigResource(ConfigResourceType.CLIENT_METRICS, "subscription")
+ALL_BROKERS = ConfigResource(ConfigResourceType.BROKER, "")
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 
 
 def with_topic() -> Cluster:
@@ -144,20 +144,30 @@ def test_group_configs_are_accepted_before_the_group_exists() -> None:
         ),
         (TOPIC, [ConfigChange("segment.ms", 9, "1")], "INVALID_REQUEST", "Unknown operations type 9"),
         (
-            ConfigResource(ResourceType.TOPIC, "none"),
+            ConfigResource(ConfigResourceType.TOPIC, "none"),
             [ConfigChange("segment.ms", SET, "1")],
             "UNKNOWN_TOPIC_OR_PARTITION",
             "The topic 'none' does not exist.",
         ),
-        (ConfigResource(ResourceType.TOPIC, ""), [], "INVALID_REQUEST", "Default topic resources are not allowed."),
         (
-            ConfigResource(ResourceType.TOPIC, "a b"),
+            ConfigResource(ConfigResourceType.TOPIC, ""),
+            [],
+            "INVALID_REQUEST",
+            "Default topic resources are not allowed.",
+        ),
+        (
+            ConfigResource(ConfigResourceType.TOPIC, "a b"),
             [],
             "INVALID_TOPIC_EXCEPTION",
             "Topic name is invalid: 'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' "
             "and '-'",
         ),
-        (ConfigResource(ResourceType.GROUP, ""), [], "INVALID_REQUEST", "Default group resources are not allowed."),
+        (
+            ConfigResource(ConfigResourceType.GROUP, ""),
+            [],
+            "INVALID_REQUEST",
+            "Default group resources are not allowed.",
+        ),
         (GROUP, [ConfigChange("no.such", SET, "1")], "INVALID_CONFIG", "Unknown group config name: no.such"),
         (
             GROUP,
@@ -171,7 +181,12 @@ def test_group_configs_are_accepted_before_the_group_exists() -> None:
             "INVALID_CONFIG",
             "Can't APPEND to key consumer.session.timeout.ms because its type is not LIST.",
         ),
-        (ConfigResource(ResourceType.CLIENT_METRICS, ""), [], "INVALID_REQUEST", "Subscription name can't be empty"),
+        (
+            ConfigResource(ConfigResourceType.CLIENT_METRICS, ""),
+            [],
+            "INVALID_REQUEST",
+            "Subscription name can't be empty",
+        ),
         (
             CLIENT_METRICS,
             [ConfigChange("no.such", SET, "1")],
@@ -190,16 +205,16 @@ def test_group_configs_are_accepted_before_the_group_exists() -> None:
             "INVALID_CONFIG",
             "Illegal client matching pattern: name=x",
         ),
-        (ConfigResource(ResourceType.BROKER_LOGGER, "1"), [], "INVALID_REQUEST", "Unknown resource type 8"),
+        (ConfigResource(ConfigResourceType.BROKER_LOGGER, "1"), [], "INVALID_REQUEST", "Unknown resource type 8"),
         (ConfigResource(77, "x"), [], "INVALID_REQUEST", "Unknown resource type 77"),
         (
-            ConfigResource(ResourceType.BROKER, "x"),
+            ConfigResource(ConfigResourceType.BROKER, "x"),
             [],
             "INVALID_REQUEST",
             "Node id must be an integer, but it is: x",
         ),
         (
-            ConfigResource(ResourceType.BROKER, "x"),
+            ConfigResource(ConfigResourceType.BROKER, "x"),
             [ConfigChange("log.cleaner.threads", APPEND, "1")],
             "INVALID_REQUEST",
             "Node id must be an integer, but it is: x",
@@ -210,9 +225,14 @@ def test_group_configs_are_accepted_before_the_group_exists() -> None:
             "INVALID_CONFIG",
             "Unknown config name: no.such",
         ),
-        (ConfigResource(ResourceType.BROKER, " 1"), [], "INVALID_REQUEST", "Node id must be an integer, but it is:  1"),
         (
-            ConfigResource(ResourceType.BROKER, "2147483648"),
+            ConfigResource(ConfigResourceType.BROKER, " 1"),
+            [],
+            "INVALID_REQUEST",
+            "Node id must be an integer, but it is:  1",
+        ),
+        (
+            ConfigResource(ConfigResourceType.BROKER, "2147483648"),
             [],
             "INVALID_REQUEST",
             "Node id must be an integer, but it is: 2147483648",
@@ -229,8 +249,8 @@ def test_group_configs_are_accepted_before_the_group_exists() -> None:
             "INVALID_REQUEST",
             "Cannot update these configs dynamically: [log.dirs]",
         ),
-        (ConfigResource(ResourceType.BROKER, "-1"), [], "INVALID_REQUEST", "Invalid negative broker ID."),
-        (ConfigResource(ResourceType.BROKER, "9"), [], "BROKER_ID_NOT_REGISTERED", "No node with id 9 found."),
+        (ConfigResource(ConfigResourceType.BROKER, "-1"), [], "INVALID_REQUEST", "Invalid negative broker ID."),
+        (ConfigResource(ConfigResourceType.BROKER, "9"), [], "BROKER_ID_NOT_REGISTERED", "No node with id 9 found."),
         (
             BROKER,
             [ConfigChange("log.dirs", SET, "/x")],

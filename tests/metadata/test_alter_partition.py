@@ -5,16 +5,7 @@ from typing import Any
 import attrs
 import pytest
 
-from metadata.configuration import ResourceType
-from metadata.controller import (
-    AlterConfigOp,
-    AlteredPartition,
-    ConfigChange,
-    IsrChange,
-    IsrMember,
-    NewTopic,
-    TopicIsrChanges,
-)
+from metadata.controller import AlteredPartition, ConfigChange, IsrChange, IsrMember, NewTopic, TopicIsrChanges
 from metadata.controller.alter_partition import AlterPartitionControl
 from metadata.errors import (
     ApiError,
@@ -29,6 +20,7 @@ from metadata.errors import (
     UnknownTopicOrPartition,
 )
 from metadata.image import ConfigResource, PartitionImage
+from metadata.protocol import ConfigOperation, ConfigResourceType
 from metadata.records import LEADER_RECOVERED, LEADER_RECOVERING
 from tests.support.metadata import Cluster, schema
 
@@ -201,10 +193,10 @@ def test_kip_704_uncleanly_elected_leader_recovers_alone_and_once() -> None:
     cluster = cluster_of_three()
     for broker in (2, 3, 1):
         cluster.fence(broker)
-    change = ConfigChange("unclean.leader.election.enable", AlterConfigOp.SET, "true")
+    change = ConfigChange("unclean.leader.election.enable", ConfigOperation.SET, "true")
     cluster.heartbeat(3)
     cluster.decide(
-        cluster.configs.incremental_alter(cluster.image, [(ConfigResource(ResourceType.TOPIC, "t"), [change])])
+        cluster.configs.incremental_alter(cluster.image, [(ConfigResource(ConfigResourceType.TOPIC, "t"), [change])])
     )
     after = partition(cluster)
     assert (after.leader, after.isr, after.leader_recovery_state) == (3, (3,), LEADER_RECOVERING)

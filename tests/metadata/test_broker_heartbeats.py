@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
-from metadata.configuration import ResourceType
-from metadata.controller import AlterConfigOp, BrokerHeartbeat, ConfigChange, NewPartitions, NewTopic, TopicToDelete
+from metadata.controller import BrokerHeartbeat, ConfigChange, NewPartitions, NewTopic, TopicToDelete
 from metadata.controller.partitions import create_partitions
 from metadata.errors import BrokerIdNotRegistered, DuplicateBrokerRegistration, InvalidConfig, StaleBrokerEpoch
 from metadata.image import ConfigResource, MetadataDelta, MetadataImage, PartitionImage
 from metadata.image.snapshot import image_records
+from metadata.protocol import ConfigOperation, ConfigResourceType
 from metadata.records import LEADER_RECOVERING, NO_LEADER, FeatureLevelRecord
 from tests.support.metadata import Cluster
 
@@ -296,8 +296,10 @@ def test_log_directories_are_cordoned_from_metadata_version_30_on_kip_1066() -> 
     cluster.take([FeatureLevelRecord(name="metadata.version", feature_level=29)])
     cluster.heartbeat(1, cordoned_log_dirs=cluster.image.cluster.brokers[1].log_dirs)
     assert not cluster.image.cluster.brokers[1].is_cordoned
-    change = ConfigChange("cordoned.log.dirs", AlterConfigOp.SET, "*")
-    decision = cluster.configs.incremental_alter(cluster.image, [(ConfigResource(ResourceType.BROKER, "1"), [change])])
+    change = ConfigChange("cordoned.log.dirs", ConfigOperation.SET, "*")
+    decision = cluster.configs.incremental_alter(
+        cluster.image, [(ConfigResource(ConfigResourceType.BROKER, "1"), [change])]
+    )
     error = decision.response[0].error
     assert isinstance(error, InvalidConfig)
     assert "cannot be set because it requires metadata.version >= 4.3-IV0" in str(error)

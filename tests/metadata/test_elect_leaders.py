@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from metadata.controller import ElectedTopic, ElectionType, NewTopic
+from metadata.controller import ElectedTopic, NewTopic
 from metadata.controller.elect_leaders import ElectLeadersControl
 from metadata.controller.election_configs import overdue_elections
 from metadata.errors import InvalidRequest
 from metadata.image import PartitionImage
+from metadata.protocol import ElectionType
 from metadata.records import LEADER_RECOVERING, NO_LEADER
 from tests.support.metadata import Cluster, schema
 

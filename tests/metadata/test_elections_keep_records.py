@@ -12,10 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from metadata.configuration import ResourceType
 from metadata.controller import (
     ANY_BROKER_EPOCH,
-    AlterConfigOp,
     ConfigChange,
     IsrChange,
     IsrMember,
@@ -27,6 +25,7 @@ from metadata.controller import (
 from metadata.controller.alter_partition import AlterPartitionControl
 from metadata.controller.reassignment import ReassignmentsControl
 from metadata.image import ConfigResource, PartitionImage, TopicImage
+from metadata.protocol import ConfigOperation, ConfigResourceType
 from metadata.records import LEADER_RECOVERING, NO_LEADER
 from tests.support.metadata import Cluster, schema
 
@@ -240,7 +239,7 @@ class ReplicatedPartition(RuleBasedStateMachine):
         self.configure("unclean.leader.election.enable", "false")
 
     def configure(self, name: str, value: str) -> None:
-        change = (ConfigResource(ResourceType.TOPIC, "t"), [ConfigChange(name, AlterConfigOp.SET, value)])
+        change = (ConfigResource(ConfigResourceType.TOPIC, "t"), [ConfigChange(name, ConfigOperation.SET, value)])
         assert (
             self.cluster.decide(self.cluster.configs.incremental_alter(self.cluster.image, [change]))[0].error is None
         )

@@ -4,22 +4,20 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from metadata.configuration import ResourceType
 from metadata.controller import (
     SUPPORTED_FEATURES,
-    AlterConfigOp,
     ConfigChange,
     ControllerConfig,
     ControllerRegistration,
     FeatureUpdate,
     NewTopic,
-    UpgradeType,
     initial_levels,
 )
 from metadata.controller.controller_registration import register_controller
 from metadata.controller.features import bootstrap, update_features
 from metadata.errors import InvalidUpdateVersion
 from metadata.image import ConfigResource, PartitionImage
+from metadata.protocol import ConfigOperation, ConfigResourceType, UpgradeType
 from metadata.records import NO_LEADER, BrokerEndpoint, ConfigRecord, FeatureLevelRecord, VersionRange
 from tests.support.metadata import CLUSTER_ID, Cluster, refusal, schema
 
@@ -28,9 +26,9 @@ MIN_ISR = "min.insync.replicas"
 SAFE, UNSAFE = UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
 LEVELS: Mapping[str, int] = {"metadata.version": 25, "kraft.version": 1}
 ALL_BROKERS, BROKER, TOPIC = (
-    ConfigResource(ResourceType.BROKER, ""),
-    ConfigResource(ResourceType.BROKER, "1"),
-    ConfigResource(ResourceType.TOPIC, "t"),
+    ConfigResource(ConfigResourceType.BROKER, ""),
+    ConfigResource(ConfigResourceType.BROKER, "1"),
+    ConfigResource(ConfigResourceType.TOPIC, "t"),
 )
 
 
@@ -57,7 +55,7 @@ def register_a_controller(
 
 
 def change(cluster: Cluster, resource: ConfigResource, name: str, value: str | None) -> tuple[str, str] | None:
-    op = AlterConfigOp.DELETE if value is None else AlterConfigOp.SET
+    op = ConfigOperation.DELETE if value is None else ConfigOperation.SET
     changes = [(resource, [ConfigChange(name, op, value)])]
     (outcome,) = cluster.decide(cluster.configs.incremental_alter(cluster.image, changes))
     return refusal(outcome.error)
@@ -223,7 +221,7 @@ def test_formatted_cluster_sets_min_insync_replicas_with_its_first_controller() 
     cluster.take([FeatureLevelRecord(name=ELR, feature_level=1)])
     config = ControllerConfig(cluster_id=CLUSTER_ID)
     agreed = bootstrap(cluster.image, config, schema())
-    assert agreed == [ConfigRecord(resource_type=ResourceType.BROKER, resource_name="", name=MIN_ISR, value="1")]
+    assert agreed == [ConfigRecord(resource_type=ConfigResourceType.BROKER, resource_name="", name=MIN_ISR, value="1")]
     cluster.take(agreed)
     assert bootstrap(cluster.image, config, schema()) == []
 

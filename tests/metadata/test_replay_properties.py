@@ -5,20 +5,12 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.configuration import ResourceType
-from metadata.controller import (
-    AlterConfigOp,
-    ConfigChange,
-    Decision,
-    NewPartitions,
-    NewTopic,
-    QuotaAlteration,
-    TopicToDelete,
-)
+from metadata.controller import ConfigChange, Decision, NewPartitions, NewTopic, QuotaAlteration, TopicToDelete
 from metadata.controller.partitions import create_partitions
 from metadata.controller.producer_ids import allocate_producer_ids
 from metadata.controller.quotas import alter_client_quotas
 from metadata.image import ConfigResource, MetadataDelta, MetadataImage
+from metadata.protocol import ConfigOperation, ConfigResourceType
 from metadata.records import decode_record, encode_record
 from tests.support.metadata import Cluster
 
@@ -48,8 +40,8 @@ def decided(cluster: Cluster, kind: str, names: list[str], number: int) -> Decis
         case "grow":
             return create_partitions(image, [NewPartitions(name, number) for name in names], cluster.rng)
         case "config":
-            change = ConfigChange("segment.ms", AlterConfigOp.SET if number else AlterConfigOp.DELETE, str(number))
-            resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+            change = ConfigChange("segment.ms", ConfigOperation.SET if number else ConfigOperation.DELETE, str(number))
+            resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
             return cluster.configs.incremental_alter(image, [(resource, [change]) for resource in resources])
         case "quota":
             ops = [("producer_byte_rate", number or None)]

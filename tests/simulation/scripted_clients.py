@@ -36,7 +36,7 @@ from broker.wire.records import Record, encode_batch, iter_headers, iter_records
 from jepsen.simulation.hosts import Host
 from jepsen.simulation.subjects.node_plan import KAFKA_PORT
 from jepsen.workloads.connection import Connection
-from metadata.configuration import ResourceType
+from metadata.protocol import ConfigResourceType
 from tests.simulation.scripted_run import ScriptedRun
 
 # The only topic, with one partition.
@@ -194,7 +194,7 @@ class ScriptedClients(ScriptedRun):
     async def set_config_of_all_brokers(self, by: str, name: str, value: str) -> None:
         """Set a dynamic config. Raises ConnectionLost."""
         config = AlterableConfig(name=name, value=value)
-        resource = AlterConfigsResource(resource_type=ResourceType.BROKER, configs=[config])
+        resource = AlterConfigsResource(resource_type=ConfigResourceType.BROKER, configs=[config])
         response = await self.ask(by, IncrementalAlterConfigsRequest(resources=[resource]), 1)
         assert response.responses[0].error_code == 0, response
 

@@ -7,8 +7,8 @@ import pytest
 
 from jepsen.simulation.invariants import Committed, Watch, replication_invariants
 from jepsen.simulation.trace import Trace
-from metadata.configuration import ResourceType
 from metadata.image import BrokerImage, ClusterImage, MetadataDelta, MetadataImage
+from metadata.protocol import ConfigResourceType
 from metadata.records import ConfigRecord, MetadataRecord, PartitionChangeRecord, PartitionRecord, TopicRecord
 
 TOPIC_ID = bytes(range(16))
@@ -45,7 +45,7 @@ class SampleTrace:
             partition_epoch=0,
         )
         config = ConfigRecord(
-            resource_type=ResourceType.TOPIC, resource_name="topic", name="min.insync.replicas", value="2"
+            resource_type=ConfigResourceType.TOPIC, resource_name="topic", name="min.insync.replicas", value="2"
         )
         self.learns(topic, partition, config)
         for node in (1, 2, 3):
@@ -319,7 +319,7 @@ def two_kills_that_lose_nothing(sample: SampleTrace) -> None:
 
 def a_flushed_record_that_is_lost(sample: SampleTrace) -> None:
     sample.learns(
-        ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="topic", name="flush.messages", value="1")
+        ConfigRecord(resource_type=ConfigResourceType.TOPIC, resource_name="topic", name="flush.messages", value="1")
     )
     all_are_gone(sample)
     sample.changes(leader=2, isr=(2,))

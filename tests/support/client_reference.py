@@ -28,7 +28,7 @@ _SECTIONS: Final = {
     "producer": ("Producer", ("broker.client.producer",)),
     "consumer": ("Consumer", ("broker.client.consumer",)),
     "admin": ("Admin", ("broker.client.admin",)),
-    "admin-values": ("Values that Admin takes and returns", ("broker.client.admin",)),
+    "admin-values": ("Values that Admin takes and returns", ("broker.client.admin", "metadata.protocol.enums")),
     "blocking": ("Blocking clients", ("broker.client.blocking",)),
     "serializers": ("Serializers", ("broker.client.serializers",)),
     "values": (
@@ -94,7 +94,7 @@ class _Source:
     """The library's modules. `other_types` are classes in the described signatures that are not public names."""
 
     def __init__(self) -> None:
-        library = ("broker.client", "broker.wire")
+        library = ("broker.client", "broker.wire", "metadata.protocol")
         modules = {name: module for name, module in read_modules().items() if name.startswith(library)}
         self._definitions: dict[str, dict[str, ast.stmt]] = {}
         self._aliases: dict[str, ast.expr] = {}

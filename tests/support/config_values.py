@@ -27,7 +27,7 @@ from broker.wire.api.incremental_alter_configs import (
 )
 from broker.wire.codec import decode, encode
 from broker.wire.header import encode_request_header, parse_response_header, response_header_version
-from metadata.configuration import ResourceType
+from metadata.protocol import ConfigResourceType
 from tests.support import kafka_facts
 
 # Whether a config accepts a text.
@@ -198,11 +198,11 @@ class WireQuestions:
 
     def accepts(self, scope: str, name: str, text: str) -> bool:
         resource, resource_name = {
-            "broker": (ResourceType.BROKER, "1"),
-            "cluster": (ResourceType.BROKER, ""),
-            "topic": (ResourceType.TOPIC, TOPIC),
-            "group": (ResourceType.GROUP, "g"),
-            "client-metrics": (ResourceType.CLIENT_METRICS, "m"),
+            "broker": (ConfigResourceType.BROKER, "1"),
+            "cluster": (ConfigResourceType.BROKER, ""),
+            "topic": (ConfigResourceType.TOPIC, TOPIC),
+            "group": (ConfigResourceType.GROUP, "g"),
+            "client-metrics": (ConfigResourceType.CLIENT_METRICS, "m"),
         }[scope]
         change = AlterConfigsResource(
             resource_type=resource, resource_name=resource_name, configs=[AlterableConfig(name=name, value=text)]

@@ -18,19 +18,14 @@ from broker.client.admin.cluster import (
     ClusterDescription,
     FeatureMetadata,
     FeatureUpdate,
-    UpgradeType,
     VersionRange,
 )
 from broker.client.admin.config import AdminConfig, AdminSettings
 from broker.client.admin.configs import (
     ConfigChange,
     ConfigEntry,
-    ConfigOperation,
     ConfigResource,
-    ConfigResourceType,
-    ConfigSource,
     ConfigSynonym,
-    ConfigType,
 )
 from broker.client.admin.group_descriptions import GroupDescription, MemberDescription
 from broker.client.admin.group_offsets import GroupOffsets
@@ -40,7 +35,7 @@ from broker.client.admin.log_dirs import LogDir, LogDirDamage, LogDirReplica
 from broker.client.admin.offsets import OffsetSpec
 from broker.client.admin.quorum import QuorumDescription, QuorumReplica, RaftEndpoint
 from broker.client.admin.quotas import ClientQuota, QuotaMatch, ScramCredential, ScramMechanism
-from broker.client.admin.reassignments import ElectionType, PartitionReassignment
+from broker.client.admin.reassignments import PartitionReassignment
 from broker.client.admin.results import Failure, Results
 from broker.client.admin.topic_descriptions import PartitionDescription, TopicDescription
 from broker.client.admin.topics import HIGH_WATERMARK, CreatedTopic, NewPartitions, NewTopic, TopicListing
@@ -50,6 +45,7 @@ from broker.client.admin.transactions import (
     TransactionDescription,
     TransactionListing,
 )
+from metadata.protocol import ConfigOperation, ConfigResourceType, ConfigSource, ConfigType, ElectionType, UpgradeType
 
 __all__ = [
     "ALL_ACLS",

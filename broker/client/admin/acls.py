@@ -1,7 +1,6 @@
 """Access control: the operations of Kafka's authorizer, its bindings, and calls on them (KIP-140, KIP-290)."""
 
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
 from typing import Final
 
 import attrs
@@ -19,20 +18,13 @@ from broker.wire.api.delete_acls import (
     DeleteAclsResponse,
 )
 from broker.wire.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from metadata.protocol import OpenEnum
 
 # A response carries this where authorized operations were not asked for.
 _NOT_ASKED_FOR: Final = -(2**31)
 
 
-class _OpenEnum(IntEnum):
-    """An enum in which an unknown number, from a newer broker, is UNKNOWN (0)."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> "_OpenEnum":
-        return cls(0)
-
-
-class ResourceType(_OpenEnum):
+class ResourceType(OpenEnum):
     """The type of resource that an access control entry protects."""
 
     UNKNOWN = 0
@@ -45,7 +37,7 @@ class ResourceType(_OpenEnum):
     USER = 7
 
 
-class PatternType(_OpenEnum):
+class PatternType(OpenEnum):
     """How the name of a resource is read. MATCH, in filters, finds all patterns that apply to a name."""
 
     UNKNOWN = 0
@@ -55,7 +47,7 @@ class PatternType(_OpenEnum):
     PREFIXED = 4
 
 
-class AclOperation(_OpenEnum):
+class AclOperation(OpenEnum):
     """The operation that an access control entry allows or denies."""
 
     UNKNOWN = 0
@@ -76,7 +68,7 @@ class AclOperation(_OpenEnum):
     TWO_PHASE_COMMIT = 15
 
 
-class AclPermission(_OpenEnum):
+class AclPermission(OpenEnum):
     """Whether an entry denies or allows."""
 
     UNKNOWN = 0

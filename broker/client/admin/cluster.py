@@ -1,7 +1,6 @@
 """The cluster: its nodes, API versions and features; brokers that are gone for good."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import IntEnum
 from typing import NamedTuple
 
 import attrs
@@ -20,6 +19,7 @@ from broker.wire.api.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from metadata.protocol import UpgradeType
 
 # The endpoint types of DescribeCluster (KIP-919).
 _BROKERS = 1
@@ -72,14 +72,6 @@ class FeatureMetadata:
     finalized: Mapping[str, VersionRange]
     finalized_epoch: int | None
     supported: Mapping[str, VersionRange]
-
-
-class UpgradeType(IntEnum):
-    """How a feature's level may change. An unsafe downgrade may lose metadata."""
-
-    UPGRADE = 1
-    SAFE_DOWNGRADE = 2
-    UNSAFE_DOWNGRADE = 3
 
 
 @attrs.frozen

@@ -1,7 +1,6 @@
 """Configs of topics, brokers and groups: described, altered one by one, listed (KIP-133, KIP-226, KIP-339)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import IntEnum
 from typing import NamedTuple
 
 import attrs
@@ -26,21 +25,7 @@ from broker.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from broker.wire.api.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
-
-
-class ConfigResourceType(IntEnum):
-    """The type of a resource that has configs."""
-
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-    @classmethod
-    def _missing_(cls, value: object) -> "ConfigResourceType":
-        return cls.UNKNOWN
+from metadata.protocol import ConfigOperation, ConfigResourceType, ConfigSource, ConfigType
 
 
 class ConfigResource(NamedTuple):
@@ -48,52 +33,6 @@ class ConfigResource(NamedTuple):
 
     type: ConfigResourceType
     name: str
-
-
-class ConfigSource(IntEnum):
-    """Where the value of a config comes from."""
-
-    UNKNOWN = 0
-    TOPIC = 1
-    BROKER = 2
-    DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    BROKER_LOGGER = 6
-    CLIENT_METRICS = 7
-    GROUP = 8
-
-    @classmethod
-    def _missing_(cls, value: object) -> "ConfigSource":
-        return cls.UNKNOWN
-
-
-class ConfigType(IntEnum):
-    """The type of a config's value (KIP-569)."""
-
-    UNKNOWN = 0
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
-
-    @classmethod
-    def _missing_(cls, value: object) -> "ConfigType":
-        return cls.UNKNOWN
-
-
-class ConfigOperation(IntEnum):
-    """The operation of a config change. APPEND and SUBTRACT apply to configs that are lists."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 class ConfigSynonym(NamedTuple):

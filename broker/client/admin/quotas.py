@@ -1,7 +1,7 @@
 """Quotas of clients, described and altered (KIP-546), and SCRAM credentials of users, described (KIP-554)."""
 
 from collections.abc import Iterable, Mapping
-from enum import Enum, IntEnum
+from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
 import attrs
@@ -28,6 +28,7 @@ from broker.wire.api.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     UserName,
 )
+from metadata.protocol import OpenEnum
 
 _EXACT: Final = 0
 _DEFAULT: Final = 1
@@ -53,16 +54,12 @@ class ClientQuota:
     values: Mapping[str, float]
 
 
-class ScramMechanism(IntEnum):
+class ScramMechanism(OpenEnum):
     """A SCRAM mechanism."""
 
     UNKNOWN = 0
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
-
-    @classmethod
-    def _missing_(cls, value: object) -> "ScramMechanism":
-        return cls.UNKNOWN
 
 
 class ScramCredential(NamedTuple):

@@ -1,7 +1,6 @@
 """Calls that move replicas to other brokers (KIP-455, KIP-860) and elect leaders (KIP-460)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import IntEnum
 
 import attrs
 
@@ -23,16 +22,10 @@ from broker.wire.api.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,
 )
+from metadata.protocol import ElectionType
 
 # ElectLeaders has types of elections from this version on (KIP-460).
 _TYPES_SINCE = 1
-
-
-class ElectionType(IntEnum):
-    """Which replica becomes the leader: the first one of the list, or any that is alive, which may lose records."""
-
-    PREFERRED = 0
-    UNCLEAN = 1
 
 
 @attrs.frozen

@@ -1,6 +1,6 @@
 """Logs, their retention and their compaction (ServerLogConfigs and CleanerConfig in Kafka)."""
 
-from metadata.configuration.definition import ConfigType, ConfigValues, key
+from metadata.configuration.definition import ConfigValues, key
 from metadata.configuration.validators import at_least, between, each_of, no_empty_elements, no_empty_names, one_of
 from metadata.configuration.vocabulary import (
     BOOLEAN,
@@ -24,6 +24,7 @@ from metadata.configuration.vocabulary import (
     PER_BROKER,
     STRING,
 )
+from metadata.protocol import ConfigType
 
 
 # Each key: type, default, validator, importance; then its documentation, and where it may change in a running broker.

@@ -1,6 +1,6 @@
 """Listeners, connections and requests (SocketServerConfigs in Kafka)."""
 
-from metadata.configuration.definition import ConfigType, ConfigValues, key
+from metadata.configuration.definition import ConfigValues, key
 from metadata.configuration.validators import at_least, one_of
 from metadata.configuration.vocabulary import (
     CLUSTER_WIDE,
@@ -16,6 +16,7 @@ from metadata.configuration.vocabulary import (
     PER_BROKER,
     STRING,
 )
+from metadata.protocol import ConfigType
 
 
 # Each key: type, default, validator, importance; then its documentation, and where it may change in a running broker.

@@ -1,6 +1,6 @@
 """Roles, directories and general limits of a node (ServerConfigs and KRaftConfigs in Kafka)."""
 
-from metadata.configuration.definition import REQUIRED, ConfigType, ConfigValues, key
+from metadata.configuration.definition import REQUIRED, ConfigValues, key
 from metadata.configuration.validators import (
     at_least,
     between,
@@ -25,6 +25,7 @@ from metadata.configuration.vocabulary import (
     MINUTE_MS,
     STRING,
 )
+from metadata.protocol import ConfigType
 
 
 # Each key: type, default, validator, importance; then its documentation, and where it may change in a running broker.

@@ -12,7 +12,8 @@ from broker.cli.event_printer import DEBUG_LINES_MAX, INFO_LINES_MAX, INTERVAL_S
 from broker.events import ALL_CATALOGUES
 from broker.logging import LogLevels
 from kraft.events import LINES_MAX, EventCatalogue, EventKind, Level
-from metadata.controller import AlterConfigOp, ConfigChange
+from metadata.controller import ConfigChange
+from metadata.protocol import ConfigOperation
 from tests.support.hostile_text import HOSTILE_TEXT, assert_harmless
 
 KINDS = {
@@ -81,7 +82,7 @@ def test_level_of_a_logger_applies_to_its_packages_from_the_next_event(capsys: p
     levels = LogLevels([PACKAGE, "broker"])
     printer = new_printer(levels)
     for logger, level in (("kraft", "DEBUG"), ("kraft.log", "ERROR"), ("broker", "DEBUG"), ("root", "FATAL")):
-        levels.apply([ConfigChange(logger, AlterConfigOp.SET, level)])
+        levels.apply([ConfigChange(logger, ConfigOperation.SET, level)])
         for kind in ("failed", "synced"):
             printer.trace(kind)
     assert logged(capsys) == ["error node 7: failed", "debug node 7: synced"] + ["error node 7: failed"] * 3

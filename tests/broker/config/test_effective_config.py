@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 from broker.config import KafkaConfig, read_config
 from broker.config.effective import EffectiveConfig
-from metadata.configuration import ResourceType
 from metadata.image import MetadataDelta, MetadataImage
+from metadata.protocol import ConfigResourceType
 from metadata.records import ConfigRecord
 from tests.support.running_node import Traced
 
-ALL_BROKERS, THIS_BROKER = (ResourceType.BROKER, ""), (ResourceType.BROKER, "1")
+ALL_BROKERS, THIS_BROKER = (ConfigResourceType.BROKER, ""), (ConfigResourceType.BROKER, "1")
 
 
 class Node:
@@ -24,7 +24,7 @@ class Node:
     def config(self) -> KafkaConfig:
         return self.effective.config
 
-    def change(self, resource: tuple[ResourceType, str], configs: Mapping[str, str | None]) -> None:
+    def change(self, resource: tuple[ConfigResourceType, str], configs: Mapping[str, str | None]) -> None:
         """Publish a change of one resource, as if a controller of another release had let it pass."""
         delta = MetadataDelta(self._image)
         kind, name = resource
@@ -111,7 +111,7 @@ def test_part_of_the_node_that_cannot_take_a_value_keeps_the_old_one() -> None:
 
 def test_topic_keeps_the_value_before_an_invalid_one_and_at_the_start_the_default() -> None:
     node = Node()
-    topic = (ResourceType.TOPIC, "t")
+    topic = (ConfigResourceType.TOPIC, "t")
     node.change(topic, {"retention.ms": "5", "segment.bytes": "1"})
     assert node.retention_of("t") == 5
     assert node.refused() == [("topic t", "segment.bytes", "1")]
@@ -125,8 +125,8 @@ def test_topic_keeps_the_value_before_an_invalid_one_and_at_the_start_the_defaul
 
 def test_unknown_configs_of_topics_and_invalid_ones_of_groups_do_no_harm() -> None:
     node = Node()
-    node.change((ResourceType.TOPIC, "t"), {"of.another.release": "x"})
-    node.change((ResourceType.GROUP, "g"), {"consumer.session.timeout.ms": "never"})
+    node.change((ConfigResourceType.TOPIC, "t"), {"of.another.release": "x"})
+    node.change((ConfigResourceType.GROUP, "g"), {"consumer.session.timeout.ms": "never"})
     assert node.retention_of("t") == 7 * 24 * 3_600_000
     assert node.refused() == [("group g", "consumer.session.timeout.ms", "never")]
 

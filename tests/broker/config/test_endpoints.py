@@ -1,8 +1,9 @@
 import pytest
 
 from broker.config import read_config
-from broker.config.endpoints import Listener, SecurityProtocol, parse_listeners
+from broker.config.endpoints import Listener, parse_listeners
 from metadata.configuration import ConfigError
+from metadata.protocol import SecurityProtocol
 
 PLAINTEXT = {"A": SecurityProtocol.PLAINTEXT, "B": SecurityProtocol.SSL, "CONTROLLER": SecurityProtocol.PLAINTEXT}
 # A minimal file; every test adds or changes keys.

@@ -13,7 +13,7 @@ from broker.wire.api.incremental_alter_configs import (
 )
 from broker.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from broker.wire.errors import ErrorCode
-from metadata.configuration import ResourceType
+from metadata.protocol import ConfigResourceType
 from tests.support.requests import batch, fetch, fetch_request, produce, produce_request, read_values, records_of
 from tests.support.running_node import RunningNode, running_node
 from tests.support.scripted_follower import FETCH_VERSION, ScriptedFollower, scripted_follower
@@ -264,7 +264,7 @@ async def test_a_follower_goes_on_waiting_for_records_where_something_else_has_c
     await follower.client.send(waiting, FETCH_VERSION)
 
     config = AlterableConfig(name="min.insync.replicas", config_operation=0, value="2")
-    resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name="topic", configs=[config])
+    resource = AlterConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name="topic", configs=[config])
     altered = await client.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
     assert only(altered.responses).error_code == 0
     await follower.client.expect_silence(0.05)

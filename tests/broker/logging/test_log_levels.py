@@ -4,10 +4,11 @@ import pytest
 
 from broker.logging import LogLevels
 from kraft.events import Level
-from metadata.controller import AlterConfigOp, ConfigChange
+from metadata.controller import ConfigChange
 from metadata.errors import ApiError
+from metadata.protocol import ConfigOperation
 
-SET, DELETE, APPEND, SUBTRACT = AlterConfigOp
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from broker.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from broker.wire.errors import ErrorCode
-from metadata.configuration import ResourceType
 from metadata.image import PartitionImage
+from metadata.protocol import ConfigResourceType
 from metadata.records import LEADER_RECOVERED
 from tests.support.replicated_topics import (
     create_replicated,
@@ -135,7 +135,7 @@ async def test_followers_truncate_records_that_an_uncleanly_elected_leader_lacks
 
 
 async def allow_unclean_elections(cluster: RunningCluster, node_id: int, topic: str) -> None:
-    kind = ResourceType.TOPIC if topic else ResourceType.BROKER
+    kind = ConfigResourceType.TOPIC if topic else ConfigResourceType.BROKER
     config = AlterableConfig(name=UNCLEAN_ALLOWED, config_operation=0, value="true")
     resource = AlterConfigsResource(resource_type=kind, resource_name=topic, configs=[config])
     async with connected(cluster.port(node_id)) as client:

@@ -19,8 +19,8 @@ from broker.wire.api.push_telemetry import PushTelemetryRequest
 from broker.wire.errors import ErrorCode
 from broker.wire.records.compression import Compression, compress
 from broker.wire.uuids import METADATA_TOPIC_ID, ZERO_UUID
-from metadata.configuration import ResourceType
 from metadata.image import MetadataDelta, MetadataImage
+from metadata.protocol import ConfigResourceType
 from metadata.records import ConfigRecord
 from tests.support.otlp import DELTA, counter, field, gauge, metrics_data, point
 from tests.support.running_node import Traced
@@ -45,7 +45,7 @@ class World:
     def subscribe(self, name: str = "all", **configs: str | None) -> None:
         """Change some configs of a subscription; None removes one."""
         delta = MetadataDelta(self._image)
-        kind = ResourceType.CLIENT_METRICS
+        kind = ConfigResourceType.CLIENT_METRICS
         delta.replay(
             ConfigRecord(resource_type=kind, resource_name=name, name=key.replace("_", "."), value=value)
             for key, value in configs.items()

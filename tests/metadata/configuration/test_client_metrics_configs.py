@@ -2,8 +2,9 @@
 
 import pytest
 
-from metadata.configuration import ClientMetricsRequestError, ConfigError, ConfigSource, describe_client_metrics
+from metadata.configuration import ClientMetricsRequestError, ConfigError, describe_client_metrics
 from metadata.configuration.client_metrics import PATTERN_LENGTH_MAX, check_client_metrics, client_patterns
+from metadata.protocol import ConfigSource
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_last_pattern_of_an_attribute_counts() -> None:
 def test_client_metrics_are_described_with_their_defaults() -> None:
     described = {entry.name: (entry.value, entry.source) for entry in describe_client_metrics({"interval.ms": "1000"})}
     assert described == {
-        "metrics": ("", ConfigSource.DEFAULT_CONFIG),
-        "interval.ms": ("1000", ConfigSource.CLIENT_METRICS_CONFIG),
-        "match": ("", ConfigSource.DEFAULT_CONFIG),
+        "metrics": ("", ConfigSource.DEFAULT),
+        "interval.ms": ("1000", ConfigSource.CLIENT_METRICS),
+        "match": ("", ConfigSource.DEFAULT),
     }

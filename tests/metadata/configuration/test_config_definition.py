@@ -10,7 +10,6 @@ from metadata.configuration import (
     ConfigDef,
     ConfigError,
     ConfigKey,
-    ConfigType,
     ConfigValues,
     Importance,
 )
@@ -28,6 +27,7 @@ from metadata.configuration.definition import (
 )
 from metadata.configuration.validators import at_least, between, each_of, one_of
 from metadata.configuration.vocabulary import INT
+from metadata.protocol import ConfigType
 
 ALL_KEYS = [*BROKER_CONFIGS.keys.values(), *DYNAMIC_ONLY_CONFIGS.keys.values(), *TOPIC_CONFIGS.keys.values()]
 

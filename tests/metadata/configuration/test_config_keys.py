@@ -8,11 +8,11 @@ from metadata.configuration import (
     GROUP_CONFIGS,
     TOPIC_CONFIGS,
     ConfigError,
-    ConfigType,
     UpdateMode,
 )
 from metadata.configuration.definition import Required, java_text
 from metadata.configuration.synonyms import TOPIC_SYNONYMS, broker_synonyms, broker_synonyms_with_base
+from metadata.protocol import ConfigType
 from tests.support import kafka_facts
 
 LONG_MAX = 2**63 - 1

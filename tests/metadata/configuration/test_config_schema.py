@@ -5,11 +5,11 @@ from metadata.configuration import (
     TOPIC_CONFIGS,
     ConfigError,
     ConfigSchema,
-    ResourceType,
     append_to_list,
     split_list,
     subtract_from_list,
 )
+from metadata.protocol import ConfigResourceType
 
 NODE = {"node.id": "1", "process.roles": "broker"}
 
@@ -146,18 +146,18 @@ def test_configs_that_may_not_change_on_a_broker(
 
 
 def test_only_lists_can_be_appended_to(schema: ConfigSchema) -> None:
-    assert schema.is_list(ResourceType.TOPIC, "cleanup.policy")
-    assert not schema.is_list(ResourceType.TOPIC, "retention.ms")
-    assert not schema.is_list(ResourceType.TOPIC, "nope")
-    assert not schema.is_list(ResourceType.GROUP, "cleanup.policy")
-    assert schema.default(ResourceType.TOPIC, "cleanup.policy") == "delete"
-    assert schema.default(ResourceType.BROKER, "log.roll.ms") is None
+    assert schema.is_list(ConfigResourceType.TOPIC, "cleanup.policy")
+    assert not schema.is_list(ConfigResourceType.TOPIC, "retention.ms")
+    assert not schema.is_list(ConfigResourceType.TOPIC, "nope")
+    assert not schema.is_list(ConfigResourceType.GROUP, "cleanup.policy")
+    assert schema.default(ConfigResourceType.TOPIC, "cleanup.policy") == "delete"
+    assert schema.default(ConfigResourceType.BROKER, "log.roll.ms") is None
 
 
 def test_unknown_configs_are_sensitive(schema: ConfigSchema) -> None:
-    assert schema.is_sensitive(ResourceType.BROKER, "ssl.key.password")
-    assert schema.is_sensitive(ResourceType.BROKER, "nope")
-    assert not schema.is_sensitive(ResourceType.TOPIC, "retention.ms")
+    assert schema.is_sensitive(ConfigResourceType.BROKER, "ssl.key.password")
+    assert schema.is_sensitive(ConfigResourceType.BROKER, "nope")
+    assert not schema.is_sensitive(ConfigResourceType.TOPIC, "retention.ms")
 
 
 def test_element_that_a_list_has_several_times_counts_once() -> None:

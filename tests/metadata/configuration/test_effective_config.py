@@ -5,8 +5,6 @@ from metadata.configuration import (
     BrokerLayers,
     ConfigEntry,
     ConfigError,
-    ConfigSource,
-    ConfigType,
     describe_broker,
     describe_cluster_default,
     describe_group,
@@ -14,6 +12,7 @@ from metadata.configuration import (
     topic_defaults,
     topic_values,
 )
+from metadata.protocol import ConfigSource, ConfigType
 
 NODE = {"node.id": "1", "process.roles": "broker"}
 
@@ -70,16 +69,16 @@ def test_a_value_set_for_this_broker_hides_the_cluster_and_the_file() -> None:
         NODE | {"log.retention.bytes": "1"}, cluster={"log.retention.bytes": "2"}, broker={"log.retention.bytes": "3"}
     )
     entry = topic_entry(layers, "retention.bytes", retention_bytes="4")
-    assert (entry.value, entry.source, entry.type) == ("4", ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigType.LONG)
+    assert (entry.value, entry.source, entry.type) == ("4", ConfigSource.TOPIC, ConfigType.LONG)
     assert synonyms(entry) == [
-        ("retention.bytes", "4", "DYNAMIC_TOPIC_CONFIG"),
-        ("log.retention.bytes", "3", "DYNAMIC_BROKER_CONFIG"),
-        ("log.retention.bytes", "2", "DYNAMIC_DEFAULT_BROKER_CONFIG"),
-        ("log.retention.bytes", "1", "STATIC_BROKER_CONFIG"),
-        ("log.retention.bytes", "-1", "DEFAULT_CONFIG"),
+        ("retention.bytes", "4", "TOPIC"),
+        ("log.retention.bytes", "3", "BROKER"),
+        ("log.retention.bytes", "2", "DEFAULT_BROKER"),
+        ("log.retention.bytes", "1", "STATIC_BROKER"),
+        ("log.retention.bytes", "-1", "DEFAULT"),
     ]
     assert topic_entry(layers, "retention.bytes").value == "3"
-    assert topic_entry(layers, "retention.bytes").source is ConfigSource.DYNAMIC_BROKER_CONFIG
+    assert topic_entry(layers, "retention.bytes").source is ConfigSource.BROKER
 
 
 def test_a_dynamic_value_hides_coarser_units_of_the_file() -> None:
@@ -87,16 +86,16 @@ def test_a_dynamic_value_hides_coarser_units_of_the_file() -> None:
     assert "log.retention.minutes" not in layers.merged()
     assert topic_entry(layers, "retention.ms").value == "100"
     assert synonyms(topic_entry(layers, "retention.ms")) == [
-        ("log.retention.ms", "100", "DYNAMIC_DEFAULT_BROKER_CONFIG"),
-        ("log.retention.minutes", "5", "STATIC_BROKER_CONFIG"),
-        ("log.retention.hours", "168", "DEFAULT_CONFIG"),
+        ("log.retention.ms", "100", "DEFAULT_BROKER"),
+        ("log.retention.minutes", "5", "STATIC_BROKER"),
+        ("log.retention.hours", "168", "DEFAULT"),
     ]
 
 
 def test_hours_alone_decide_a_topics_value_without_being_listed() -> None:
     """As in Kafka, whose list begins at the name of the finest unit, which is not set."""
     entry = topic_entry(BrokerLayers(NODE | {"log.retention.hours": "1"}), "retention.ms")
-    assert (entry.value, entry.source, entry.synonyms) == ("3600000", ConfigSource.DEFAULT_CONFIG, ())
+    assert (entry.value, entry.source, entry.synonyms) == ("3600000", ConfigSource.DEFAULT, ())
 
 
 def test_internal_keys_are_described_only_where_they_are_set() -> None:
@@ -109,7 +108,7 @@ def test_internal_keys_are_described_only_where_they_are_set() -> None:
 def test_a_brokers_values_say_whether_they_can_change() -> None:
     layers = BrokerLayers(NODE | {"num.partitions": "3", "log.cleaner.threads": "2"})
     partitions, threads = broker_entry(layers, "num.partitions"), broker_entry(layers, "log.cleaner.threads")
-    assert (partitions.value, partitions.read_only, partitions.source) == ("3", True, ConfigSource.STATIC_BROKER_CONFIG)
+    assert (partitions.value, partitions.read_only, partitions.source) == ("3", True, ConfigSource.STATIC_BROKER)
     assert (threads.value, threads.read_only) == ("2", False)
     assert broker_entry(layers, "log.roll.ms").value is None
     dynamic = BrokerLayers(NODE, {}, {"leader.replication.throttled.rate": "1000"})
@@ -140,9 +139,9 @@ def test_the_clusters_defaults_are_described_alone() -> None:
     assert (entry.name, entry.value, entry.source) == (
         "log.retention.ms",
         "2",
-        ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+        ConfigSource.DEFAULT_BROKER,
     )
-    assert synonyms(entry) == [("log.retention.ms", "2", "DYNAMIC_DEFAULT_BROKER_CONFIG")]
+    assert synonyms(entry) == [("log.retention.ms", "2", "DEFAULT_BROKER")]
 
 
 def test_a_groups_value_comes_from_the_group_then_the_file_then_the_default() -> None:
@@ -150,16 +149,16 @@ def test_a_groups_value_comes_from_the_group_then_the_file_then_the_default() ->
     broker = BROKER_CONFIGS.parse(layers.merged())
     session, heartbeat, _ = describe_group(layers, broker, {})
     assert (session.name, session.value) == ("consumer.session.timeout.ms", "50000")
-    assert session.source is ConfigSource.STATIC_BROKER_CONFIG
+    assert session.source is ConfigSource.STATIC_BROKER
     assert synonyms(session) == [
-        ("group.consumer.session.timeout.ms", "50000", "STATIC_BROKER_CONFIG"),
-        ("group.consumer.session.timeout.ms", "45000", "DEFAULT_CONFIG"),
+        ("group.consumer.session.timeout.ms", "50000", "STATIC_BROKER"),
+        ("group.consumer.session.timeout.ms", "45000", "DEFAULT"),
     ]
     assert (heartbeat.name, heartbeat.value) == ("consumer.heartbeat.interval.ms", "4000")
-    assert heartbeat.source is ConfigSource.DEFAULT_CONFIG
+    assert heartbeat.source is ConfigSource.DEFAULT
     session, heartbeat, _ = describe_group(layers, broker, {"consumer.session.timeout.ms": " 55000"})
-    assert (session.value, session.source, session.type) == ("55000", ConfigSource.GROUP_CONFIG, ConfigType.INT)
-    assert synonyms(session)[0] == ("consumer.session.timeout.ms", "55000", "GROUP_CONFIG")
+    assert (session.value, session.source, session.type) == ("55000", ConfigSource.GROUP, ConfigType.INT)
+    assert synonyms(session)[0] == ("consumer.session.timeout.ms", "55000", "GROUP")
     assert (session.read_only, session.is_sensitive) == (False, False)
     assert session.documentation
-    assert heartbeat.source is ConfigSource.DEFAULT_CONFIG
+    assert heartbeat.source is ConfigSource.DEFAULT

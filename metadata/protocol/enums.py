@@ -1,0 +1,89 @@
+"""Enumerations of Kafka's protocol, by Kafka's numbers."""
+
+from enum import IntEnum
+from typing import Self
+
+
+class OpenEnum(IntEnum):
+    """An enumeration in which an unknown number, from a newer peer, is UNKNOWN (0)."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self:
+        return cls(0)
+
+
+class ConfigResourceType(OpenEnum):
+    """The type of a resource that has configs."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigSource(OpenEnum):
+    """Where the value of a config comes from."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    BROKER = 2
+    DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class ConfigType(OpenEnum):
+    """The type of a config's value (KIP-569)."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigOperation(IntEnum):
+    """The operation of a config change (KIP-339). APPEND and SUBTRACT apply to configs that are lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ElectionType(IntEnum):
+    """The replica that an election chooses (KIP-460).
+
+    PREFERRED elects the first replica if it is in sync. UNCLEAN elects any active replica if there is no leader, which
+    may lose records.
+    """
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class UpgradeType(IntEnum):
+    """How a feature's level may change. An unsafe downgrade may lose metadata."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class SecurityProtocol(IntEnum):
+    """The protocol that carries Kafka's protocol on a listener."""
+
+    PLAINTEXT = 0
+    SSL = 1
+    SASL_PLAINTEXT = 2
+    SASL_SSL = 3
