@@ -41,7 +41,7 @@ IN_EVERY_GROUP = (
 DIRECTIONS: dict[str, tuple[str, ...]] = {
     "kraft": (),
     "metadata": ("kraft",),
-    # Numbers of Kafka's protocol, for the controller and for clients.
+    # Kafka's error codes and enumerations, for the controller and for clients.
     "metadata.protocol": (),
     "metadata.records": (),
     "metadata.image": ("kraft", "metadata.configuration", "metadata.protocol", "metadata.records"),
@@ -50,7 +50,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "metadata.request_context": (),
     "metadata.controller": ("kraft", "metadata"),
     "metadata.snapshot_generator": ("kraft", "metadata.image", "metadata.records"),
-    "broker.wire": (),
+    "broker.wire": ("metadata.protocol",),
     "broker.net": ("broker.wire",),
     "broker.storage": ("broker.wire", "kraft.env", "metadata.configuration"),
     "broker": (),

@@ -4,7 +4,7 @@ from copy import copy
 
 from broker.client.error_explanations import EXPLANATIONS
 from broker.printable import printable
-from broker.wire.errors import RETRIABLE, STALE_COORDINATOR, STALE_METADATA, ErrorCode, KafkaError
+from metadata.protocol import RETRIABLE, STALE_COORDINATOR, STALE_METADATA, ErrorCode, KafkaError
 
 __all__ = [
     "ClientError",

@@ -1,4 +1,7 @@
-"""Kafka's numbers that the controller decides with, and that clients send and get."""
+"""The numbers of Kafka's protocol: error codes and enumerations.
+
+The controller decides with them, and clients send and get them. `broker.wire` has everything else of the protocol.
+"""
 
 from metadata.protocol.enums import (
     ConfigOperation,
@@ -10,13 +13,27 @@ from metadata.protocol.enums import (
     SecurityProtocol,
     UpgradeType,
 )
+from metadata.protocol.errors import (
+    MESSAGE_LENGTH_MAX,
+    RETRIABLE,
+    STALE_COORDINATOR,
+    STALE_METADATA,
+    ErrorCode,
+    KafkaError,
+)
 
 __all__ = [
+    "MESSAGE_LENGTH_MAX",
+    "RETRIABLE",
+    "STALE_COORDINATOR",
+    "STALE_METADATA",
     "ConfigOperation",
     "ConfigResourceType",
     "ConfigSource",
     "ConfigType",
     "ElectionType",
+    "ErrorCode",
+    "KafkaError",
     "OpenEnum",
     "SecurityProtocol",
     "UpgradeType",

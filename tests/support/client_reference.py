@@ -33,7 +33,7 @@ _SECTIONS: Final = {
     "serializers": ("Serializers", ("broker.client.serializers",)),
     "values": (
         "Values that several clients take and return",
-        ("broker.client.types", "broker.client.metadata_cache", "broker.wire.errors", "broker.wire.records"),
+        ("broker.client.types", "broker.client.metadata_cache", "broker.wire.records", "metadata.protocol.errors"),
     ),
     "requests": ("Requests and responses", ("broker.client.connection", "broker.client.payloads")),
 }
