@@ -28,10 +28,11 @@ from broker.node import Node
 from broker.quota import BrokerQuotas, QuotaWindows
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import LocalTopic
+from broker.replication.role_changes import apply_image
 from broker.server.quotas import Usage
 from broker.server.session import Session
 from broker.server.shortcut_tables import ShortcutTables
-from metadata.image import MetadataDelta, MetadataImage
+from metadata.image import MetadataDelta, MetadataImage, PartitionImage
 from metadata.records import ClientQuotaRecord
 
 HOLD_MAX_S: Final = 0.020
@@ -87,7 +88,7 @@ def _add_partitions(node: Node, count: int) -> None:
         topic = manager.topics[name] = LocalTopic(name, topic_id)
         for index in range(_PARTITIONS_PER_TOPIC):
             partition = Partition(name, topic_id, index, log, context, tasks)
-            partition.leader_id = context.local_id
+            apply_image(partition, PartitionImage((context.local_id,), (context.local_id,), context.local_id, 0, 0))
             partition.topic_traffic = topic.traffic
             topic.partitions[index] = partition
 

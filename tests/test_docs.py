@@ -1,12 +1,14 @@
 """The claims of docs/compatibility.md, compared with the code."""
 
 import re
+from collections.abc import Callable
 
 import pytest
 
 from broker.handlers import HANDLERS
+from broker.replication import transitions as partition_transitions
 from broker.wire.api import APIS
-from kraft.core.transitions import diagram
+from kraft.core import transitions as quorum_transitions
 from metadata.configuration import BROKER_CONFIGS, GROUP_CONFIGS
 from tests.support.config_reference import config_reference
 from tests.support.metric_reference import metric_reference
@@ -79,7 +81,8 @@ def test_every_kip_that_the_code_follows_is_listed() -> None:
     assert len(listed) == len(set(listed))
 
 
-def test_the_picture_of_roles_is_drawn_from_their_table() -> None:
+@pytest.mark.parametrize("diagram", [quorum_transitions.diagram, partition_transitions.diagram])
+def test_pictures_of_roles_are_drawn_from_their_tables(diagram: Callable[[], str]) -> None:
     assert f"```mermaid\n{diagram()}```" in (ROOT / "docs/architecture.md").read_text()
 
 

@@ -128,7 +128,7 @@ def _check_available(context: RequestContext, partition: Partition) -> None:
     It could return an earlier offset than its predecessor did. The error is OFFSET_NOT_AVAILABLE, or, for versions that
     do not know it, another one after which clients retry.
     """
-    if not partition.knows_committed:
+    if not partition.role.knows_committed:
         is_known = context.api_version >= _OFFSET_NOT_AVAILABLE_FROM
         code = ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE
         raise KafkaError(code, f"the high watermark of {partition} is below the start of its leader epoch")

@@ -7,7 +7,7 @@ import attrs
 import trio
 
 from broker.replication.in_sync_replicas import Proposal
-from broker.replication.leader_role import proposal_accepted, proposal_refused, propose_shrinking
+from broker.replication.leader_role import LeaderRole
 from broker.replication.partition import Partition
 from broker.wire.api.alter_partition import (
     AlteredPartition,
@@ -40,19 +40,19 @@ class Controllers(Protocol):
 class _Sent:
     """A proposal in flight."""
 
-    partition: Partition
+    leader: LeaderRole
     proposal: Proposal
 
 
 class AlterPartitionManager:
     """Collects proposals and sends them together, one request at a time.
 
-    `run` also looks for lagging followers, twice per replica.lag.time.max.ms, among the partitions that `led` returns.
+    `run` also looks for lagging followers, twice per replica.lag.time.max.ms, of the partitions that `leaders` returns.
     """
 
-    def __init__(self, local_id: int, led: Callable[[], Iterable[Partition]], *, lag_max_ms: float) -> None:
+    def __init__(self, local_id: int, leaders: Callable[[], Iterable[LeaderRole]], *, lag_max_ms: float) -> None:
         self._local_id = local_id
-        self._led = led
+        self._leaders = leaders
         self._lag_max_ms = lag_max_ms
         self._proposed: dict[Partition, None] = {}
         self._work = trio.Event()
@@ -75,16 +75,16 @@ class AlterPartitionManager:
     async def _shrink_periodically(self) -> None:
         while True:
             await trio.sleep(self._lag_max_ms / 2 / 1000)
-            for partition in self._led():
-                propose_shrinking(partition)
+            for leader in self._leaders():
+                leader.propose_shrinking()
 
     async def _send(self, controllers: Controllers, broker_epoch: int) -> bool:
         """Send all proposals in one request; returns whether some must be sent again."""
         proposed, self._proposed = self._proposed, {}
         sent = [
-            _Sent(partition, partition.in_sync.proposal)
-            for partition in proposed
-            if partition.in_sync is not None and partition.in_sync.proposal is not None
+            _Sent(leader, leader.in_sync.proposal)
+            for leader in (partition.role for partition in proposed)
+            if isinstance(leader, LeaderRole) and leader.in_sync.proposal is not None
         ]
         if not sent:
             return False
@@ -98,8 +98,7 @@ class AlterPartitionManager:
     def _request(self, sent: Iterable[_Sent], own_epoch: int) -> AlterPartitionRequest:
         topics: dict[bytes, TopicData] = {}
         for one in sent:
-            partition, in_sync = one.partition, one.partition.in_sync
-            assert in_sync is not None, "the caller sends only proposals of leaders"
+            partition, in_sync = one.leader.partition, one.leader.in_sync
             topic = topics.setdefault(partition.topic_id, TopicData(topic_id=partition.topic_id))
             isr = [
                 BrokerState(
@@ -128,7 +127,7 @@ class AlterPartitionManager:
         }
         must_retry = False
         for one in sent:
-            altered = answers.get((one.partition.topic_id, one.partition.index))
+            altered = answers.get((one.leader.partition.topic_id, one.leader.partition.index))
             if altered is None:
                 must_retry |= self._refuse([one], ErrorCode.UNKNOWN_SERVER_ERROR)
             elif altered.error_code:
@@ -140,16 +139,16 @@ class AlterPartitionManager:
     def _refuse(self, sent: Iterable[_Sent], code: ErrorCode) -> bool:
         must_retry = False
         for one in sent:
-            one.partition.trace("isr_refused", error=code.name)
-            if proposal_refused(one.partition, one.proposal, code):
+            partition = one.leader.partition
+            partition.trace("isr_refused", error=code.name)
+            if one.leader.proposal_refused(one.proposal, code):
                 must_retry = True
-                self.propose(one.partition)
+                self.propose(partition)
         return must_retry
 
 
 def _accept(one: _Sent, altered: AlteredPartition) -> None:
-    proposal_accepted(
-        one.partition,
+    one.leader.proposal_accepted(
         one.proposal,
         leader_epoch=altered.leader_epoch,
         partition_epoch=altered.partition_epoch,

@@ -18,7 +18,7 @@ import attrs
 import trio
 
 from broker.replication.damage_checks import DamageChecks
-from broker.replication.leader_role import propose_handover
+from broker.replication.leader_role import LeaderRole
 from broker.replication.partition import Partition
 from broker.replication.replica_fetcher import FetcherContext
 from broker.replication.segment_repair import RepairDeferred, RepairFailed, SegmentRepair
@@ -76,7 +76,8 @@ class DamagedReplica:
             self.hands_over_at_ms = now_ms + HANDOVER_PAUSE_MS * 2 ** min(self.returns, _RETURNS_MAX)
             self.returns += 1
             self.handed_over = -1
-        if now_ms < self.hands_over_at_ms or not propose_handover(partition):
+        role = partition.role
+        if now_ms < self.hands_over_at_ms or not isinstance(role, LeaderRole) or not role.propose_handover():
             return False
         self.handed_over = epoch
         return True
@@ -220,7 +221,8 @@ def _remedy_of_only_replica(partition: Partition, damaged: DamagedRanges) -> str
     )
     if log is not None and log.config.compact_enabled:
         deletion = "docs/damaged-files.md says how to delete the segment"
-    has_others = len(partition.directories) > 1
+    role = partition.role
+    has_others = isinstance(role, LeaderRole) and bool(role.in_sync.followers)
     others = (
         "Start the brokers of the other replicas; if none has the records, " if has_others else "There is no other: "
     )

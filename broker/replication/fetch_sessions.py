@@ -17,7 +17,7 @@ from typing import Final, Protocol, TypeAlias
 
 from broker.replication.cached_partition import CachedPartition, FetchedPartition
 from broker.replication.commit_state import READ_UNCOMMITTED
-from broker.replication.leader_role import record_caught_up
+from broker.replication.leader_role import LeaderRole
 from broker.replication.partition import Partition
 from broker.wire.errors import ErrorCode, KafkaError
 
@@ -170,8 +170,9 @@ class FetchSession:
             self.due[cached] = None
         elif cached not in self.due:
             self.due[cached] = None
-            if self.follower is not None and cached.current_leader_epoch == partition.leader_epoch:
-                record_caught_up(partition, *self.follower, cached.fetch_offset, self.last_used_ms)
+            role, leader_epoch = partition.role, cached.current_leader_epoch
+            if self.follower is not None and leader_epoch == partition.leader_epoch and isinstance(role, LeaderRole):
+                role.record_caught_up(*self.follower, cached.fetch_offset, self.last_used_ms)
         if self.waiter is not None:
             self.waiter.moved(cached, partition)
 

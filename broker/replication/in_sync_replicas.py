@@ -75,13 +75,14 @@ class InSyncReplicas:
     """The leader's view of its followers and the ISR in one leader epoch. `isr` is the ISR last committed.
 
     `may_join(broker_id, broker_epoch)` says whether the metadata allows a broker into an ISR: it is registered under
-    that epoch (or its fetch had none), not fenced and not shutting down.
+    that epoch (or its fetch had none), not fenced and not shutting down. `epoch_start_offset` is where the leader's log
+    ended when the epoch began.
 
     Progress made under an earlier leader epoch does not count: another leader in between may have made the follower
     truncate its log.
     """
 
-    __slots__ = ("_epoch_start_offset", "_lag_max_ms", "_local_id", "_may_join", "followers", "isr", "proposal")
+    __slots__ = ("_lag_max_ms", "_local_id", "_may_join", "epoch_start_offset", "followers", "isr", "proposal")
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class InSyncReplicas:
         may_join: Callable[[int, int], bool],
     ) -> None:
         self._local_id = local_id
-        self._epoch_start_offset = epoch_start_offset
+        self.epoch_start_offset = epoch_start_offset
         self._lag_max_ms = lag_max_ms
         self._may_join = may_join
         self.followers: dict[int, Follower] = {}
@@ -162,7 +163,7 @@ class InSyncReplicas:
         """
         if self.proposal is not None or follower.broker_id in self.isr or not self._is_eligible(follower):
             return None
-        if follower.log_end_offset < max(high_watermark, self._epoch_start_offset):
+        if follower.log_end_offset < max(high_watermark, self.epoch_start_offset):
             return None
         return Proposal((*self.isr, follower.broker_id), follower.broker_id)
 

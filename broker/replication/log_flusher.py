@@ -22,7 +22,7 @@ class LogFlusher:
         self._work = trio.Event()
 
     def add(self, partition: Partition) -> None:
-        """Flush the partition's log as soon as possible, then call `Partition.flushed`."""
+        """Flush the partition's log as soon as possible, then call `PartitionRole.flushed`."""
         self._waiting[partition] = None
         self._work.set()
 
@@ -37,7 +37,8 @@ class LogFlusher:
                     nursery.start_soon(self._flush, partition)
 
     async def _flush(self, partition: Partition) -> None:
-        log, leader_epoch = partition.log, partition.leader_epoch
+        role = partition.role
+        log = role.log
         if log is None:
             return
         end_offset = log.readable_end_offset
@@ -49,5 +50,5 @@ class LogFlusher:
         except OSError as error:
             self._on_failure(partition, error)
         else:
-            if partition.log is log and partition.leader_epoch == leader_epoch:
-                partition.flushed(end_offset)  # otherwise these offsets may hold other records by now
+            if partition.role is role:
+                role.flushed(end_offset)  # otherwise these offsets may hold other records by now

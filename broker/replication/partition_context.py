@@ -19,7 +19,7 @@ class PartitionTasks(Generic[P]):
     """The background tasks to which a partition, of type P, hands work.
 
     `propose_isr` sends the partition's ISR proposal to the controller. `flush` flushes its log if the config requires
-    it, and calls `Partition.flushed` then. `check_log` reads its log again at an offset, where damage is suspected;
+    it, and calls `PartitionRole.flushed` then. `check_log` reads its log again at an offset, where damage is suspected;
     `check_old` does so, unless that was done a short time ago, because old records are read there.
     """
 

@@ -1,5 +1,6 @@
 """Deletes records from the front of a partition, on all its replicas (KIP-107)."""
 
+from broker.replication.leader_role import LeaderRole
 from broker.replication.partition import Partition
 from broker.storage.log import Log
 from broker.wire.errors import ErrorCode, KafkaError
@@ -12,8 +13,8 @@ def low_watermark(partition: Partition, log: Log) -> int:
     fenced broker's replica deletes them when it follows again.
     """
     lowest = log.log_start_offset
-    if partition.in_sync is not None:
-        for follower in partition.in_sync.followers.values():
+    if isinstance(partition.role, LeaderRole):
+        for follower in partition.role.in_sync.followers.values():
             broker = partition.context.broker(follower.broker_id)
             if broker is not None and not broker.fenced:
                 lowest = min(lowest, follower.log_start_offset)

@@ -28,7 +28,7 @@ from broker.replication.fetch_plan import (
     Records,
     Refused,
 )
-from broker.replication.follower_role import append_fetched, restart_at, truncate
+from broker.replication.follower_role import following
 from broker.replication.leader_log_range import LeaderLogRange, fetch_leader_log_ranges
 from broker.replication.partition import Partition
 from broker.replication.throttles import Throttle
@@ -296,9 +296,7 @@ class ReplicaFetcher:
         assert isinstance(records, memoryview), "decoded"
         if partition.throttled_as_follower:
             self._context.throttle.record(len(records))
-        append_fetched(
-            partition,
-            found.leader_epoch,
+        following(partition, found.leader_epoch).append_fetched(
             records,
             leader_high_watermark=data.high_watermark,
             leader_log_start_offset=data.log_start_offset,
@@ -365,13 +363,13 @@ def _position(partition: Partition) -> Position:
 
 
 def _truncate(found: Diverging, partition: Partition) -> None:
-    truncate(partition, found.leader_epoch, found.epoch, found.end_offset)
+    following(partition, found.leader_epoch).truncate(found.epoch, found.end_offset)
 
 
 def _move_into_range(ends: LeaderLogRange, partition: Partition) -> None:
     """Truncate to the leader's log end, or restart at its log start, by Kafka's rules."""
-    log = partition.follower_log(ends.leader_epoch)
-    if ends.end_offset < log.log_end_offset:
-        truncate(partition, ends.leader_epoch, ends.leader_epoch, ends.end_offset)
-    elif ends.start_offset > log.log_end_offset:
-        restart_at(partition, ends.leader_epoch, ends.start_offset)
+    follower = following(partition, ends.leader_epoch)
+    if ends.end_offset < follower.log.log_end_offset:
+        follower.truncate(ends.leader_epoch, ends.end_offset)
+    elif ends.start_offset > follower.log.log_end_offset:
+        follower.restart_at(ends.start_offset)

@@ -9,12 +9,13 @@ import trio
 from broker.config.effective import EffectiveConfig, TopicConfig
 from broker.replication.alter_partition_manager import AlterPartitionManager
 from broker.replication.damaged_replicas import DamagedReplicas
-from broker.replication.leader_role import propose_recovery
+from broker.replication.leader_role import LeaderRole
 from broker.replication.log_flusher import LogFlusher
 from broker.replication.partition import Partition
 from broker.replication.partition_context import PartitionContext, PartitionTasks
 from broker.replication.partition_file_queue import PartitionFileQueue
 from broker.replication.replica_directories import ReplicaDirectories, has_replica
+from broker.replication.role_changes import apply_image
 from broker.replication.topic_traffic import IsrChanges, TopicTraffic
 from broker.storage.damage import Damage
 from broker.storage.log import Log
@@ -80,7 +81,7 @@ class ReplicaManager:
         self.file_queue = PartitionFileQueue(self._notify_listeners)
         self.flusher = LogFlusher(now_ms, self.log_failed)
         lag_max_ms = configs.config.replica_lag_time_max_ms
-        self.isr_changes = AlterPartitionManager(local_id, self._partitions_with_followers, lag_max_ms=lag_max_ms)
+        self.isr_changes = AlterPartitionManager(local_id, self._leaders_with_followers, lag_max_ms=lag_max_ms)
         self.directories = ReplicaDirectories(local_id, self._directory_of, trace)
         self._offline_listeners: list[Callable[[], None]] = []
         self._context = self._partition_context(lag_max_ms)
@@ -149,7 +150,7 @@ class ReplicaManager:
             return
         staged, self._staged = self._staged, {}
         for partition in staged:
-            log = partition.log
+            log = partition.role.log
             if log is None:
                 self._lost = True  # the log directory has failed during this turn
             else:
@@ -247,12 +248,12 @@ class ReplicaManager:
     def _broker(self, broker_id: int) -> BrokerImage | None:
         return None if self._image is None else self._image.cluster.brokers.get(broker_id)
 
-    def _partitions_with_followers(self) -> Iterator[Partition]:
-        for key, topic in list(self.topics.items()):
-            if isinstance(key, str):
-                for partition in list(topic.partitions.values()):
-                    if partition.in_sync is not None:
-                        yield partition
+    def _leaders_with_followers(self) -> Iterator[LeaderRole]:
+        for topic in self.local_topics:
+            for partition in list(topic.partitions.values()):
+                role = partition.role
+                if isinstance(role, LeaderRole) and role.in_sync.followers:
+                    yield role
 
     def _notify_listeners(self) -> None:
         if self._source_changed:
@@ -292,9 +293,10 @@ class ReplicaManager:
     def _apply(self, partition: Partition, image: PartitionImage, config: TopicConfig) -> None:
         before, led_before = (partition.source, partition.leader_epoch), partition.leads
         partition.configure(config)
-        partition.apply_image(image)
+        apply_image(partition, image)
         self.directories.compare(partition, image)
-        propose_recovery(partition, image)
+        if isinstance(partition.role, LeaderRole):
+            partition.role.propose_recovery(image)
         after = (partition.source, partition.leader_epoch)
         if before != after and (before[0] is not None or after[0] is not None):
             self._source_changed.append(partition)

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from broker.replication.in_sync_replicas import Follower
+from broker.replication.leader_role import LeaderRole
 from broker.replication.partition import Partition
 from metadata.configuration import BrokerConfigs, ConfigError
 from metadata.image import BrokerImage
@@ -59,9 +60,10 @@ def preferred_read_replica(
     Candidates are in-sync followers whose broker has the consumer's listener. From a lagging follower the consumer
     would fall behind, come back to the leader, and be sent there again.
     """
-    log, in_sync, now_ms = partition.log, partition.in_sync, partition.context.now_ms()
-    if not partition.leads or log is None or in_sync is None:
+    role = partition.role
+    if not isinstance(role, LeaderRole):
         return None
+    in_sync = role.in_sync
 
     def view(broker_id: int, log_end_offset: int, caught_up_ms: float) -> ReplicaView:
         broker = partition.context.broker(broker_id)
@@ -71,7 +73,7 @@ def preferred_read_replica(
         has_it = follower.log_start_offset <= fetch_offset <= follower.log_end_offset
         return has_it and follower.broker_id in in_sync.isr and _is_reachable(partition, follower.broker_id, listener)
 
-    leader = view(partition.local_id, log.log_end_offset, now_ms)
+    leader = view(partition.local_id, role.log.log_end_offset, partition.context.now_ms())
     followers = [
         view(follower.broker_id, follower.log_end_offset, follower.caught_up_ms)
         for follower in in_sync.followers.values()

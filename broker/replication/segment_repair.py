@@ -21,6 +21,7 @@ import trio
 
 from broker.client import Connection, ConnectionLost
 from broker.replication.fetch_plan import FETCH_VERSION
+from broker.replication.follower_role import FollowerRole
 from broker.replication.partition import Partition
 from broker.replication.replica_fetcher import CONNECT_TIMEOUT_MS, FetcherContext
 from broker.storage.batch_scan import check_follows, find_intact
@@ -57,6 +58,7 @@ class SegmentRepair:
 
     context: FetcherContext
     partition: Partition
+    follower: FollowerRole
     log: Log
     leader_epoch: int
     truncations: int
@@ -64,12 +66,13 @@ class SegmentRepair:
     @classmethod
     def of(cls, context: FetcherContext, partition: Partition) -> "SegmentRepair":
         """Raises RepairDeferred if the partition does not follow a leader whose log it has been compared with."""
-        log = partition.log
-        if log is None or partition.source is None:
+        role = partition.role
+        if not isinstance(role, FollowerRole):
             raise RepairDeferred("there is no leader")
-        if not partition.agrees_with_leader or log.durability.blocks_appends:
+        log = role.log
+        if not role.agrees_with_leader or log.durability.blocks_appends:
             raise RepairDeferred("the log has not been compared with the leader's yet")
-        return cls(context, partition, log, partition.leader_epoch, log.durability.truncations)
+        return cls(context, partition, role, log, partition.leader_epoch, log.durability.truncations)
 
     async def run(self) -> None:
         """Repair all damage that is known. Raises RepairFailed, FsyncFailed, and OSError if the disk fails."""
@@ -111,7 +114,7 @@ class SegmentRepair:
         return [log.segments[at] for at in range(first, last + 2)]
 
     async def _connect(self) -> Connection:
-        context, leader_id = self.context, self.partition.leader_id
+        context, leader_id = self.context, self.follower.leader_id
         source = context.source(leader_id)
         endpoint = None if source is None else source.end_points.get(context.listener_name)
         if endpoint is None:
@@ -165,9 +168,9 @@ class SegmentRepair:
         await self.context.env.disk.sync_dir(log.directory)
 
     def _check(self) -> None:
-        log, partition = self.log, self.partition
-        is_same_log = partition.log is log and log.failure is None and log.durability.truncations == self.truncations
-        if not is_same_log or partition.leader_epoch != self.leader_epoch:
+        log = self.log
+        is_same_log = log.failure is None and log.durability.truncations == self.truncations
+        if not is_same_log or self.partition.role is not self.follower:
             raise RepairFailed("the leader or the log has changed meanwhile")
 
     async def _copy_or_fetch(
@@ -220,7 +223,7 @@ class SegmentRepair:
             self._check()
             following = self._append(data, next_offset, end_offset, replacement)
             if following == next_offset:
-                raise RepairFailed(f"broker {self.partition.leader_id} has no records at offset {next_offset}")
+                raise RepairFailed(f"broker {self.follower.leader_id} has no records at offset {next_offset}")
             next_offset = following
 
     async def _fetch_some(self, connection: Connection, offset: int) -> PartitionData:
@@ -247,7 +250,7 @@ class SegmentRepair:
         code = response.error_code or (found[0].error_code if found else ErrorCode.UNKNOWN_SERVER_ERROR)
         if code:
             name = code if code not in set(ErrorCode) else ErrorCode(code).name
-            raise RepairFailed(f"broker {partition.leader_id} answers {name} for offset {offset}")
+            raise RepairFailed(f"broker {self.follower.leader_id} answers {name} for offset {offset}")
         data: PartitionData = found[0]
         return data
 
@@ -269,12 +272,12 @@ class SegmentRepair:
                 partition=self.log.partition,
             )
         except KafkaError as error:
-            raise RepairFailed(f"broker {self.partition.leader_id} sends damaged records: {error}") from error
+            raise RepairFailed(f"broker {self.follower.leader_id} sends damaged records: {error}") from error
         for batch, header in batches:
             if header.base_offset >= end_offset:
                 return end_offset
             if header.next_offset > end_offset:
-                raise RepairFailed(f"a batch of broker {self.partition.leader_id} passes offset {end_offset}")
+                raise RepairFailed(f"a batch of broker {self.follower.leader_id} passes offset {end_offset}")
             replacement.append(batch)
             next_offset = header.next_offset
         replacement.write()

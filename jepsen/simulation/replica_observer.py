@@ -10,6 +10,7 @@ import attrs
 
 from broker.node import Node
 from broker.replication.in_sync_replicas import Proposal
+from broker.replication.leader_role import LeaderRole
 from broker.replication.partition import Partition
 from broker.replication.replica_fetcher_manager import ReplicaFetcherManager
 from broker.storage.log import Log
@@ -157,7 +158,7 @@ class ReplicaObserver:
         self._observe_log(host, seen, log)
         if seen.leads and not partition.leads:
             self._observe_high_watermark(host, seen)  # it moved while this was the leader
-        in_sync = partition.in_sync
+        in_sync = partition.role.in_sync if isinstance(partition.role, LeaderRole) else None
         isr, proposal = (None, None) if in_sync is None else (in_sync.isr, in_sync.proposal)
         if (
             partition.leader_epoch != seen.leader_epoch
@@ -167,8 +168,7 @@ class ReplicaObserver:
         ):
             seen.leader_epoch, seen.partition_epoch = partition.leader_epoch, partition.partition_epoch
             seen.isr, seen.proposal, seen.leads = isr, proposal, partition.leads
-            alone = (partition.local_id,) if seen.leads else ()
-            maximal = alone if in_sync is None else in_sync.maximal
+            maximal = () if in_sync is None else in_sync.maximal
             fields = {"leader_epoch": seen.leader_epoch, "leads": seen.leads, "maximal": maximal}
             self._trace_replica(host, seen, "replica_role", **fields)
         self._observe_high_watermark(host, seen)
@@ -232,16 +232,17 @@ class ReplicaObserver:
 def changed_of(replicas: Iterable[_ObservedReplica]) -> list[_ObservedReplica]:
     """The replicas that differ from their last observation.
 
-    This runs for all replicas of a node after each batch of its tasks, so it makes no calls.
+    This runs for all replicas of a node after each batch of its tasks, so it calls no functions of Python.
     """
     changed = []
     for seen in replicas:
         partition = seen.partition
-        log = partition.log
+        role = partition.role
+        log = role.log
         if log is not seen.log or partition.commit_state.high_watermark != seen.high_watermark:
             changed.append(seen)
         elif log is not None:
-            in_sync = partition.in_sync
+            in_sync = role.in_sync if type(role) is LeaderRole else None
             if (
                 log.readable_end_offset != seen.end_offset
                 or seen.cut_to is not None

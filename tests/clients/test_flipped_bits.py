@@ -14,6 +14,7 @@ from broker.client import Admin, Producer
 from broker.client import Consumer as LibraryConsumer
 from broker.client import TopicPartition as LibraryPartition
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from broker.replication.leader_role import LeaderRole
 from broker.replication.partition import Partition
 from tests.broker.replication.test_damaged_replicas import (
     BATCHES,
@@ -144,8 +145,8 @@ async def test_lagging_replicas_are_in_sync_again_after_the_damage_is_trimmed(tm
 
 
 def partition_isr(cluster: RunningCluster) -> tuple[int, ...]:
-    in_sync = partition_of(cluster, 1).in_sync
-    return () if in_sync is None else in_sync.isr
+    role = partition_of(cluster, 1).role
+    return role.in_sync.isr if isinstance(role, LeaderRole) else ()
 
 
 def commit(servers: str, offset: int) -> None:

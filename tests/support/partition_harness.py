@@ -6,10 +6,12 @@ from typing import Any
 
 import attrs
 
+from broker.replication.follower_role import FollowerRole
 from broker.replication.in_sync_replicas import Proposal
-from broker.replication.leader_role import find_follower, follower_fetched
+from broker.replication.leader_role import LeaderRole
 from broker.replication.partition import Partition
 from broker.replication.partition_context import PartitionContext, PartitionTasks
+from broker.replication.role_changes import apply_image
 from broker.wire.errors import ErrorCode
 from metadata.image import BrokerImage, PartitionImage
 from tests.support.logs import NOW_MS, batch, no_trace, open_log
@@ -70,14 +72,14 @@ class Harness:
     def become(self, *, epoch: int = 0, version: int = 0, **changes: Any) -> None:
         """Apply metadata: by default, this broker leads in this leader epoch, and all replicas are in sync."""
         image = PartitionImage(ALL, ALL, LOCAL, epoch, version)
-        self.partition.apply_image(attrs.evolve(image, **changes))
+        apply_image(self.partition, attrs.evolve(image, **changes))
 
     def append(self, count: int = 1) -> Waiting:
         """Append a batch of `count` records as a producer with acks=all, which waits for the last of them."""
         producer = Waiting()
-        info = self.partition.append(batch(*[b"value"] * count), -1, NOW_MS)
+        info = self.partition.role.append(batch(*[b"value"] * count), -1, NOW_MS)
         assert self.partition.log is not None
-        acknowledgements = self.partition.awaits(-1, info.last_offset + 1)
+        acknowledgements = self.partition.role.awaits(-1, info.last_offset + 1)
         if acknowledgements is None:
             producer.complete(ErrorCode.NONE)
         else:
@@ -87,23 +89,29 @@ class Harness:
         return producer
 
     def fetch(self, broker_id: int, offset: int, broker_epoch: int = 7) -> None:
-        partition = self.partition
-        follower_fetched(
-            partition,
-            partition.leader_log(),
-            find_follower(partition, broker_id, broker_epoch, partition.leader_epoch),
+        leader = self.leader
+        leader.follower_fetched(
+            leader.find_follower(broker_id, broker_epoch, self.partition.leader_epoch),
             broker_epoch=broker_epoch,
             fetch_offset=offset,
             log_start_offset=0,
         )
 
     @property
+    def leader(self) -> LeaderRole:
+        assert isinstance(self.partition.role, LeaderRole)
+        return self.partition.role
+
+    @property
+    def follower(self) -> FollowerRole:
+        assert isinstance(self.partition.role, FollowerRole)
+        return self.partition.role
+
+    @property
     def proposal(self) -> Proposal:
-        assert self.partition.in_sync is not None
-        assert self.partition.in_sync.proposal is not None
-        return self.partition.in_sync.proposal
+        assert self.leader.in_sync.proposal is not None
+        return self.leader.in_sync.proposal
 
     @property
     def isr(self) -> tuple[int, ...]:
-        assert self.partition.in_sync is not None
-        return self.partition.in_sync.isr
+        return self.leader.in_sync.isr

@@ -9,6 +9,7 @@ from broker.handlers import list_offsets, offset_for_leader_epoch
 from broker.handlers.fetch import log_reader
 from broker.replication import follower_role
 from broker.replication.in_sync_replicas import Follower, InSyncReplicas, Proposal
+from broker.replication.leader_role import LeaderRole
 from broker.replication.partition import NO_EPOCH, Partition
 from broker.replication.refused_batches import RefusedBatches
 from broker.replication.replica_fetcher_manager import ReplicaFetcherManager
@@ -49,10 +50,6 @@ def _take_leaders_end(right: Any) -> Any:
     return lambda log, diverging_epoch, end_offset: end_offset
 
 
-def _ignore_epoch(readable_log: Any) -> Any:
-    return lambda partition, current_leader_epoch=NO_EPOCH: readable_log(partition)
-
-
 def _serve_unconfirmed(committed_log: Any) -> Any:
     return lambda partition, current_leader_epoch=NO_EPOCH: partition.readable_log(current_leader_epoch)
 
@@ -70,12 +67,12 @@ def _ignore_followers(high_watermark: Any) -> Any:
 
 
 def _ignore_min_isr(committable_end: Any) -> Any:
-    def wrong(partition: Partition, end_offset: int) -> int:
-        is_under_min_isr, partition.is_under_min_isr = partition.is_under_min_isr, False
+    def wrong(leader: LeaderRole, end_offset: int) -> int:
+        is_under_min_isr, leader.is_under_min_isr = leader.is_under_min_isr, False
         try:
-            end: int = committable_end(partition, end_offset)
+            end: int = committable_end(leader, end_offset)
         finally:
-            partition.is_under_min_isr = is_under_min_isr
+            leader.is_under_min_isr = is_under_min_isr
         return end
 
     return wrong
@@ -91,11 +88,11 @@ def _wait_for_isr_only(waits_for: Any) -> Any:
 
 def _ignore_epoch_start(to_expand: Any) -> Any:
     def wrong(in_sync: InSyncReplicas, follower: Follower, high_watermark: int) -> Proposal | None:
-        epoch_start_offset, in_sync._epoch_start_offset = in_sync._epoch_start_offset, high_watermark
+        epoch_start_offset, in_sync.epoch_start_offset = in_sync.epoch_start_offset, high_watermark
         try:
             proposal: Proposal | None = to_expand(in_sync, follower, high_watermark)
         finally:
-            in_sync._epoch_start_offset = epoch_start_offset
+            in_sync.epoch_start_offset = epoch_start_offset
         return proposal
 
     return wrong
@@ -133,14 +130,14 @@ def _elect_uncleanly(chosen: Any) -> Any:
 
 def _ask_another_replica(connect: Any) -> Any:
     async def wrong(repair: SegmentRepair) -> Any:
-        partition, context = repair.partition, repair.context
-        leader_id = partition.leader_id
-        others = [each for each in range(1, 10) if context.source(each) and each not in (partition.local_id, leader_id)]
-        partition.leader_id = others[-1]
+        follower, context = repair.follower, repair.context
+        leader_id, local_id = follower.leader_id, repair.partition.local_id
+        others = [each for each in range(1, 10) if context.source(each) and each not in (local_id, leader_id)]
+        follower.leader_id = others[-1]
         try:
             return await connect(repair)
         finally:
-            partition.leader_id = leader_id
+            follower.leader_id = leader_id
 
     return wrong
 
@@ -171,7 +168,7 @@ REPLICATION_BUGS: dict[str, Bug] = {
         follower_role, "_truncation_offset", _take_leaders_end
     ),
     # Requests that must be refused
-    "fetches of any leader epoch are served": PatchedFunction(Partition, "readable_log", _ignore_epoch),
+    "fetches of any leader epoch are served": PatchedFunction(Partition, "_check_epoch", does_nothing),
     "followers serve consumers before they agree with the leader": PatchedFunction(
         Partition, "committed_log", _serve_unconfirmed
     ),
@@ -184,7 +181,7 @@ REPLICATION_BUGS: dict[str, Bug] = {
     # The ISR and the high watermark
     "leaders commit alone": PatchedFunction(InSyncReplicas, "high_watermark", _ignore_followers),
     "the high watermark advances below min.insync.replicas": PatchedFunction(
-        Partition, "_committable_end", _ignore_min_isr
+        LeaderRole, "_committable_end", _ignore_min_isr
     ),
     "a proposed ISR counts as decided": PatchedFunction(InSyncReplicas, "maximal", _trust_proposal),
     "a joining replica is not waited for": PatchedFunction(InSyncReplicas, "waits_for", _wait_for_isr_only),

@@ -27,7 +27,7 @@ def _acknowledge_unflushed(flush: Any) -> Any:
     async def wrong(flusher: LogFlusher, partition: Partition) -> None:
         await trio.lowlevel.checkpoint()
         if partition.log is not None:
-            partition.flushed(partition.log.readable_end_offset)
+            partition.role.flushed(partition.log.readable_end_offset)
 
     return wrong
 

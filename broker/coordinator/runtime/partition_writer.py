@@ -9,7 +9,7 @@ import trio
 from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Producer
 from broker.coordinator.runtime.transaction_marker import TransactionMarker
 from broker.net.deadlines import Deadline, Deadlines
-from broker.replication.leader_role import append_as_coordinator
+from broker.replication.leader_role import leading
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.wire.errors import ErrorCode, KafkaError
@@ -159,9 +159,9 @@ class PartitionWriter:
         """
         partition, size = self.partition, sum(map(_size_of, records))
         try:
-            size_max = partition.leader_log().config.max_message_bytes
-            if partition.is_under_min_isr:
-                raise partition.not_enough_replicas()
+            leader = leading(partition)
+            size_max = leader.log.config.max_message_bytes
+            leader.check_min_isr()
         except KafkaError as error:
             raise as_coordinator_error(error) from error
         if self._size + size > size_max:
@@ -214,8 +214,8 @@ class PartitionWriter:
                 raise KafkaError(
                     ErrorCode.RECORD_LIST_TOO_LARGE, "no coordinator could load a batch that holds so many bytes"
                 )
-            append_as_coordinator(
-                partition, memoryview(bytearray(batch)), now_ms, acks=acks, transaction_version=transaction_version
+            partition.role.append_as_coordinator(
+                memoryview(bytearray(batch)), now_ms, acks=acks, transaction_version=transaction_version
             )
         except KafkaError as error:
             self._report_failure(partition)

@@ -12,7 +12,6 @@ from broker.coordinator.runtime.transaction_marker import TransactionMarker
 from broker.coordinator.transaction.transaction import TopicPartition
 from broker.net.completion import Completion
 from broker.net.deadlines import Deadline, Deadlines
-from broker.replication.leader_role import append_as_coordinator
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.waiters import Acknowledgements
@@ -65,8 +64,7 @@ class MarkerWriter:
     def _append(self, partition: Partition, marker: TransactionMarker, written: Outcome) -> None:
         now_ms = self._now_ms()
         try:
-            info = append_as_coordinator(
-                partition,
+            info = partition.role.append_as_coordinator(
                 memoryview(bytearray(marker.encode(now_ms))),
                 now_ms,
                 transaction_version=marker.transaction_version,

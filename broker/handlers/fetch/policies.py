@@ -12,8 +12,7 @@ from typing import Final
 from broker.replication.cached_partition import CachedPartition, FetchedPartition
 from broker.replication.commit_state import READ_COMMITTED, READ_UNCOMMITTED
 from broker.replication.fetch_sessions import BrokerIncarnation
-from broker.replication.in_sync_replicas import Follower
-from broker.replication.leader_role import find_follower, follower_fetched
+from broker.replication.leader_role import LeaderRole, leading
 from broker.replication.partition import Partition
 from broker.replication.replica_selector import ReplicaSelector, preferred_read_replica
 from broker.replication.throttles import Throttle
@@ -179,9 +178,11 @@ class FollowerPolicy(FetchPolicy):
         return self._replica.replica_id, self._replica.replica_epoch
 
     def log(self, partition: Partition, cached: CachedPartition) -> Log:
-        log = super().log(partition, cached)
-        self._follower(partition, cached)
-        return log
+        """The log of a leader with this follower. Raises KafkaError."""
+        replica, leader_epoch = self._replica, cached.current_leader_epoch
+        leader = leading(partition, leader_epoch)
+        leader.find_follower(replica.replica_id, replica.replica_epoch, leader_epoch)
+        return leader.log
 
     def end_offset(self, partition: Partition, log: Log) -> int:
         return log.readable_end_offset
@@ -212,11 +213,10 @@ class FollowerPolicy(FetchPolicy):
                     self._throttle.record(len(each.records))
 
     def update_follower_state(self, partition: Partition, log: Log, cached: CachedPartition) -> None:
-        follower_fetched(
-            partition,
-            log,
-            self._follower(partition, cached),
-            broker_epoch=self._replica.replica_epoch,
+        replica, leader = self._replica, leading(partition)
+        leader.follower_fetched(
+            leader.find_follower(replica.replica_id, replica.replica_epoch, cached.current_leader_epoch),
+            broker_epoch=replica.replica_epoch,
             fetch_offset=cached.fetch_offset,
             log_start_offset=cached.log_start_offset,
         )
@@ -252,19 +252,17 @@ class FollowerPolicy(FetchPolicy):
         )
 
     def _is_in_sync(self, partition: Partition) -> bool:
-        return partition.in_sync is not None and self._replica.replica_id in partition.in_sync.isr
+        role = partition.role
+        return isinstance(role, LeaderRole) and self._replica.replica_id in role.in_sync.isr
 
     def _is_needed_for_commit(self, partition: Partition) -> bool:
         """True if the high watermark waits for the follower: it is in sync, or is about to be proposed for the ISR."""
-        in_sync, log = partition.in_sync, partition.log
-        follower = None if in_sync is None else in_sync.followers.get(self._replica.replica_id)
-        if in_sync is None or follower is None or log is None:
+        role = partition.role
+        if not isinstance(role, LeaderRole):
             return False
-        return in_sync.waits_for(follower, log.readable_end_offset, partition.context.now_ms())
-
-    def _follower(self, partition: Partition, cached: CachedPartition) -> Follower:
-        replica = self._replica
-        return find_follower(partition, replica.replica_id, replica.replica_epoch, cached.current_leader_epoch)
+        in_sync, end_offset = role.in_sync, role.log.readable_end_offset
+        follower = in_sync.followers.get(self._replica.replica_id)
+        return follower is not None and in_sync.waits_for(follower, end_offset, partition.context.now_ms())
 
 
 def fetch_policy(context: RequestContext, request: FetchRequest) -> FetchPolicy:

@@ -225,12 +225,12 @@ def _append(
     _check_order(context.session, topic, partition, records, now_ms)
     if waits.transaction is not None:
         waits.transaction.check(partition, records)
-    info = partition.append(records, acks, now_ms)
+    info = partition.role.append(records, acks, now_ms)
     if not info.duplicate:
         context.services.partitions.stage(partition)
     answer = appended(data.index, info)
     end_offset = info.last_offset + 1
-    if acks and (acknowledgements := partition.awaits(acks, end_offset)) is not None:
+    if acks and (acknowledgements := partition.role.awaits(acks, end_offset)) is not None:
         waits.add(partition, acknowledgements, end_offset, answer)
     return answer
 

@@ -101,7 +101,7 @@ class ProduceShortcut:
             return False
         try:
             turn_ms = self._partitions.turn_ms or self._begin_turn()
-            info = partition.append(buffer.view[position:batch_end], entry.acks, turn_ms)
+            info = partition.role.append(buffer.view[position:batch_end], entry.acks, turn_ms)
         except KafkaError:
             return False  # nothing was appended; the handler finds the same error and reports it
         if not info.duplicate:
@@ -112,7 +112,7 @@ class ProduceShortcut:
                 granted.left = left
             else:
                 throttle_time_ms = self._charge(session, entry, end - start)
-        if partition.answers_at_once and entry.acks and not throttle_time_ms:
+        if partition.role.answers_at_once and entry.acks and not throttle_time_ms:
             return entry.reply(correlation_id, info.first_offset, info.log_append_time_ms, info.log_start_offset)
         return entry.reply_when_safe(self._deadlines, connection, correlation_id, info, partition, throttle_time_ms)
 
@@ -210,7 +210,7 @@ class _Entry:
         if self.acks == 0:
             return None
         end_offset = info.last_offset + 1
-        acknowledgements = partition.awaits(self.acks, end_offset)
+        acknowledgements = partition.role.awaits(self.acks, end_offset)
         if acknowledgements is None:
             return self._reply(connection, correlation_id, info, throttle_time_ms)
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from broker.metrics.catalogue import logs, replication, topics
 from broker.metrics.metric import Family, Metric, Sample
+from broker.replication.leader_role import LeaderRole
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import LocalTopic, ReplicaManager
 from broker.replication.throttles import ReplicationThrottles
@@ -34,10 +35,10 @@ _LOG_VALUES: Final[tuple[tuple[Metric, Callable[[Log], int]], ...]] = (
     (logs.LOG_START_OFFSET, lambda log: log.log_start_offset),
     (logs.LOG_END_OFFSET, lambda log: log.readable_end_offset),
 )
-_LED_VALUES: Final[tuple[tuple[Metric, Callable[[Partition, Log], int]], ...]] = (
-    (replication.REPLICAS_COUNT, lambda partition, _: _replica_count(partition)),
-    (replication.IN_SYNC_COUNT, lambda partition, _: _in_sync_count(partition)),
-    (replication.STABLE_OFFSET_LAG, lambda partition, log: _stable_offset_lag(partition, log)),
+_LED_VALUES: Final[tuple[tuple[Metric, Callable[[LeaderRole], int]], ...]] = (
+    (replication.REPLICAS_COUNT, lambda leader: leader.replica_count),
+    (replication.IN_SYNC_COUNT, lambda leader: len(leader.in_sync.isr)),
+    (replication.STABLE_OFFSET_LAG, lambda leader: _stable_offset_lag(leader)),
 )
 
 
@@ -93,30 +94,22 @@ def _counted(partitions: list[Partition], counts: Counter[Metric], waits: Counte
         waits["DeleteRecords"] += len(waiters.for_deletions)
         if partition.log is None:
             counts[replication.OFFLINE_REPLICA_COUNT] += 1
-        elif partition.leads:
-            _count_leader(partition, counts)
+        elif isinstance(partition.role, LeaderRole):
+            _count_leader(partition.role, counts)
     yield Sample((), len(partitions))
 
 
-def _count_leader(partition: Partition, counts: Counter[Metric]) -> None:
-    in_sync, replicas = _in_sync_count(partition), _replica_count(partition)
-    min_isr = min(partition.min_insync_replicas, replicas)
+def _count_leader(leader: LeaderRole, counts: Counter[Metric]) -> None:
+    in_sync, replicas, min_isr = len(leader.in_sync.isr), leader.replica_count, leader.min_isr
     counts[replication.LEADER_COUNT] += 1
     counts[replication.UNDER_REPLICATED] += in_sync < replicas
     counts[replication.UNDER_MIN_ISR] += in_sync < min_isr
     counts[replication.AT_MIN_ISR] += in_sync == min_isr
 
 
-def _replica_count(partition: Partition) -> int:
-    return 1 if partition.in_sync is None else len(partition.in_sync.followers) + 1
-
-
-def _in_sync_count(partition: Partition) -> int:
-    return 1 if partition.in_sync is None else len(partition.in_sync.isr)
-
-
-def _stable_offset_lag(partition: Partition, log: Log) -> int:
-    return partition.high_watermark - partition.commit_state.last_stable_offset(log)
+def _stable_offset_lag(leader: LeaderRole) -> int:
+    commit_state = leader.partition.commit_state
+    return commit_state.high_watermark - commit_state.last_stable_offset(leader.log)
 
 
 def _of_topics(
@@ -138,23 +131,24 @@ def _of_logs(partitions: list[Partition], value: Callable[[Log], int]) -> Iterat
         yield None if log is None else Sample((partition.topic, str(partition.index)), value(log))
 
 
-def _of_leaders(partitions: list[Partition], value: Callable[[Partition, Log], int]) -> Iterator[Sample | None]:
+def _of_leaders(partitions: list[Partition], value: Callable[[LeaderRole], int]) -> Iterator[Sample | None]:
     for number, partition in enumerate(partitions):
-        log = partition.log
-        if log is not None and partition.leads:
-            yield Sample((partition.topic, str(partition.index)), value(partition, log))
+        role = partition.role
+        if isinstance(role, LeaderRole):
+            yield Sample((partition.topic, str(partition.index)), value(role))
         elif not number % _STEP_PARTITIONS:
             yield None
 
 
 def _follower_lags(partitions: list[Partition]) -> Iterator[Sample | None]:
     for number, partition in enumerate(partitions):
-        log, in_sync = partition.log, partition.in_sync
-        if log is None or in_sync is None:
+        role = partition.role
+        if not isinstance(role, LeaderRole) or not role.in_sync.followers:
             if not number % _STEP_PARTITIONS:
                 yield None
             continue
-        for follower in list(in_sync.followers.values()):
+        log = role.log
+        for follower in list(role.in_sync.followers.values()):
             end = max(follower.log_end_offset, log.log_start_offset)
             lag = max(0, log.readable_end_offset - end)
             yield Sample((partition.topic, str(partition.index), str(follower.broker_id)), lag)

@@ -43,8 +43,7 @@ def test_lagging_follower_is_throttled_and_one_in_sync_is_not(harness: Harness) 
 
 def test_follower_that_is_about_to_join_is_not_throttled(harness: Harness) -> None:
     """The high watermark already waits for it, although another proposal is still pending."""
-    assert harness.partition.in_sync is not None
-    harness.partition.in_sync.proposal = Proposal((LOCAL, B))
+    harness.leader.in_sync.proposal = Proposal((LOCAL, B))
     harness.fetch(A, 0)
     harness.append()
     harness.fetch(B, 1)
@@ -53,7 +52,7 @@ def test_follower_that_is_about_to_join_is_not_throttled(harness: Harness) -> No
     harness.now_ms = LAG_MAX_MS + 1
     assert allowance(harness, A) < 0
     harness.fetch(B, 1)
-    harness.partition.advance_high_watermark()
+    harness.leader.advance_high_watermark()
     assert harness.partition.high_watermark == 1
 
 

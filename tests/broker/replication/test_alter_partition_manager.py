@@ -9,9 +9,10 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.replication.alter_partition_manager import RETRY_BACKOFF_MS, AlterPartitionManager
-from broker.replication.leader_role import find_follower, follower_fetched, propose_recovery
+from broker.replication.leader_role import LeaderRole, leading
 from broker.replication.partition import Partition
 from broker.replication.partition_context import PartitionContext, PartitionTasks
+from broker.replication.role_changes import apply_image
 from broker.wire.api.alter_partition import (
     AlteredPartition,
     AlteredTopic,
@@ -73,7 +74,7 @@ class Harness:
 
     def __init__(self, directory: Path) -> None:
         self.controller = ScriptedController()
-        self.changes = AlterPartitionManager(LOCAL, lambda: self.partitions, lag_max_ms=LAG_MS)
+        self.changes = AlterPartitionManager(LOCAL, self._leaders, lag_max_ms=LAG_MS)
         context = PartitionContext(
             local_id=LOCAL,
             lag_max_ms=LAG_MS,
@@ -92,23 +93,21 @@ class Harness:
             for at, topic_id in enumerate(TOPIC_IDS)
         ]
         for partition in self.partitions:
-            partition.apply_image(PartitionImage((LOCAL, FOLLOWER), (LOCAL,), LOCAL, 0, 0))
+            apply_image(partition, PartitionImage((LOCAL, FOLLOWER), (LOCAL,), LOCAL, 0, 0))
+
+    def _leaders(self) -> list[LeaderRole]:
+        return [each.role for each in self.partitions if isinstance(each.role, LeaderRole)]
 
     def isr(self, at: int) -> tuple[int, ...]:
-        in_sync = self.partitions[at].in_sync
-        assert in_sync is not None
-        return in_sync.isr
+        return leading(self.partitions[at]).in_sync.isr
 
     def catch_up(self, at: int) -> None:
         """Let the follower catch up, so that it is proposed for the ISR."""
-        partition = self.partitions[at]
-        log = partition.leader_log()
-        follower_fetched(
-            partition,
-            log,
-            find_follower(partition, FOLLOWER, FOLLOWER_EPOCH, 0),
+        leader = leading(self.partitions[at])
+        leader.follower_fetched(
+            leader.find_follower(FOLLOWER, FOLLOWER_EPOCH, 0),
             broker_epoch=FOLLOWER_EPOCH,
-            fetch_offset=log.log_end_offset,
+            fetch_offset=leader.log.log_end_offset,
             log_start_offset=0,
         )
 
@@ -180,7 +179,7 @@ async def test_proposal_refused_for_stale_metadata_is_not_retried(harness: Harne
     harness.controller.answer(ErrorCode.INVALID_UPDATE_VERSION)
     await trio.sleep(10)
     assert len(harness.controller.requests) == 1
-    harness.partitions[0].apply_image(PartitionImage((LOCAL, FOLLOWER), (LOCAL,), LOCAL, 0, 1))
+    apply_image(harness.partitions[0], PartitionImage((LOCAL, FOLLOWER), (LOCAL,), LOCAL, 0, 1))
     harness.catch_up(0)
     await wait_all_tasks_blocked()
     assert len(harness.controller.requests) == 2
@@ -188,7 +187,7 @@ async def test_proposal_refused_for_stale_metadata_is_not_retried(harness: Harne
 
 async def test_withdrawn_proposal_is_not_sent(harness: Harness) -> None:
     harness.catch_up(0)
-    harness.partitions[0].apply_image(PartitionImage((LOCAL, FOLLOWER), (FOLLOWER,), FOLLOWER, 1, 1))
+    apply_image(harness.partitions[0], PartitionImage((LOCAL, FOLLOWER), (FOLLOWER,), FOLLOWER, 1, 1))
     await wait_all_tasks_blocked()
     assert harness.controller.requests == []
 
@@ -220,8 +219,8 @@ def unclean(partition_epoch: int = 1) -> PartitionImage:
 async def test_uncleanly_elected_leader_proposes_its_recovery_kip_704(harness: Harness) -> None:
     """KIP-704; the ISR is unchanged, and the next proposal is sent after the response to this one."""
     partition = harness.partitions[0]
-    partition.apply_image(unclean())
-    propose_recovery(partition, unclean())
+    apply_image(partition, unclean())
+    leading(partition).propose_recovery(unclean())
     await wait_all_tasks_blocked()
     (request,) = harness.controller.requests
     (asked,) = request.topics[0].partitions
@@ -235,22 +234,22 @@ async def test_uncleanly_elected_leader_proposes_its_recovery_kip_704(harness: H
 
 async def test_recovery_is_proposed_again_if_the_metadata_lacks_it_kip_704(harness: Harness) -> None:
     partition = harness.partitions[0]
-    partition.apply_image(unclean())
-    propose_recovery(partition, unclean())
+    apply_image(partition, unclean())
+    leading(partition).propose_recovery(unclean())
     await wait_all_tasks_blocked()
     harness.controller.answer(ErrorCode.INVALID_UPDATE_VERSION)
     await wait_all_tasks_blocked()
-    partition.apply_image(unclean(partition_epoch=2))
-    propose_recovery(partition, unclean(partition_epoch=2))
+    apply_image(partition, unclean(partition_epoch=2))
+    leading(partition).propose_recovery(unclean(partition_epoch=2))
     await wait_all_tasks_blocked()
     assert [request.topics[0].partitions[0].partition_epoch for request in harness.controller.requests] == [1, 2]
 
 
-async def test_recovery_is_not_proposed_without_a_loss_or_by_a_follower(harness: Harness) -> None:
-    propose_recovery(harness.partitions[0], PartitionImage((LOCAL, FOLLOWER), (LOCAL,), LOCAL, 0, 0))
-    elsewhere = PartitionImage((LOCAL, FOLLOWER), (FOLLOWER,), FOLLOWER, 1, 1, leader_recovery_state=LEADER_RECOVERING)
-    harness.partitions[1].apply_image(elsewhere)
-    propose_recovery(harness.partitions[1], elsewhere)
+async def test_recovery_is_not_proposed_without_a_loss_or_without_followers(harness: Harness) -> None:
+    leading(harness.partitions[0]).propose_recovery(PartitionImage((LOCAL, FOLLOWER), (LOCAL,), LOCAL, 0, 0))
+    alone = PartitionImage((LOCAL,), (LOCAL,), LOCAL, 1, 1, leader_recovery_state=LEADER_RECOVERING)
+    apply_image(harness.partitions[1], alone)
+    leading(harness.partitions[1]).propose_recovery(alone)
     await wait_all_tasks_blocked()
     assert harness.controller.requests == []
 
@@ -258,11 +257,11 @@ async def test_recovery_is_not_proposed_without_a_loss_or_by_a_follower(harness:
 async def test_recovery_is_not_proposed_again_for_an_older_partition_epoch(harness: Harness) -> None:
     """The metadata log repeats a state that is older than the one in the controller's response."""
     partition = harness.partitions[0]
-    partition.apply_image(unclean())
-    propose_recovery(partition, unclean())
+    apply_image(partition, unclean())
+    leading(partition).propose_recovery(unclean())
     await wait_all_tasks_blocked()
     harness.controller.answer()
     await wait_all_tasks_blocked()
-    propose_recovery(partition, unclean())
+    leading(partition).propose_recovery(unclean())
     await wait_all_tasks_blocked()
     assert len(harness.controller.requests) == 1

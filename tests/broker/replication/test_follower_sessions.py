@@ -7,7 +7,6 @@ import pytest
 
 from broker.replication.cached_partition import CachedPartition, FetchedPartition
 from broker.replication.fetch_sessions import Fetch, FetchSession, FetchSessions
-from broker.replication.leader_role import propose_shrinking
 from broker.replication.partition import Partition
 from tests.support.partition_harness import ALL, LOCAL, A, B, Harness
 
@@ -66,10 +65,10 @@ def test_follower_with_empty_requests_counts_as_caught_up_until_the_log_grows(ha
     assert len(session.ask().cached_partitions) == 1
     harness.now_ms += LAG_MAX_MS
     harness.fetch(B, 1)
-    propose_shrinking(harness.partition)
+    harness.leader.propose_shrinking()
     assert harness.proposed == 0
     harness.now_ms += 1
-    propose_shrinking(harness.partition)
+    harness.leader.propose_shrinking()
     assert harness.proposal.isr == (LOCAL, B)
 
 
@@ -80,7 +79,7 @@ def test_follower_without_requests_does_not_count_as_caught_up(harness: Harness)
     harness.now_ms = 500 + LAG_MAX_MS + 1
     harness.append()
     harness.fetch(B, 1)
-    propose_shrinking(harness.partition)
+    harness.leader.propose_shrinking()
     assert harness.proposal.isr == (LOCAL, B)
 
 
@@ -100,8 +99,7 @@ def test_requests_of_another_leader_epoch_or_incarnation_do_not_count(harness: H
     harness.now_ms = 2 * LAG_MAX_MS
     session.session.last_used_ms = harness.now_ms
     harness.append()
-    assert harness.partition.in_sync is not None
-    assert harness.partition.in_sync.followers[A].caught_up_ms == 0
+    assert harness.leader.in_sync.followers[A].caught_up_ms == 0
 
 
 def test_isr_change_makes_partitions_due(harness: Harness) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.replication.follower_role import append_fetched, truncate
+from broker.replication.follower_role import FollowerRole
 from broker.wire.records import Record, encode_batch
 from tests.support.logs import NOW_MS
 from tests.support.partition_harness import A, Harness
@@ -13,20 +13,18 @@ EPOCH = 5
 
 
 @pytest.fixture
-def follower(tmp_path: Path) -> Harness:
+def follower(tmp_path: Path) -> FollowerRole:
     """Its log has offsets 0 to 4 of epoch 1, and 5 to 9 of epoch 3."""
     harness = Harness(tmp_path)
     harness.become(leader=A, epoch=EPOCH)
     for offset in range(10):
-        append_fetched(
-            harness.partition,
-            EPOCH,
+        harness.follower.append_fetched(
             memoryview(encode_batch([Record(offset, NOW_MS, b"k", b"v")], leader_epoch=1 if offset < 5 else 3)),
             leader_high_watermark=0,
             leader_log_start_offset=0,
             now_ms=NOW_MS,
         )
-    return harness
+    return harness.follower
 
 
 @pytest.mark.parametrize(
@@ -40,6 +38,6 @@ def follower(tmp_path: Path) -> Harness:
     ],
 )
 def test_follower_keeps_the_records_of_the_diverging_epoch_that_both_logs_have_kip_101(
-    follower: Harness, diverging_epoch: int, end_offset: int, keeps: int
+    follower: FollowerRole, diverging_epoch: int, end_offset: int, keeps: int
 ) -> None:
-    assert truncate(follower.partition, EPOCH, diverging_epoch, end_offset) == keeps
+    assert follower.truncate(diverging_epoch, end_offset) == keeps

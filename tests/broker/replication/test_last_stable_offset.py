@@ -10,7 +10,6 @@ import attrs
 import pytest
 
 from broker.replication.commit_state import READ_COMMITTED
-from broker.replication.follower_role import append_fetched, restart_at, truncate
 from broker.replication.partition import Partition
 from broker.storage.cleaner.log_to_clean import find_log_to_clean
 from broker.storage.log_config import LogConfig
@@ -62,9 +61,7 @@ def last_stable_offset(partition: Partition) -> int:
 
 
 def follow(harness: Harness, records: bytes, high_watermark: int) -> None:
-    append_fetched(
-        harness.partition,
-        harness.partition.leader_epoch,
+    harness.follower.append_fetched(
         memoryview(records),
         leader_high_watermark=high_watermark,
         leader_log_start_offset=0,
@@ -157,19 +154,19 @@ async def test_log_that_was_closed_cleanly_knows_running_transactions_from_its_s
 def test_truncation_above_the_high_watermark_leaves_the_last_stable_offset(follower: Harness) -> None:
     """The transactions that are replayed after a truncation are replicated already."""
     follow(follower, FINISHED + plain(3), high_watermark=3)
-    truncate(follower.partition, 0, diverging_epoch=0, end_offset=3)
+    follower.follower.truncate(diverging_epoch=0, end_offset=3)
     assert (follower.partition.high_watermark, last_stable_offset(follower.partition)) == (3, 3)
 
 
 def test_truncation_of_a_marker_makes_its_transaction_run_again(follower: Harness) -> None:
     follow(follower, FINISHED, high_watermark=3)
-    truncate(follower.partition, 0, diverging_epoch=0, end_offset=1)
+    follower.follower.truncate(diverging_epoch=0, end_offset=1)
     assert (follower.partition.high_watermark, last_stable_offset(follower.partition)) == (1, 0)
 
 
 def test_replica_that_begins_again_elsewhere_has_no_transactions(follower: Harness) -> None:
     follow(follower, data(0), high_watermark=1)
-    restart_at(follower.partition, 0, 10)
+    follower.follower.restart_at(10)
     assert last_stable_offset(follower.partition) == 10
 
 

@@ -8,8 +8,7 @@ from broker.config.effective import TopicConfig
 from broker.handlers.fetch.policies import DebuggingPolicy, FetchPolicy
 from broker.replication.cached_partition import CachedPartition
 from broker.replication.commit_state import READ_UNCOMMITTED
-from broker.replication.follower_role import append_fetched
-from broker.replication.leader_role import proposal_accepted, proposal_refused, propose_handover, propose_shrinking
+from broker.replication.follower_role import following
 from broker.storage.log_config import LogConfig
 from broker.wire.errors import ErrorCode, KafkaError
 from tests.support.logs import NOW_MS
@@ -26,7 +25,7 @@ def harness(tmp_path: Path) -> Harness:
 
 def test_single_replica_commits_at_once(harness: Harness) -> None:
     harness.become(replicas=(LOCAL,), isr=(LOCAL,))
-    assert harness.partition.answers_at_once
+    assert harness.partition.role.answers_at_once
     assert harness.append(3).results == [ErrorCode.NONE]
     assert harness.partition.high_watermark == 3
 
@@ -64,21 +63,21 @@ def test_new_leader_epoch_starts_at_the_log_end_without_a_record_kip_101(harness
     harness.become(epoch=2, version=2)
     assert harness.partition.log is not None
     assert harness.partition.log.epochs.entries == [(0, 0), (2, 3)]
-    assert harness.partition.epoch_start_offset == 3
+    assert harness.leader.in_sync.epoch_start_offset == 3
 
 
 def test_new_leader_learns_the_high_watermark_from_its_followers_kip_207(harness: Harness) -> None:
     """KIP-207: until then it must not return the log end to consumers."""
     harness.become()
-    assert harness.partition.knows_committed
+    assert harness.partition.role.knows_committed
     harness.append(3)
     harness.become(epoch=1, version=1)
-    assert not harness.partition.knows_committed
+    assert not harness.partition.role.knows_committed
     harness.fetch(A, 3)
     harness.fetch(B, 2)
-    assert not harness.partition.knows_committed
+    assert not harness.partition.role.knows_committed
     harness.fetch(B, 3)
-    assert harness.partition.knows_committed
+    assert harness.partition.role.knows_committed
 
 
 def test_follower_progress_of_an_earlier_epoch_does_not_count(harness: Harness) -> None:
@@ -120,7 +119,7 @@ def test_waiters_are_refused_when_the_log_directory_fails(harness: Harness) -> N
     harness.partition.waiters.for_high_watermark[fetch] = None
     harness.partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
     assert (producer.results, fetch.notified) == ([ErrorCode.KAFKA_STORAGE_ERROR], 1)
-    assert not harness.partition.answers_at_once
+    assert not harness.partition.role.answers_at_once
 
 
 # In-sync replicas
@@ -168,12 +167,12 @@ def test_proposed_isr_counts_until_the_controller_responds_kip_497(harness: Harn
     harness.fetch(A, 1)
     assert producer.results == []
 
-    proposal_accepted(harness.partition, harness.proposal, leader_epoch=0, partition_epoch=1, isr=ALL)
+    harness.leader.proposal_accepted(harness.proposal, leader_epoch=0, partition_epoch=1, isr=ALL)
     assert (harness.isr, harness.partition.partition_epoch, producer.results) == (ALL, 1, [])
-    propose_shrinking(harness.partition)
+    harness.leader.propose_shrinking()
     assert harness.proposal.isr == (LOCAL, A)
     assert producer.results == []  # B remains a member until the outcome is certain
-    proposal_accepted(harness.partition, harness.proposal, leader_epoch=0, partition_epoch=2, isr=(LOCAL, A))
+    harness.leader.proposal_accepted(harness.proposal, leader_epoch=0, partition_epoch=2, isr=(LOCAL, A))
     assert producer.results == [ErrorCode.NONE]
 
 
@@ -183,9 +182,8 @@ def test_proposal_that_was_not_committed_is_dropped(harness: Harness, code: Erro
     harness.fetch(A, 0)
     producer = harness.append()
     harness.fenced = (A,)
-    assert not proposal_refused(harness.partition, harness.proposal, code)
-    assert harness.partition.in_sync is not None
-    assert harness.partition.in_sync.proposal is None
+    assert not harness.leader.proposal_refused(harness.proposal, code)
+    assert harness.leader.in_sync.proposal is None
     assert producer.results == [ErrorCode.NONE]
 
 
@@ -195,8 +193,8 @@ def test_proposal_of_unknown_outcome_counts_until_the_metadata_changes(harness: 
     harness.fetch(A, 0)
     producer = harness.append()
     harness.fenced = (A,)
-    assert not proposal_refused(harness.partition, harness.proposal, code)
-    harness.partition.advance_high_watermark()
+    assert not harness.leader.proposal_refused(harness.proposal, code)
+    harness.leader.advance_high_watermark()
     assert producer.results == []
     harness.become(version=1, isr=(LOCAL,))
     assert producer.results == [ErrorCode.NONE]
@@ -205,8 +203,8 @@ def test_proposal_of_unknown_outcome_counts_until_the_metadata_changes(harness: 
 def test_proposal_with_other_errors_is_retried(harness: Harness) -> None:
     harness.become(isr=(LOCAL,))
     harness.fetch(A, 0)
-    assert proposal_refused(harness.partition, harness.proposal, ErrorCode.REQUEST_TIMED_OUT)
-    assert proposal_refused(harness.partition, harness.proposal, ErrorCode.NOT_CONTROLLER)
+    assert harness.leader.proposal_refused(harness.proposal, ErrorCode.REQUEST_TIMED_OUT)
+    assert harness.leader.proposal_refused(harness.proposal, ErrorCode.NOT_CONTROLLER)
 
 
 def test_response_to_a_dropped_proposal_is_ignored(harness: Harness) -> None:
@@ -214,8 +212,8 @@ def test_response_to_a_dropped_proposal_is_ignored(harness: Harness) -> None:
     harness.fetch(A, 0)
     proposal = harness.proposal
     harness.become(version=3, isr=(LOCAL, B))
-    proposal_accepted(harness.partition, proposal, leader_epoch=0, partition_epoch=1, isr=(LOCAL, A))
-    assert not proposal_refused(harness.partition, proposal, ErrorCode.REQUEST_TIMED_OUT)
+    harness.leader.proposal_accepted(proposal, leader_epoch=0, partition_epoch=1, isr=(LOCAL, A))
+    assert not harness.leader.proposal_refused(proposal, ErrorCode.REQUEST_TIMED_OUT)
     assert (harness.isr, harness.partition.partition_epoch) == ((LOCAL, B), 3)
 
 
@@ -223,7 +221,7 @@ def test_metadata_that_confirms_a_response_keeps_the_next_proposal(harness: Harn
     """If it were dropped and the controller still committed it, the leader would not wait for the new member."""
     harness.become(isr=(LOCAL,))
     harness.fetch(A, 0)
-    proposal_accepted(harness.partition, harness.proposal, leader_epoch=0, partition_epoch=1, isr=(LOCAL, A))
+    harness.leader.proposal_accepted(harness.proposal, leader_epoch=0, partition_epoch=1, isr=(LOCAL, A))
     harness.fetch(B, 0)
     assert harness.proposal.isr == ALL
     harness.become(version=1, isr=(LOCAL, A))
@@ -233,9 +231,8 @@ def test_metadata_that_confirms_a_response_keeps_the_next_proposal(harness: Harn
 def test_response_with_an_unchanged_isr_ends_the_proposal(harness: Harness) -> None:
     harness.become(isr=(LOCAL,))
     harness.fetch(A, 0)
-    proposal_accepted(harness.partition, harness.proposal, leader_epoch=0, partition_epoch=0, isr=(LOCAL,))
-    assert harness.partition.in_sync is not None
-    assert harness.partition.in_sync.proposal is None
+    harness.leader.proposal_accepted(harness.proposal, leader_epoch=0, partition_epoch=0, isr=(LOCAL,))
+    assert harness.leader.in_sync.proposal is None
 
 
 # Flushes
@@ -251,10 +248,10 @@ def test_flush_messages_delays_the_high_watermark_until_the_flush(harness: Harne
     harness.become(replicas=(LOCAL,), isr=(LOCAL,))
     producer = harness.append()
     assert (producer.results, harness.to_flush, harness.partition.high_watermark) == ([], [harness.partition], 0)
-    assert harness.partition.awaits(1, 1) is harness.partition.waiters.for_flush
-    harness.partition.flushed(1)
+    assert harness.leader.awaits(1, 1) is harness.partition.waiters.for_flush
+    harness.leader.flushed(1)
     assert (producer.results, harness.partition.high_watermark) == ([ErrorCode.NONE], 1)
-    assert harness.partition.awaits(1, 1) is None
+    assert harness.leader.awaits(1, 1) is None
 
 
 def test_unflushed_records_are_replicated_but_not_committed(harness: Harness) -> None:
@@ -264,7 +261,7 @@ def test_unflushed_records_are_replicated_but_not_committed(harness: Harness) ->
     harness.fetch(A, 1)
     harness.fetch(B, 1)
     assert producer.results == []
-    harness.partition.flushed(1)
+    harness.leader.flushed(1)
     assert producer.results == [ErrorCode.NONE]
 
 
@@ -275,13 +272,15 @@ def test_flush_waiter_completes_when_flush_messages_is_unset(harness: Harness) -
     harness.partition.waiters.for_flush.add(flushed, 1)
     harness.partition.configure(config())
     assert (committed.results, flushed.results) == ([ErrorCode.NONE], [ErrorCode.NONE])
-    assert harness.partition.answers_at_once
+    assert harness.partition.role.answers_at_once
 
 
 def heard(harness: Harness, epoch: int) -> None:
     """Apply a response of the current leader with a high watermark and no records."""
     nothing = memoryview(b"")
-    append_fetched(harness.partition, epoch, nothing, leader_high_watermark=0, leader_log_start_offset=0, now_ms=NOW_MS)
+    following(harness.partition, epoch).append_fetched(
+        nothing, leader_high_watermark=0, leader_log_start_offset=0, now_ms=NOW_MS
+    )
 
 
 def is_served(harness: Harness) -> bool:
@@ -342,26 +341,25 @@ def test_leader_with_a_damaged_log_proposes_to_leave_the_isr(harness: Harness) -
     """Until the controller has answered, all of the former ISR counts."""
     harness.become()
     harness.append(3)
-    assert propose_handover(harness.partition)
+    assert harness.leader.propose_handover()
     assert (harness.proposal.isr, harness.proposal.joining) == ((A, B), None)
     harness.fetch(A, 3)
     assert harness.partition.high_watermark == 0
-    assert not proposal_refused(harness.partition, harness.proposal, ErrorCode.NEW_LEADER_ELECTED)
+    assert not harness.leader.proposal_refused(harness.proposal, ErrorCode.NEW_LEADER_ELECTED)
     assert harness.proposal.isr == (A, B)
-    assert propose_handover(harness.partition)
+    assert harness.leader.propose_handover()
     assert harness.proposed == 1
 
 
 def test_handover_that_a_controller_of_an_earlier_version_refuses_is_dropped(harness: Harness) -> None:
     harness.become()
-    propose_handover(harness.partition)
-    assert not proposal_refused(harness.partition, harness.proposal, ErrorCode.INVALID_REQUEST)
-    assert harness.partition.in_sync is not None
-    assert harness.partition.in_sync.proposal is None
+    harness.leader.propose_handover()
+    assert not harness.leader.proposal_refused(harness.proposal, ErrorCode.INVALID_REQUEST)
+    assert harness.leader.in_sync.proposal is None
 
 
 @pytest.mark.parametrize("replicas", [(LOCAL,), ALL])
 def test_leader_without_another_replica_in_sync_hands_nothing_over(harness: Harness, replicas: tuple[int, ...]) -> None:
     harness.become(replicas=replicas, isr=(LOCAL,))
-    assert not propose_handover(harness.partition)
+    assert not harness.leader.propose_handover()
     assert harness.proposed == 0

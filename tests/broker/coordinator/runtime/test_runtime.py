@@ -15,6 +15,7 @@ from broker.coordinator.runtime.hosted_shard import Phase
 from broker.coordinator.runtime.java_hash import java_hash
 from broker.coordinator.runtime.timers import ShardTimers
 from broker.net.deadlines import Deadlines
+from broker.replication.role_changes import apply_image
 from broker.wire.errors import ErrorCode
 from broker.wire.records import EndTransactionMarker, Record, encode_batch, encode_end_transaction_marker
 from metadata.image import MetadataDelta, PartitionImage
@@ -149,11 +150,11 @@ async def test_shard_of_a_deposed_leader_completes_nothing_when_the_new_leaders_
         partition, other = runtime.partition, 9
         log, me = partition.leader_log(), partition.context.local_id
         shared = PartitionImage((me, other), (me, other), me, partition.leader_epoch, 1)
-        partition.apply_image(shared)
+        apply_image(partition, shared)
         written = runtime.write(put, name="a", value="1")
         runtime.partitions.end_turn()
         assert (log.log_end_offset, partition.high_watermark) == (1, 0)
-        partition.apply_image(attrs.evolve(shared, leader=other, leader_epoch=shared.leader_epoch + 1))
+        apply_image(partition, attrs.evolve(shared, leader=other, leader_epoch=shared.leader_epoch + 1))
         partition.move_high_watermark(log, 1)
         assert not written.done
         runtime.runtime.leadership_changed([partition])
