@@ -1,7 +1,24 @@
 """Tracks how far one log is durable: the recovery point, flushes, and the sync that must follow a truncation.
 
-After a truncation the log is *unsettled*: it takes no appends until `settle` has made the cut durable. Without that, a
-power cut could bring the removed records back, below or after records that another leader wrote later.
+A log is *settled*, *unsettled* or *failed*, and takes appends only while it is settled. A truncation makes it unsettled
+until `settle` has made the cut durable. Without that, a power cut could bring the removed records back, below or after
+records that another leader wrote later. An error of the disk makes the log failed, for good: the caller takes its log
+directory offline. Memory may then be ahead of the files, and the next start recovers from the files.
+
+Past failures, each with a power cut at the worst moment:
+
+- Recovery cut a log right at its recovery point, and no later flush covered the place. The torn bytes came back below
+  newer records. A cut of recovery is now durable before the log is used.
+- A process was killed between a truncation and its sync. The next process found a log that looked complete and appended
+  to it, and the old tail came back. A marker file now tells the next process (`unsettled_marker`).
+- A flush counted an index as durable before its sync had ended, and was cancelled. After a clean shutdown, an aborted
+  transaction was missing in the index, and its records were read. A file now counts after its own sync only.
+- The content of a new segment was durable and its name was not. The log had a hole that nothing noticed, since a
+  compacted log may have gaps. The same happened to the directory of a new partition. Names are now synced with the
+  first flush of their content.
+
+So never append to a log that is not settled, never use a log after an error of its disk, and never move the recovery
+point past anything whose content and name are not both synced.
 """
 
 from collections.abc import Sequence

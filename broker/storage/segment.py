@@ -3,7 +3,7 @@
 The last segment of a log is the active one, the only one that grows. `size_bytes` counts the appended bytes, `written`
 those written to the file; the difference is what the log has staged. Opening a segment only reads its size;
 everything else is read on use, so that ten thousand idle partitions start fast and need little memory. The file
-closes when its last reader is gone.
+closes when its last reader is gone. `segment_list` says how segments begin and end.
 """
 
 import contextlib

@@ -1,4 +1,27 @@
-"""The segments of one log in order: finding an offset in them, and rolling, deleting and replacing them on disk."""
+"""The segments of one log in order: finding an offset in them, and rolling, deleting and replacing them on disk.
+
+A segment is created empty and active. Only the active segment, the last one, grows. When a batch does not fit, the log
+rolls: a new segment becomes active, and the former one is closed and flushed. The batches of a closed segment are never
+changed in place. A truncation cuts one segment, which is active again, and deletes those after it. Compaction and
+repairs write other files and swap them in (`swapping`). Retention deletes segments from the front. Files are renamed
+before they are removed, and readers that have them open go on. A segment keeps its file open and its indexes in memory
+only while they are used, and gives them up when it is released.
+
+Past failures:
+
+- Idle segments kept their files open, and a node with many partitions ran out of file descriptors.
+- A segment was released before it was closed, and its last index entries were lost with the memory. Searches by time
+  passed over it. A released segment now has complete indexes.
+- A flipped bit in an index made a read skip records. An entry is now believed only if the batch at its position ends
+  with its offset (`indexed_search`), and an index that cannot be right is made again from the batches.
+- A flipped bit in a batch's size hid all later batches. A truncation cut the log at that place, below its leader's end,
+  and acknowledged records were lost. The place is now found by intact batches on both sides (`truncation`).
+- Compaction emptied a segment, whose file then had the time of the change. Retention stopped there, before segments
+  that were due. Changes that are not appends now keep the time from which retention counts.
+
+So never change a batch of a closed segment in place, never release indexes that are not complete, and never trust an
+index or a batch's size where the batches contradict it.
+"""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence

@@ -10,6 +10,24 @@ UNATTACHED knows the epoch and no leader; a replica that voted for another one i
 Observers, which are replicas outside the voter set, are UNATTACHED or FOLLOWER only.
 
 Raft's paper, figure 4, has three roles; the others are from KIP-595 and KIP-996.
+
+Past failures:
+
+- Two prospective replicas with equal logs gave each other their pre-votes and then split the votes, again and again
+  where messages were slow. Only the one with the lower id now gets the pre-vote.
+- A node came back with an empty disk, passed for the voter whose disk it had replaced, and won an election with its own
+  vote. A voter is now named by node id and directory id, and only a replica with that disk stands for election.
+- A flipped bit in the last entry of a log looked like a torn write. The entry was cut off, and the replica voted, and
+  could lead, without metadata that it had acknowledged. The end of what is acknowledged is now kept apart from the log,
+  and a replica that has lost entries votes only for candidates that have them.
+- One request with the highest epoch was stored by every voter, and the next leader could not count on. Epochs are now
+  believed only if an honest quorum can have reached them. All replicas judge that by the wall clock: with a budget per
+  replica they disagreed, and some refused the epoch of the honest ones.
+- A candidate that was cut off and then removed as a voter had a higher epoch than the leader, and found no leader until
+  elections had reached its epoch. The Fetch of a former voter now raises the leader's epoch.
+
+So never vote twice in an epoch, never send a vote or count an entry before it is durable, never commit entries of
+earlier epochs by counting replicas (Raft's paper, 5.4.2), and never truncate below the high watermark.
 """
 
 from enum import Enum

@@ -1,4 +1,30 @@
-"""Runs one shard on this broker: the state over a partition that it leads, for as long as this leader epoch lasts."""
+"""Runs one shard on this broker: the state over a partition that it leads, for as long as this leader epoch lasts.
+
+A shard is LOADING while the partition's log is replayed, and refuses requests. It is then ACTIVE, and CLOSED when the
+leader epoch ends. Each leader epoch has a shard of its own; a closed one is never used again. If the state may no
+longer match the log, because a replay has failed or another writer has appended, the shard is closed too, and the
+runtime loads another one (`ShardServices.reload`).
+
+A request decides on the state, its records are appended and replayed at once, and its response is deferred. The state
+is therefore ahead of what is committed. A response leaves when the high watermark has reached the end of the records
+that the state had replayed, also that of a read or of a refusal. Until then another broker may lead, which never had
+these records. When the shard is closed, all deferred and parked responses fail with NOT_COORDINATOR, and the clients
+look for the new coordinator.
+
+Past failures:
+
+- Another writer appended to the partition, and its records were counted as this shard's. Responses left before their
+  own records were committed. `PartitionWriter.committed_end` now never passes what this writer has appended, and after
+  the records of another writer the shard is loaded again.
+- The metadata changed while a shard was loaded, and its state missed the change. Such changes are now kept for `begin`.
+- A response parked by the state had no deadline once its records were decided. It now expires as any other.
+- Completing a response led to the next request within the same call, and thousands of responses overflowed the stack.
+  Only the outermost call of `_complete_committed` completes responses.
+- Stored errors kept the frames of their tracebacks, and each refused request left a cycle for the garbage collector.
+
+So never yield between a decision and its append, never change the state except by replay and `Decision.apply`, and
+never complete a response before all is committed that it rests on.
+"""
 
 from collections import deque
 from collections.abc import Callable, Hashable

@@ -1,7 +1,33 @@
 """The state of one transactional id, and the transitions between its states (KIP-98, KIP-360, KIP-890).
 
+    EMPTY           a producer has an id and an epoch, and has not begun a transaction
+    ONGOING         partitions are added; the producer writes to them
+    PREPARE_*       the outcome is decided and written; markers are being sent to all partitions
+    COMPLETE_*      all partitions have their markers; the next transaction may begin
+
+InitProducerId leads to EMPTY, AddPartitionsToTxn to ONGOING, and EndTxn to a PREPARE state. The coordinator itself
+leads to PREPARE_ABORT (`fence`) when a transaction has timed out, or when a new incarnation of the producer begins. A
+PREPARE state is left only for the COMPLETE state of the same outcome, however often the markers have to be sent again.
+A coordinator that is loaded sends the markers of all prepared transactions.
+
+The epoch tells the incarnations of a producer apart, and requests with an earlier epoch are fenced. With transaction
+version 2 each transaction has an epoch of its own: its end raises the epoch, and the markers carry the raised one.
+
 All functions here are pure: a transition returns the next state. `last_epoch`, the producer's epoch before the last
 bump, is not part of the state, since Kafka's records do not hold it: a new coordinator does not know it.
+
+Past failures:
+
+- The producer of a transaction whose markers were being written was fenced when it went on, which clients take for the
+  end. It is told to try again (CONCURRENT_TRANSACTIONS) before its epoch or id are checked: neither is certain yet.
+- The first batch of a transaction arrived before the last marker of the one before. That marker ended the verification
+  of the batch, and the transaction had to be aborted. A marker with the verified epoch belongs to the earlier one.
+- A transaction began while the clock was ahead, and after the clock was set back it stayed open for that long.
+- A timed-out transaction was fenced with two bumps, and its producer could not go on. It is bumped once now, as if the
+  producer had aborted it itself.
+
+So never change an outcome that is prepared, never answer EndTxn before that record is committed, and never time out a
+transaction of two-phase commit: only its producer knows the outcome (KIP-939).
 """
 
 from enum import IntEnum

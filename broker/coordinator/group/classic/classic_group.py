@@ -8,8 +8,28 @@ A rebalance leads from one generation to the next:
     Stable              the assignment is written, and members fetch theirs
     Dead                the state in responses about an unknown group
 
-Only a Stable or an Empty group is ever written (`classic/stored_group.py`). Parked responses and pending members are
-known to the coordinator alone. After a failover the members begin a new rebalance.
+A rebalance begins when a member joins, leaves, changes its protocols, or is removed as its session is over.
+PreparingRebalance ends when all members have joined, or after the longest of their rebalance timeouts. Dynamic members
+that have not joined by then are removed, static members stay. In a group that was empty, it ends after a delay instead,
+so that members that start together share their first generation. CompletingRebalance ends with the leader's SyncGroup.
+Members that do not send theirs in time are removed, and the next rebalance begins.
+
+A request works on a copy of the group (`classic/step.py`), which replaces the group when its records are appended. Only
+a Stable or an Empty group is ever written (`classic/stored_group.py`). Parked responses and pending members are known
+to the coordinator alone. After a failover the members begin a new rebalance.
+
+Past failures:
+
+- A member was refused and removed because the group was full, and the others waited for it until the timeout. Each
+  removal now looks whether all members have joined (`complete_if_all_joined`).
+- Two processes with one instance id, one of them with the consumer protocol, took the place in the group from each
+  other for ever. The process whose place is taken is now fenced.
+- A classic member of a consumer group was removed, did not know, and came back with its member id. It was taken for a
+  new member while it still used its partitions. A member id is now refused unless the coordinator has given it out.
+- A join with 50,000 protocols held the event loop for 60 ms. A request now has at most 100 protocols.
+
+So never remove a member without a look at the rebalance that may wait for it, never change the group itself before its
+records are appended, and never let a request of an earlier generation change the present one.
 """
 
 from collections.abc import Container, Hashable, Iterable

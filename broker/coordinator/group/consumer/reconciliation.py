@@ -1,16 +1,32 @@
 """The next step of a member towards its target assignment (KIP-848, "Member reconciliation").
 
-It revokes partitions before its epoch increases, and gets partitions of other members when these have revoked them.
+Each heartbeat moves a member one step. It revokes partitions before its epoch increases, and gets partitions of other
+members when these have revoked them.
 
     STABLE -> UNREVOKED_PARTITIONS     partitions have to be revoked first; the epoch stays
            -> UNRELEASED_PARTITIONS    the target's epoch, without the partitions that others still own
            -> STABLE                   the target's epoch, with all of its partitions
 
-So a partition has at most one owner at any time: it is assigned when no member owns it.
+So a partition has at most one owner at any time: it is assigned when no member owns it. A member owns a partition until
+it reports that it has revoked it, or until it is removed: after its session timeout without a heartbeat, or after its
+rebalance timeout if it does not revoke.
 
 A target can change while the member revokes partitions. The member gets to the new target only after it has revoked
 them. It may then have further partitions to revoke, and its epoch stays again. Partitions of topics that it is no
 longer subscribed to do not wait for that: it is asked for these in the response to the new subscription.
+
+Past failures:
+
+- A member with further partitions to revoke went up by one epoch in between. Kafka keeps its epoch, and starts its
+  rebalance timeout again with each further revocation.
+- A commit crossed the heartbeat that raised the member's epoch, and was refused although the member owned the partition
+  all the time. Commits now count from the epoch at which the partition was assigned (`assignment_epochs`).
+- A group became a classic one, and the partitions that a member had yet to revoke belonged to no member any more.
+  They were assigned to another member as well.
+- Timers of a member outlived its group, and could have removed a member of the next group with that name.
+
+So never assign a partition that any member still owns or has yet to revoke, never raise an epoch while partitions are
+to be revoked, and never take a heartbeat without partitions for a report that they are revoked (`owned` is None then).
 """
 
 from collections.abc import Callable, Collection
