@@ -6,40 +6,33 @@ The group's partition of `__consumer_offsets` joins the transaction, as with Add
 from typing import Final
 
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.coordinator.transaction.transaction import ProducerIdAndEpoch
-from broker.net.reply import PendingReply
 from broker.server.authorizer import AclOperation, AclResourceType
 from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work
 from broker.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from broker.wire.errors import ErrorCode
 
 _FENCED_FROM: Final = 2
 
 
-def add_offsets_to_txn(
-    context: RequestContext, request: AddOffsetsToTxnRequest
-) -> AddOffsetsToTxnResponse | PendingReply:
+def add_offsets_to_txn(context: RequestContext, request: AddOffsetsToTxnRequest) -> Work[AddOffsetsToTxnResponse]:
     if not context.allows(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not context.allows(AclOperation.READ, AclResourceType.GROUP, request.group_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     services = context.services
-    completion = services.transactions.add_partitions(
+    outcome = yield from services.transactions.add_partitions(
         request.transactional_id,
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         ((CONSUMER_OFFSETS, services.groups.runtime.partition_for(request.group_id)),),
         client_version=0,
     )
-
-    def respond(outcome: CoordinatorError | None) -> AddOffsetsToTxnResponse:
-        code = ErrorCode.NONE if outcome is None else outcome.code
-        if code is ErrorCode.PRODUCER_FENCED and context.api_version < _FENCED_FROM:
-            code = ErrorCode.INVALID_PRODUCER_EPOCH
-        return AddOffsetsToTxnResponse(error_code=code)
-
-    return context.answer(completion, respond)
+    code = ErrorCode.NONE if outcome is None else outcome.code
+    if code is ErrorCode.PRODUCER_FENCED and context.api_version < _FENCED_FROM:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return AddOffsetsToTxnResponse(error_code=code)
 
 
 HANDLER = Handler(AddOffsetsToTxnRequest, add_offsets_to_txn, request_bytes_max=SMALL_REQUEST_BYTES_MAX)

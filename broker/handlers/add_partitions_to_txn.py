@@ -6,17 +6,17 @@ once: whether partitions belong to them, or to add them (KIP-890).
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 from broker.coordinator.runtime.completion import Completion, completed, gather
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION, ProducerIdAndEpoch, TopicPartition
 from broker.net.completion import Completion as OwnCompletion
-from broker.net.reply import PendingReply
 from broker.server.authorizer import CLUSTER_NAME, AclOperation, AclResourceType
 from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
-from broker.server.slices import STEP_ITEMS, Steps, each, run
+from broker.server.scheduler import Work
+from broker.server.slices import STEP_ITEMS, Steps, each
 from broker.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -31,30 +31,34 @@ from metadata.image import MetadataImage
 
 _BROKERS_FROM: Final = 4
 _FENCED_FROM: Final = 2
-# Shorter requests name less than 1,000 partitions.
-_LONG_BYTES: Final = 4096
-
-_Outcomes: TypeAlias = Completion[list[list[ErrorCode] | CoordinatorError]]
 
 
 def add_partitions_to_txn(
     context: RequestContext, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse | PendingReply:
+) -> Work[AddPartitionsToTxnResponse]:
     if context.api_version >= _BROKERS_FROM and not context.allows(
         AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME
     ):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if context.request_bytes >= _LONG_BYTES:
-        return context.defer(_add_many(context, request))
-    added = run(_decide_all(context, request))
-    return context.answer(added, lambda outcomes: run(_respond(context, request, outcomes)))
-
-
-async def _add_many(context: RequestContext, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
-    """The response to a long request, in slices."""
-    added = await context.finish(_decide_all(context, request))
-    outcomes = await added.wait()
-    return await context.finish(_respond(context, request, outcomes))
+    transactions = _transactions(context, request)
+    completions = []
+    for number, transaction in enumerate(transactions, 1):
+        completions.append((yield from _decide(context, transaction)))
+        if not number % STEP_ITEMS:
+            yield None
+    outcomes = yield from gather(completions)
+    assert not isinstance(outcomes, CoordinatorError), "each transaction has an error of its own"
+    results = []
+    for transaction, outcome in zip(transactions, outcomes, strict=True):
+        topic_results = yield from _results(context, transaction.topics, outcome)
+        results.append(
+            AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=topic_results)
+        )
+        if not len(results) % STEP_ITEMS:
+            yield None
+    if context.api_version < _BROKERS_FROM:
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
 def _transactions(context: RequestContext, request: AddPartitionsToTxnRequest) -> list[AddPartitionsToTxnTransaction]:
@@ -71,32 +75,6 @@ def _transactions(context: RequestContext, request: AddPartitionsToTxnRequest) -
     ]
 
 
-def _decide_all(context: RequestContext, request: AddPartitionsToTxnRequest) -> Steps[_Outcomes]:
-    completions = []
-    for transaction in _transactions(context, request):
-        completions.append((yield from _decide(context, transaction)))
-    return gather(completions)
-
-
-def _respond(
-    context: RequestContext,
-    request: AddPartitionsToTxnRequest,
-    outcomes: list[list[ErrorCode] | CoordinatorError] | CoordinatorError,
-) -> Steps[AddPartitionsToTxnResponse]:
-    assert not isinstance(outcomes, CoordinatorError), "each transaction has an error of its own"
-    results = []
-    for transaction, outcome in zip(_transactions(context, request), outcomes, strict=True):
-        topic_results = yield from _results(context, transaction.topics, outcome)
-        results.append(
-            AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=topic_results)
-        )
-        if not len(results) % STEP_ITEMS:
-            yield
-    if context.api_version < _BROKERS_FROM:
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
-    return AddPartitionsToTxnResponse(results_by_transaction=results)
-
-
 def _decide(context: RequestContext, transaction: AddPartitionsToTxnTransaction) -> Steps[Completion[list[ErrorCode]]]:
     """Completes with an error code for each of the partitions. They are added all or none."""
     places = _partitions(transaction.topics)
@@ -105,7 +83,8 @@ def _decide(context: RequestContext, transaction: AddPartitionsToTxnTransaction)
     ):
         return completed([ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * len(places))
     refusals = yield from each(partial(_refusal, context, context.services.loader.image), places)
-    yield
+    if len(places) >= STEP_ITEMS:
+        yield
     if any(refusals):
         return completed([code or ErrorCode.OPERATION_NOT_ATTEMPTED for code in refusals])
     coordinator = context.services.transactions

@@ -7,20 +7,21 @@ version 1 can ask for an earlier one (KIP-1186).
 from broker.handlers.voters import change_voters, check_cluster, controller_listener, quorum_code_of, replica_key
 from broker.server.context import ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work
 from broker.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from kraft.core import Voter
 from kraft.core.messages import AddVoterRequest
 from metadata.errors import ApiError, InvalidRequest
 
 
-async def add_raft_voter(context: ControllerContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
+def add_raft_voter(context: ControllerContext, request: AddRaftVoterRequest) -> Work[AddRaftVoterResponse]:
     check_cluster(context, request.cluster_id)
     key = replica_key(request.voter_id, request.voter_directory_id)
     listener = controller_listener(context)
     address = next((f"{each.host}:{each.port}" for each in request.listeners if each.name == listener), None)
     if address is None:
         raise InvalidRequest(f"The new voter has to be reached through listener {listener}.")
-    outcome = await change_voters(context, AddVoterRequest(Voter(key, address), max(request.timeout_ms, 0)))
+    outcome = yield from change_voters(context, AddVoterRequest(Voter(key, address), max(request.timeout_ms, 0)))
     return AddRaftVoterResponse(error_code=outcome.code, error_message=outcome.message)
 
 

@@ -3,14 +3,17 @@
 from broker.handlers.controller_errors import code_of
 from broker.server.context import ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work, in_task
 from broker.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from metadata.errors import ApiError
 
 
-async def allocate_producer_ids(
+def allocate_producer_ids(
     context: ControllerContext, request: AllocateProducerIdsRequest
-) -> AllocateProducerIdsResponse:
-    block = await context.services.controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
+) -> Work[AllocateProducerIdsResponse]:
+    block = yield from in_task(
+        context.services.controller.allocate_producer_ids(request.broker_id, request.broker_epoch)
+    )
     return AllocateProducerIdsResponse(producer_id_start=block.first_producer_id, producer_id_len=block.size)
 
 

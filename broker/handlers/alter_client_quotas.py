@@ -5,6 +5,7 @@ from typing import Final
 from broker.handlers.controller_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import Handler
+from broker.server.scheduler import Work, in_task
 from broker.server.slices import STEP_ITEMS, Steps, each
 from broker.wire.api.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -22,16 +23,18 @@ from metadata.records import QuotaEntity, quota_entity
 ENTITIES_MAX: Final = 10_000
 
 
-async def alter_client_quotas(
+def alter_client_quotas(
     context: ControllerContext, request: AlterClientQuotasRequest
-) -> AlterClientQuotasResponse:
+) -> Work[AlterClientQuotasResponse]:
     if len(request.entries) > ENTITIES_MAX:
         raise PolicyViolation(f"A request alters {ENTITIES_MAX} quota entities at most.")
-    alterations = await context.finish(_alterations(request.entries))
-    outcomes = await context.services.controller.alter_client_quotas(
-        alterations, validate_only=request.validate_only, context=context
+    alterations = yield from _alterations(request.entries)
+    outcomes = yield from in_task(
+        context.services.controller.alter_client_quotas(
+            alterations, validate_only=request.validate_only, context=context
+        )
     )
-    return AlterClientQuotasResponse(entries=await context.finish(each(_result, outcomes)))
+    return AlterClientQuotasResponse(entries=(yield from each(_result, outcomes)))
 
 
 def _alterations(entries: list[EntryData]) -> Steps[list[QuotaAlteration]]:

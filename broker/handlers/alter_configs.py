@@ -3,6 +3,7 @@
 from broker.handlers.controller_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import Handler
+from broker.server.scheduler import Work, in_task
 from broker.server.slices import STEP_ITEMS, Steps, each
 from broker.wire.api.alter_configs import (
     AlterConfigsRequest,
@@ -15,12 +16,12 @@ from metadata.errors import ApiError
 from metadata.image import ConfigResource
 
 
-async def alter_configs(context: ControllerContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    wanted = await context.finish(_wanted(request.resources))
-    outcomes = await context.services.controller.alter_configs(
-        wanted, validate_only=request.validate_only, context=context
+def alter_configs(context: ControllerContext, request: AlterConfigsRequest) -> Work[AlterConfigsResponse]:
+    wanted = yield from _wanted(request.resources)
+    outcomes = yield from in_task(
+        context.services.controller.alter_configs(wanted, validate_only=request.validate_only, context=context)
     )
-    return AlterConfigsResponse(responses=await context.finish(each(_result, outcomes)))
+    return AlterConfigsResponse(responses=(yield from each(_result, outcomes)))
 
 
 def _wanted(

@@ -8,6 +8,7 @@ from typing import Final
 from broker.handlers.controller_errors import code_of
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work, in_task
 from broker.wire.api.alter_partition import (
     AlteredPartition,
     AlteredTopic,
@@ -22,12 +23,14 @@ from metadata.errors import ApiError
 _BROKER_EPOCHS_FROM: Final = 3
 
 
-async def alter_partition(context: ControllerContext, request: AlterPartitionRequest) -> AlterPartitionResponse:
+def alter_partition(context: ControllerContext, request: AlterPartitionRequest) -> Work[AlterPartitionResponse]:
     topics = [
         TopicIsrChanges(topic.topic_id, [_change(context, partition) for partition in topic.partitions])
         for topic in request.topics
     ]
-    altered = await context.services.controller.alter_partition(request.broker_id, request.broker_epoch, topics)
+    altered = yield from in_task(
+        context.services.controller.alter_partition(request.broker_id, request.broker_epoch, topics)
+    )
     return AlterPartitionResponse(
         topics=[
             AlteredTopic(topic_id=topic.topic_id, partitions=[_altered(outcome) for outcome in topic.partitions])

@@ -6,6 +6,7 @@ The response is sent when the reassignment is committed, before the new replicas
 from broker.handlers.controller_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work, in_task
 from broker.server.slices import STEP_ITEMS, Steps, each
 from broker.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -19,18 +20,18 @@ from metadata.controller import ReassignedPartition, ReassignedTopic, Reassignme
 from metadata.errors import ApiError
 
 
-async def alter_partition_reassignments(
+def alter_partition_reassignments(
     context: ControllerContext, request: AlterPartitionReassignmentsRequest
-) -> AlterPartitionReassignmentsResponse:
+) -> Work[AlterPartitionReassignmentsResponse]:
     allowed = request.allow_replication_factor_change
-    topics = await context.finish(_wanted_topics(request.topics))
-    outcomes = await context.services.controller.alter_partition_reassignments(
-        topics, allow_factor_change=allowed, context=context
+    topics = yield from _wanted_topics(request.topics)
+    outcomes = yield from in_task(
+        context.services.controller.alter_partition_reassignments(topics, allow_factor_change=allowed, context=context)
     )
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=allowed,
         error_message=None,
-        responses=await context.finish(_responses(outcomes)),
+        responses=(yield from _responses(outcomes)),
     )
 
 

@@ -6,6 +6,7 @@ Served by controllers only.
 from broker.handlers.controller_errors import code_of
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work, in_task
 from broker.wire.api.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -17,17 +18,17 @@ from metadata.controller import AssignedReplica, DirectoryAssignment
 from metadata.errors import ApiError
 
 
-async def assign_replicas(
+def assign_replicas(
     context: ControllerContext, request: AssignReplicasToDirsRequest
-) -> AssignReplicasToDirsResponse:
+) -> Work[AssignReplicasToDirsResponse]:
     assignments = [
         DirectoryAssignment(directory.id_, topic.topic_id, partition.partition_index)
         for directory in request.directories
         for topic in directory.topics
         for partition in topic.partitions
     ]
-    assigned = await context.services.controller.assign_replicas_to_directories(
-        request.broker_id, request.broker_epoch, assignments
+    assigned = yield from in_task(
+        context.services.controller.assign_replicas_to_directories(request.broker_id, request.broker_epoch, assignments)
     )
     outcomes = iter(assigned)
     return AssignReplicasToDirsResponse(

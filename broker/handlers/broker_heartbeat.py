@@ -9,26 +9,29 @@ Version 2 names cordoned log directories (KIP-1066).
 from broker.handlers.controller_errors import code_of
 from broker.server.context import ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work, in_task
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from metadata.controller import BrokerHeartbeat
 from metadata.errors import ApiError
 
 
-async def heartbeat(context: ControllerContext, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+def heartbeat(context: ControllerContext, request: BrokerHeartbeatRequest) -> Work[BrokerHeartbeatResponse]:
     if context.connection is not None:
         # Before the answer, since the connection may close until then. A refused epoch belongs to no broker.
         context.services.heartbeat_connections.record_heartbeat(
             request.broker_id, request.broker_epoch, context.connection
         )
-    reply = await context.services.controller.broker_heartbeat(
-        BrokerHeartbeat(
-            broker_id=request.broker_id,
-            broker_epoch=request.broker_epoch,
-            current_metadata_offset=request.current_metadata_offset,
-            want_fence=request.want_fence,
-            want_shut_down=request.want_shut_down,
-            offline_log_dirs=request.offline_log_dirs,
-            cordoned_log_dirs=request.cordoned_log_dirs,
+    reply = yield from in_task(
+        context.services.controller.broker_heartbeat(
+            BrokerHeartbeat(
+                broker_id=request.broker_id,
+                broker_epoch=request.broker_epoch,
+                current_metadata_offset=request.current_metadata_offset,
+                want_fence=request.want_fence,
+                want_shut_down=request.want_shut_down,
+                offline_log_dirs=request.offline_log_dirs,
+                cordoned_log_dirs=request.cordoned_log_dirs,
+            )
         )
     )
     return BrokerHeartbeatResponse(

@@ -7,7 +7,7 @@ from typing import Any, Final
 from broker.handlers.controller_errors import code_of, message_of
 from broker.server.authorizer import CLUSTER_NAME, AclOperation, AclResourceType
 from broker.server.context import Context
-from broker.server.forwarding import OwnPart
+from broker.server.handler import OwnPart
 from broker.server.services import NodeServices
 from broker.server.slices import Steps, each
 from broker.wire.api.incremental_alter_configs import (

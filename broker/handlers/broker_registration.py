@@ -4,25 +4,28 @@ from broker.controller_client.registrations import from_wire
 from broker.handlers.controller_errors import code_of
 from broker.server.context import ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work, in_task
 from broker.wire.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from metadata.controller import BrokerRegistration
 from metadata.errors import ApiError, BrokerIdNotRegistered
 
 
-async def register_broker(context: ControllerContext, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+def register_broker(context: ControllerContext, request: BrokerRegistrationRequest) -> Work[BrokerRegistrationResponse]:
     if request.is_migrating_zk_broker:
         raise BrokerIdNotRegistered("Brokers that migrate from ZooKeeper are not supported.")
     end_points, features = from_wire(request.listeners, request.features)
-    epoch = await context.services.controller.register_broker(
-        BrokerRegistration(
-            cluster_id=request.cluster_id,
-            broker_id=request.broker_id,
-            incarnation_id=request.incarnation_id,
-            end_points=end_points,
-            features=features,
-            log_dirs=request.log_dirs,
-            rack=request.rack,
-            previous_broker_epoch=request.previous_broker_epoch,
+    epoch = yield from in_task(
+        context.services.controller.register_broker(
+            BrokerRegistration(
+                cluster_id=request.cluster_id,
+                broker_id=request.broker_id,
+                incarnation_id=request.incarnation_id,
+                end_points=end_points,
+                features=features,
+                log_dirs=request.log_dirs,
+                rack=request.rack,
+                previous_broker_epoch=request.previous_broker_epoch,
+            )
         )
     )
     return BrokerRegistrationResponse(broker_epoch=epoch)

@@ -4,21 +4,24 @@ from broker.controller_client.registrations import from_wire
 from broker.handlers.controller_errors import code_of
 from broker.server.context import ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work, in_task
 from broker.wire.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 from metadata.controller import ControllerRegistration
 from metadata.errors import ApiError
 
 
-async def register_controller(
+def register_controller(
     context: ControllerContext, request: ControllerRegistrationRequest
-) -> ControllerRegistrationResponse:
+) -> Work[ControllerRegistrationResponse]:
     end_points, features = from_wire(request.listeners, request.features)
-    await context.services.controller.register_controller(
-        ControllerRegistration(
-            controller_id=request.controller_id,
-            incarnation_id=request.incarnation_id,
-            end_points=end_points,
-            features=features,
+    yield from in_task(
+        context.services.controller.register_controller(
+            ControllerRegistration(
+                controller_id=request.controller_id,
+                incarnation_id=request.incarnation_id,
+                end_points=end_points,
+                features=features,
+            )
         )
     )
     return ControllerRegistrationResponse(error_message=None)

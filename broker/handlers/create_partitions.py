@@ -3,6 +3,7 @@
 from broker.handlers.controller_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work, in_task
 from broker.server.slices import each
 from broker.wire.api.create_partitions import (
     CreatePartitionsRequest,
@@ -14,12 +15,12 @@ from metadata.controller import NewPartitions
 from metadata.errors import ApiError
 
 
-async def create_partitions(context: ControllerContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    wanted = await context.finish(each(_wanted, request.topics))
-    outcomes = await context.services.controller.create_partitions(
-        wanted, validate_only=request.validate_only, context=context
+def create_partitions(context: ControllerContext, request: CreatePartitionsRequest) -> Work[CreatePartitionsResponse]:
+    wanted = yield from each(_wanted, request.topics)
+    outcomes = yield from in_task(
+        context.services.controller.create_partitions(wanted, validate_only=request.validate_only, context=context)
     )
-    results = await context.finish(each(lambda outcome: _result(outcome.name, outcome.error), outcomes))
+    results = yield from each(lambda outcome: _result(outcome.name, outcome.error), outcomes)
     return CreatePartitionsResponse(throttle_time_ms=context.mutations_throttle_time_ms, results=results)
 
 

@@ -6,6 +6,7 @@ from typing import Final
 from broker.handlers.controller_errors import code_of
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work, in_task
 from broker.server.slices import Steps, each
 from broker.wire.api.create_topics import (
     CreatableTopic,
@@ -21,12 +22,12 @@ from metadata.errors import ApiError
 _STEP_TOPICS: Final = 4
 
 
-async def create_topics(context: ControllerContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    wanted = await context.finish(each(_new_topic, request.topics))
-    created = await context.services.controller.create_topics(
-        wanted, validate_only=request.validate_only, context=context
+def create_topics(context: ControllerContext, request: CreateTopicsRequest) -> Work[CreateTopicsResponse]:
+    wanted = yield from each(_new_topic, request.topics)
+    created = yield from in_task(
+        context.services.controller.create_topics(wanted, validate_only=request.validate_only, context=context)
     )
-    topics = await context.finish(each(partial(_result, context), created, _STEP_TOPICS))
+    topics = yield from each(partial(_result, context), created, _STEP_TOPICS)
     return CreateTopicsResponse(throttle_time_ms=context.mutations_throttle_time_ms, topics=topics)
 
 

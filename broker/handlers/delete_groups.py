@@ -1,31 +1,27 @@
 """DeleteGroups (key 42): delete groups without members, with their committed offsets."""
 
+from typing import Final
+
 from broker.coordinator.runtime.decision import CoordinatorError
-from broker.handlers.group_portions import FEW_GROUPS, portions
-from broker.net.reply import PendingReply
+from broker.handlers.group_portions import portions
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work
 from broker.server.slices import each
 from broker.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from broker.wire.errors import ErrorCode
 
-
-def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse | PendingReply:
-    group_ids = list(dict.fromkeys(request.groups_names))
-    if len(group_ids) > FEW_GROUPS:
-        return context.defer(_delete_many(context, group_ids))
-    names, completion = context.services.groups.delete_groups(group_ids)
-    return context.answer(completion, lambda outcome: DeleteGroupsResponse(results=_results(names, outcome)))
+# Groups that are deleted in one step.
+_STEP_GROUPS: Final = 16
 
 
-async def _delete_many(context: RequestContext, group_ids: list[str]) -> DeleteGroupsResponse:
+def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> Work[DeleteGroupsResponse]:
     """Deletes the groups in portions, each with one decision per partition that has groups of the portion."""
     response = DeleteGroupsResponse()
-    for some in portions(group_ids):
-        begun = await context.finish(each(context.services.groups.delete_groups, portions(some, FEW_GROUPS), 1))
-        context.services.partitions.commit_staged()  # no connection's turn commits it
+    for some in portions(list(dict.fromkeys(request.groups_names))):
+        begun = yield from each(context.services.groups.delete_groups, portions(some, _STEP_GROUPS), 1)
         for names, completion in begun:
-            outcome = await completion.wait()
+            outcome = yield from completion
             response.results += _results(names, outcome)
     return response
 

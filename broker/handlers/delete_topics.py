@@ -5,6 +5,7 @@ from typing import Final
 from broker.handlers.controller_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work, in_task
 from broker.server.slices import Steps, each
 from broker.wire.api.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from metadata.controller import DeletedTopic, TopicToDelete
@@ -14,10 +15,10 @@ _DELETION_DISABLED_FROM: Final = 3
 _STRUCTS_FROM: Final = 6
 
 
-async def delete_topics(context: ControllerContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    topics = await context.finish(_topics(context, request))
-    deleted = await context.services.controller.delete_topics(topics, context=context)
-    responses = await context.finish(each(_result, deleted))
+def delete_topics(context: ControllerContext, request: DeleteTopicsRequest) -> Work[DeleteTopicsResponse]:
+    topics = yield from _topics(context, request)
+    deleted = yield from in_task(context.services.controller.delete_topics(topics, context=context))
+    responses = yield from each(_result, deleted)
     return DeleteTopicsResponse(throttle_time_ms=context.mutations_throttle_time_ms, responses=responses)
 
 

@@ -1,49 +1,32 @@
 """DescribeGroups (key 15): classic groups. An unknown group is Dead, and from version 6 on also an error."""
 
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 from broker.coordinator.group.classic.classic_group import GroupState
 from broker.coordinator.runtime.completion import gather
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.authorized_operations import GROUP_OPERATIONS
-from broker.handlers.group_portions import FEW_GROUPS, portions
-from broker.net.reply import PendingReply
+from broker.handlers.group_portions import portions
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work
 from broker.server.slices import each
 from broker.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from broker.wire.errors import ErrorCode
 
 _NOT_FOUND_FROM: Final = 6
 
-_Outcomes: TypeAlias = list[DescribedGroup | CoordinatorError]
 
-
-def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse | PendingReply:
+def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> Work[DescribeGroupsResponse]:
     """A group that is named more than once is described once."""
-    group_ids = list(dict.fromkeys(request.groups))
-    if len(group_ids) > FEW_GROUPS:
-        return context.defer(_describe_many(context, request, group_ids))
-
-    def respond(outcome: _Outcomes | CoordinatorError) -> DescribeGroupsResponse:
-        assert not isinstance(outcome, CoordinatorError), "each group has its own error"
-        groups = map(partial(_described, context, request), zip(group_ids, outcome, strict=True))
-        return DescribeGroupsResponse(groups=list(groups))
-
-    return context.answer(gather([context.services.groups.describe_group(each) for each in group_ids]), respond)
-
-
-async def _describe_many(
-    context: RequestContext, request: DescribeGroupsRequest, group_ids: list[str]
-) -> DescribeGroupsResponse:
     response = DescribeGroupsResponse()
-    for some in portions(group_ids):
-        completions = await context.finish(each(context.services.groups.describe_group, some))
-        outcome = await gather(completions).wait()
-        assert not isinstance(outcome, CoordinatorError), "each group has its own error"
-        described = each(partial(_described, context, request), zip(some, outcome, strict=True))
-        response.groups += await context.finish(described)
+    for some in portions(list(dict.fromkeys(request.groups))):
+        completions = yield from each(context.services.groups.describe_group, some)
+        outcomes = yield from gather(completions)
+        assert not isinstance(outcomes, CoordinatorError), "each group has its own error"
+        described = partial(_described, context, request)
+        response.groups += yield from each(described, zip(some, outcomes, strict=True))
     return response
 
 

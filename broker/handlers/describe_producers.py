@@ -3,22 +3,22 @@
 An idempotent producer is known from its first batch until it has been idle for `producer.id.expiration.ms`.
 """
 
-import trio
-
 from broker.handlers.topic_names import unknown_topic
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work
+from broker.server.slices import Steps
 from broker.storage.producer_state import ProducerState
 from broker.wire.api import describe_producers as wire
 from broker.wire.errors import KafkaError
 
-# A checkpoint after this many producers bounds how long one request holds the event loop: about 2 ms.
+# A step after this many producers bounds how long one request holds the event loop: about 2 ms.
 _PRODUCERS_AT_ONCE = 1_000
 
 
-async def describe_producers(
+def describe_producers(
     context: RequestContext, request: wire.DescribeProducersRequest
-) -> wire.DescribeProducersResponse:
+) -> Work[wire.DescribeProducersResponse]:
     wanted: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
@@ -27,12 +27,12 @@ async def describe_producers(
         answer = wire.TopicResponse(name=name)
         response.topics.append(answer)
         for index in indexes:
-            answer.partitions.append(await _describe_partition(context, name, index))
+            answer.partitions.append((yield from _describe_partition(context, name, index)))
+            yield None
     return response
 
 
-async def _describe_partition(context: RequestContext, name: str, index: int) -> wire.PartitionResponse:
-    await trio.lowlevel.checkpoint()
+def _describe_partition(context: RequestContext, name: str, index: int) -> Steps[wire.PartitionResponse]:
     services = context.services
     if name not in services.loader.image.topics.by_name:
         error = unknown_topic(name)
@@ -46,7 +46,7 @@ async def _describe_partition(context: RequestContext, name: str, index: int) ->
     answer = wire.PartitionResponse(partition_index=index)
     for start in range(0, len(known), _PRODUCERS_AT_ONCE):
         answer.active_producers += map(_describe_producer, known[start : start + _PRODUCERS_AT_ONCE])
-        await trio.lowlevel.checkpoint()
+        yield
     return answer
 
 

@@ -30,7 +30,7 @@ METADATA_PARTITION: Final = 0
 _UNKNOWN: Final = "The only partition that has a quorum is __cluster_metadata-0."
 
 
-async def describe_quorum(context: ControllerContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+def describe_quorum(context: ControllerContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     if [(topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in request.topics] != [
         (METADATA_TOPIC, [METADATA_PARTITION])
     ]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from broker.handlers.controller_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work, in_task
 from broker.server.slices import consumed, each
 from broker.wire.api.elect_leaders import (
     ElectLeadersRequest,
@@ -16,12 +17,14 @@ from metadata.controller import ElectedPartition
 from metadata.errors import ApiError
 
 
-async def elect_leaders(context: ControllerContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+def elect_leaders(context: ControllerContext, request: ElectLeadersRequest) -> Work[ElectLeadersResponse]:
     """Elects leaders. Version 0 has no election type; its default is the preferred leader."""
     named = request.topic_partitions
     wanted = None if named is None else [(topic.topic, topic.partitions) for topic in named]
-    topics = await context.services.controller.elect_leaders(request.election_type, wanted, context=context)
-    results = await context.finish(each(lambda topic: _result(topic.name, topic.partitions), consumed(topics)))
+    topics = yield from in_task(
+        context.services.controller.elect_leaders(request.election_type, wanted, context=context)
+    )
+    results = yield from each(lambda topic: _result(topic.name, topic.partitions), consumed(topics))
     return ElectLeadersResponse(replica_election_results=results)
 
 

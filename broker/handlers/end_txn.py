@@ -10,10 +10,10 @@ from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.coordinator.transaction.requests import EndedTransaction
 from broker.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION, ProducerIdAndEpoch, ProducerIdNeeded
-from broker.net.reply import PendingReply
 from broker.server.authorizer import AclOperation, AclResourceType
 from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work, in_task
 from broker.wire.api.end_txn import EndTxnRequest, EndTxnResponse
 from broker.wire.errors import ErrorCode
 from metadata.errors import ApiError
@@ -22,27 +22,24 @@ _FENCED_FROM: Final = 2
 _EPOCH_PER_TRANSACTION_FROM: Final = 5
 
 
-def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse | PendingReply:
+def end_txn(context: RequestContext, request: EndTxnRequest) -> Work[EndTxnResponse]:
     if not context.allows(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id):
         return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     try:
-        completion = _end(context, request, None)
-    except ProducerIdNeeded:
-        return context.defer(_end_with_new_id(context, request))
-    return context.answer(completion, lambda outcome: _respond(context, outcome))
-
-
-async def _end_with_new_id(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
-    """As `end_txn`, for a producer whose epochs are exhausted: the transaction ends under a new producer id."""
-    services = context.services
-    try:
-        producer_id = await services.producer_ids.allocate()
-    except ApiError:
-        return EndTxnResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    completion = _end(context, request, producer_id)
-    services.partitions.commit_staged()
-    outcome = await completion.wait()
-    return _respond(context, outcome)
+        ended = _end(context, request, None)
+    except ProducerIdNeeded:  # the producer's epochs are used up: the transaction ends under a new producer id
+        try:
+            producer_id = yield from in_task(context.services.producer_ids.allocate())
+        except ApiError:
+            return EndTxnResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        ended = _end(context, request, producer_id)
+    outcome = yield from ended
+    if isinstance(outcome, CoordinatorError):
+        is_known = context.api_version >= _FENCED_FROM or outcome.code is not ErrorCode.PRODUCER_FENCED
+        return EndTxnResponse(error_code=outcome.code if is_known else ErrorCode.INVALID_PRODUCER_EPOCH)
+    if context.api_version < _EPOCH_PER_TRANSACTION_FROM:
+        return EndTxnResponse()
+    return EndTxnResponse(producer_id=outcome.identity.producer_id, producer_epoch=outcome.identity.epoch)
 
 
 def _end(context: RequestContext, request: EndTxnRequest, producer_id: int | None) -> Completion[EndedTransaction]:
@@ -53,15 +50,6 @@ def _end(context: RequestContext, request: EndTxnRequest, producer_id: int | Non
         client_version=EPOCH_PER_TRANSACTION if context.api_version >= _EPOCH_PER_TRANSACTION_FROM else 0,
         producer_id=producer_id,
     )
-
-
-def _respond(context: RequestContext, outcome: EndedTransaction | CoordinatorError) -> EndTxnResponse:
-    if isinstance(outcome, CoordinatorError):
-        is_known = context.api_version >= _FENCED_FROM or outcome.code is not ErrorCode.PRODUCER_FENCED
-        return EndTxnResponse(error_code=outcome.code if is_known else ErrorCode.INVALID_PRODUCER_EPOCH)
-    if context.api_version < _EPOCH_PER_TRANSACTION_FROM:
-        return EndTxnResponse()
-    return EndTxnResponse(producer_id=outcome.identity.producer_id, producer_epoch=outcome.identity.epoch)
 
 
 HANDLER = Handler(EndTxnRequest, end_txn, request_bytes_max=SMALL_REQUEST_BYTES_MAX)

@@ -14,11 +14,10 @@ from typing import Any, Final, TypeAlias
 from broker.coordinator.internal_topics import internal_topic, replication_key
 from broker.coordinator.runtime.runtime import CoordinatorRuntime
 from broker.handlers.current_leader import Endpoint, leader_endpoints
-from broker.handlers.group_portions import FEW_GROUPS
 from broker.handlers.topic_creation import create_missing_topics
-from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work, in_task
 from broker.server.slices import each
 from broker.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from broker.wire.errors import ErrorCode, KafkaError
@@ -32,41 +31,31 @@ _STEP_KEYS: Final = 8
 _Runtime: TypeAlias = CoordinatorRuntime[Any]
 
 
-def find_coordinator(
-    context: RequestContext, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse | PendingReply:
+def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> Work[FindCoordinatorResponse]:
+    keys = [request.key]
     if context.api_version >= _MANY_FROM:
-        request.coordinator_keys = list(dict.fromkeys(request.coordinator_keys))
-        if len(request.coordinator_keys) > FEW_GROUPS:
-            return context.defer(_find_many(context, request))
+        keys = request.coordinator_keys = list(dict.fromkeys(request.coordinator_keys))
     runtime = context.services.coordinators.get(request.key_type)
-    if runtime is not None:
-        if runtime.settings.topic not in context.services.loader.image.topics.by_name:
-            return context.defer(_create_and_answer(context, request, runtime))
-        if _to_be_led(context, request, runtime):
-            return context.defer(_wait_and_answer(context, request, runtime))
-    return _answer(context, request)
-
-
-async def _find_many(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """Like `find_coordinator`, in slices."""
-    keys, runtime = request.coordinator_keys, context.services.coordinators.get(request.key_type)
     reason = ""
     if runtime is not None:
         if runtime.settings.topic not in context.services.loader.image.topics.by_name:
-            reason = await _create(context, runtime.settings.topic)
-        indexes = await context.finish(each(runtime.partition_for, keys, _STEP_KEYS))
+            reason = yield from in_task(_create(context, runtime.settings.topic))
+        indexes = yield from each(runtime.partition_for, keys, _STEP_KEYS)
         missing = _not_led_yet(context, runtime, dict.fromkeys(indexes))
-        await runtime.wait_until_coordinated(missing, _LEADERSHIP_TIMEOUT_S)
-    found = await context.finish(each(partial(_found, context, request.key_type, reason), keys, _STEP_KEYS))
-    return FindCoordinatorResponse(coordinators=found)
-
-
-async def _create_and_answer(
-    context: RequestContext, request: FindCoordinatorRequest, runtime: _Runtime
-) -> FindCoordinatorResponse:
-    reason = await _create(context, runtime.settings.topic)
-    return await _wait_and_answer(context, request, runtime, reason)
+        if missing:
+            yield from in_task(runtime.wait_until_coordinated(missing, _LEADERSHIP_TIMEOUT_S))
+    if context.api_version >= _MANY_FROM:
+        found = yield from each(partial(_found, context, request.key_type, reason), keys, _STEP_KEYS)
+        return FindCoordinatorResponse(coordinators=found)
+    try:
+        endpoint = _coordinator(context, request.key_type, reason, request.key)
+    except KafkaError as error:
+        return FindCoordinatorResponse(
+            error_code=error.code, error_message=error.message, node_id=_NO_NODE, host="", port=_NO_NODE
+        )
+    return FindCoordinatorResponse(
+        error_message="NONE", node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port
+    )
 
 
 async def _create(context: RequestContext, topic: str) -> str:
@@ -91,19 +80,6 @@ def _trace_failure(context: RequestContext, topic: str, error: ErrorCode) -> str
     return reason
 
 
-async def _wait_and_answer(
-    context: RequestContext, request: FindCoordinatorRequest, runtime: _Runtime, reason: str = ""
-) -> FindCoordinatorResponse:
-    await runtime.wait_until_coordinated(_to_be_led(context, request, runtime), _LEADERSHIP_TIMEOUT_S)
-    return _answer(context, request, reason)
-
-
-def _to_be_led(context: RequestContext, request: FindCoordinatorRequest, runtime: _Runtime) -> list[int]:
-    """The partitions of the request's keys that this broker has to lead and does not coordinate yet."""
-    keys = request.coordinator_keys if context.api_version >= _MANY_FROM else [request.key]
-    return _not_led_yet(context, runtime, dict.fromkeys(map(runtime.partition_for, keys)))
-
-
 def _not_led_yet(context: RequestContext, runtime: _Runtime, indexes: Iterable[int]) -> list[int]:
     services = context.services
     topic = services.loader.image.topics.by_name.get(runtime.settings.topic)
@@ -111,22 +87,6 @@ def _not_led_yet(context: RequestContext, runtime: _Runtime, indexes: Iterable[i
         return []
     node_id = services.config.node_id
     return [each for each in indexes if topic.partitions[each].leader == node_id and not runtime.coordinates(each)]
-
-
-def _answer(context: RequestContext, request: FindCoordinatorRequest, reason: str = "") -> FindCoordinatorResponse:
-    """`reason` says why there may be no coordinator."""
-    if context.api_version >= _MANY_FROM:
-        found = [_found(context, request.key_type, reason, key) for key in request.coordinator_keys]
-        return FindCoordinatorResponse(coordinators=found)
-    try:
-        endpoint = _coordinator(context, request.key_type, reason, request.key)
-    except KafkaError as error:
-        return FindCoordinatorResponse(
-            error_code=error.code, error_message=error.message, node_id=_NO_NODE, host="", port=_NO_NODE
-        )
-    return FindCoordinatorResponse(
-        error_message="NONE", node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port
-    )
 
 
 def _found(context: RequestContext, key_type: int, reason: str, key: str) -> Coordinator:

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Final
 
-# A request about at most this many groups is answered at once, a larger one in slices.
-FEW_GROUPS: Final = 16
 # Groups of a large request whose outcomes are awaited together. Outcomes of 18,000 groups take 5 ms to gather, and as
 # long to be freed.
 PORTION_GROUPS: Final = 256

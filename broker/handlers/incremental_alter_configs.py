@@ -7,6 +7,7 @@ from broker.handlers.broker_loggers import alter_own_loggers
 from broker.handlers.controller_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import Handler
+from broker.server.scheduler import Work, in_task
 from broker.server.slices import STEP_ITEMS, Steps, each
 from broker.wire.api.incremental_alter_configs import (
     AlterableConfig,
@@ -20,25 +21,27 @@ from metadata.errors import ApiError
 from metadata.image import ConfigResource
 
 
-async def incremental_alter_configs(
+def incremental_alter_configs(
     context: ControllerContext, request: IncrementalAlterConfigsRequest
-) -> IncrementalAlterConfigsResponse:
+) -> Work[IncrementalAlterConfigsResponse]:
     # Those of a forwarded request belong to the broker that has forwarded it.
-    own = None if context.connection is None else await context.finish(alter_own_loggers(context, request))
+    own = None if context.connection is None else (yield from alter_own_loggers(context, request))
     if own is None:
-        return await _alter(context, request)
-    response = None if own.remaining is None else await _alter(context, own.remaining)
-    whole: IncrementalAlterConfigsResponse = await context.finish(own.respond(response))
+        return (yield from _alter(context, request))
+    response = None if own.remaining is None else (yield from _alter(context, own.remaining))
+    whole: IncrementalAlterConfigsResponse = yield from own.respond(response)
     return whole
 
 
-async def _alter(
+def _alter(
     context: ControllerContext, request: IncrementalAlterConfigsRequest
-) -> IncrementalAlterConfigsResponse:
-    changes = await context.finish(_changes(request.resources))
+) -> Work[IncrementalAlterConfigsResponse]:
+    changes = yield from _changes(request.resources)
     controller = context.services.controller
-    outcomes = await controller.incremental_alter_configs(changes, validate_only=request.validate_only, context=context)
-    return IncrementalAlterConfigsResponse(responses=await context.finish(each(_result, outcomes)))
+    outcomes = yield from in_task(
+        controller.incremental_alter_configs(changes, validate_only=request.validate_only, context=context)
+    )
+    return IncrementalAlterConfigsResponse(responses=(yield from each(_result, outcomes)))
 
 
 def _changes(resources: list[AlterConfigsResource]) -> Steps[list[tuple[ConfigResource, list[ConfigChange]]]]:

@@ -12,6 +12,7 @@ from broker.coordinator.transaction.transaction import ProducerIdAndEpoch, Produ
 from broker.server.authorizer import AclOperation, AclResourceType
 from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work, in_task
 from broker.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from broker.wire.errors import ErrorCode
 from broker.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -23,7 +24,7 @@ _FENCED_FROM: Final = 4
 _TWO_PHASE_FROM: Final = 6
 
 
-async def init_producer_id(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+def init_producer_id(context: RequestContext, request: InitProducerIdRequest) -> Work[InitProducerIdResponse]:
     transactional_id = request.transactional_id
     if transactional_id is not None and not _is_allowed(context, request, transactional_id):
         return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -31,8 +32,8 @@ async def init_producer_id(context: RequestContext, request: InitProducerIdReque
         return _refused(ErrorCode.INVALID_REQUEST)
     try:
         if transactional_id is not None:
-            return await _init_transactional(context, request, transactional_id)
-        producer_id = await context.services.producer_ids.allocate()
+            return (yield from _init_transactional(context, request, transactional_id))
+        producer_id = yield from in_task(context.services.producer_ids.allocate())
     except ApiError:
         # The controller cannot be reached at the moment. All clients retry this error.
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -44,9 +45,9 @@ def _is_allowed(context: RequestContext, request: InitProducerIdRequest, transac
     return all(context.allows(each, AclResourceType.TRANSACTIONAL_ID, transactional_id) for each in operations)
 
 
-async def _init_transactional(
+def _init_transactional(
     context: RequestContext, request: InitProducerIdRequest, transactional_id: str
-) -> InitProducerIdResponse:
+) -> Work[InitProducerIdResponse]:
     """Raises ApiError if the controller has to allocate a producer id and cannot be reached."""
     services, producer_id = context.services, None
     expected = None
@@ -64,9 +65,8 @@ async def _init_transactional(
             )
             break
         except ProducerIdNeeded:
-            producer_id = await services.producer_ids.allocate()
-    services.partitions.commit_staged()
-    outcome = await completion.wait()
+            producer_id = yield from in_task(services.producer_ids.allocate())
+    outcome = yield from completion
     if isinstance(outcome, CoordinatorError):
         is_known = context.api_version >= _FENCED_FROM or outcome.code is not ErrorCode.PRODUCER_FENCED
         return _refused(outcome.code if is_known else ErrorCode.INVALID_PRODUCER_EPOCH)

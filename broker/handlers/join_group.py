@@ -1,9 +1,9 @@
 """JoinGroup (key 11): the response is sent when the generation of the member begins."""
 
 from broker.coordinator.runtime.decision import CoordinatorError
-from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from broker.wire.errors import ErrorCode
 
@@ -13,22 +13,19 @@ _NULL_PROTOCOL_FROM = 7
 _WITHOUT_MEMBER_ID = frozenset({ErrorCode.INCONSISTENT_GROUP_PROTOCOL})
 
 
-def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | PendingReply:
+def join_group(context: RequestContext, request: JoinGroupRequest) -> Work[JoinGroupResponse]:
     version = context.api_version
     if version < _REBALANCE_TIMEOUT_FROM:
         request.rebalance_timeout_ms = request.session_timeout_ms
-
-    def respond(outcome: JoinGroupResponse | CoordinatorError) -> JoinGroupResponse:
-        if isinstance(outcome, CoordinatorError):
-            member_id = "" if outcome.code in _WITHOUT_MEMBER_ID else request.member_id
-            outcome = JoinGroupResponse(error_code=outcome.code, member_id=member_id)
-        if version >= _NULL_PROTOCOL_FROM:
-            outcome.protocol_name = None if outcome.error_code else outcome.protocol_name or None
-        elif outcome.protocol_name is None:
-            outcome.protocol_name = ""
-        return outcome
-
-    return context.answer(context.services.groups.join_group(request, context), respond)
+    outcome = yield from context.services.groups.join_group(request, context)
+    if isinstance(outcome, CoordinatorError):
+        member_id = "" if outcome.code in _WITHOUT_MEMBER_ID else request.member_id
+        outcome = JoinGroupResponse(error_code=outcome.code, member_id=member_id)
+    if version >= _NULL_PROTOCOL_FROM:
+        outcome.protocol_name = None if outcome.error_code else outcome.protocol_name or None
+    elif outcome.protocol_name is None:
+        outcome.protocol_name = ""
+    return outcome
 
 
 # Members of Connect and Streams send their whole state with each of their protocols.

@@ -3,29 +3,26 @@
 from typing import Final
 
 from broker.coordinator.runtime.decision import CoordinatorError
-from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
-from broker.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from broker.server.scheduler import Work
+from broker.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from broker.wire.errors import ErrorCode
 
 _MANY_FROM: Final = 3
 
 
-def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | PendingReply:
+def leave_group(context: RequestContext, request: LeaveGroupRequest) -> Work[LeaveGroupResponse]:
     if not request.group_id:
         return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     is_one = context.api_version < _MANY_FROM
     members = [MemberIdentity(member_id=request.member_id)] if is_one else request.members
-
-    def respond(outcome: list[MemberResponse] | CoordinatorError) -> LeaveGroupResponse:
-        if isinstance(outcome, CoordinatorError):
-            return LeaveGroupResponse(error_code=outcome.code)
-        if is_one:
-            return LeaveGroupResponse(error_code=outcome[0].error_code)
-        return LeaveGroupResponse(members=outcome)
-
-    return context.answer(context.services.groups.leave_group(request.group_id, members), respond)
+    outcome = yield from context.services.groups.leave_group(request.group_id, members)
+    if isinstance(outcome, CoordinatorError):
+        return LeaveGroupResponse(error_code=outcome.code)
+    if is_one:
+        return LeaveGroupResponse(error_code=outcome[0].error_code)
+    return LeaveGroupResponse(members=outcome)
 
 
 HANDLER = Handler(LeaveGroupRequest, leave_group, request_bytes_max=REQUEST_BYTES_MAX // 4)

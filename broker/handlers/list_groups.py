@@ -7,16 +7,17 @@ from broker.coordinator.runtime.completion import gather
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work
 from broker.server.slices import each
 from broker.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from broker.wire.errors import ErrorCode
 
 
-async def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+def list_groups(context: RequestContext, request: ListGroupsRequest) -> Work[ListGroupsResponse]:
     groups = context.services.groups
     ask = partial(groups.list_groups, lower_case(request.states_filter), lower_case(request.types_filter))
-    completions = await context.finish(each(ask, groups.runtime.led_partitions, step_items=1))
-    outcome = await gather(completions).wait()
+    completions = yield from each(ask, groups.runtime.led_partitions, step_items=1)
+    outcome = yield from gather(completions)
     return _respond(outcome)
 
 

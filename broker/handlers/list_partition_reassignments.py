@@ -6,6 +6,7 @@ The controller answers, so that a client finds a reassignment that it has just b
 from broker.handlers.controller_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work, in_task
 from broker.wire.api.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -16,13 +17,13 @@ from metadata.controller import OngoingReassignment
 from metadata.errors import ApiError
 
 
-async def list_partition_reassignments(
+def list_partition_reassignments(
     context: ControllerContext, request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
+) -> Work[ListPartitionReassignmentsResponse]:
     wanted = None
     if request.topics is not None:
         wanted = [(topic.name, topic.partition_indexes) for topic in request.topics]
-    ongoing = await context.services.controller.list_partition_reassignments(wanted)
+    ongoing = yield from in_task(context.services.controller.list_partition_reassignments(wanted))
     return ListPartitionReassignmentsResponse(
         error_message=None,
         topics=[

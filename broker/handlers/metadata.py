@@ -6,7 +6,7 @@ versions null means all topics. From version 12 on, requests may name topics by 
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 import trio
@@ -16,10 +16,10 @@ from broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPER
 from broker.handlers.availability import ClusterView
 from broker.handlers.topic_creation import create_missing_topics
 from broker.handlers.topic_names import is_internal, unknown_topic_code
-from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
-from broker.server.slices import STEP_ITEMS, Steps, Unfinished, begin, each
+from broker.server.scheduler import Work, in_task
+from broker.server.slices import STEP_ITEMS, Steps, each
 from broker.server.topic_encodings import Variant
 from broker.wire.api.metadata import (
     MetadataRequest,
@@ -39,11 +39,10 @@ _TURNS_OF_NEWS: Final = 6
 # An election takes far less. A leader that is out of this broker's reach only may not be out of the client's.
 _ELECTION_S: Final = 0.5
 _NO_TOPIC_ID: Final = bytes(16)
-# Requests for more topics than this are answered in slices from the start.
-_FEW_TOPICS: Final = 256
 # Partitions whose leaders are looked at after each change of the metadata, for a request that waits for news.
 _AWAITED_PARTITIONS_MAX: Final = 2_000
 _STEP_PARTITIONS: Final = 16
+_STEP_PORTIONS: Final = 8
 # Topics that one request has created; clients ask again for those that are unknown.
 _CREATED_TOPICS_MAX: Final = 500
 
@@ -56,22 +55,23 @@ class View(NamedTuple):
     version: int
 
 
-def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse | PendingReply:
-    topics = request.topics or []
-    if len(topics) > _FEW_TOPICS:
-        return context.defer(_answer_many(context, request))
-    if _is_misplaced(context, topics):
-        return _refused(topics)
-    missing = _to_create(context, request, topics)
-    if missing:
-        return context.defer(_create_and_answer(context, request, missing))
-    if topics and len(context.services.loader.image.cluster.brokers) > 1:
-        return context.defer(_answer_after_failover(context, request))
-    steps = _answer(context, request, {})
-    try:
-        return begin(steps)
-    except Unfinished:
-        return context.answer_in_steps(steps)
+def metadata(context: RequestContext, request: MetadataRequest) -> Work[MetadataResponse]:
+    topics = request.topics
+    if topics is not None and len(topics) > 1:
+        topics = request.topics = yield from _distinct(topics)
+    failures: dict[str, ErrorCode] = {}
+    if topics:
+        portions = [topics[first : first + STEP_ITEMS] for first in range(0, len(topics), STEP_ITEMS)]
+        if any((yield from each(partial(_is_misplaced, context), portions, _STEP_PORTIONS))):
+            return _refused(topics)
+        missing = yield from each(partial(_to_create, context, request), portions, _STEP_PORTIONS)
+        names = list(chain.from_iterable(missing))
+        if names:  # create missing topics with the broker's defaults (`auto.create.topics.enable`)
+            failures = yield from in_task(create_missing_topics(context, names[:_CREATED_TOPICS_MAX]))
+        elif len(context.services.loader.image.cluster.brokers) > 1:
+            yield from in_task(_until_failed_over(context, request))
+    response = yield from _answer(context, request, failures)
+    return response
 
 
 def _is_misplaced(context: RequestContext, topics: list[MetadataRequestTopic]) -> bool:
@@ -81,31 +81,18 @@ def _is_misplaced(context: RequestContext, topics: list[MetadataRequestTopic]) -
     return any(topic.name is None or any(topic.topic_id) for topic in topics)
 
 
-async def _answer_many(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    """Like `metadata`, in slices."""
-    topics = await context.finish(_distinct(request.topics or []))
-    request.topics = topics
-    portions = [topics[first : first + STEP_ITEMS] for first in range(0, len(topics), STEP_ITEMS)]
-    if any(await context.finish(each(partial(_is_misplaced, context), portions, 1))):
-        return _refused(topics)
-    missing = await context.finish(each(partial(_to_create, context, request), portions, 1))
-    if any(missing):
-        return await _create_and_answer(context, request, [name for some in missing for name in some])
-    return await _answer_after_failover(context, request)
-
-
 def _distinct(topics: list[MetadataRequestTopic]) -> Steps[list[MetadataRequestTopic]]:
     """Each once, in the order of the request."""
     distinct: dict[tuple[str | None, bytes], MetadataRequestTopic] = {}
     for number, topic in enumerate(topics):
         distinct.setdefault((topic.name, topic.topic_id), topic)
-        if not number % STEP_ITEMS:
+        if number % STEP_ITEMS == STEP_ITEMS - 1:
             yield
     return list(distinct.values())
 
 
-async def _answer_after_failover(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    """Answers once a new leader is known, if the leader of a requested topic has just failed.
+async def _until_failed_over(context: RequestContext, request: MetadataRequest) -> None:
+    """Wait until a new leader is known, if the leader of a requested topic has just failed.
 
     A client often asks because its connection to a leader broke, which may be before this broker has processed the
     same. With the former leader in the response, the client would retry there, and ask again long after the election.
@@ -122,7 +109,6 @@ async def _answer_after_failover(context: RequestContext, request: MetadataReque
         return all(partition.leader not in services.disconnected_brokers for partition in awaited)
 
     await services.image_waits.until(is_led, _ELECTION_S)
-    return await context.finish(_answer(context, request, {}))
 
 
 def _asked(image: MetadataImage, request: MetadataRequest) -> Iterator[TopicImage]:
@@ -131,12 +117,6 @@ def _asked(image: MetadataImage, request: MetadataRequest) -> Iterator[TopicImag
         found = topics.by_name.get(asked.name) if asked.name is not None else topics.by_id.get(asked.topic_id)
         if found is not None:
             yield found
-
-
-async def _create_and_answer(context: RequestContext, request: MetadataRequest, missing: list[str]) -> MetadataResponse:
-    """Create missing topics with the broker's defaults (`auto.create.topics.enable`), then respond for all."""
-    failures = await create_missing_topics(context, missing[:_CREATED_TOPICS_MAX])
-    return await context.finish(_answer(context, request, failures))
 
 
 def _to_create(context: RequestContext, request: MetadataRequest, topics: list[MetadataRequestTopic]) -> list[str]:

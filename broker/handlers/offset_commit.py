@@ -9,10 +9,9 @@ from typing import Final
 from broker.coordinator.group.offsets.requests import Committer, OffsetToCommit
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError
-from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
-from broker.server.slices import freed
+from broker.server.scheduler import Work
 from broker.wire.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -29,49 +28,27 @@ _TOPIC_IDS_FROM: Final = 10
 _FEW: Final = 100
 
 
-def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | PendingReply:
-    if len(request.topics) > _FEW or any(len(topic.partitions) > _FEW for topic in request.topics):
-        return context.defer(_commit_many(context, request))
-    commit = _Commit()
-    for topic in request.topics:
-        _take(context, topic, topic.partitions, commit)
-    response = OffsetCommitResponse(topics=commit.topics)
-    if not commit.offsets:
-        return response
-
-    def respond(outcome: list[ErrorCode] | CoordinatorError) -> OffsetCommitResponse:
-        commit.settle(outcome)
-        return response
-
-    return context.answer(_begin(context, request, commit), respond)
-
-
-async def _commit_many(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
+def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Work[OffsetCommitResponse]:
     """Commits portions of the offsets by one decision each; offsets of partitions do not depend on each other."""
     response = OffsetCommitResponse()
     for portion in _portions(context, request):
-        async with context.slice():
-            completion = _begin(context, request, portion) if portion.offsets else None
-            context.services.partitions.commit_staged()  # no connection's turn commits it
-        if completion is not None:
-            outcome = await completion.wait()
-            portion.settle(outcome)
-        last = response.topics[-1] if response.topics else None
-        for topic in portion.topics:
-            if last is not None and (last.name, last.topic_id) == (topic.name, topic.topic_id):
-                last.partitions += topic.partitions  # a topic of several portions
-            else:
-                response.topics.append(topic)
-            last = response.topics[-1]
-    await context.finish(freed(request))
+        if response.topics:
+            yield None
+        if portion.offsets:
+            portion.settle((yield from _begin(context, request, portion)))
+        portion.add_to(response)
     return response
 
 
 def _portions(context: RequestContext, request: OffsetCommitRequest) -> Iterator["_Commit"]:
     portion = _Commit()
     for topic in request.topics:
-        for first in range(0, max(len(topic.partitions), 1), _FEW):
-            if portion.size >= _FEW:
+        count = max(len(topic.partitions), 1)
+        if portion.size + count <= _FEW:
+            _take(context, topic, topic.partitions, portion)
+            continue
+        for first in range(0, count, _FEW):
+            if portion.size:
                 yield portion
                 portion = _Commit()
             _take(context, topic, topic.partitions[first : first + _FEW], portion)
@@ -91,6 +68,16 @@ class _Commit:
         codes = [outcome.code] * len(self.waiting) if isinstance(outcome, CoordinatorError) else outcome
         for answer, code in zip(self.waiting, codes, strict=True):
             answer.error_code = code
+
+    def add_to(self, response: OffsetCommitResponse) -> None:
+        """Add the topics to the response; the first one may have begun in an earlier portion."""
+        topics = self.topics
+        if response.topics and topics:
+            last, first = response.topics[-1], topics[0]
+            if (last.name, last.topic_id) == (first.name, first.topic_id):
+                last.partitions += first.partitions
+                topics = topics[1:]
+        response.topics += topics
 
 
 def _begin(context: RequestContext, request: OffsetCommitRequest, commit: _Commit) -> Completion[list[ErrorCode]]:

@@ -5,10 +5,9 @@ from typing import Final
 
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError
-from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
-from broker.server.slices import freed
+from broker.server.scheduler import Work
 from broker.wire.api.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -21,21 +20,14 @@ from broker.wire.errors import ErrorCode
 _FEW: Final = 100
 
 
-def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | PendingReply:
-    if not request.group_id:
-        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    return context.defer(_delete(context, request))
-
-
-async def _delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Work[OffsetDeleteResponse]:
     """Deletes portions of the offsets by one decision each.
 
     The first decision is about the group alone, which is checked even if none of the partitions exists.
     """
-    async with context.slice():
-        permission = context.services.groups.offset_delete(request.group_id, ())
-        context.services.partitions.commit_staged()  # no connection's turn commits it
-    permitted = await permission.wait()
+    if not request.group_id:
+        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    permitted = yield from context.services.groups.offset_delete(request.group_id, ())
     if isinstance(permitted, CoordinatorError):
         return OffsetDeleteResponse(error_code=permitted.code)
     response = OffsetDeleteResponse()
@@ -43,18 +35,16 @@ async def _delete(context: RequestContext, request: OffsetDeleteRequest) -> Offs
         answer = OffsetDeleteResponseTopic(name=topic.name)
         response.topics.append(answer)
         for first in range(0, len(topic.partitions), _FEW):
+            yield None
             indexes = [each.partition_index for each in topic.partitions[first : first + _FEW]]
-            async with context.slice():
-                portion = _Portion(context, topic.name, indexes)
-                completion = portion.begin(context, request.group_id)
-                context.services.partitions.commit_staged()  # no connection's turn commits it
+            portion = _Portion(context, topic.name, indexes)
+            completion = portion.begin(context, request.group_id)
             if completion is not None:
-                outcome = await completion.wait()
+                outcome = yield from completion
                 if isinstance(outcome, CoordinatorError):
                     return OffsetDeleteResponse(error_code=outcome.code)
                 portion.settle(outcome)
             answer.partitions += portion.answers
-    await context.finish(freed(request))
     return response
 
 

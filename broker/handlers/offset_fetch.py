@@ -8,13 +8,11 @@ from functools import partial
 from typing import Final
 
 from broker.coordinator.group.offsets.requests import no_offset
-from broker.coordinator.runtime.completion import gather
 from broker.coordinator.runtime.decision import CoordinatorError
-from broker.handlers.group_portions import FEW_GROUPS
-from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import Handler
-from broker.server.slices import STEP_ITEMS, Steps, each, freed, run
+from broker.server.scheduler import Work
+from broker.server.slices import STEP_ITEMS, Steps, each, freed
 from broker.wire.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -35,79 +33,45 @@ _MANY_FROM: Final = 8
 _TOPIC_IDS_FROM: Final = 10
 # Topics, or partitions of one, that are looked up at once.
 _FEW: Final = 200
+_STEP_GROUPS: Final = 16
 
 
-def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | PendingReply:
+def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Work[OffsetFetchResponse]:
+    """Large groups are read in portions, each of which reads the state at another time."""
     version = context.api_version
-    topics = context.services.loader.image.topics
-    if _is_large(request.groups if version >= _MANY_FROM else [request]):
-        return context.defer(_fetch_many(context, request))
-    groups = run(_groups(request, version))
-    unknown = [_name_topics(group, topics) if version >= _TOPIC_IDS_FROM else [] for group in groups]
-    completions = [
-        context.services.groups.offset_fetch(group, require_stable=request.require_stable) for group in groups
-    ]
-
-    def respond(
-        outcomes: list[OffsetFetchResponseGroup | CoordinatorError] | CoordinatorError,
-    ) -> OffsetFetchResponse:
-        assert not isinstance(outcomes, CoordinatorError), "of each group, and not of all"
-        answers = [_answer(*each) for each in zip(groups, outcomes, unknown, strict=True)]
-        if version < _MANY_FROM:
-            return run(_in_old_shape(version, groups[0], answers[0]))
-        if version >= _TOPIC_IDS_FROM:
-            for answer in answers:
-                _identify_topics(answer, topics)
-        return OffsetFetchResponse(groups=answers)
-
-    return context.answer(gather(completions), respond)
-
-
-def _is_large(groups: Sequence[OffsetFetchRequestGroup | OffsetFetchRequest]) -> bool:
-    """True for many partitions, or if all offsets of a group are requested, whose number is not known."""
-    if len(groups) > FEW_GROUPS or any(group.topics is None for group in groups):
-        return True
-    return any(
-        len(group.topics or ()) > _FEW or any(len(topic.partition_indexes) > _FEW for topic in group.topics or ())
-        for group in groups
-    )
-
-
-async def _fetch_many(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """Like `offset_fetch`, in portions, each of which reads the state at another time."""
-    version = context.api_version
-    groups = await context.finish(_groups(request, version))
+    groups = yield from _groups(request, version)
     image = context.services.loader.image.topics
     response = OffsetFetchResponse()
-    for group in groups:
-        response.groups.append(await _fetch_group(context, group, image, require_stable=request.require_stable))
-    await context.finish(freed(request))
+    for number, group in enumerate(groups, 1):
+        response.groups.append((yield from _fetch_group(context, group, image, require_stable=request.require_stable)))
+        if not number % _STEP_GROUPS:
+            yield None
     if version >= _MANY_FROM:
         return response
-    old = await context.finish(_in_old_shape(version, groups[0], response.groups[0]))
+    old = yield from _in_old_shape(version, groups[0], response.groups[0])
     for message in (response, groups[0]):
-        await context.finish(freed(message))
+        yield from freed(message)
     return old
 
 
-async def _fetch_group(
+def _fetch_group(
     context: RequestContext, group: OffsetFetchRequestGroup, image: TopicsImage, *, require_stable: bool
-) -> OffsetFetchResponseGroup:
+) -> Work[OffsetFetchResponseGroup]:
     answer = OffsetFetchResponseGroup(group_id=group.group_id)
     names_ids = context.api_version >= _TOPIC_IDS_FROM
     wants_all = group.topics is None
     if wants_all:
-        committed = await context.services.groups.committed_partitions(group).wait()
+        committed = yield from context.services.groups.committed_partitions(group)
         if isinstance(committed, CoordinatorError):
             return OffsetFetchResponseGroup(group_id=group.group_id, error_code=committed.code)
         group.topics = committed
-    for portion in await context.finish(_portions(group)):
-        async with context.slice():
-            unknown = _name_topics(portion, image) if names_ids and not wants_all else []
-            fetched = context.services.groups.offset_fetch(
-                portion, require_stable=require_stable, only_committed=wants_all
-            )
-        outcome = await fetched.wait()
+    for number, portion in enumerate((yield from _portions(group))):
+        if number:
+            yield None
+        unknown = _name_topics(portion, image) if names_ids and not wants_all else []
+        outcome = yield from context.services.groups.offset_fetch(
+            portion, require_stable=require_stable, only_committed=wants_all
+        )
         told = _answer(portion, outcome, unknown)
         answer.error_code = told.error_code
         if told.error_code:
@@ -126,9 +90,10 @@ def _portions(group: OffsetFetchRequestGroup) -> Steps[list[OffsetFetchRequestGr
     for topic in group.topics or ():
         for first in range(0, max(len(topic.partition_indexes), 1), _FEW):
             if size >= _FEW:
+                if portions:
+                    yield
                 portions.append([])
                 size = 0
-                yield
             some = topic.partition_indexes[first : first + _FEW]
             asked = OffsetFetchRequestTopics(name=topic.name, topic_id=topic.topic_id, partition_indexes=some)
             portions[-1].append(asked)

@@ -5,6 +5,7 @@ from typing import Final
 from broker.handlers.voters import change_voters, check_cluster, quorum_code_of, replica_key
 from broker.server.context import ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work
 from broker.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from kraft.core.messages import RemoveVoterRequest
 from metadata.errors import ApiError
@@ -13,10 +14,10 @@ from metadata.errors import ApiError
 _TIMEOUT_MS: Final = 10_000
 
 
-async def remove_raft_voter(context: ControllerContext, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+def remove_raft_voter(context: ControllerContext, request: RemoveRaftVoterRequest) -> Work[RemoveRaftVoterResponse]:
     check_cluster(context, request.cluster_id)
     key = replica_key(request.voter_id, request.voter_directory_id)
-    outcome = await change_voters(context, RemoveVoterRequest(key, _TIMEOUT_MS))
+    outcome = yield from change_voters(context, RemoveVoterRequest(key, _TIMEOUT_MS))
     return RemoveRaftVoterResponse(error_code=outcome.code, error_message=outcome.message)
 
 

@@ -3,24 +3,21 @@
 from typing import Final
 
 from broker.coordinator.runtime.decision import CoordinatorError
-from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from broker.wire.errors import ErrorCode
 
 _PROTOCOL_FROM: Final = 5
 
 
-def sync_group(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | PendingReply:
+def sync_group(context: RequestContext, request: SyncGroupRequest) -> Work[SyncGroupResponse]:
     if context.api_version >= _PROTOCOL_FROM and None in (request.protocol_type, request.protocol_name):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not request.group_id:
         return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    return context.answer(context.services.groups.sync_group(request), _respond)
-
-
-def _respond(outcome: SyncGroupResponse | CoordinatorError) -> SyncGroupResponse:
+    outcome = yield from context.services.groups.sync_group(request)
     return SyncGroupResponse(error_code=outcome.code) if isinstance(outcome, CoordinatorError) else outcome
 
 

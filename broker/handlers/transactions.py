@@ -11,6 +11,7 @@ from broker.coordinator.transaction.transaction import TransactionState as Coord
 from broker.server.authorizer import AclOperation, AclResourceType
 from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work
 from broker.server.slices import each
 from broker.wire.api import list_transactions as listing
 from broker.wire.api.describe_transactions import (
@@ -25,9 +26,9 @@ from metadata.regex.matching import RegexError, compile_regex
 _STATES: Final = frozenset(state.wire_name for state in CoordinatorState)
 
 
-async def list_transactions(
+def list_transactions(
     context: RequestContext, request: listing.ListTransactionsRequest
-) -> listing.ListTransactionsResponse:
+) -> Work[listing.ListTransactionsResponse]:
     unknown = [state for state in dict.fromkeys(request.state_filters) if state not in _STATES]
     states = [state for state in request.state_filters if state in _STATES]
     response = listing.ListTransactionsResponse(unknown_state_filters=unknown)
@@ -46,8 +47,8 @@ async def list_transactions(
         open_for_ms=request.duration_filter,
         matches=matches,
     )
-    completions = await context.finish(each(ask, coordinator.runtime.led_partitions, step_items=1))
-    outcomes = await gather(completions).wait()
+    completions = yield from each(ask, coordinator.runtime.led_partitions, step_items=1)
+    outcomes = yield from gather(completions)
     assert not isinstance(outcomes, CoordinatorError), "each partition has its own error"
     for outcome in outcomes:
         if isinstance(outcome, CoordinatorError):
@@ -71,13 +72,13 @@ def _matcher(pattern: str | None) -> Callable[[str], bool] | None:
     return compile_regex(pattern).matches if pattern else None
 
 
-async def describe_transactions(
+def describe_transactions(
     context: RequestContext, request: DescribeTransactionsRequest
-) -> DescribeTransactionsResponse:
+) -> Work[DescribeTransactionsResponse]:
     ids = request.transactional_ids
     response = DescribeTransactionsResponse()
-    completions: list[Completion[Transaction]] = await context.finish(each(context.services.transactions.describe, ids))
-    await gather(completions).wait()
+    completions: list[Completion[Transaction]] = yield from each(context.services.transactions.describe, ids)
+    yield from gather(completions)
     for transactional_id, completion in zip(ids, completions, strict=True):
         outcome = completion.outcome
         if not context.allows(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, transactional_id):

@@ -12,10 +12,10 @@ from broker.coordinator.runtime.completion import Completion, failed
 from broker.coordinator.runtime.decision import CoordinatorError, Producer
 from broker.coordinator.transaction.transaction import ProducerIdAndEpoch
 from broker.coordinator.transaction.verification import ClientSupport
-from broker.net.reply import PendingReply
 from broker.server.authorizer import AclOperation, AclResourceType
 from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work, in_task
 from broker.storage.producer_state import ProducerStates
 from broker.storage.verifications import Verification
 from broker.wire.api.txn_offset_commit import (
@@ -35,24 +35,26 @@ _SEQUENCE: Final = 0
 _DEFAULT_RETENTION: Final = -1
 
 
-def txn_offset_commit(
-    context: RequestContext, request: TxnOffsetCommitRequest
-) -> TxnOffsetCommitResponse | PendingReply:
+def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitRequest) -> Work[TxnOffsetCommitResponse]:
+    commit = _Commit(context, request)
     refusal = _refusal(context, request)
     if refusal is not ErrorCode.NONE:
-        return _Commit(context, request).respond(CoordinatorError(refusal))
-    commit = _Commit(context, request)
+        return commit.respond(CoordinatorError(refusal))
     if not commit.offsets:
         return commit.response
     producers = _producers(context, request)
+    verification = None
     if producers is not None:
         try:
             verification = _begin_verification(context, request, producers)
         except KafkaError as error:
             return commit.respond(CoordinatorError(error.code))
-        if verification is not None:
-            return context.defer(_verify_and_commit(context, request, commit, producers, verification))
-    return context.answer(commit.begin(producers, None), commit.respond)
+    if verification is not None:
+        code = yield from in_task(_verify(context, request))
+        if code is not ErrorCode.NONE:
+            return commit.respond(CoordinatorError(code))
+    outcome = yield from commit.begin(producers, verification)
+    return commit.respond(outcome)
 
 
 def _refusal(context: RequestContext, request: TxnOffsetCommitRequest) -> ErrorCode:
@@ -82,13 +84,8 @@ def _begin_verification(
     return producers.begin_verification(request.producer_id, request.producer_epoch, _SEQUENCE, has_own_epoch=adds)
 
 
-async def _verify_and_commit(
-    context: RequestContext,
-    request: TxnOffsetCommitRequest,
-    commit: "_Commit",
-    producers: ProducerStates,
-    verification: Verification,
-) -> TxnOffsetCommitResponse:
+async def _verify(context: RequestContext, request: TxnOffsetCommitRequest) -> ErrorCode:
+    """The verdict of the transaction's coordinator."""
     services = context.services
     support = ClientSupport.NONE
     if context.api_version >= _ADDS_FROM:
@@ -103,11 +100,8 @@ async def _verify_and_commit(
     )
     for code in verdicts.values():
         is_passing = code is ErrorCode.NOT_ENOUGH_REPLICAS
-        return commit.respond(CoordinatorError(ErrorCode.COORDINATOR_NOT_AVAILABLE if is_passing else code))
-    completion = commit.begin(producers, verification)
-    services.partitions.commit_staged()
-    outcome = await completion.wait()
-    return commit.respond(outcome)
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE if is_passing else code
+    return ErrorCode.NONE
 
 
 class _Commit:

@@ -3,12 +3,13 @@
 from broker.handlers.controller_errors import code_of
 from broker.server.context import ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work, in_task
 from broker.wire.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from metadata.errors import ApiError
 
 
-async def unregister_broker(context: ControllerContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    await context.services.controller.unregister_broker(request.broker_id, context=context)
+def unregister_broker(context: ControllerContext, request: UnregisterBrokerRequest) -> Work[UnregisterBrokerResponse]:
+    yield from in_task(context.services.controller.unregister_broker(request.broker_id, context=context))
     return UnregisterBrokerResponse(error_message=None)
 
 

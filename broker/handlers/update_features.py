@@ -5,6 +5,7 @@ from typing import Final
 from broker.handlers.controller_errors import code_of
 from broker.server.context import ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work, in_task
 from broker.wire.api.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -20,12 +21,14 @@ _RESULTS_UNTIL: Final = 1
 _NONE_UPDATED: Final = "The update failed for all features since the following feature had an error: "
 
 
-async def update_features(context: ControllerContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+def update_features(context: ControllerContext, request: UpdateFeaturesRequest) -> Work[UpdateFeaturesResponse]:
     updates = {update.feature: _update(context, update) for update in request.feature_updates}  # the last one counts
     services = context.services
     voters = [voter.node_id for voter in services.quorum.describe().voters.voters]
-    await services.controller.update_features(
-        list(updates.values()), voters, validate_only=request.validate_only, context=context
+    yield from in_task(
+        services.controller.update_features(
+            list(updates.values()), voters, validate_only=request.validate_only, context=context
+        )
     )
     results = [UpdatableFeatureResult(feature=name, error_message=None) for name in updates]
     return UpdateFeaturesResponse(error_message=None, results=results if context.api_version <= _RESULTS_UNTIL else [])

@@ -4,6 +4,7 @@ from typing import Final, NamedTuple
 
 from broker.handlers.controller_errors import code_of
 from broker.server.context import ControllerContext
+from broker.server.scheduler import Work, in_task
 from broker.wire.errors import ErrorCode
 from broker.wire.uuids import ZERO_UUID, decode_uuid, encode_uuid
 from kraft.core import ReplicaKey, Voter
@@ -55,9 +56,9 @@ def check_cluster(context: ControllerContext, cluster_id: str | None) -> None:
         raise InconsistentClusterId(f"Expected cluster ID {expected}, but got cluster ID {cluster_id}")
 
 
-async def change_voters(context: ControllerContext, request: VoterChangeRequest) -> Outcome:
+def change_voters(context: ControllerContext, request: VoterChangeRequest) -> Work[Outcome]:
     """Have the quorum change its voters; returns when that is committed or has failed. Raises NotController."""
-    response = await context.services.quorum.change_voters(request)
+    response = yield from in_task(context.services.quorum.change_voters(request))
     if response.error is Error.NONE:
         return Outcome(ErrorCode.NONE, None)
     if response.error is Error.NOT_LEADER_OR_FOLLOWER:

@@ -12,6 +12,7 @@ from broker.coordinator.transaction.marker_writer import Outcome
 from broker.server.authorizer import CLUSTER_NAME, AclOperation, AclResourceType
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
+from broker.server.scheduler import Work
 from broker.wire.api.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -33,7 +34,7 @@ class _Written(NamedTuple):
     outcome: Outcome
 
 
-async def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> Work[WriteTxnMarkersResponse]:
     response = WriteTxnMarkersResponse()
     places = [_results_of(marker, response) for marker in request.markers]
     is_allowed = any(
@@ -48,16 +49,16 @@ async def write_txn_markers(context: RequestContext, request: WriteTxnMarkersReq
     ]
     written: list[_Written] = []
     for first in range(0, len(wanted), _FEW):
-        async with context.slice():
-            for marker, topic, result in wanted[first : first + _FEW]:
-                outcome = (
-                    _write(context, marker, topic.name, result.partition_index)
-                    if is_allowed
-                    else completed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-                )
-                written.append(_Written(result, outcome))
-            context.services.partitions.commit_staged()
-    await gather([each.outcome for each in written]).wait()
+        if first:
+            yield None
+        for marker, topic, result in wanted[first : first + _FEW]:
+            outcome = (
+                _write(context, marker, topic.name, result.partition_index)
+                if is_allowed
+                else completed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            )
+            written.append(_Written(result, outcome))
+    yield from gather([each.outcome for each in written])
     for each in written:
         code = each.outcome.outcome
         each.result.error_code = code.code if isinstance(code, CoordinatorError) else code

@@ -1,6 +1,6 @@
 """Completions: results that are set once and later, and a request's wait for one, which has a deadline."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Generic, TypeVar
 
 import trio
@@ -13,8 +13,7 @@ T = TypeVar("T")
 class Completion(Generic[T]):
     """Holds an outcome that is set once. Later attempts to set it have no effect: a late event needs no check.
 
-    There is no Trio primitive in it. Work that runs in a task completes one at its end, see
-    `broker.server.pending_replies`.
+    There is no Trio primitive in it. Handlers wait for one with `yield from`, see `broker.server.scheduler`.
     """
 
     __slots__ = ("_callback", "done", "outcome")
@@ -44,6 +43,13 @@ class Completion(Generic[T]):
             self._callback = callback
         else:
             self._callback = _both(first, callback)
+
+    def __iter__(self) -> Generator["Completion[T]", T, T]:
+        """Wait for the outcome in a handler: `outcome = yield from completion`."""
+        if self.done:
+            return self.outcome
+        outcome = yield self
+        return outcome
 
     async def wait(self) -> T:
         """Wait for the outcome in a task."""

@@ -170,6 +170,7 @@ class BrokerRole:
             [each for each in HANDLERS if shared.metrics is not None or each not in TELEMETRY_HANDLERS],
             nursery,
             self._forward,
+            commit=services.partitions.commit_staged,
             serves_unstable=shared.config.unstable_api_versions_enable,
         )
         self._install_quotas()
@@ -177,7 +178,7 @@ class BrokerRole:
         if shared.metrics is not None:
             shared.metrics.add_broker(services, self._quotas, dispatcher.request_counts)
             nursery.start_soon(shared.metrics.run_connections)
-        nursery.start_soon(self._expire_telemetry, dispatcher.slices)
+        nursery.start_soon(self._expire_telemetry, dispatcher.scheduler.slices)
         endpoints = shared.config.endpoints
         for bound in shared.bound_for(endpoints.broker_listeners):
             name = bound.listener.name

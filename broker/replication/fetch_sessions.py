@@ -187,11 +187,6 @@ class FetchSession:
             waiter.expire()
         self.epoch = _CLOSED
 
-    def stop_waiting_at_once(self) -> None:
-        """Stop waiting at all partitions at once; for sessions of few cached partitions."""
-        for cached in self._cached_partitions.values():
-            cached.leave()
-
     def stop_waiting(self) -> Generator[None, None, None]:
         """Stop waiting at all partitions; yields after some of them."""
         while self._cached_partitions:
@@ -199,13 +194,8 @@ class FetchSession:
             self.due.pop(cached, None)
             self.held.pop(cached, None)
             cached.leave()
-            if not len(self._cached_partitions) % CLOSED_AT_ONCE:
+            if self._cached_partitions and not len(self._cached_partitions) % CLOSED_AT_ONCE:
                 yield
-
-    def close(self) -> None:
-        """End a session of few cached partitions."""
-        self.end()
-        self.stop_waiting_at_once()
 
 
 class Fetch:
@@ -257,14 +247,11 @@ class Fetch:
         if not self.is_current:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, "a later request of the session was handled first")
 
-    def end(self) -> None:
-        """End a request that was answered or whose connection was closed. A request without a session stops waiting."""
-        if self.session.id == NO_SESSION:
-            self.session.waiter = None
-            self.session.stop_waiting_at_once()
+    def end(self) -> Generator[None, None, None]:
+        """End a request that was answered or whose connection was closed; yields after some cached partitions.
 
-    def end_in_steps(self) -> Generator[None, None, None]:
-        """As `end`, in steps, for many cached partitions."""
+        A request without a session stops waiting.
+        """
         if self.session.id == NO_SESSION:
             self.session.waiter = None
             yield from self.session.stop_waiting()
@@ -273,7 +260,7 @@ class Fetch:
 class FetchSessions:
     """The sessions of a broker, at most `slots` (`max.incremental.fetch.session.cache.slots`).
 
-    `ended` are ended sessions of many cached partitions on which `stop_waiting` must still be called.
+    `ended` are ended sessions on which `stop_waiting` must still be called.
     """
 
     def __init__(self, slots: int, rng: random.Random) -> None:
@@ -353,13 +340,9 @@ class FetchSessions:
 
     def _remove(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
-        if session is None:
-            return
-        if len(session) > CLOSED_AT_ONCE:
+        if session is not None:
             session.end()
             self.ended.append(session)
-        else:
-            session.close()
 
     def _free_id(self, size: int, now_ms: float) -> int:
         """An id for a new session, or NO_SESSION if all slots are in use; the client then sends full requests only."""

@@ -1,22 +1,20 @@
 """A request on its way through a handler: who sent it, in which version, and how to answer it."""
 
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
 from math import inf
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 import trio
 
-from broker.net.completion import Completion
 from broker.net.connection import Connection
-from broker.net.reply import Part, PendingReply, frame_response
+from broker.net.reply import Part, frame_response
 from broker.server.authorizer import AclOperation, AclResourceType, Authorizer
 from broker.server.message_codec import MessageCodec
-from broker.server.pending_replies import PendingReplies
 from broker.server.quotas import Allowance, Charging, MutationCharging, Usage
+from broker.server.scheduler import Scheduler
 from broker.server.services import ControllerServices, NodeServices, Services
 from broker.server.session import Session
-from broker.server.slices import Slices, Steps
+from broker.server.slices import Steps
 from broker.wire.api.api_versions import ApiVersion
 from broker.wire.api.names import api_name
 from metadata.errors import ThrottlingQuotaExceeded
@@ -34,9 +32,7 @@ class Server(Protocol[S]):
     @property
     def services(self) -> S: ...
     @property
-    def slices(self) -> Slices: ...
-    @property
-    def pending_replies(self) -> PendingReplies: ...
+    def scheduler(self) -> Scheduler: ...
     @property
     def advertised(self) -> list[ApiVersion]: ...
     @property
@@ -134,52 +130,9 @@ class Context(Generic[S]):
         """The name of the listener that the client connected to; empty if another node has forwarded the request."""
         return self.session.listener
 
-    def answer(
-        self, completion: Completion[T], respond: Callable[[T], Message | Steps[Message]]
-    ) -> Message | PendingReply:
-        """The response that `respond` makes of the outcome, or of steps to it; a pending reply if it has yet to come.
-
-        The connection goes on with its next request meanwhile. If it closes, the completion is abandoned. An error in
-        `respond` closes the connection.
-        """
-        return self.server.pending_replies.answer(self, completion, respond)
-
-    def defer(self, response: Awaitable[Message]) -> PendingReply:
-        """Answer with what `response` will return, in a task; the connection's next request waits for it."""
-        return self.server.pending_replies.defer(self, response)
-
-    def answer_in_steps(self, response: Steps[Message]) -> PendingReply:
-        """Answer with the result of the steps; the connection's next request waits for it."""
-        return self.server.pending_replies.answer_in_steps(self, response)
-
-    def answer_in_turns(self, response: Steps[T]) -> T | PendingReply:
-        """The result of the steps, or a pending reply: several turns of the connection take a slice each.
-
-        For work that appends, or sees what others have appended: what a turn has staged is written at its end. The
-        connection's next request waits until all steps are taken. Views of the receive buffer stay valid.
-        """
-        return self.server.pending_replies.answer_in_turns(self, response)
-
-    def answer_in_turns_after(self, condition: Coroutine[Any, Any, None], response: Steps[T]) -> PendingReply:
-        """As `answer_in_turns`, but the first step is taken when `condition` has returned."""
-        return self.server.pending_replies.answer_in_turns_after(self, condition, response)
-
     def finish_later(self, steps: Steps[None]) -> None:
-        """Take the steps in slices, in a task of their own."""
-        self.server.pending_replies.finish_later(steps)
-
-    def slice(self) -> AbstractAsyncContextManager[None]:
-        """Wait until the event loop may be held for a slice, for decisions that a deferred handler asks for."""
-        return self.server.slices.slice()
-
-    async def finish(self, steps: Steps[T]) -> T:
-        """Take the steps of long work, in slices; for handlers that are deferred."""
-        return await self.server.slices.finish(self.timed(steps))
-
-    def timed(self, steps: Steps[T]) -> Steps[T]:
-        """The same steps; if a client has a request quota, their time is charged to the client of this request."""
-        charging = self.server.charging
-        return steps if charging is None or not charging.is_timed else charging.timed(self.session, steps)
+        """Take the steps in slices, in a task of their own: for what is left to do when a request has ended."""
+        self.server.scheduler.finish_later(steps)
 
     def timed_call(self, call: Callable[[], T]) -> T:
         """The result of `call`; if a client has a request quota, its time is charged to the client of this request."""

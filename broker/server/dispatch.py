@@ -6,34 +6,35 @@ ends the node.
 """
 
 import traceback
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from struct import Struct
-from typing import Final, Generic, TypeVar
+from types import GeneratorType
+from typing import Final, Generic
 
 import trio
 
 from broker.net.connection import Connection, ProtocolError, Sender
-from broker.net.reply import FileRange, Part, PendingReply, Reply, frame_response
+from broker.net.reply import FileRange, PendingReply, Reply, frame_response
 from broker.server.authorizer import Authorizer
 from broker.server.context import Context, Message, S
-from broker.server.forwarding import Forward, OwnPart, forward_remaining
-from broker.server.handler import Handler, Sliced
-from broker.server.pending_replies import PendingReplies, encoded, encoded_in_steps
+from broker.server.forwarding import Forward, forwarded
+from broker.server.handler import Handler
 from broker.server.quotas import Charging, MutationCharging
 from broker.server.request_log import RequestLog
 from broker.server.routes import API_VERSIONS_KEY, Routes, UnservedVersion
+from broker.server.scheduler import Frame, Scheduler
 from broker.server.senders import sender_of
 from broker.server.services import ControllerServices, Services
 from broker.server.session import ANONYMOUS, Session
 from broker.server.shortcut_tables import ShortcutTables, TableKey, table_key
-from broker.server.slices import Slices, Steps, Unfinished, begin, freed
+from broker.server.slices import Steps, freed
 from broker.wire.api.api_versions import ApiVersionsResponse
 from broker.wire.api.names import api_name
 from broker.wire.codec import encoder
 from broker.wire.errors import ErrorCode, WireError
 from broker.wire.header import parse_request_header
 from kraft.env import FsyncFailed
-from metadata.errors import ApiError, InvalidRequest, NotController, UnsupportedVersion
+from metadata.errors import ApiError, InvalidRequest, UnsupportedVersion
 
 # Key and version are one number here, see `table_key`.
 _KEY_VERSION_CORRELATION: Final = Struct(">Ii")
@@ -42,15 +43,13 @@ _FRAME_SIZE: Final = 4
 # Requests from this size on are decoded in slices. Smaller ones take a few milliseconds at most.
 _SLICED_BYTES_MIN: Final = 8 * 1024
 
-T = TypeVar("T")
-
 
 class Dispatcher(Generic[S]):
-    """Serves all connections of one kind of listeners. Deferred handlers run in `nursery`.
+    """Serves all connections of one kind of listeners. Tasks of handlers run in `nursery`.
 
-    `forward` takes the requests that belong to the controller; without it they are executed here. With
-    `serves_unstable` versions of APIs that are still in development are served too. `request_counts` are the requests
-    that were decoded, by API and version (`table_key`).
+    `forward` takes the requests that belong to the controller; without it they are executed here. `commit` writes what
+    handlers have staged outside of turns. With `serves_unstable` versions of APIs that are still in development are
+    served too. `request_counts` are the requests that were decoded, by API and version (`table_key`).
     """
 
     def __init__(
@@ -60,17 +59,16 @@ class Dispatcher(Generic[S]):
         nursery: trio.Nursery,
         forward: Forward | None = None,
         *,
+        commit: Callable[[], None] = lambda: None,
         serves_unstable: bool = False,
     ) -> None:
         self.services = services
-        self.slices = Slices()
-        self.pending_replies = PendingReplies(self.slices, nursery, self._failed)
+        self.scheduler = Scheduler(nursery, commit, self._failed)
         self.authorizer: Authorizer | None = None
         self.charging: Charging | None = None
         self.mutation_charging: MutationCharging | None = None
         self.access_generation = 0
         self._request_log: RequestLog | None = None
-        self._nursery = nursery
         self._forward = forward
         self._routes = Routes(handlers, serves_unstable=serves_unstable)
         self.shortcuts = ShortcutTables()
@@ -136,22 +134,45 @@ class Dispatcher(Generic[S]):
         if end - start >= _SLICED_BYTES_MIN:
             self.check_size(api_key, end - start)
             if not handler.keeps_views:
-                return self._serve_large(context, handler, bytes(data[start:end]), position - start)
+                return self._decode_in_slices(context, handler, bytes(data[start:end]), position - start)
         request, _ = route.codec.decode(data, position, end)
-        log = self._request_log
-        if log is not None:
-            log.log(context, request)
-        if handler.immediate is None:
-            return self._handle(context, handler, request, bytes(data[start:end]))
-        response = handler.immediate(context, request)
-        if handler.shortcut is not None and log is None and connection.buffer.data is data:
+        response = self._respond(context, handler, request, data[start:end] if handler.forwarded else b"", None)
+        if handler.shortcut is not None and self._request_log is None and connection.buffer.data is data:
             self._learn(handler, context, request, response, start, end)
         if response is None:
             context.charge()
             return None
-        if isinstance(response, PendingReply):
+        if isinstance(response, PendingReply | bytes | list):
             return response
         return context.pack(response)
+
+    def _decode_in_slices(self, context: Context[S], handler: Handler, payload: bytes, position: int) -> PendingReply:
+        """Decode a large request in slices; it is carried out in a turn of the connection."""
+
+        def carry_out(request: Message) -> Reply:
+            response = self._respond(context, handler, request, payload, request)
+            if response is None:
+                context.charge()
+            elif not isinstance(response, PendingReply | bytes | list):
+                response = self.scheduler.start(context, context.pack_in_steps(response))
+            return response
+
+        return self.scheduler.decode(context, _decoded(context, payload, position), carry_out)
+
+    def _respond(
+        self, context: Context[S], handler: Handler, request: Message, payload: bytes | bytearray, large: Message | None
+    ) -> Message | Frame | PendingReply | None:
+        """What the handler of a decoded request returns, or a pending reply while it waits."""
+        if self._request_log is not None:
+            self._request_log.log(context, request)
+        if handler.forwarded and self._forward is not None:
+            return self.scheduler.start(
+                context, forwarded(self._forward, context, handler, request, bytes(payload)), large
+            )
+        response = handler.carry_out(context, request)
+        if type(response) is not GeneratorType:
+            return response
+        return self.scheduler.start(context, response, large, in_turns=handler.in_turns, concurrent=handler.concurrent)
 
     def _count(self, api_key: int, version: int) -> None:
         """Count a request. One that a shortcut serves was counted here before, when it was learned."""
@@ -173,61 +194,6 @@ class Dispatcher(Generic[S]):
         """See `broker.net.connection.Service`."""
         self._routes.check_size(api_key, size)
 
-    def _serve_large(self, context: Context[S], handler: Handler, payload: bytes, position: int) -> Reply:
-        """Decode in slices what may take long, and carry it out in a turn of the connection."""
-        connection = context.own_connection
-        pending = PendingReply(connection, is_exclusive=True)
-
-        async def decode() -> None:
-            try:
-                decoded = context.timed(context.codec.decode_sliced(payload, position))
-                request, _ = await self.slices.finish(decoded)
-            except WireError as error:
-                connection.close(f"undecodable request: {error}")
-            else:
-                connection.resume(pending, lambda: self._carry_out(context, handler, request, payload))
-
-        self._nursery.start_soon(decode)
-        return pending
-
-    def _carry_out(self, context: Context[S], handler: Handler, request: Message, payload: bytes) -> Reply:
-        try:
-            if self._request_log is not None:
-                self._request_log.log(context, request)
-            return context.timed_call(lambda: self._handle(context, handler, request, payload))
-        except (ProtocolError, FsyncFailed):
-            raise
-        except Exception as error:
-            raise self._failed(context.session, error) from error
-
-    def _handle(self, context: Context[S], handler: Handler, request: Message, payload: bytes) -> Reply:
-        """Have a decoded request carried out, as its handler is."""
-        if handler.forwarded and self._forward is not None:
-            return self.pending_replies.start(
-                context, self._forwarded(self._forward, context, handler, request, payload)
-            )
-        if handler.sliced is not None:
-            return self._take_steps(context, encoded_in_steps(context, _sliced(context, handler.sliced, request)))
-        if handler.immediate is None:
-            return self.pending_replies.defer(
-                context, _answer(context, handler, request), concurrent=handler.concurrent
-            )
-        response = handler.immediate(context, request)
-        if response is None:
-            context.charge()
-            return None
-        if isinstance(response, PendingReply):
-            return response
-        return self._take_steps(context, context.pack_in_steps(response))
-
-    def _take_steps(self, context: Context[S], frame: Steps[bytes | list[Part]]) -> Reply:
-        """Answer at once where the steps are few."""
-        frame = context.timed(frame)
-        try:
-            return begin(frame)
-        except Unfinished:
-            return self.pending_replies.start(context, self.slices.finish(frame))
-
     async def execute(self, payload: bytes, *, principal: str, client_host: str) -> bytes:
         """Answer a request without a connection: one that was forwarded, or this node's own. Both have headers.
 
@@ -241,7 +207,7 @@ class Dispatcher(Generic[S]):
             if route is None:
                 raise UnservedVersion(f"version {version} of {api_name(api_key)} is not served")
             self.check_size(api_key, len(payload))
-            request, _ = await self.slices.finish(route.codec.decode_sliced(payload, position))
+            request, _ = await self.scheduler.slices.finish(route.codec.decode_sliced(payload, position))
         except UnservedVersion as error:
             raise UnsupportedVersion(str(error)) from error
         except (WireError, ProtocolError) as error:
@@ -250,7 +216,10 @@ class Dispatcher(Generic[S]):
         session = Session(principal, client_host, "", self.shortcuts)
         context = Context(self, session, route.codec, correlation_id, client_id, len(payload))
         try:
-            frame = await encoded(context, _answer(context, route.handler, request))
+            response = route.handler.carry_out(context, request)
+            if isinstance(response, Generator):
+                response = await self.scheduler.finish(context, response)
+            frame = await self.scheduler.finish(context, _packed(context, request, response))
         except (ApiError, FsyncFailed):
             raise
         except Exception as error:
@@ -281,41 +250,6 @@ class Dispatcher(Generic[S]):
         except Exception as error:  # noqa: BLE001 - the general way remains
             self._failed(context.session, error)
 
-    async def _forwarded(
-        self, forward: Forward, context: Context[S], handler: Handler, request: Message, payload: bytes
-    ) -> bytes | list[Part]:
-        own = None
-        if handler.take_own_part is not None:
-            own = await context.finish(handler.take_own_part(context, request))
-        if own is not None:
-            return await self._forward_remaining(forward, context, handler, own, payload)
-        try:
-            response = await forward(payload, principal=context.principal, client_host=context.client_host)
-        except ApiError as error:
-            return await context.finish(encoded_in_steps(context, _refused(context, handler, request, error)))
-        if self.charging is not None:
-            return await context.finish(self._charge_forwarded(self.charging, context, response))
-        return [len(response).to_bytes(_FRAME_SIZE), response]
-
-    async def _forward_remaining(
-        self, forward: Forward, context: Context[S], handler: Handler, own: OwnPart, payload: bytes
-    ) -> bytes | list[Part]:
-        """Forward the part of a request that this broker has not carried out, and answer both parts."""
-        response = None
-        if own.remaining is not None:
-            try:
-                response = await forward_remaining(forward, context, own.remaining, payload)
-            except ApiError as error:
-                response = await context.finish(_refused(context, handler, own.remaining, error))
-        return await context.finish(encoded_in_steps(context, own.respond(response)))
-
-    def _charge_forwarded(self, charging: Charging, context: Context[S], payload: bytes) -> Steps[bytes | list[Part]]:
-        """Charge a forwarded request to its client, and mute that for the longer of both nodes' throttle times."""
-        response = context.codec.decode_response(payload)
-        charging.throttle(context.session, max(context.charge(), getattr(response, "throttle_time_ms", 0)))
-        frame = yield from context.pack_in_steps(response)
-        return frame
-
     def _failed(self, session: Session, error: Exception) -> ProtocolError:
         self.services.env.trace(
             "handler_failed",
@@ -341,43 +275,22 @@ class ControllerDispatcher(Dispatcher[ControllerServices]):
         return self.services.controller.is_active
 
 
-def _sliced(context: Context[S], handle: Sliced, request: Message) -> Steps[Message]:
-    """The response; the request, of which nothing is needed any more, is freed in steps as well."""
-    response = yield from handle(context, request)
-    yield from freed(request)
-    return response
-
-
-async def _answer(context: Context[S], handler: Handler, request: Message) -> Message:
-    """A request's own response. Raises ApiError where it has none for that; NotController if it came from a broker."""
+def _decoded(context: Context[S], payload: bytes, position: int) -> Steps[Message]:
     try:
-        if handler.immediate is not None:
-            return handler.immediate(context, request)
-        if handler.sliced is not None:
-            return await context.finish(_sliced(context, handler.sliced, request))
-        assert handler.deferred is not None, "a handler is either immediate or deferred"
-        timeout_ms = getattr(request, "timeout_ms", None)
-        if timeout_ms is not None:
-            context.deadline = trio.current_time() + timeout_ms / 1000
-        return await handler.deferred(context, request)
-    except NotController as error:
-        if context.connection is None:
-            raise  # its broker knows better whom to ask next than its client does
-        return await context.finish(_refused(context, handler, request, error))
-    except ApiError as error:
-        return await context.finish(_refused(context, handler, request, error))
+        request, _ = yield from context.codec.decode_sliced(payload, position)
+    except WireError as error:
+        raise ProtocolError(f"undecodable request: {error}") from error
+    return request
 
 
-def _refused(context: Context[S], handler: Handler, request: Message, error: ApiError) -> Steps[Message]:
-    if handler.refused is None:
-        raise error
-    refusal = handler.refused(context, request, error)
-    if isinstance(refusal, Generator):
-        refusal = yield from refusal
-    return refusal
+def _packed(context: Context[S], request: Message, response: Message) -> Steps[Frame]:
+    frame = yield from context.pack_in_steps(response)
+    yield from freed(response)
+    yield from freed(request)
+    return frame
 
 
-def _without_size(frame: bytes | list[Part]) -> bytes:
+def _without_size(frame: Frame) -> bytes:
     """The frame's payload, copied once: it may be 10 MB."""
     parts = [frame] if isinstance(frame, bytes) else frame
     assert not any(isinstance(part, FileRange) for part in parts), "no controller sends files"

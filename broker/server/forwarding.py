@@ -1,14 +1,15 @@
 """Forwarding of requests to the active controller, of which a broker carries out a part itself."""
 
-from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
-
-import attrs
+from typing import Any, Final, Protocol
 
 from broker.server.context import Context, Message
-from broker.server.slices import Steps
+from broker.server.handler import Handler
+from broker.server.scheduler import Frame, Work, in_task
 from broker.wire.codec import encode
 from broker.wire.header import parse_request_header
+from metadata.errors import ApiError
+
+_FRAME_SIZE: Final = 4
 
 
 class Forward(Protocol):
@@ -17,24 +18,43 @@ class Forward(Protocol):
     async def __call__(self, payload: bytes, *, principal: str, client_host: str) -> bytes: ...
 
 
-@attrs.frozen
-class OwnPart:
-    """The part of a forwarded request that a broker carries out itself.
+def forwarded(
+    forward: Forward, context: Context[Any], handler: Handler, request: Message, payload: bytes
+) -> Work[Message | Frame]:
+    """The controller's response to the request in `payload`, with that of this broker's own part."""
+    own = None
+    if handler.take_own_part is not None:
+        own = yield from handler.take_own_part(context, request)
+    if own is not None:
+        response = None
+        if own.remaining is not None:
+            response = yield from _remaining(forward, context, handler, own.remaining, payload)
+        return (yield from own.respond(response))
+    try:
+        answer = yield from in_task(_sent(forward, context, payload))
+    except ApiError as error:
+        return (yield from handler.refuse(context, request, error))
+    charging = context.server.charging
+    if charging is None:
+        return [len(answer).to_bytes(_FRAME_SIZE), answer]
+    # The client is muted for the longer of both nodes' throttle times.
+    response = context.codec.decode_response(answer)
+    charging.throttle(context.session, max(context.charge(), getattr(response, "throttle_time_ms", 0)))
+    return response
 
-    `remaining` is the request without that part; None if nothing is left to forward. `respond` builds the response to
-    the whole request, in steps, from the controller's response to `remaining`.
-    """
 
-    remaining: Message | None
-    respond: Callable[[Message | None], Steps[Message]]
-
-
-TakeOwnPart: TypeAlias = Callable[[Context[Any], Message], Steps[OwnPart | None]]
-
-
-async def forward_remaining(forward: Forward, context: Context[Any], remaining: Message, payload: bytes) -> Message:
-    """The controller's response to a part of the request in `payload`. Raises ApiError."""
+def _remaining(
+    forward: Forward, context: Context[Any], handler: Handler, remaining: Message, payload: bytes
+) -> Work[Message]:
+    """The controller's response to a part of the request in `payload`."""
     header = payload[: parse_request_header(payload)[-1]]
     request = b"".join([header, *map(bytes, encode(remaining, context.api_version))])
-    answer = await forward(request, principal=context.principal, client_host=context.client_host)
+    try:
+        answer = yield from in_task(_sent(forward, context, request))
+    except ApiError as error:
+        return (yield from handler.refuse(context, remaining, error))
     return context.codec.decode_response(answer)
+
+
+async def _sent(forward: Forward, context: Context[Any], payload: bytes) -> bytes:
+    return await forward(payload, principal=context.principal, client_host=context.client_host)

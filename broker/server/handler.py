@@ -1,27 +1,40 @@
 """The declaration of a handler: one API, the versions it serves, and a function from request to response."""
 
-from collections.abc import Awaitable, Callable
-from inspect import iscoroutinefunction, isgeneratorfunction
+from collections.abc import Callable, Generator
 from typing import Any, Final, TypeAlias
 
-from broker.net.reply import PendingReply
+import attrs
+import trio
+
 from broker.server.context import Context, Message, Server
-from broker.server.forwarding import TakeOwnPart
 from broker.server.message_codec import MessageCodec
+from broker.server.scheduler import Work
 from broker.server.shortcut_tables import Shortcut
 from broker.server.slices import Steps
 from broker.wire.schema import MessageSpec, version_range
-from metadata.errors import ApiError
+from metadata.errors import ApiError, NotController
 
 # The largest request of an API that does not say otherwise: 10,000 topics or groups with names of 100 bytes.
 REQUEST_BYTES_MAX: Final = 1024 * 1024
 # For APIs whose requests name one resource, or a few.
 SMALL_REQUEST_BYTES_MAX: Final = 64 * 1024
 
-Immediate: TypeAlias = Callable[[Context[Any], Message], Message | PendingReply | None]
-Sliced: TypeAlias = Callable[[Context[Any], Message], Steps[Message]]
-Deferred: TypeAlias = Callable[[Context[Any], Message], Awaitable[Message]]
+
+@attrs.frozen
+class OwnPart:
+    """The part of a forwarded request that a broker carries out itself.
+
+    `remaining` is the request without that part; None if nothing is left to forward. `respond` builds the response to
+    the whole request, in steps, from the controller's response to `remaining`.
+    """
+
+    remaining: Message | None
+    respond: Callable[[Message | None], Steps[Message]]
+
+
+Handle: TypeAlias = Callable[[Context[Any], Message], Message | Work[Message | None] | None]
 Refused: TypeAlias = Callable[[Context[Any], Message, ApiError], Message | Steps[Message]]
+TakeOwnPart: TypeAlias = Callable[[Context[Any], Message], Steps[OwnPart | None]]
 MakeShortcut: TypeAlias = Callable[[Server[Any], MessageCodec], Shortcut]
 
 
@@ -29,9 +42,9 @@ class Handler:
     """How the requests of one API are carried out: `Handler(FetchRequest, fetch)`.
 
     `request` is the class of the requests, which has the API's key. All versions with a schema are served, or those in
-    `versions`, such as "4-18". A function `handle` returns a response or a pending reply (`immediate`). A generator
-    function takes steps to the response; if there are many, they run in slices, as for an async function (`sliced`). An
-    async function is awaited, one at a time per connection (`deferred`).
+    `versions`, such as "4-18". `handle` returns the response, or is a generator function that yields what it waits for
+    and returns the response then, see `broker.server.scheduler`. None is no response. A handler `in_turns` appends to
+    logs, or reads what other requests of a turn have appended.
 
     `request_bytes_max` bounds the whole request; None: the listener's bound is the only one. A larger one closes its
     connection as soon as its size is known. `keeps_views` is true if requests hold views of the receive buffer,
@@ -41,8 +54,8 @@ class Handler:
     reached. Brokers send requests of a `forwarded` API to the controller: unchanged, unless `take_own_part` carries out
     a part of them.
 
-    `concurrent` lets the connection serve its next request before an async function has returned, for requests of
-    brokers on behalf of many clients. Replies keep their order.
+    `concurrent` lets the connection serve its next request whatever the handler waits for, for requests of brokers on
+    behalf of many clients. Replies keep their order.
 
     `shortcut` makes the shortcut of one version, for clients of one kind.
 
@@ -54,7 +67,7 @@ class Handler:
     def __init__(
         self,
         request: type[Any],
-        handle: Immediate | Sliced | Deferred,
+        handle: Handle,
         *,
         versions: str | None = None,
         request_bytes_max: int | None = REQUEST_BYTES_MAX,
@@ -62,6 +75,7 @@ class Handler:
         refused: Refused | None = None,
         forwarded: bool = False,
         take_own_part: TakeOwnPart | None = None,
+        in_turns: bool = False,
         concurrent: bool = False,
         advertised_from: int | None = None,
         unstable_max_version: int | None = None,
@@ -72,12 +86,39 @@ class Handler:
         self.api_key = message.key
         self.min_version, self.max_version = message.versions if versions is None else version_range(versions)
         self.unstable_max_version = self.max_version if unstable_max_version is None else unstable_max_version
-        self.deferred: Deferred | None = handle if iscoroutinefunction(handle) else None
-        self.sliced: Sliced | None = handle if isgeneratorfunction(handle) else None
-        self.immediate: Immediate | None = None if self.deferred or self.sliced else handle
+        self.handle = handle
         self.request_bytes_max, self.keeps_views = request_bytes_max, keeps_views
         self.refused = refused
         self.forwarded, self.take_own_part = forwarded, take_own_part
-        self.concurrent = concurrent
+        self.in_turns, self.concurrent = in_turns, concurrent
         self.advertised_from = self.min_version if advertised_from is None else advertised_from
         self.shortcut = shortcut
+
+    def carry_out(self, context: Context[Any], request: Message) -> Message | Work[Message | None] | None:
+        """The response to a request, or the work that returns it.
+
+        The work raises ApiError if the API has no response for it, and NotController for a request that a broker has
+        forwarded: the broker knows better than its client which controller to ask next.
+        """
+        return self.handle(context, request) if self.refused is None else self._carry_out_or_refuse(context, request)
+
+    def _carry_out_or_refuse(self, context: Context[Any], request: Message) -> Work[Message]:
+        timeout_ms = getattr(request, "timeout_ms", None)
+        if timeout_ms is not None:
+            context.deadline = trio.current_time() + timeout_ms / 1000
+        try:
+            response = self.handle(context, request)
+            return (yield from response) if isinstance(response, Generator) else response
+        except NotController as error:
+            if context.connection is None:
+                raise
+            return (yield from self.refuse(context, request, error))
+        except ApiError as error:
+            return (yield from self.refuse(context, request, error))
+
+    def refuse(self, context: Context[Any], request: Message, error: ApiError) -> Work[Message]:
+        """The response to a request that the controller has refused."""
+        if self.refused is None:
+            raise error
+        response = self.refused(context, request, error)
+        return (yield from response) if isinstance(response, Generator) else response

@@ -5,7 +5,7 @@ delay each other but no other client.
 """
 
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -49,13 +49,17 @@ class Slices:
             return begin(steps)
         except Unfinished:
             pass
-        async with self._works:
+        async with self.work():
             while True:
                 async with self.slice():
                     try:
                         return take_slice(steps)
                     except Unfinished:
                         pass
+
+    def work(self) -> AbstractAsyncContextManager[None]:
+        """Wait until long work may begin, of which only a few are in progress."""
+        return self._works
 
     @asynccontextmanager
     async def slice(self) -> AsyncIterator[None]:

@@ -4,12 +4,11 @@ from typing import Final
 
 from broker.handlers.delete_records.deletion_wait import INVALID_LOW_WATERMARK, Deletion, DeletionWait
 from broker.handlers.topic_names import is_internal
-from broker.net.reply import PendingReply
 from broker.replication.partition import Partition
 from broker.replication.record_deletion import delete_before
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
-from broker.server.slices import Steps
+from broker.server.scheduler import Work
 from broker.wire.api.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -25,11 +24,7 @@ HIGH_WATERMARK: Final = -1
 _STEP_PARTITIONS: Final = 16
 
 
-def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse | PendingReply:
-    return context.answer_in_turns(_delete_all(context, request))
-
-
-def _delete_all(context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse | PendingReply]:
+def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> Work[DeleteRecordsResponse]:
     partitions = context.services.partitions
     response = DeleteRecordsResponse()
     wait = DeletionWait(partitions.get)
@@ -41,16 +36,16 @@ def _delete_all(context: RequestContext, request: DeleteRecordsRequest) -> Steps
             for asked in topic.partitions:
                 if not deleted % _STEP_PARTITIONS:
                     if deleted:
-                        yield
+                        yield None
                     partitions.commit_staged()
                 result.partitions.append(_delete(context, topic.name, asked, wait))
                 deleted += 1
-    except GeneratorExit:
-        wait.abandon()  # the connection was closed between two steps
+        wait.begin(context.services.deadlines, request.timeout_ms)
+        yield from wait
+    except BaseException:  # the connection was closed, or a mistake
+        wait.abandon()
         raise
-    wait.begin(context.services.deadlines, request.timeout_ms)
-    reply: DeleteRecordsResponse | PendingReply = context.answer(wait, lambda _: response)
-    return reply
+    return response
 
 
 def _delete(
@@ -86,4 +81,4 @@ def _delete_here(context: RequestContext, partition: Partition, offset: int) -> 
 
 
 # Some 3,000 partitions.
-HANDLER = Handler(DeleteRecordsRequest, delete_records, request_bytes_max=REQUEST_BYTES_MAX // 8)
+HANDLER = Handler(DeleteRecordsRequest, delete_records, request_bytes_max=REQUEST_BYTES_MAX // 8, in_turns=True)

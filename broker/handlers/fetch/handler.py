@@ -16,13 +16,13 @@ from broker.handlers.fetch.log_reader import LogReader
 from broker.handlers.fetch.policies import FetchPolicy, fetch_policy
 from broker.handlers.fetch.throttling import response_bytes_max, throttled_response
 from broker.net.completion import RequestWait
-from broker.net.reply import PendingReply
 from broker.replication.cached_partition import CachedPartition, FetchedPartition
 from broker.replication.commit_state import READ_COMMITTED
 from broker.replication.fetch_sessions import CachedPartitionKey, Fetch
 from broker.replication.partition import Partition
 from broker.server.context import RequestContext
-from broker.server.slices import STEP_ITEMS, Steps, emptied
+from broker.server.scheduler import Work
+from broker.server.slices import STEP_ITEMS, Steps
 from broker.wire.api.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -40,52 +40,42 @@ _TOPIC_IDS_FROM: Final = 13
 # Any negative leader epoch or last fetched epoch stands for none.
 _NO_EPOCH: Final = -1
 _CURRENT_LEADER_FROM: Final = 16
-# A fetch of at most this many partitions is read and answered in one go; a larger one in steps.
-UNSLICED_PARTITIONS_MAX: Final = 256
+# Partitions that one step takes from a request, or adds to a session.
+_STEP_NAMED: Final = 256
 
 
-def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | PendingReply:
-    if _names_many(request):
-        return context.answer_in_turns(_fetch_many(context, request))
-    services = context.services
-    services.partitions.commit_staged()  # records appended earlier in this turn become readable
+def fetch(context: RequestContext, request: FetchRequest) -> Work[FetchResponse]:
+    named = yield from _cached_partitions(context, request.topics)
+    context.services.partitions.commit_staged()  # records appended earlier in this turn become readable
     policy = fetch_policy(context, request)
-    named, forgotten = _cached_partitions(context, request.topics), _forgotten(context, request.forgotten_topics_data)
     try:
-        session_fetch = _begin(context, request, policy, named, forgotten)
+        session_fetch = yield from _begin(context, request, policy, named)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     max_bytes = response_bytes_max(context, request, policy)
     min_bytes = min(request.min_bytes, max_bytes)
+    max_wait_ms, isolation_level = request.max_wait_ms, request.isolation_level
+    del request, named  # they need no memory while the fetch waits
     reader = LogReader(context, session_fetch, policy, max_bytes)
-    if len(session_fetch.session.due) > UNSLICED_PARTITIONS_MAX:
-        return context.answer_in_turns(_read_many(context, request, reader, min_bytes))
-    reader.read()
-    if request.max_wait_ms <= 0 or reader.can_respond(min_bytes):
-        return _respond(context, reader, request.isolation_level)
-    wait = DelayedFetch(context, reader, min_bytes, request.isolation_level)
-    for cached in session_fetch.cached_partitions:
-        reader.watch(cached)
-    return wait.answer(request.max_wait_ms / 1000)
-
-
-def _names_many(request: FetchRequest) -> bool:
-    named = 0
-    for topic in request.topics:
-        named += len(topic.partitions)
-    for forgotten in request.forgotten_topics_data:
-        named += len(forgotten.partitions)
-    return named > UNSLICED_PARTITIONS_MAX
+    delayed = DelayedFetch(context, reader, min_bytes)
+    try:
+        yield from delayed.read(is_expired=max_wait_ms <= 0)
+        if max_wait_ms > 0 and not reader.can_respond(min_bytes):
+            delayed.begin(max_wait_ms / 1000)
+            reads_again = yield from delayed
+            if reads_again:
+                yield from delayed.read(is_expired=True)
+        delayed.stop_waiting()
+        return (yield from _respond(context, reader, isolation_level))
+    except BaseException:  # the connection was closed, or a mistake
+        delayed.abandon()
+        context.finish_later(session_fetch.end())
+        raise
 
 
 def _begin(
-    context: RequestContext,
-    request: FetchRequest,
-    policy: FetchPolicy,
-    named: Sequence[CachedPartition],
-    forgotten: Sequence[CachedPartitionKey],
-    named_count: int = 0,
-) -> Fetch:
+    context: RequestContext, request: FetchRequest, policy: FetchPolicy, named: Sequence[CachedPartition]
+) -> Steps[Fetch]:
     """Start the request in its fetch session, or in a new one. Raises KafkaError.
 
     All partitions become due if the follower is a former incarnation, which is then refused for each of them, or if
@@ -93,116 +83,63 @@ def _begin(
     """
     services = context.services
     sessions = services.fetch_sessions
+    forgotten = _forgotten(context, request.forgotten_topics_data)
+    forgotten_at_once = _STEP_NAMED if len(named) <= _STEP_NAMED else 0
     session_fetch = sessions.begin(
         request.session_id,
         request.session_epoch,
-        named,
-        forgotten,
+        named[:_STEP_NAMED],
+        forgotten[:forgotten_at_once],
         by_topic_id=context.api_version >= _TOPIC_IDS_FROM,
         now_ms=trio.current_time() * 1000,
         follower=policy.incarnation,
-        named_count=named_count,
+        named_count=len(named),
     )
     while sessions.ended:
         context.finish_later(sessions.ended.pop().stop_waiting())
-    if policy.incarnation is not None and services.partitions.is_former_incarnation(*policy.incarnation):
-        session_fetch.session.make_all_due()
     session, generation = session_fetch.session, context.server.access_generation
+    if policy.incarnation is not None and services.partitions.is_former_incarnation(*policy.incarnation):
+        session.make_all_due()
     if session.access_generation != generation or session.isolation_level != request.isolation_level:
         session.access_generation, session.isolation_level = generation, request.isolation_level
         session.make_all_due()
+    for first in range(_STEP_NAMED, len(named), _STEP_NAMED):
+        yield
+        session_fetch.check_is_current()
+        session.update(named[first : first + _STEP_NAMED], ())
+    for first in range(forgotten_at_once, len(forgotten), _STEP_NAMED):
+        yield
+        session_fetch.check_is_current()
+        session.update((), forgotten[first : first + _STEP_NAMED])
     return session_fetch
 
 
-def _fetch_many(context: RequestContext, request: FetchRequest) -> Steps[FetchResponse | PendingReply]:
-    """Like `fetch`, for a request that names many partitions."""
-    cached_partitions: list[CachedPartition] = []
-    step_end = STEP_ITEMS
-    for topic in request.topics:
-        for first in range(0, len(topic.partitions), STEP_ITEMS):
-            some = topic.partitions[first : first + STEP_ITEMS]
-            cached_partitions += _cached_partitions(
-                context, [FetchTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=some)]
-            )
-            if len(cached_partitions) >= step_end:
-                step_end = len(cached_partitions) + STEP_ITEMS
-                yield
-    yield from emptied(request.topics)
-    context.services.partitions.commit_staged()
-    policy = fetch_policy(context, request)
-    try:
-        session_fetch = _begin(
-            context, request, policy, cached_partitions[:UNSLICED_PARTITIONS_MAX], (), len(cached_partitions)
-        )
-        for first in range(UNSLICED_PARTITIONS_MAX, len(cached_partitions), STEP_ITEMS):
-            session_fetch.session.update(cached_partitions[first : first + STEP_ITEMS], ())
-            yield
-            session_fetch.check_is_current()
-        cached_partitions.clear()
-        for forgotten in request.forgotten_topics_data:
-            session_fetch.session.update((), _forgotten(context, [forgotten]))
-            yield
-            session_fetch.check_is_current()
-    except KafkaError as error:
-        return FetchResponse(error_code=error.code)
-    max_bytes = response_bytes_max(context, request, policy)
-    reader = LogReader(context, session_fetch, policy, max_bytes)
-    response = yield from _read_many(context, request, reader, min(request.min_bytes, max_bytes))
-    return response
-
-
-def _read_many(
-    context: RequestContext, request: FetchRequest, reader: LogReader, min_bytes: int
-) -> Steps[FetchResponse | PendingReply]:
-    """Read many partitions; return the response, or a pending reply if the request has to wait."""
-    wait = DelayedFetch(context, reader, min_bytes, request.isolation_level)
-    try:
-        is_expired = request.max_wait_ms <= 0
-        yield from wait.read_in_steps(is_expired=is_expired)
-        if not is_expired and not reader.can_respond(min_bytes):
-            return wait.answer(request.max_wait_ms / 1000)
-        response = yield from wait.respond_in_steps()
-    except GeneratorExit:
-        wait.abandon()  # the connection was closed between two steps
-        raise
-    return response
-
-
 class DelayedFetch(RequestWait[bool]):
-    """A fetch request that waits until `min_bytes` are readable or its deadline expires.
+    """A fetch request that reads its partitions, and waits until `min_bytes` are readable or its deadline expires.
 
     Completes with True if all partitions have to be read again for the response. Many partitions are read in steps;
     partitions that change between two steps are kept in `_moved` and read again.
     """
 
-    __slots__ = ("_context", "_deferred", "_isolation_level", "_min_bytes", "_moved", "_reader")
+    __slots__ = ("_context", "_deferred", "_min_bytes", "_moved", "_reader")
 
-    def __init__(self, context: RequestContext, reader: LogReader, min_bytes: int, isolation_level: int) -> None:
+    def __init__(self, context: RequestContext, reader: LogReader, min_bytes: int) -> None:
         super().__init__()
         self._context = context
         self._reader = reader
         self._min_bytes = min_bytes
-        self._isolation_level = isolation_level
         self._deferred: dict[CachedPartition, None] = {}
         self._moved: dict[CachedPartition, None] | None = None
 
-    def answer(self, seconds: float) -> FetchResponse | PendingReply:
-        """Wait for at most `seconds`. Returns the response at once if a later request has already ended the wait."""
-        if not self.done:
-            self._reader.fetch.session.waiter = self
-            self.expire_in(self._context.services.deadlines, seconds, self.expire)
-        reply: FetchResponse | PendingReply = self._context.answer(self, self._respond)
-        return reply
-
-    def read_in_steps(self, *, is_expired: bool) -> Steps[None]:
-        """Read all cached partitions, and read those again that change meanwhile, unless the wait `is_expired`.
+    def read(self, *, is_expired: bool) -> Steps[None]:
+        """Read all partitions that are due, and read those again that change meanwhile, unless the wait `is_expired`.
 
         Stops early when a later request of the session arrives.
         """
         reader = self._reader
         self._moved = late = dict[CachedPartition, None]()
         reader.fetch.session.waiter = self
-        yield from reader.read_in_steps()
+        yield from reader.read()
         while late and not is_expired and reader.fetch.is_current and not reader.can_respond(self._min_bytes):
             for cached in list(islice(late, STEP_ITEMS)):
                 del late[cached]
@@ -212,30 +149,11 @@ class DelayedFetch(RequestWait[bool]):
                 yield
         self._moved = None
 
-    def respond_in_steps(self) -> Steps[FetchResponse]:
-        """The response for many partitions, built in steps."""
-        self.stop_waiting()
-        session_fetch = self._reader.fetch
-        throttled = throttled_response(self._context, self._reader)
-        if throttled is not None:
-            yield from session_fetch.end_in_steps()
-            return throttled
-        fetched = list(self._reader.results.values())
-        self._reader.results.clear()
-        fetched.reverse()
-        response = FetchResponse(session_id=session_fetch.session_id)
-        leader_ids: dict[int, None] = {}
-        try:
-            while fetched:
-                some = fetched[: -STEP_ITEMS - 1 : -1]
-                _add_responses(self._context, self._reader, self._isolation_level, some, response.responses, leader_ids)
-                del fetched[-STEP_ITEMS:]
-                yield
-        except KafkaError as error:
-            return FetchResponse(error_code=error.code, session_id=session_fetch.session_id)
-        yield from session_fetch.end_in_steps()
-        response.node_endpoints = _endpoints(self._context, leader_ids)
-        return response
+    def begin(self, seconds: float) -> None:
+        """Wait for at most `seconds`, unless a later request of the session has already ended the wait."""
+        if not self.done:
+            self._reader.watch_all()
+            self.expire_in(self._context.services.deadlines, seconds, self.expire)
 
     def moved(self, cached: CachedPartition, partition: Partition) -> None:
         """See `broker.replication.fetch_sessions.Waiter`. Reads the partition again, and responds if that is enough."""
@@ -265,55 +183,34 @@ class DelayedFetch(RequestWait[bool]):
         """Respond with the records that are readable now."""
         self.complete(True)
 
-    def _respond(self, reads_again: bool) -> FetchResponse | Steps[FetchResponse]:
-        reader = self._reader
-        if reads_again and len(reader.results) > UNSLICED_PARTITIONS_MAX:
-            return self._read_again()
-        if reads_again:
-            reader.read()
-        if len(reader.results) > UNSLICED_PARTITIONS_MAX:
-            return self.respond_in_steps()
-        return _respond(self._context, reader, self._isolation_level)
-
-    def _read_again(self) -> Steps[FetchResponse]:
-        yield from self.read_in_steps(is_expired=True)
-        response = yield from self.respond_in_steps()
-        return response
-
     def stop_waiting(self) -> None:
         session = self._reader.fetch.session
         if session.waiter is self:
             session.waiter = None
 
-    def abandon(self) -> None:
-        if self.done:
-            return
-        super().abandon()
-        session_fetch = self._reader.fetch
-        if len(session_fetch.session) > UNSLICED_PARTITIONS_MAX:
-            self._context.finish_later(session_fetch.end_in_steps())
-        else:
-            session_fetch.end()
 
-
-def _respond(context: RequestContext, reader: LogReader, isolation_level: int) -> FetchResponse:
-    """The response for a few partitions, built at once."""
+def _respond(context: RequestContext, reader: LogReader, isolation_level: int) -> Steps[FetchResponse]:
+    """The response with the results. The results are freed in steps."""
     session_fetch = reader.fetch
-    throttled = throttled_response(context, reader)
-    if throttled is not None:
-        session_fetch.end()
-        return throttled
-    responses: list[FetchableTopicResponse] = []
-    leader_ids: dict[int, None] = {}
-    try:
-        _add_responses(context, reader, isolation_level, reader.results.values(), responses, leader_ids)
-    except KafkaError as error:
-        return FetchResponse(error_code=error.code, session_id=session_fetch.session_id)
-    finally:
-        session_fetch.end()
-    return FetchResponse(
-        session_id=session_fetch.session_id, responses=responses, node_endpoints=_endpoints(context, leader_ids)
-    )
+    response = throttled_response(context, reader)
+    if response is None:
+        response = FetchResponse(session_id=session_fetch.session_id)
+        fetched = list(reader.results.values())
+        reader.results.clear()
+        fetched.reverse()
+        leader_ids: dict[int, None] = {}
+        try:
+            while fetched:
+                some = fetched[: -STEP_ITEMS - 1 : -1]
+                _add_responses(context, reader, isolation_level, some, response.responses, leader_ids)
+                del fetched[-STEP_ITEMS:]
+                if fetched:
+                    yield
+        except KafkaError as error:
+            return FetchResponse(error_code=error.code, session_id=session_fetch.session_id)
+        response.node_endpoints = _endpoints(context, leader_ids)
+    yield from session_fetch.end()
+    return response
 
 
 def _add_responses(
@@ -378,21 +275,27 @@ def _partition_data(context: RequestContext, found: FetchedPartition, isolation_
     return data
 
 
-def _cached_partitions(context: RequestContext, topics: Iterable[FetchTopic]) -> list[CachedPartition]:
+def _cached_partitions(context: RequestContext, topics: Iterable[FetchTopic]) -> Steps[list[CachedPartition]]:
+    """The partitions that a request names."""
     by_id = context.api_version >= _TOPIC_IDS_FROM
-    return [
-        CachedPartition(
-            topic.topic_id if by_id else topic.topic,
-            partition.partition,
-            partition.fetch_offset,
-            partition.partition_max_bytes,
-            max(partition.current_leader_epoch, _NO_EPOCH),
-            max(partition.last_fetched_epoch, _NO_EPOCH),
-            partition.log_start_offset,
-        )
-        for topic in topics
-        for partition in topic.partitions
-    ]
+    named: list[CachedPartition] = []
+    for topic in topics:
+        key = topic.topic_id if by_id else topic.topic
+        for partition in topic.partitions:
+            named.append(
+                CachedPartition(
+                    key,
+                    partition.partition,
+                    partition.fetch_offset,
+                    partition.partition_max_bytes,
+                    max(partition.current_leader_epoch, _NO_EPOCH),
+                    max(partition.last_fetched_epoch, _NO_EPOCH),
+                    partition.log_start_offset,
+                )
+            )
+            if not len(named) % _STEP_NAMED:
+                yield
+    return named
 
 
 def _forgotten(context: RequestContext, topics: Iterable[ForgottenTopic]) -> list[CachedPartitionKey]:

@@ -318,4 +318,4 @@ class _NoFile:
 _NO_FILE: Final = _NoFile()
 
 # A follower of 50,000 partitions names all of them when a session begins.
-HANDLER = Handler(FetchRequest, fetch, request_bytes_max=2 * REQUEST_BYTES_MAX, shortcut=FetchShortcut)
+HANDLER = Handler(FetchRequest, fetch, request_bytes_max=2 * REQUEST_BYTES_MAX, in_turns=True, shortcut=FetchShortcut)

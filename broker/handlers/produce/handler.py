@@ -13,14 +13,13 @@ from broker.handlers.produce.acknowledgement_wait import AcknowledgementWait
 from broker.handlers.produce.verification import TransactionalProduce, VerificationFailed
 from broker.handlers.topic_names import is_internal, topic_name
 from broker.net.connection import ProtocolError
-from broker.net.reply import PendingReply
 from broker.replication.partition import Partition
 from broker.replication.refused_batches import RETRIED, RefusedBatches
-from broker.replication.waiters import Acknowledgements
 from broker.server.authorizer import AclOperation, AclResourceType
 from broker.server.context import RequestContext
+from broker.server.scheduler import Work, in_task
 from broker.server.session import Session
-from broker.server.slices import STEP_ITEMS, Steps, run
+from broker.server.slices import STEP_ITEMS, Steps
 from broker.storage.append_info import AppendInfo
 from broker.storage.validation import RecordsRejected
 from broker.wire.api.produce import (
@@ -41,8 +40,6 @@ _LENGTH_MAGIC_ATTRIBUTES: Final = Struct(">8xi4xb4xh")
 # Partitions that one step appends to. A batch counts once more for every `_BYTES_PER_PARTITION` bytes.
 _STEP_MAX: Final = 16
 _BYTES_PER_PARTITION: Final = 64 * 1024
-# Responses about more partitions than this are encoded in slices.
-_ENCODED_AT_ONCE: Final = 256
 # The oldest format of a batch is the shortest, with this many bytes after its length.
 _LENGTH_MIN: Final = 14
 ZSTD_FROM: Final = 7
@@ -62,82 +59,97 @@ _WITHOUT_LOG_START: Final = (
 )
 
 
-def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse | PendingReply | None:
+def produce(context: RequestContext, request: ProduceRequest) -> Work[ProduceResponse | None]:
+    """Append to each partition, with a step after some partitions or bytes, and wait for acknowledgements.
+
+    A turn commits what was appended in it, so waits for acknowledgements begin in the turn of their append. The request
+    is charged before the wait, because the client's next request may arrive before the acknowledgements.
+    """
     if request.acks not in (-1, 0, 1):
         return _refused(request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}")
-    if request.transactional_id is None:
-        return context.answer_in_turns(_append_all(context, request, None))
-    if not context.allows(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id):
-        return _refused(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "the client may not use the id")
-    transaction = TransactionalProduce(context, request)
-    steps = _append_all(context, request, transaction)
-    if transaction.must_wait:
-        return context.answer_in_turns_after(transaction.verify(), steps)
-    return context.answer_in_turns(steps)
-
-
-def _append_all(
-    context: RequestContext, request: ProduceRequest, transaction: TransactionalProduce | None
-) -> Steps[ProduceResponse | PendingReply | None]:
-    """Append to each partition, with a step after some partitions or bytes.
-
-    A turn commits what was appended in it, so waits for acknowledgements begin in the turn of their append.
-    """
-    partitions = context.services.partitions
-    now_ms = context.services.now_ms()
-    response = ProduceResponse()
-    waits = _Waits(context, response, transaction)
-    failed = False
-    step = 0
+    transaction = None
+    if request.transactional_id is not None:
+        if not context.allows(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id):
+            return _refused(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "the client may not use the id")
+        transaction = TransactionalProduce(context, request)
+        if transaction.must_wait:
+            yield from in_task(transaction.verify())
+    produced = _Produced(transaction)
+    acks, timeout_ms = request.acks, request.timeout_ms
     try:
-        for topic_data in request.topic_data:
-            key = topic_data.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic_data.name
-            topic = partitions.topic(key) if _may_write(context, key) else None
-            answers: list[PartitionProduceResponse] = []
-            response.responses.append(
-                TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=answers)
-            )
-            for data in topic_data.partition_data:
-                if step >= _STEP_MAX:
-                    step = 0
-                    yield
-                    # The topic may have been deleted, or the client's rights may have changed.
-                    topic = partitions.topic(key) if _may_write(context, key) else None
-                partition = None if topic is None else topic.partitions.get(data.index)
-                try:
-                    if partition is None:
-                        raise _absent(context, key, data.index)
-                    answer = _append(context, key, partition, data, request.acks, now_ms, waits)
-                except KafkaError as error:
-                    failed = True
-                    answer = _failure(context, partition, key, data, error, now_ms)
-                answers.append(answer)
-                step += 1 + len(data.records or ()) // _BYTES_PER_PARTITION
-        return _concluded(context, request, response, waits, failed=failed)
-    except GeneratorExit:
-        waits.abandon()  # the connection was closed between two steps
+        yield from _append_all(context, request, produced)
+        del request  # its views would keep the receive buffer
+        context.charge()
+        if acks == 0:
+            if produced.has_failed:
+                # Kafka's way of telling a client that asked for no answer: it reconnects and refreshes its metadata.
+                raise ProtocolError("a produce request with acks=0 failed")
+            return None
+        if produced.waiting:
+            produced.wait.begin(context.services.deadlines, timeout_ms)
+            errors = yield from produced.wait
+            yield from _refuse_late(context, produced, errors)
+        elif produced.has_failed:
+            answers = [answer for topic in produced.response.responses for answer in topic.partition_responses]
+            produced.response.node_endpoints = _endpoints(context, answers)
+        return produced.response
+    except BaseException:  # the connection was closed, or a mistake
+        produced.wait.abandon()
         raise
 
 
-def _concluded(
-    context: RequestContext, request: ProduceRequest, response: ProduceResponse, waits: "_Waits", *, failed: bool
-) -> ProduceResponse | PendingReply | None:
-    """The reply after all partitions were tried.
+class _Produced:
+    """The outcome of one request so far: its response, and the partitions whose acknowledgement it waits for.
 
-    The request is charged now, because the client's next request may arrive before the acknowledgements.
+    `transaction` holds the verifications of a transactional request.
     """
-    context.charge()
-    if request.acks == 0:
-        if failed:
-            # Kafka's way of telling a client that asked for no answer: it reconnects and refreshes its metadata.
-            raise ProtocolError("a produce request with acks=0 failed")
-        return None
-    if waits.is_needed:
-        return waits.answer(request.timeout_ms)
-    if failed:
-        answers = [answer for topic in response.responses for answer in topic.partition_responses]
-        response.node_endpoints = _endpoints(context, answers)
-    return response
+
+    __slots__ = ("has_failed", "response", "transaction", "wait", "waiting")
+
+    def __init__(self, transaction: TransactionalProduce | None) -> None:
+        self.transaction = transaction
+        self.response = ProduceResponse()
+        self.has_failed = False
+        self.waiting: list[tuple[str | bytes, PartitionProduceResponse]] = []
+        self.wait = AcknowledgementWait()
+
+
+def _append_all(context: RequestContext, request: ProduceRequest, produced: _Produced) -> Steps[None]:
+    partitions = context.services.partitions
+    now_ms = context.services.now_ms()
+    step = 0
+    for topic_data in request.topic_data:
+        key = topic_data.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic_data.name
+        topic = partitions.topic(key) if _may_write(context, key) else None
+        answers: list[PartitionProduceResponse] = []
+        produced.response.responses.append(
+            TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=answers)
+        )
+        for data in topic_data.partition_data:
+            if step >= _STEP_MAX:
+                step = 0
+                yield
+                # The topic may have been deleted, or the client's rights may have changed.
+                topic = partitions.topic(key) if _may_write(context, key) else None
+            partition = None if topic is None else topic.partitions.get(data.index)
+            try:
+                if partition is None:
+                    raise _absent(context, key, data.index)
+                answer = _append(context, key, partition, data, request.acks, now_ms, produced)
+            except KafkaError as error:
+                produced.has_failed = True
+                answer = _failure(context, partition, key, data, error, now_ms)
+            answers.append(answer)
+            step += 1 + len(data.records or ()) // _BYTES_PER_PARTITION
+
+
+def _refuse_late(context: RequestContext, produced: _Produced, errors: Mapping[int, ErrorCode]) -> Steps[None]:
+    """Set the errors of partitions whose acknowledgement failed, by their number among those that waited."""
+    late = [(*produced.waiting[number], code) for number, code in errors.items()]
+    for first in range(0, len(late), STEP_ITEMS):
+        if first:
+            yield
+        refuse(context, produced.response, late[first : first + STEP_ITEMS])
 
 
 def _may_write(context: RequestContext, topic: str | bytes) -> bool:
@@ -155,58 +167,6 @@ def _absent(context: RequestContext, topic: str | bytes, index: int) -> KafkaErr
     return context.services.partitions.absent(topic, index)
 
 
-class _Waits:
-    """The wait for acknowledgements of one request, and the partitions' responses that depend on it.
-
-    `transaction` holds the verifications of a transactional request.
-    """
-
-    __slots__ = ("_answers", "_context", "_response", "_wait", "transaction")
-
-    def __init__(
-        self, context: RequestContext, response: ProduceResponse, transaction: TransactionalProduce | None
-    ) -> None:
-        self.transaction = transaction
-        self._context = context
-        self._response = response
-        self._answers: list[tuple[str | bytes, PartitionProduceResponse]] = []
-        self._wait = AcknowledgementWait()
-
-    @property
-    def is_needed(self) -> bool:
-        return bool(self._answers)
-
-    def add(
-        self,
-        partition: Partition,
-        acknowledgements: Acknowledgements,
-        end_offset: int,
-        answer: PartitionProduceResponse,
-    ) -> None:
-        self._answers.append((partition.topic_id, answer))
-        self._wait.add(acknowledgements, end_offset)
-
-    def abandon(self) -> None:
-        self._wait.abandon()
-
-    def answer(self, timeout_ms: int) -> ProduceResponse | PendingReply:
-        """The response, or a pending reply until all partitions are acknowledged or `timeout_ms` is over."""
-        self._wait.begin(self._context.services.deadlines, timeout_ms)
-        reply: ProduceResponse | PendingReply = self._context.answer(self._wait, self._respond)
-        return reply
-
-    def _respond(self, errors: Mapping[int, ErrorCode]) -> ProduceResponse | Steps[ProduceResponse]:
-        steps = self._finish(errors)
-        return steps if len(self._answers) > _ENCODED_AT_ONCE else run(steps)
-
-    def _finish(self, errors: Mapping[int, ErrorCode]) -> Steps[ProduceResponse]:
-        late = [(*self._answers[number], code) for number, code in errors.items()]
-        for first in range(0, len(late), STEP_ITEMS):
-            refuse(self._context, self._response, late[first : first + STEP_ITEMS])
-            yield
-        return self._response
-
-
 def _append(
     context: RequestContext,
     topic: str | bytes,
@@ -214,24 +174,25 @@ def _append(
     data: PartitionProduceData,
     acks: int,
     now_ms: int,
-    waits: _Waits,
+    produced: _Produced,
 ) -> PartitionProduceResponse:
     records = data.records
     if records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "the request has no records for the partition")
     if is_internal(partition.topic) and context.client_id != _ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}")
-    check_single_batch(records, context.api_version, is_transactional=waits.transaction is not None)
+    check_single_batch(records, context.api_version, is_transactional=produced.transaction is not None)
     _check_order(context.session, topic, partition, records, now_ms)
-    if waits.transaction is not None:
-        waits.transaction.check(partition, records)
+    if produced.transaction is not None:
+        produced.transaction.check(partition, records)
     info = partition.role.append(records, acks, now_ms)
     if not info.duplicate:
         context.services.partitions.stage(partition)
     answer = appended(data.index, info)
     end_offset = info.last_offset + 1
     if acks and (acknowledgements := partition.role.awaits(acks, end_offset)) is not None:
-        waits.add(partition, acknowledgements, end_offset, answer)
+        produced.waiting.append((partition.topic_id, answer))
+        produced.wait.add(acknowledgements, end_offset)
     return answer
 
 

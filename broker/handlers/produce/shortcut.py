@@ -315,5 +315,11 @@ def _is_unusual(flags: int, version: int) -> bool:
 
 
 HANDLER = Handler(
-    ProduceRequest, produce, advertised_from=0, request_bytes_max=None, keeps_views=True, shortcut=ProduceShortcut
+    ProduceRequest,
+    produce,
+    advertised_from=0,
+    request_bytes_max=None,
+    keeps_views=True,
+    in_turns=True,
+    shortcut=ProduceShortcut,
 )

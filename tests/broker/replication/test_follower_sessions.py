@@ -8,6 +8,7 @@ import pytest
 from broker.replication.cached_partition import CachedPartition, FetchedPartition
 from broker.replication.fetch_sessions import Fetch, FetchSession, FetchSessions
 from broker.replication.partition import Partition
+from broker.server.slices import run
 from tests.support.partition_harness import ALL, LOCAL, A, B, Harness
 
 LIFE = 7
@@ -167,6 +168,7 @@ def test_forgotten_partition_stops_waiting(harness: Harness) -> None:
 def test_closed_session_stops_waiting(harness: Harness) -> None:
     session = Session(harness)
     session.cache.begin(session.session.id, -1, (), (), by_topic_id=True, now_ms=0)
+    run(session.cache.ended.pop().stop_waiting())
     assert not harness.partition.waiters.for_log_end
     assert not harness.partition.waiters.for_high_watermark
 

@@ -11,10 +11,10 @@ import trio
 from broker.net.acceptor import Acceptor
 from broker.net.admission import ConnectionLimits
 from broker.net.completion import RequestWait
-from broker.net.reply import PendingReply
 from broker.server.context import RequestContext
 from broker.server.dispatch import Dispatcher
 from broker.server.handler import Handler
+from broker.server.scheduler import Work
 from broker.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kraft.env import Env, RealDisk, kernel_socket, real_env
 from tests.support.running_node import Traced
@@ -31,10 +31,11 @@ class ParkedHeartbeats:
         self.parked: list[RequestWait[int]] = []
         self.port = 0
 
-    def park(self, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | PendingReply:
+    def park(self, context: RequestContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
         wait: RequestWait[int] = RequestWait()
         self.parked.append(wait)
-        return context.answer(wait, lambda code: HeartbeatResponse(error_code=code))
+        code = yield from wait
+        return HeartbeatResponse(error_code=code)
 
     async def until_parked(self, count: int) -> None:
         with trio.fail_after(20):
