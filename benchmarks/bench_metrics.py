@@ -128,7 +128,7 @@ def _quotas(clients: int) -> None:
     quotas.publish(delta, delta.apply(1))
     tables = ShortcutTables()
     for number in range(clients):
-        session = Session(f"User:user-{number}", "127.0.0.1", "PLAINTEXT", tables)
+        session = Session.authenticated(f"User:user-{number}", "127.0.0.1", "PLAINTEXT", tables)
         quotas.charge(Usage(session, "app", _PRODUCE, 12, request_bytes=1000), 0.0)
     after_mb = _resident_mb()
     began_s = time.thread_time()

@@ -32,7 +32,10 @@ def envelope(context: ControllerContext, request: EnvelopeRequest) -> Work[Envel
 
 def _sender(request: EnvelopeRequest) -> tuple[str, str]:
     """The client's principal and address. Raises ValueError."""
-    return (request.request_principal or b"").decode(), str(ipaddress.ip_address(request.client_host_address))
+    principal = (request.request_principal or b"").decode()
+    if not all(principal.partition(":")):
+        raise ValueError(f"{principal!r} is not the principal of a client")
+    return principal, str(ipaddress.ip_address(request.client_host_address))
 
 
 # The largest request that is forwarded, with the principal and the address of its client.

@@ -7,6 +7,7 @@ ends the node.
 
 import traceback
 from collections.abc import Callable, Generator, Iterable
+from math import inf
 from struct import Struct
 from types import GeneratorType
 from typing import Final, Generic
@@ -20,6 +21,7 @@ from broker.server.context import Context, Message, S
 from broker.server.forwarding import Forward, forwarded
 from broker.server.handler import Handler
 from broker.server.quotas import Charging, MutationCharging
+from broker.server.request_admission import RequestAdmission
 from broker.server.request_log import RequestLog
 from broker.server.routes import API_VERSIONS_KEY, Routes, UnservedVersion
 from broker.server.scheduler import Frame, Scheduler
@@ -71,6 +73,7 @@ class Dispatcher(Generic[S]):
         self._request_log: RequestLog | None = None
         self._forward = forward
         self._routes = Routes(handlers, serves_unstable=serves_unstable)
+        self._admission = RequestAdmission(self._routes)
         self.shortcuts = ShortcutTables()
         self.request_counts: dict[TableKey, int] = {}
         self.advertised = self._routes.advertised
@@ -94,7 +97,8 @@ class Dispatcher(Generic[S]):
 
     def open_session(self, connection: Connection) -> Session:
         """See `broker.net.connection.Service`."""
-        return Session(ANONYMOUS, connection.peer_host, connection.listener, self.shortcuts, connection)
+        # All listeners are PLAINTEXT.
+        return Session.authenticated(ANONYMOUS, connection.peer_host, connection.listener, self.shortcuts, connection)
 
     def serve(self, connection: Connection, start: int, end: int) -> Reply:
         """See `broker.net.connection.Service`."""
@@ -124,20 +128,19 @@ class Dispatcher(Generic[S]):
         """The general way: decode, handle, encode."""
         data = connection.buffer.data
         api_key, version, correlation_id, client_id, position = parse_request_header(data, start, end)
-        route = self._routes.find(api_key, version)
+        route = self._admission.admit(session, api_key, version, end - start)
         if route is None:
             return self._unsupported_api_versions(correlation_id)
         self._count(api_key, version)
         session.client_id = client_id
         context = Context(self, session, route.codec, correlation_id, client_id, end - start)
         handler = route.handler
-        if end - start >= _SLICED_BYTES_MIN:
-            self.check_size(api_key, end - start)
-            if not handler.keeps_views:
-                return self._decode_in_slices(context, handler, bytes(data[start:end]), position - start)
+        if end - start >= _SLICED_BYTES_MIN and not handler.keeps_views:
+            return self._decode_in_slices(context, handler, bytes(data[start:end]), position - start)
         request, _ = route.codec.decode(data, position, end)
         response = self._respond(context, handler, request, data[start:end] if handler.forwarded else b"", None)
-        if handler.shortcut is not None and self._request_log is None and connection.buffer.data is data:
+        may_learn = self._request_log is None and session.authenticated_until == inf
+        if handler.shortcut is not None and may_learn and connection.buffer.data is data:
             self._learn(handler, context, request, response, start, end)
         if response is None:
             context.charge()
@@ -201,19 +204,18 @@ class Dispatcher(Generic[S]):
         know; InvalidRequest for what cannot be decoded or is not served; another ApiError for what has no answer of its
         own.
         """
+        session = Session.authenticated(principal, client_host, "", self.shortcuts)
         try:
             api_key, version, correlation_id, client_id, position = parse_request_header(payload)
-            route = self._routes.find(api_key, version)
+            route = self._admission.admit(session, api_key, version, len(payload))
             if route is None:
                 raise UnservedVersion(f"version {version} of {api_name(api_key)} is not served")
-            self.check_size(api_key, len(payload))
             request, _ = await self.scheduler.slices.finish(route.codec.decode_sliced(payload, position))
         except UnservedVersion as error:
             raise UnsupportedVersion(str(error)) from error
         except (WireError, ProtocolError) as error:
             raise InvalidRequest(str(error)) from error
         self._count(api_key, version)
-        session = Session(principal, client_host, "", self.shortcuts)
         context = Context(self, session, route.codec, correlation_id, client_id, len(payload))
         try:
             response = route.handler.carry_out(context, request)

@@ -16,7 +16,7 @@ from metadata.errors import ApiError, NotController
 
 # The largest request of an API that does not say otherwise: 10,000 topics or groups with names of 100 bytes.
 REQUEST_BYTES_MAX: Final = 1024 * 1024
-# For APIs whose requests name one resource, or a few.
+# For APIs whose requests name one resource, or a few. No bound is smaller.
 SMALL_REQUEST_BYTES_MAX: Final = 64 * 1024
 
 
@@ -82,6 +82,7 @@ class Handler:
         shortcut: MakeShortcut | None = None,
     ) -> None:
         assert not forwarded or refused is not None, "a forwarded API needs a response for an unreachable controller"
+        assert request_bytes_max is None or request_bytes_max >= SMALL_REQUEST_BYTES_MAX, "no bound is smaller"
         message: MessageSpec = request.__message__
         self.api_key = message.key
         self.min_version, self.max_version = message.versions if versions is None else version_range(versions)

@@ -1,5 +1,6 @@
 """A client's identity, and the state that the server keeps for it while its connection lasts."""
 
+from math import inf
 from typing import Final
 
 from broker.net.connection import Connection
@@ -23,16 +24,19 @@ class HeldTime:
 class Session:
     """One client's session, with the state that handlers keep of a client.
 
-    `client_host` is the client's address, and `listener` the name of the listener it connected to, empty for a request
-    that another node forwarded. `client_id` is from the last request that was decoded, and `client_software` is the
-    name and the version from ApiVersions (KIP-511). `refused_batches` are those that the client's producers have to
-    send again before later ones are accepted. `prefix_length` is the number of bytes that the next request may have in
-    common with the last one; `shortcuts` looks requests up by these bytes. The connection is muted until
+    A session begins unauthenticated, with no `principal`, and is served only what `RequestAdmission` allows then.
+    `authenticated_until` is a time of Trio's clock; inf if the authentication does not expire. `client_host` is the
+    client's address, and `listener` the name of the listener it connected to, empty for a request that another node
+    forwarded. `client_id` is from the last request that was decoded, and `client_software` is the name and the
+    version from ApiVersions (KIP-511). `refused_batches` are those that the client's producers have to send again
+    before later ones are accepted. `prefix_length` is the number of bytes that the next request may have in common
+    with the last one; `shortcuts` looks requests up by these bytes. The connection is muted until
     `throttled_until`, of Trio's clock. `held_time` is that of the client while it has a request quota.
     """
 
     __slots__ = (
         "_tables",
+        "authenticated_until",
         "client_host",
         "client_id",
         "client_software",
@@ -47,14 +51,10 @@ class Session:
     )
 
     def __init__(
-        self,
-        principal: str,
-        client_host: str,
-        listener: str,
-        tables: ShortcutTables,
-        connection: Connection | None = None,
+        self, client_host: str, listener: str, tables: ShortcutTables, connection: Connection | None = None
     ) -> None:
-        self.principal = principal
+        self.principal = ""
+        self.authenticated_until = 0.0
         self.client_host = client_host
         self.listener = listener
         self.client_id: str | None = None
@@ -66,15 +66,38 @@ class Session:
         self.held_time: HeldTime | None = None
         self.shortcuts = ShortcutTable()
         self._tables = tables
-        if connection is not None:
-            self.authenticate(principal)
+
+    @classmethod
+    def authenticated(
+        cls,
+        principal: str,
+        client_host: str,
+        listener: str,
+        tables: ShortcutTables,
+        connection: Connection | None = None,
+    ) -> "Session":
+        """The session of a client whose principal is known from the beginning."""
+        session = cls(client_host, listener, tables, connection)
+        session.authenticate(principal)
+        return session
+
+    @property
+    def is_authenticated(self) -> bool:
+        return bool(self.principal)
 
     @property
     def user(self) -> str:
         """The name of the principal: "alice" of "User:alice"."""
         return self.principal.partition(":")[2]
 
-    def authenticate(self, principal: str) -> None:
-        """Set the authenticated principal, and use the shortcuts that were learned for clients of that principal."""
-        self.principal = principal
-        self.shortcuts = self._tables.table(ClientKind(principal, self.client_host, self.listener))
+    def authenticate(self, principal: str, until: float = inf) -> None:
+        """Set the authenticated principal.
+
+        A client whose authentication does not expire uses the shortcuts that were learned for clients of that principal;
+        they would serve others without admission.
+        """
+        self.principal, self.authenticated_until = principal, until
+        if self.connection is None or until != inf:
+            self.shortcuts = ShortcutTable()
+        else:
+            self.shortcuts = self._tables.table(ClientKind(principal, self.client_host, self.listener))

@@ -76,7 +76,7 @@ class Quotas:
 
 
 def session_of(user: str) -> Session:
-    return Session(f"User:{user}", "127.0.0.1", "PLAINTEXT", ShortcutTables())
+    return Session.authenticated(f"User:{user}", "127.0.0.1", "PLAINTEXT", ShortcutTables())
 
 
 def test_without_quotas_nothing_is_charged() -> None:

@@ -45,7 +45,7 @@ class Times:
 
 @pytest.fixture
 def session() -> Session:
-    return Session("User:alice", "127.0.0.1", "PLAINTEXT", ShortcutTables())
+    return Session.authenticated("User:alice", "127.0.0.1", "PLAINTEXT", ShortcutTables())
 
 
 def steps(clock: MockClock, *durations_s: float) -> Generator[None, None, str]:
@@ -93,7 +93,9 @@ class Turns:
     """The turns of three connections, the first two of clients with request quotas. A commit takes 1000 s."""
 
     def __init__(self, clock: MockClock) -> None:
-        self.sessions = [Session(f"User:{name}", "127.0.0.1", "PLAINTEXT", ShortcutTables()) for name in "abc"]
+        self.sessions = [
+            Session.authenticated(f"User:{name}", "127.0.0.1", "PLAINTEXT", ShortcutTables()) for name in "abc"
+        ]
         for session in self.sessions[:2]:
             session.held_time = HeldTime()
         self.clock = clock

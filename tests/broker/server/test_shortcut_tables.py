@@ -12,7 +12,7 @@ SHORTCUT: Any = SimpleNamespace()
 
 def session(tables: ShortcutTables, principal: str = ANONYMOUS, host: str = "::1", listener: str = "PLAIN") -> Session:
     connection: Any = SimpleNamespace()
-    return Session(principal, host, listener, tables, connection)
+    return Session.authenticated(principal, host, listener, tables, connection)
 
 
 def test_clients_share_a_table_if_authorizers_cannot_tell_them_apart() -> None:
@@ -39,7 +39,7 @@ def test_forwarded_requests_have_no_table() -> None:
     tables = ShortcutTables()
     client = session(tables)
     client.shortcuts[0] = SHORTCUT
-    assert Session(ANONYMOUS, "::1", "PLAIN", tables).shortcuts == {}
+    assert Session.authenticated(ANONYMOUS, "::1", "PLAIN", tables).shortcuts == {}
 
 
 def test_sessions_are_kept_when_everything_is_forgotten() -> None:
