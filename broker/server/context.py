@@ -64,6 +64,7 @@ class Context(Generic[S]):
 
     __slots__ = (
         "_mutations_throttled_until",
+        "api_version",
         "client_id",
         "codec",
         "correlation_id",
@@ -88,6 +89,7 @@ class Context(Generic[S]):
         self.services = server.services
         self.session = session
         self.codec = codec
+        self.api_version = codec.version
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.request_bytes = request_bytes
@@ -98,10 +100,6 @@ class Context(Generic[S]):
     @property
     def api_name(self) -> str:
         return api_name(self.codec.api_key)
-
-    @property
-    def api_version(self) -> int:
-        return self.codec.version
 
     @property
     def connection(self) -> Connection | None:

@@ -46,6 +46,10 @@ class Handler:
     and returns the response then, see `broker.server.scheduler`. None is no response. A handler `in_turns` appends to
     logs, or reads what other requests of a turn have appended.
 
+    `carry_out` is `handle`, with the response of `refused` where that raises ApiError. It raises ApiError itself if the
+    API has no such response, and NotController for a request that a broker has forwarded: the broker knows better than
+    its client which controller to ask next.
+
     `request_bytes_max` bounds the whole request; None: the listener's bound is the only one. A larger one closes its
     connection as soon as its size is known. `keeps_views` is true if requests hold views of the receive buffer,
     and so have to be served before it is reused.
@@ -87,7 +91,8 @@ class Handler:
         self.api_key = message.key
         self.min_version, self.max_version = message.versions if versions is None else version_range(versions)
         self.unstable_max_version = self.max_version if unstable_max_version is None else unstable_max_version
-        self.handle = handle
+        self.carry_out: Handle = handle if refused is None else self._carry_out_or_refuse
+        self._handle = handle
         self.request_bytes_max, self.keeps_views = request_bytes_max, keeps_views
         self.refused = refused
         self.forwarded, self.take_own_part = forwarded, take_own_part
@@ -95,20 +100,12 @@ class Handler:
         self.advertised_from = self.min_version if advertised_from is None else advertised_from
         self.shortcut = shortcut
 
-    def carry_out(self, context: Context[Any], request: Message) -> Message | Work[Message | None] | None:
-        """The response to a request, or the work that returns it.
-
-        The work raises ApiError if the API has no response for it, and NotController for a request that a broker has
-        forwarded: the broker knows better than its client which controller to ask next.
-        """
-        return self.handle(context, request) if self.refused is None else self._carry_out_or_refuse(context, request)
-
     def _carry_out_or_refuse(self, context: Context[Any], request: Message) -> Work[Message]:
         timeout_ms = getattr(request, "timeout_ms", None)
         if timeout_ms is not None:
             context.deadline = trio.current_time() + timeout_ms / 1000
         try:
-            response = self.handle(context, request)
+            response = self._handle(context, request)
             return (yield from response) if isinstance(response, Generator) else response
         except NotController as error:
             if context.connection is None:

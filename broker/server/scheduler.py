@@ -132,7 +132,7 @@ class Scheduler:
         except StopIteration as stopped:  # by far the most frequent case
             return stopped.value
         run = _Run(self, request, work, large, in_turns=in_turns, concurrent=concurrent)
-        return run.begin(reached)
+        return run.begin() if reached is None else run.reply_or_wait(reached)
 
     def decode(self, request: Request, decoding: Steps[T], carry_out: Callable[[T], Reply]) -> PendingReply:
         """Decode a large request in slices, and carry it out in a turn of its connection.
@@ -241,15 +241,13 @@ class _Run:
         self._takes_steps = False
         self._pending: PendingReply
 
-    def begin(self, reached: Wait) -> Reply:
-        """Go on in the turn in which the handler began and reached this wait."""
-        if reached is None:
-            self._takes_steps = True
-            return self._reply_or_wait(_advance(partial(next, self._work), self._work, FIRST_STEPS))
-        return self._reply_or_wait(reached)
+    def begin(self) -> Reply:
+        """Take more steps in the turn in which the handler began with one."""
+        self._takes_steps = True
+        return self.reply_or_wait(_advance(partial(next, self._work), self._work, FIRST_STEPS))
 
-    def _reply_or_wait(self, reached: _Reached) -> Reply:
-        """Called in a turn."""
+    def reply_or_wait(self, reached: _Reached) -> Reply:
+        """Called in a turn, with what the handler has reached."""
         if isinstance(reached, _Finished):
             return self._reply(reached.result)
         connection = self._request.own_connection
@@ -320,12 +318,14 @@ class _Run:
             self._scheduler.fail(self._request, error)
 
     def _go_on(self, outcome: Any) -> None:
-        reached = _advance(partial(self._work.send, outcome), self._work, 1)
-        if isinstance(reached, _Finished):
-            frame = self._pack(reached.result)
+        try:
+            reached = self._work.send(outcome)
+        except StopIteration as stopped:
+            frame = self._pack(stopped.value)
             if frame is not None:
                 self._pending.complete(frame)
-        elif not isinstance(reached, Completion):
+            return
+        if not isinstance(reached, Completion):
             self._scheduler.start_task(partial(self._complete, None, reached))
         elif self._pending.done:
             self._abandon(reached)
@@ -354,7 +354,7 @@ class _Run:
 
         def go_on() -> Reply:
             self._takes_steps = True
-            return self._reply_or_wait(_advance(resume, work, SLICE_STEPS))
+            return self.reply_or_wait(_advance(resume, work, SLICE_STEPS))
 
         async with scheduler.slices.slice():
             request.own_connection.resume(self._pending, partial(scheduler.in_turn, request, go_on))

@@ -93,8 +93,8 @@ class Session:
     def authenticate(self, principal: str, until: float = inf) -> None:
         """Set the authenticated principal.
 
-        A client whose authentication does not expire uses the shortcuts that were learned for clients of that principal;
-        they would serve others without admission.
+        If the authentication does not expire, the client uses the shortcuts that were learned for clients of that
+        principal. They would serve others without admission.
         """
         self.principal, self.authenticated_until = principal, until
         if self.connection is None or until != inf:
