@@ -6,7 +6,6 @@ to the log's end; their fetch offset tells the leader how much they have replica
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from itertools import islice
 from typing import Final
 
 import trio
@@ -29,7 +28,6 @@ from broker.wire.api.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    ForgottenTopic,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
@@ -48,48 +46,49 @@ def fetch(context: RequestContext, request: FetchRequest) -> Work[FetchResponse]
     named = yield from _cached_partitions(context, request.topics)
     context.services.partitions.commit_staged()  # records appended earlier in this turn become readable
     policy = fetch_policy(context, request)
+    forgotten = (yield from _forgotten(context, request)) if request.forgotten_topics_data else []
     try:
-        session_fetch = yield from _begin(context, request, policy, named)
+        session_fetch = _begin(context, request, policy, named, forgotten)
+        if len(named) + len(forgotten) > _STEP_NAMED:
+            yield from _add_others(session_fetch, named, forgotten)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     max_bytes = response_bytes_max(context, request, policy)
     min_bytes = min(request.min_bytes, max_bytes)
     max_wait_ms, isolation_level = request.max_wait_ms, request.isolation_level
-    del request, named  # they need no memory while the fetch waits
+    del request, named, forgotten  # they need no memory while the fetch waits
     reader = LogReader(context, session_fetch, policy, max_bytes)
-    delayed = DelayedFetch(context, reader, min_bytes)
     try:
-        yield from delayed.read(is_expired=max_wait_ms <= 0)
-        if max_wait_ms > 0 and not reader.can_respond(min_bytes):
-            delayed.begin(max_wait_ms / 1000)
-            reads_again = yield from delayed
+        yield from reader.read(min_bytes, is_expired=max_wait_ms <= 0)
+        if max_wait_ms > 0 and session_fetch.is_current and not reader.can_respond(min_bytes):
+            reads_again = yield from DelayedFetch(context, reader, min_bytes, max_wait_ms)
             if reads_again:
-                yield from delayed.read(is_expired=True)
-        delayed.stop_waiting()
+                yield from reader.read(min_bytes, is_expired=True)
         return (yield from _respond(context, reader, isolation_level))
     except BaseException:  # the connection was closed, or a mistake
-        delayed.abandon()
         context.finish_later(session_fetch.end())
         raise
 
 
 def _begin(
-    context: RequestContext, request: FetchRequest, policy: FetchPolicy, named: Sequence[CachedPartition]
-) -> Steps[Fetch]:
-    """Start the request in its fetch session, or in a new one. Raises KafkaError.
+    context: RequestContext,
+    request: FetchRequest,
+    policy: FetchPolicy,
+    named: Sequence[CachedPartition],
+    forgotten: Sequence[CachedPartitionKey],
+) -> Fetch:
+    """Start the request in its fetch session, or in a new one, with the first partitions. Raises KafkaError.
 
     All partitions become due if the follower is a former incarnation, which is then refused for each of them, or if
     ACLs, quotas or the isolation level have changed since the session's previous request.
     """
     services = context.services
     sessions = services.fetch_sessions
-    forgotten = _forgotten(context, request.forgotten_topics_data)
-    forgotten_at_once = _STEP_NAMED if len(named) <= _STEP_NAMED else 0
     session_fetch = sessions.begin(
         request.session_id,
         request.session_epoch,
         named[:_STEP_NAMED],
-        forgotten[:forgotten_at_once],
+        forgotten[: _forgotten_at_once(named)],
         by_topic_id=context.api_version >= _TOPIC_IDS_FROM,
         now_ms=trio.current_time() * 1000,
         follower=policy.incarnation,
@@ -103,64 +102,49 @@ def _begin(
     if session.access_generation != generation or session.isolation_level != request.isolation_level:
         session.access_generation, session.isolation_level = generation, request.isolation_level
         session.make_all_due()
-    for first in range(_STEP_NAMED, len(named), _STEP_NAMED):
-        yield
-        session_fetch.check_is_current()
-        session.update(named[first : first + _STEP_NAMED], ())
-    for first in range(forgotten_at_once, len(forgotten), _STEP_NAMED):
-        yield
-        session_fetch.check_is_current()
-        session.update((), forgotten[first : first + _STEP_NAMED])
     return session_fetch
 
 
-class DelayedFetch(RequestWait[bool]):
-    """A fetch request that reads its partitions, and waits until `min_bytes` are readable or its deadline expires.
+def _forgotten_at_once(named: Sequence[CachedPartition]) -> int:
+    """The number of forgotten partitions that are removed at once: none before all are added that are named."""
+    return _STEP_NAMED if len(named) <= _STEP_NAMED else 0
 
-    Completes with True if all partitions have to be read again for the response. Many partitions are read in steps;
-    partitions that change between two steps are kept in `_moved` and read again.
+
+def _add_others(
+    session_fetch: Fetch, named: Sequence[CachedPartition], forgotten: Sequence[CachedPartitionKey]
+) -> Steps[None]:
+    """Add and remove the partitions that were too many to begin with. Raises KafkaError if a later request arrives."""
+    for first in range(_STEP_NAMED, len(named), _STEP_NAMED):
+        yield
+        session_fetch.check_is_current()
+        session_fetch.session.update(named[first : first + _STEP_NAMED], ())
+    for first in range(_forgotten_at_once(named), len(forgotten), _STEP_NAMED):
+        yield
+        session_fetch.check_is_current()
+        session_fetch.session.update((), forgotten[first : first + _STEP_NAMED])
+
+
+class DelayedFetch(RequestWait[bool]):
+    """A fetch request that has read its partitions, and waits until `min_bytes` are readable or its deadline expires.
+
+    Completes with True if all partitions have to be read again for the response.
     """
 
-    __slots__ = ("_context", "_deferred", "_min_bytes", "_moved", "_reader")
+    __slots__ = ("_context", "_deferred", "_min_bytes", "_reader")
 
-    def __init__(self, context: RequestContext, reader: LogReader, min_bytes: int) -> None:
+    def __init__(self, context: RequestContext, reader: LogReader, min_bytes: int, max_wait_ms: int) -> None:
         super().__init__()
         self._context = context
         self._reader = reader
         self._min_bytes = min_bytes
         self._deferred: dict[CachedPartition, None] = {}
-        self._moved: dict[CachedPartition, None] | None = None
-
-    def read(self, *, is_expired: bool) -> Steps[None]:
-        """Read all partitions that are due, and read those again that change meanwhile, unless the wait `is_expired`.
-
-        Stops early when a later request of the session arrives.
-        """
-        reader = self._reader
-        self._moved = late = dict[CachedPartition, None]()
         reader.fetch.session.waiter = self
-        yield from reader.read()
-        while late and not is_expired and reader.fetch.is_current and not reader.can_respond(self._min_bytes):
-            for cached in list(islice(late, STEP_ITEMS)):
-                del late[cached]
-                reader.read_one(cached)
-                reader.watch(cached)
-            if late:
-                yield
-        self._moved = None
-
-    def begin(self, seconds: float) -> None:
-        """Wait for at most `seconds`, unless a later request of the session has already ended the wait."""
-        if not self.done:
-            self._reader.watch_all()
-            self.expire_in(self._context.services.deadlines, seconds, self.expire)
+        reader.watch_all()
+        self.expire_in(context.services.deadlines, max_wait_ms / 1000, self.expire)
 
     def moved(self, cached: CachedPartition, partition: Partition) -> None:
         """See `broker.replication.fetch_sessions.Waiter`. Reads the partition again, and responds if that is enough."""
-        if self._moved is not None:
-            self._moved[cached] = None
-        else:
-            self._context.timed_call(lambda: self._read_moved(cached, partition))
+        self._context.timed_call(lambda: self._read_moved(cached, partition))
 
     def _read_moved(self, cached: CachedPartition, partition: Partition) -> None:
         reader = self._reader
@@ -298,6 +282,14 @@ def _cached_partitions(context: RequestContext, topics: Iterable[FetchTopic]) ->
     return named
 
 
-def _forgotten(context: RequestContext, topics: Iterable[ForgottenTopic]) -> list[CachedPartitionKey]:
+def _forgotten(context: RequestContext, request: FetchRequest) -> Steps[list[CachedPartitionKey]]:
+    """The partitions that the session shall forget."""
     by_id = context.api_version >= _TOPIC_IDS_FROM
-    return [(topic.topic_id if by_id else topic.topic, index) for topic in topics for index in topic.partitions]
+    forgotten: list[CachedPartitionKey] = []
+    for topic in request.forgotten_topics_data:
+        key = topic.topic_id if by_id else topic.topic
+        for index in topic.partitions:
+            forgotten.append((key, index))
+            if not len(forgotten) % _STEP_NAMED:
+                yield
+    return forgotten

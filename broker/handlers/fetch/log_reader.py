@@ -1,6 +1,7 @@
 """Reads the logs of the partitions of one fetch request, within the request's limits on bytes."""
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from broker.handlers.fetch.policies import FetchPolicy
@@ -12,7 +13,7 @@ from broker.replication.leader_role import DivergingEpoch, diverging_epoch
 from broker.replication.partition import Partition
 from broker.server.authorizer import CLUSTER_NAME, AclOperation, AclResourceType
 from broker.server.context import RequestContext
-from broker.server.slices import Steps, each
+from broker.server.slices import STEP_ITEMS, Steps, each
 from broker.storage.aborted_transactions import aborted_transactions
 from broker.storage.log import Log, LogSlice
 from broker.wire.api.fetch import AbortedTransaction
@@ -40,6 +41,7 @@ class LogReader:
         "_context",
         "_has_updated_followers",
         "_immediate",
+        "_moved",
         "_size",
         "_unwatched",
         "fetch",
@@ -57,6 +59,7 @@ class LogReader:
         self._absent_before = -1
         self._immediate = 0
         self._unwatched: list[CachedPartition] = []
+        self._moved: dict[CachedPartition, None] = {}
         self.fetch = fetch
         self.policy = policy
         self.results: dict[CachedPartition, FetchedPartition] = {}
@@ -66,27 +69,48 @@ class LogReader:
         """The size of the records in `results`, in bytes."""
         return self._size
 
-    def read(self) -> Steps[None]:
+    def read(self, min_bytes: int, *, is_expired: bool) -> Steps[None]:
         """Read all partitions that are due, including those that a replication throttle has released.
 
-        Before each step the partitions that were read are watched. Stops early when a later request arrives.
+        Partitions that change between two steps are read again until the response need not wait, unless the wait
+        `is_expired`. Stops early when a later request arrives.
         """
+        session = self.fetch.session
         self.policy.reset_planned_bytes()
-        if self.fetch.session.held and self.policy.throttle_has_room:
-            self.fetch.session.release()
+        if session.held and self.policy.throttle_has_room:
+            session.release()
         cached_partitions = self.fetch.cached_partitions
         if self.results:
             yield from each(self._discard_result, cached_partitions)
         self._unwatched = unwatched = list[CachedPartition]()
-        for cached in cached_partitions:
-            if len(unwatched) == _STEP_PARTITIONS:
-                self.watch_all()
+        try:
+            for cached in cached_partitions:
+                if len(unwatched) == _STEP_PARTITIONS:
+                    session.waiter = self
+                    self.watch_all()
+                    yield
+                    if not self.fetch.is_current:
+                        return
+                self.read_one(cached)
+                unwatched.append(cached)
+            self._has_updated_followers = True
+            while self._moved and not is_expired and self.fetch.is_current and not self.can_respond(min_bytes):
+                for cached in list(islice(self._moved, STEP_ITEMS)):
+                    del self._moved[cached]
+                    self.read_one(cached)
+                    self.watch(cached)
                 yield
-                if not self.fetch.is_current:
-                    return
-            self.read_one(cached)
-            unwatched.append(cached)
-        self._has_updated_followers = True
+        finally:
+            if session.waiter is self:
+                session.waiter = None
+            self._moved.clear()
+
+    def moved(self, cached: CachedPartition, partition: Partition) -> None:
+        """See `broker.replication.fetch_sessions.Waiter`: the partition has changed between two steps."""
+        self._moved[cached] = None
+
+    def expire(self) -> None:
+        """See `broker.replication.fetch_sessions.Waiter`: `read` sees before its next step that it has to stop."""
 
     def read_one(self, cached: CachedPartition) -> None:
         """Read one cached partition again; the results of the others stay."""
