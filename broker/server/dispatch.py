@@ -42,6 +42,8 @@ from metadata.errors import ApiError, InvalidRequest, UnsupportedVersion
 _KEY_VERSION_CORRELATION: Final = Struct(">Ii")
 _KNOWN_FROM: Final = _KEY_VERSION_CORRELATION.size
 _FRAME_SIZE: Final = 4
+# What a handler may have returned besides a message.
+_REPLIES: Final = (PendingReply, bytes, list)
 # Requests from this size on are decoded in slices. Smaller ones take a few milliseconds at most.
 _SLICED_BYTES_MIN: Final = 8 * 1024
 
@@ -145,7 +147,7 @@ class Dispatcher(Generic[S]):
         if response is None:
             context.charge()
             return None
-        if isinstance(response, PendingReply | bytes | list):
+        if isinstance(response, _REPLIES):
             return response
         return context.pack(response)
 
@@ -156,7 +158,7 @@ class Dispatcher(Generic[S]):
             response = self._respond(context, handler, request, payload, request)
             if response is None:
                 context.charge()
-            elif not isinstance(response, PendingReply | bytes | list):
+            elif not isinstance(response, _REPLIES):
                 response = self.scheduler.start(context, context.pack_in_steps(response))
             return response
 

@@ -21,7 +21,7 @@ One that runs in a task goes on, for its effects. An error closes the connection
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import trio
 
@@ -36,6 +36,7 @@ T = TypeVar("T")
 
 Message: TypeAlias = Any
 Frame: TypeAlias = bytes | list[Part]
+_FRAMES: Final = (bytes, list)
 # What a handler yields; see the module's docstring.
 Wait: TypeAlias = Completion[Any] | Coroutine[Any, Any, Any] | None
 # Work that yields what it waits for, and returns its result.
@@ -276,7 +277,7 @@ class _Run:
 
     def _pack(self, response: Message | Frame) -> Frame | None:
         """The frame of the response; None if a task is going to complete the reply."""
-        if not self._takes_steps and not isinstance(response, bytes | list):
+        if not self._takes_steps and not isinstance(response, _FRAMES):
             return self._request.pack(response)
         packing = self._pack_in_steps(response)
         reached = _advance(partial(next, packing), packing, FIRST_STEPS)
@@ -288,7 +289,7 @@ class _Run:
 
     def _pack_in_steps(self, response: Message | Frame) -> Steps[Frame]:
         """The frame of the response. The messages are freed in steps: nothing of them is needed any more."""
-        if isinstance(response, bytes | list):
+        if isinstance(response, _FRAMES):
             return response
         frame = yield from self._request.pack_in_steps(response)
         yield from freed(response)

@@ -82,7 +82,8 @@ class LogReader:
         cached_partitions = self.fetch.cached_partitions
         if self.results:
             yield from each(self._discard_result, cached_partitions)
-        self._unwatched = unwatched = list[CachedPartition]()
+        unwatched: list[CachedPartition] = []
+        self._unwatched = unwatched
         try:
             for cached in cached_partitions:
                 if len(unwatched) == _STEP_PARTITIONS:

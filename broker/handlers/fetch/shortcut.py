@@ -1,7 +1,7 @@
 """The shortcut for Fetch requests of a consumer that reads one partition without a fetch session.
 
-Such requests are the same bytes apart from the correlation id and the fetch offset. As for Produce, the shortcut learns
-the bytes of requests and replies from the codec. Requests that fail or have to wait are left to the handler.
+Such requests are the same bytes apart from the correlation id and the fetch offset. Requests that fail or have to wait
+are left to the handler.
 """
 
 from collections.abc import Callable
@@ -12,33 +12,36 @@ from broker.handlers.fetch.handler import fetch
 from broker.handlers.fetch.log_reader import ZSTD_FROM
 from broker.handlers.fetch.policies import CONSUMER_REPLICA_ID, READ_REPLICAS_FROM, fetch_policy
 from broker.handlers.fetch.throttling import FRAME_LENGTH_BYTES, response_bytes_max, response_sizes
+from broker.handlers.partition_shortcut import (
+    LOG_START_OFFSET_FROM,
+    PREFIX_START,
+    TOPIC_IDS_FROM,
+    PartitionEntry,
+    PartitionShortcut,
+    around_fields,
+)
 from broker.net.connection import Connection
-from broker.net.reply import FileRange, Part, PendingReply
+from broker.net.reply import FileRange, Part
 from broker.replication.commit_state import READ_COMMITTED
 from broker.replication.fetch_sessions import FINAL_EPOCH, NO_SESSION
 from broker.replication.partition import NO_EPOCH, Partition
 from broker.server.context import RequestContext, Server
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.message_codec import MessageCodec
-from broker.server.quotas import Usage
 from broker.server.services import Services
 from broker.server.session import Session
 from broker.storage.aborted_transactions import aborted_transactions
 from broker.storage.log import Log, LogSlice
 from broker.wire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from broker.wire.errors import ErrorCode, KafkaError, WireError
+from broker.wire.errors import KafkaError, WireError
 from broker.wire.header import parse_request_header
 from broker.wire.varint import encode_varint
 
-# The position after the correlation id. The API key and version before it have selected the shortcut.
-_PREFIX_START: Final = 8
 # Records up to this size are read at once: one buffer and one send for the whole reply.
 _READ_NOW_MAX: Final = 16 * 1024
 _OFFSET: Final = Struct(">q")
 # So often the same records are served again before they are suspected: as many clients of one name may read them.
 _SUSPECT_REPEATS: Final = 8
-_TOPIC_IDS_FROM: Final = 13
-_LOG_START_OFFSET_FROM: Final = 5
 
 # Values that occur nowhere else in a request or reply, to find out where the codec puts a field.
 _FETCH_OFFSET: Final = 0x5A17FE7C << 24
@@ -50,20 +53,15 @@ Reply: TypeAlias = bytes | list[Part] | Literal[False]
 Frame: TypeAlias = Callable[[int, int, tuple[int, int, int]], tuple[bytes, bytes]]
 
 
-class FetchShortcut:
-    """See `broker.server.shortcut_tables.Shortcut`. Learns from requests that may read their partition."""
+class FetchShortcut(PartitionShortcut["_Entry"]):
+    """Learns from requests that may read their partition."""
 
     def __init__(self, server: Server[Services], codec: MessageCodec) -> None:
-        services = server.services
-        self._charging = server.charging
-        self._server, self._codec = server, codec
-        self._commit_staged = services.partitions.commit_staged
-        self._topics = services.partitions.topics
-        self._flexible = codec.flexible
+        super().__init__(server, codec)
+        self._commit_staged = server.services.partitions.commit_staged
         self._reads_zstd = codec.version >= ZSTD_FROM
         self._leader_only = codec.version < READ_REPLICAS_FROM
-        self._may_select = services.replica_selector is not None
-        self._entries: dict[bytes, _Entry] = {}
+        self._may_select = server.services.replica_selector is not None
 
     def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> Reply:
         """The reply, or False if the handler has to serve the request."""
@@ -71,7 +69,7 @@ class FetchShortcut:
         position = start + prefix_length
         if position + 8 > end:
             return False
-        entry = self._entries.get(bytes(view[start + _PREFIX_START : position]) + view[position + 8 : end])
+        entry = self._entries.get(bytes(view[start + PREFIX_START : position]) + view[position + 8 : end])
         if entry is None or entry.prefix_length != prefix_length:
             return False  # the session's prefix length is of another request; the remaining bytes are equal by chance
         self._commit_staged()
@@ -96,7 +94,9 @@ class FetchShortcut:
             if (granted := entry.allowance) is not None:
                 if (left := granted.left - entry.overhead_bytes - size) >= 0:
                     granted.left = left
-                elif (reply := self._charge(connection.session, entry, correlation_id, end - start, size)) is not None:
+                elif (
+                    reply := self._throttled(connection.session, entry, correlation_id, end - start, size)
+                ) is not None:
                     return reply
             entry.record_sent(partition, log, records, offset)
             watermarks = (committed.high_watermark, committed.last_stable_offset(log), log.log_start_offset)
@@ -107,30 +107,18 @@ class FetchShortcut:
         except (KafkaError, OSError):
             return False  # the handler finds the same error and reports it
 
-    def _charge(
+    def _throttled(
         self, session: Session, entry: "_Entry", correlation_id: int, request_bytes: int, records_bytes: int
     ) -> bytes | list[Part] | None:
         """The response to a consumer that exceeds a quota, see `throttled_response`; None if it does not."""
-        charging, codec = self._charging, self._codec
-        assert charging is not None, "there is an allowance only while quotas are charged"
-        fetched_bytes = entry.overhead_bytes + records_bytes
-        usage = Usage(session, entry.client_id, codec.api_key, codec.version, request_bytes, fetched_bytes)
-        throttle_time_ms = charging.charge(usage)
-        entry.allowance = charging.allowance(session, entry.client_id, codec.api_key)
+        throttle_time_ms = self._charge(session, entry, request_bytes, entry.overhead_bytes + records_bytes)
         if not throttle_time_ms:
             return None
-        context = RequestContext.charged(self._server, session, codec, correlation_id, throttle_time_ms)
+        context = RequestContext.charged(self._server, session, self._codec, correlation_id, throttle_time_ms)
         return context.pack(FetchResponse())
 
-    def learn(
-        self,
-        context: RequestContext,
-        request: FetchRequest,
-        response: FetchResponse | PendingReply,
-        start: int,
-        end: int,
-    ) -> bool:
-        """Remember a request that succeeded, if it is of the kind served here. True if it is new."""
+    def _key(self, context: RequestContext, request: FetchRequest, start: int, end: int) -> tuple[int, bytes] | None:
+        """All bytes without the fetch offset."""
         if (
             len(request.topics) != 1
             or len(request.topics[0].partitions) != 1
@@ -141,40 +129,25 @@ class FetchShortcut:
             or request.replica_state is not None
             or request.replica_id != CONSUMER_REPLICA_ID
             or (request.rack_id and self._may_select)
-            or not _succeeded(response)
         ):
-            return False
+            return None
         frame = bytes(context.own_connection.buffer.view[start:end])
         position = _offset_position(context, frame, request)
-        if position is None:
-            return False
-        context.session.prefix_length = position
-        key = frame[_PREFIX_START:position] + frame[position + 8 :]
-        if key in self._entries:
-            return False
-        self._entries[key] = _Entry(context, request, self._flexible)
-        return True
+        return None if position is None else (position, frame[PREFIX_START:position] + frame[position + 8 :])
+
+    def _entry(self, context: RequestContext, request: FetchRequest) -> "_Entry":
+        return _Entry(context, request, self._flexible)
 
 
-def _succeeded(response: FetchResponse | PendingReply) -> bool:
-    """True if the only partition of the request was read, or the request waits for it: errors are answered at once."""
-    if isinstance(response, FetchResponse):
-        return bool(response.responses) and response.responses[0].partitions[0].error_code == ErrorCode.NONE
-    return isinstance(response, PendingReply)
-
-
-class _Entry:
+class _Entry(PartitionEntry):
     """The fields of a request apart from its offset, and the template of its replies.
 
-    `allowance` is the client's, see `Quotas.allowance`. `last_offset` was served last, and `repeats` times before that.
+    `last_offset` was served last, and `repeats` times before that.
     """
 
     __slots__ = (
-        "allowance",
-        "client_id",
         "current_leader_epoch",
         "frame",
-        "index",
         "isolation_level",
         "last_offset",
         "max_bytes",
@@ -182,25 +155,22 @@ class _Entry:
         "overhead_bytes",
         "prefix_length",
         "repeats",
-        "topic",
     )
 
     def __init__(self, context: RequestContext, request: FetchRequest, flexible: bool) -> None:
         topic = request.topics[0]
         partition = topic.partitions[0]
-        self.client_id = context.client_id
-        self.allowance = context.allowance()
+        has_ids = context.api_version >= TOPIC_IDS_FROM
+        super().__init__(context, topic.topic_id if has_ids else topic.topic, partition.partition)
         self.last_offset, self.repeats = -1, 0
         self.prefix_length = context.session.prefix_length
-        self.topic: str | bytes = topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.topic
-        self.index = partition.partition
         self.current_leader_epoch = partition.current_leader_epoch
         self.isolation_level = request.isolation_level
         policy = fetch_policy(context, request)
         self.max_bytes = min(partition.partition_max_bytes, response_bytes_max(context, request, policy))
         self.min_bytes = min(request.min_bytes, request.max_bytes) if request.max_wait_ms > 0 else 0
         sizes = response_sizes(context.api_version)
-        name_bytes = 0 if context.api_version >= _TOPIC_IDS_FROM else len(topic.topic.encode())
+        name_bytes = 0 if has_ids else len(topic.topic.encode())
         self.overhead_bytes = FRAME_LENGTH_BYTES + sizes.empty + sizes.topic + name_bytes + sizes.partition
         self.frame = _reply_template(context, topic, request.isolation_level, flexible)
 
@@ -286,10 +256,8 @@ def _reply_template(context: RequestContext, topic: FetchTopic, isolation_level:
     assert isinstance(head, bytes), "the fields before the records are one buffer"
     tail = b"".join(rest)  # type: ignore[arg-type]  # buffers: there are no other records
     before = head[8 : -len(_encode_length(1, flexible))]
-    watermarks_at = before.index(_HIGH_WATERMARK.to_bytes(8, "big"))
-    assert before.index(_STABLE_OFFSET.to_bytes(8, "big")) == watermarks_at + 8, "the fields are adjacent"
-    count = 2 if context.api_version < _LOG_START_OFFSET_FROM else 3
-    first, last = before[:watermarks_at], before[watermarks_at + 8 * count :]
+    count = 2 if context.api_version < LOG_START_OFFSET_FROM else 3
+    first, last = around_fields(before, (_HIGH_WATERMARK, _STABLE_OFFSET, _LOG_START)[:count])
     pack = Struct(f">ii{len(first)}s{count}q{len(last)}s").pack
     fixed = len(before) + len(tail) + 4
 

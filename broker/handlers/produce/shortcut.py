@@ -1,15 +1,21 @@
 """The shortcut for Produce requests with one batch for one partition, which most producers repeat.
 
 Up to the length of the batch, such requests of a client are the same bytes apart from the correlation id. The shortcut
-looks these bytes up instead of decoding them, and fills a template of the reply instead of encoding it, which halves
-the cost of a small request. It learns both from requests that the handler has served. Unusual requests, such as those
-that end in an error, are left to the handler before anything has changed.
+halves the cost of a small request.
 """
 
 from collections.abc import Callable
 from struct import Struct
 from typing import Final, Literal, TypeAlias
 
+from broker.handlers.partition_shortcut import (
+    LOG_START_OFFSET_FROM,
+    PREFIX_START,
+    TOPIC_IDS_FROM,
+    PartitionEntry,
+    PartitionShortcut,
+    around_fields,
+)
 from broker.handlers.produce.acknowledgement_wait import PartitionWait
 from broker.handlers.produce.handler import ZSTD_FROM, appended, produce, refuse
 from broker.handlers.topic_names import is_internal
@@ -20,7 +26,6 @@ from broker.replication.partition import Partition
 from broker.server.context import RequestContext, Server
 from broker.server.handler import Handler
 from broker.server.message_codec import MessageCodec
-from broker.server.quotas import Usage
 from broker.server.services import Services
 from broker.server.session import Session
 from broker.storage.append_info import AppendInfo
@@ -36,16 +41,12 @@ from broker.wire.records import HEADER_SIZE, Compression
 from broker.wire.records.batch import ATTRIBUTES_POSITION, COMPRESSION_MASK, TRANSACTIONAL_FLAG
 from broker.wire.varint import encode_varint, read_varint
 
-# The position after the correlation id. The API key and version before it have selected the shortcut.
-_PREFIX_START: Final = 8
 # No tagged fields of the partition, the topic and the request.
 _FLEXIBLE_TAIL: Final = b"\0\0\0"
 _TAIL_SIZE: Final = len(_FLEXIBLE_TAIL)
 _LENGTH: Final = Struct(">i")
 # The byte of a batch's attributes that has flags in it.
 _FLAGS_POSITION: Final = ATTRIBUTES_POSITION + 1
-_TOPIC_IDS_FROM: Final = 13
-_LOG_START_OFFSET_FROM: Final = 5
 
 # Values that occur nowhere else in a reply, to find out where the codec puts a field.
 _CORRELATION_ID, _BASE_OFFSET, _APPEND_TIME, _LOG_START = (
@@ -58,27 +59,21 @@ _CORRELATION_ID, _BASE_OFFSET, _APPEND_TIME, _LOG_START = (
 Reply: TypeAlias = bytes | list[Part] | PendingReply | Literal[False] | None
 
 
-class ProduceShortcut:
-    """See `broker.server.shortcut_tables.Shortcut`. Learns from requests whose batch was appended."""
+class ProduceShortcut(PartitionShortcut["_Entry"]):
+    """Learns from requests whose batch was appended."""
 
     def __init__(self, server: Server[Services], codec: MessageCodec) -> None:
-        services = server.services
-        self._charging = server.charging
-        self._codec = codec
-        self._flexible = codec.flexible
-        self._now_ms = services.now_ms
-        self._deadlines = services.deadlines
-        self._partitions = services.partitions
-        self._topics = services.partitions.topics
-        self._stage = services.partitions.stage
+        super().__init__(server, codec)
+        self._now_ms = server.services.now_ms
+        self._deadlines = server.services.deadlines
+        self._stage = server.services.partitions.stage
         self._unusual_flags = frozenset(filter(lambda flags: _is_unusual(flags, codec.version), range(256)))
-        self._entries: dict[bytes, _Entry] = {}
 
     def serve(self, connection: Connection, start: int, end: int, correlation_id: int) -> Reply:
         """The reply; None with acks=0; False if the handler has to serve the request."""
         session, buffer, data = connection.session, connection.buffer, connection.buffer.data
         position = start + session.prefix_length
-        entry = self._entries.get(bytes(buffer.view[start + _PREFIX_START : position]))
+        entry = self._entries.get(bytes(buffer.view[start + PREFIX_START : position]))
         if entry is None or position + 1 >= end or session.refused_batches is not None:
             return False
         if self._flexible:
@@ -121,53 +116,32 @@ class ProduceShortcut:
         self._partitions.turn_ms = self._now_ms()
         return self._partitions.turn_ms
 
-    def _charge(self, session: Session, entry: "_Entry", request_bytes: int) -> int:
-        charging, codec = self._charging, self._codec
-        assert charging is not None, "there is an allowance only while quotas are charged"
-        usage = Usage(session, entry.client_id, codec.api_key, codec.version, request_bytes)
-        throttle_time_ms = charging.charge(usage)
-        entry.allowance = charging.allowance(session, entry.client_id, codec.api_key)
-        return throttle_time_ms
-
-    def learn(
-        self,
-        context: RequestContext,
-        request: ProduceRequest,
-        response: ProduceResponse | PendingReply | None,
-        start: int,
-        end: int,
-    ) -> bool:
-        """Remember the prefix of a request that appended, if it is of the kind served here. True if it is new."""
-        if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1 or not _appended(response):
-            return False
+    def _key(self, context: RequestContext, request: ProduceRequest, start: int, end: int) -> tuple[int, bytes] | None:
+        """The bytes up to the length of the batch."""
+        if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
+            return None
         topic = request.topic_data[0]
-        data = topic.partition_data[0]
-        if data.records is None or request.transactional_id is not None or request.acks not in (-1, 0, 1):
-            return False
-        local = self._topics.get(topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.name)
+        records = topic.partition_data[0].records
+        if records is None or request.transactional_id is not None or request.acks not in (-1, 0, 1):
+            return None
+        local = self._topics.get(_topic_key(context, topic))
         if local is None or is_internal(local.name):
-            return False
-        size = len(data.records)
+            return None
+        size = len(records)
         suffix = (encode_varint(size + 1), _FLEXIBLE_TAIL) if self._flexible else (_LENGTH.pack(size), b"")
         prefix_end = end - len(suffix[1]) - size - len(suffix[0])
         view = context.own_connection.buffer.view
         length, tail = view[prefix_end : prefix_end + len(suffix[0])], view[end - len(suffix[1]) : end]
         if (bytes(length), bytes(tail)) != suffix:
-            return False  # tagged fields, or a length that is not encoded in the shortest way
-        connection = context.own_connection
-        prefix = bytes(connection.buffer.view[start + _PREFIX_START : prefix_end])
-        context.session.prefix_length = prefix_end - start
-        if prefix in self._entries:
-            return False
-        self._entries[prefix] = _Entry(context, request, topic, data.index)
-        return True
+            return None  # tagged fields, or a length that is not encoded in the shortest way
+        return prefix_end - start, bytes(view[start + PREFIX_START : prefix_end])
+
+    def _entry(self, context: RequestContext, request: ProduceRequest) -> "_Entry":
+        return _Entry(context, request, request.topic_data[0])
 
 
-def _appended(response: ProduceResponse | PendingReply | None) -> bool:
-    """True if the only batch of the request was accepted: acknowledged, waiting for that, or not to be answered."""
-    if isinstance(response, ProduceResponse):
-        return response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
-    return response is None or isinstance(response, PendingReply)
+def _topic_key(context: RequestContext, topic: TopicProduceData) -> str | bytes:
+    return topic.topic_id if context.api_version >= TOPIC_IDS_FROM else topic.name
 
 
 def _read_long_varint(data: bytearray, position: int) -> tuple[int, int]:
@@ -178,23 +152,18 @@ def _read_long_varint(data: bytearray, position: int) -> tuple[int, int]:
         return 0, position
 
 
-class _Entry:
-    """The fields of the requests with one prefix, and the template of their replies.
+class _Entry(PartitionEntry):
+    """The fields of the requests with one prefix, and the template of their replies."""
 
-    `allowance` is the client's, see `Quotas.allowance`.
-    """
+    __slots__ = ("_charging", "_pack", "_timeout_ms", "acks", "reply")
 
-    __slots__ = ("_charging", "_pack", "_timeout_ms", "acks", "allowance", "client_id", "index", "reply", "topic")
-
-    def __init__(self, context: RequestContext, request: ProduceRequest, topic: TopicProduceData, index: int) -> None:
+    def __init__(self, context: RequestContext, request: ProduceRequest, topic: TopicProduceData) -> None:
+        index = topic.partition_data[0].index
+        super().__init__(context, _topic_key(context, topic), index)
         self._charging = context.server.charging
         self._pack = _packing(context, topic, index)
-        self.client_id = context.client_id
-        self.allowance = context.allowance()
         self._timeout_ms = request.timeout_ms
         self.acks = request.acks
-        self.topic: str | bytes = topic.topic_id if context.api_version >= _TOPIC_IDS_FROM else topic.name
-        self.index = index
         self.reply = _reply_template(context, topic, index)
 
     def reply_when_safe(
@@ -260,7 +229,7 @@ def _packing(
         topic_response = TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[answer])
         response = ProduceResponse(responses=[topic_response])
         if code is not ErrorCode.NONE:
-            refuse(like, response, [(topic_id if like.api_version >= _TOPIC_IDS_FROM else name, answer, code)])
+            refuse(like, response, [(topic_id if like.api_version >= TOPIC_IDS_FROM else name, answer, code)])
         return like.pack(response)
 
     return pack
@@ -292,17 +261,13 @@ def _reply_template(
     sample = RequestContext.charged(context.server, context.session, context.codec, _CORRELATION_ID)
     encoded = sample.pack(response)
     assert isinstance(encoded, bytes), "a reply without records is one small buffer"
-    correlation_at = encoded.index(_CORRELATION_ID.to_bytes(4, "big"))
-    offset_at = encoded.index(_BASE_OFFSET.to_bytes(8, "big"))
-    assert encoded.index(_APPEND_TIME.to_bytes(8, "big")) == offset_at + 8, "the fields are adjacent"
-    before = encoded[:correlation_at]
-    between = encoded[correlation_at + 4 : offset_at]
-    if context.api_version < _LOG_START_OFFSET_FROM:
-        after = encoded[offset_at + 16 :]
+    before, _, rest = encoded.partition(_CORRELATION_ID.to_bytes(4, "big"))
+    values = (_BASE_OFFSET, _APPEND_TIME, _LOG_START)
+    if context.api_version < LOG_START_OFFSET_FROM:
+        between, after = around_fields(rest, values[:2])
         pack = Struct(f">{len(before)}si{len(between)}sqq{len(after)}s").pack
         return lambda correlation_id, offset, time, _: pack(before, correlation_id, between, offset, time, after)
-    assert encoded.index(_LOG_START.to_bytes(8, "big")) == offset_at + 16, "the fields are adjacent"
-    after = encoded[offset_at + 24 :]
+    between, after = around_fields(rest, values)
     pack = Struct(f">{len(before)}si{len(between)}sqqq{len(after)}s").pack
     return lambda correlation_id, offset, time, log_start: pack(
         before, correlation_id, between, offset, time, log_start, after
