@@ -1,4 +1,4 @@
-"""What the shortcuts of Produce and Fetch have in common: requests for one partition that a client repeats.
+"""The common part of the shortcuts of Produce and Fetch: requests for one partition that a client repeats.
 
 Such requests are the same bytes apart from a few fields. A shortcut looks these bytes up instead of decoding them, and
 fills a template of the reply instead of encoding it. It learns both from requests that the handler has served. Unusual

@@ -42,7 +42,7 @@ from metadata.errors import ApiError, InvalidRequest, UnsupportedVersion
 _KEY_VERSION_CORRELATION: Final = Struct(">Ii")
 _KNOWN_FROM: Final = _KEY_VERSION_CORRELATION.size
 _FRAME_SIZE: Final = 4
-# What a handler may have returned besides a message.
+# The types of a reply that is not a message to pack.
 _REPLIES: Final = (PendingReply, bytes, list)
 # Requests from this size on are decoded in slices. Smaller ones take a few milliseconds at most.
 _SLICED_BYTES_MIN: Final = 8 * 1024
@@ -167,7 +167,7 @@ class Dispatcher(Generic[S]):
     def _respond(
         self, context: Context[S], handler: Handler, request: Message, payload: bytes | bytearray, large: Message | None
     ) -> Message | Frame | PendingReply | None:
-        """What the handler of a decoded request returns, or a pending reply while it waits."""
+        """The response of a decoded request's handler, or a pending reply while it waits."""
         if self._request_log is not None:
             self._request_log.log(context, request)
         if handler.forwarded and self._forward is not None:

@@ -86,7 +86,6 @@ class Handler:
         shortcut: MakeShortcut | None = None,
     ) -> None:
         assert not forwarded or refused is not None, "a forwarded API needs a response for an unreachable controller"
-        assert request_bytes_max is None or request_bytes_max >= SMALL_REQUEST_BYTES_MAX, "no bound is smaller"
         message: MessageSpec = request.__message__
         self.api_key = message.key
         self.min_version, self.max_version = message.versions if versions is None else version_range(versions)

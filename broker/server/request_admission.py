@@ -1,8 +1,9 @@
 """Decides whether a request may run, before anything of it but its header is decoded.
 
 The order is: the state of the session, the API, the bound on its requests, its version. The connection has decided
-before that it is neither closing nor throttled: then requests wait instead of being refused. What the principal may do
-to a resource is decided after it, by the handler (`Context.allows`), which knows the resources that the request names.
+before that it is neither closing nor throttled: then requests wait instead of being refused. The principal's
+right to a resource is decided after it, by the handler (`Context.allows`), which knows the resources that the request
+names.
 """
 
 from math import inf

@@ -12,8 +12,8 @@ Each `yield` waits for one of these:
 The connection serves its next request while a handler waits for a completion that it came to in its connection's turn.
 Otherwise the next request waits for the response: Kafka promises that the requests of one connection are processed in
 order. A handler `in_turns` appends, or reads what others have appended: it takes its steps in turns of the connection
-until it waits for a completion, because only a turn may append or read staged batches. What other handlers append
-outside of a turn is committed as soon as they wait.
+until it waits for a completion, because only a turn may append or read staged batches. Batches that other handlers
+append outside of a turn are committed as soon as the handler waits.
 
 If the connection closes, a handler that waits for a completion or for a turn is closed, and the completion abandoned.
 One that runs in a task goes on, for its effects. An error closes the connection of its request, and no other.
@@ -37,7 +37,7 @@ T = TypeVar("T")
 Message: TypeAlias = Any
 Frame: TypeAlias = bytes | list[Part]
 _FRAMES: Final = (bytes, list)
-# What a handler yields; see the module's docstring.
+# The values that a handler yields; see the module's docstring.
 Wait: TypeAlias = Completion[Any] | Coroutine[Any, Any, Any] | None
 # Work that yields what it waits for, and returns its result.
 Work: TypeAlias = Generator[Wait, Any, T]
@@ -69,7 +69,7 @@ class Request(Protocol):
 
 
 class _Finished:
-    """What `_advance` returns when the work has ended."""
+    """The result of work that has ended, returned by `_advance`."""
 
     __slots__ = ("result",)
 

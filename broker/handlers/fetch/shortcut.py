@@ -94,9 +94,7 @@ class FetchShortcut(PartitionShortcut["_Entry"]):
             if (granted := entry.allowance) is not None:
                 if (left := granted.left - entry.overhead_bytes - size) >= 0:
                     granted.left = left
-                elif (
-                    reply := self._throttled(connection.session, entry, correlation_id, end - start, size)
-                ) is not None:
+                elif reply := self._throttled(connection.session, entry, correlation_id, end - start, size):
                     return reply
             entry.record_sent(partition, log, records, offset)
             watermarks = (committed.high_watermark, committed.last_stable_offset(log), log.log_start_offset)

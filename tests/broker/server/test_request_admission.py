@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from broker.handlers import HANDLERS
+from broker.handlers import CONTROLLER_HANDLERS, HANDLERS
 from broker.net.connection import ProtocolError
+from broker.server.handler import SMALL_REQUEST_BYTES_MAX
 from broker.server.request_admission import RequestAdmission
 from broker.server.routes import Routes, UnservedVersion
 from broker.server.session import ANONYMOUS, Session
@@ -86,3 +87,8 @@ async def test_session_is_checked_before_the_size_and_the_size_before_the_versio
         admission.admit(client, HEARTBEAT, 99, 1 << 20)
     with pytest.raises(UnservedVersion):
         admission.admit(client, HEARTBEAT, 99, 50)
+
+
+def test_no_bound_is_below_the_size_from_which_bounds_are_checked() -> None:
+    bounds = [handler.request_bytes_max for handler in (*HANDLERS, *CONTROLLER_HANDLERS)]
+    assert min(bound for bound in bounds if bound is not None) == SMALL_REQUEST_BYTES_MAX

@@ -186,7 +186,7 @@ async def test_handler_may_wait_for_one_thing_after_the_other(heartbeats: Parked
         assert (await client.receive()).error_code == 27
 
 
-async def test_what_a_handler_stages_outside_of_turns_is_committed_before_it_waits(
+async def test_batches_staged_outside_of_turns_are_committed_before_the_handler_waits(
     heartbeats: ParkedHeartbeats,
 ) -> None:
     async def nothing() -> None:
