@@ -15,6 +15,7 @@ from tests.support.architecture_rules import (
     set_iterations,
     system_access,
 )
+from tests.support.small_modules import PackageSize, importers, size_of
 from tests.support.source_code import Module, functions, project_files
 
 
@@ -143,6 +144,14 @@ def test_rule_names() -> None:
 def test_rule_sizes() -> None:
     text = 'def f():\n    """Two\n    lines."""\n    a = 1\n    return a\n'
     assert [(each.name, each.lines) for each in functions(module(text))] == [("f", 3)]
+
+
+def test_small_modules_are_counted_with_their_importers() -> None:
+    found = modules(p="import p.small\n", p__small="a = 1\n" * 59, p__long="from p import small\n" * 60)
+    assert importers(found) == {"p": [], "p.small": ["p", "p.long"], "p.long": []}
+    size = PackageSize(files=3, lines=120, small=1, small_with_one_importer=0)
+    assert size_of(found.values(), importers(found)) == size
+    assert size_of(found.values(), {"p.small": ["p.long"]}).small_with_one_importer == 1
 
 
 def test_files_of_the_project_are_those_that_git_tracks_or_would_not_ignore(tmp_path: Path) -> None:
