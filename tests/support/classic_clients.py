@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker.coordinator.group.classic.classic_group import ClassicGroup, GroupState
-from broker.coordinator.group.classic.joining import JoiningClient
+from broker.coordinator.group.classic.requests import JoiningClient
 from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.mixed.classic_requests import heartbeat, join_group, leave_group, sync_group
 from broker.coordinator.group.shard import GroupCoordinatorShard

@@ -7,7 +7,7 @@ that it is no longer assigned, and then joins once more (KIP-429).
 from collections.abc import Mapping
 from typing import Any
 
-from broker.coordinator.group.classic.joining import JoiningClient
+from broker.coordinator.group.classic.requests import JoiningClient
 from broker.coordinator.group.mixed.classic_requests import heartbeat, join_group, leave_group, sync_group
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.runtime.decision import CoordinatorError

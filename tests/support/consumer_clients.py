@@ -5,7 +5,7 @@ from collections.abc import Callable
 from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from broker.coordinator.group.consumer.heartbeat import HeartbeatClient, validate
-from broker.coordinator.group.mixed.consumer_requests import consumer_group_heartbeat
+from broker.coordinator.group.mixed.upgrade import consumer_group_heartbeat
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets, as_message, partition_sets
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.wire.api.consumer_group_heartbeat import (

@@ -6,9 +6,13 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from broker.config import KafkaConfig
-from broker.coordinator.group.administration import delete_groups, describe_group, list_groups
-from broker.coordinator.group.classic.joining import JoiningClient
-from broker.coordinator.group.consumer.describing import describe as describe_consumer_group
+from broker.coordinator.group.administration import (
+    delete_groups,
+    describe_consumer_group,
+    describe_group,
+    list_groups,
+)
+from broker.coordinator.group.classic.requests import JoiningClient
 from broker.coordinator.group.consumer.heartbeat import HeartbeatClient
 from broker.coordinator.group.consumer.heartbeat import validate as validate_heartbeat
 from broker.coordinator.group.mixed.classic_requests import (
@@ -18,7 +22,7 @@ from broker.coordinator.group.mixed.classic_requests import (
     new_member_id,
     sync_group,
 )
-from broker.coordinator.group.mixed.consumer_requests import consumer_group_heartbeat
+from broker.coordinator.group.mixed.upgrade import consumer_group_heartbeat
 from broker.coordinator.group.offsets.requests import (
     Committer,
     OffsetToCommit,

@@ -4,32 +4,39 @@ They are the member's attributes and subscription, a new group epoch and target 
 the member's next step of reconciliation.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 import attrs
 
+from broker.coordinator.group.assignors import Assignor, MemberSpec, assign_ranges, assign_uniformly
 from broker.coordinator.group.config import ConsumerGroupConfig
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup, members_with
 from broker.coordinator.group.consumer.member import ConsumerMember, ResolvedRegex
 from broker.coordinator.group.consumer.reconciliation import Target, reconcile
 from broker.coordinator.group.consumer.records import (
+    assignment_epoch_record,
     assignment_record,
     epoch_record,
     member_record,
     regex_record,
+    target_record,
 )
 from broker.coordinator.group.consumer.subscriptions import (
+    Regexes,
     check_regex,
     metadata_hash,
     need_refresh,
     resolve,
     topic_ids,
 )
-from broker.coordinator.group.consumer.targets import new_targets
 from broker.coordinator.group.consumer.topic_matching import TopicMatcher
 from broker.coordinator.group.partition_sets import PartitionSets
 from broker.coordinator.runtime.decision import CoordinatorRecord
 from metadata.image import MetadataImage
+
+# The assignors by the names that clients and configs use.
+ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": assign_uniformly, "range": assign_ranges}
 
 
 @attrs.frozen(kw_only=True)
@@ -111,7 +118,7 @@ class MemberUpdate:
         assignors = self.context.config.assignors
         assignor = self.group.preferred_assignor(members.values(), assignors[0])
         successors = {} if self.replaced is None else {member.member_id: self.replaced.member_id}
-        targets = new_targets(
+        targets = _new_targets(
             self.group,
             epoch,
             members.values(),
@@ -157,3 +164,47 @@ class MemberUpdate:
 
 def _topics(regexes: Mapping[str, ResolvedRegex]) -> dict[str, tuple[str, ...]]:
     return {regex: resolved.topic_names for regex, resolved in regexes.items()}
+
+
+@attrs.frozen
+class _NewTargets:
+    """The target assignment of all members, and the records of its changes."""
+
+    by_member: Mapping[str, PartitionSets]
+    records: list[CoordinatorRecord]
+
+
+def _new_targets(
+    group: ConsumerGroup,
+    epoch: int,
+    members: Iterable[ConsumerMember],
+    regexes: Regexes,
+    image: MetadataImage,
+    assignor: str,
+    successors: Mapping[str, str],
+) -> _NewTargets:
+    """Computes the target assignment of group epoch `epoch`, which has these members.
+
+    `successors` maps the member ids of new incarnations of static members to the ids of those they replace.
+    """
+    in_order = sorted(members, key=lambda member: member.member_id)
+    ids = topic_ids(in_order, regexes, image)
+    counts = {
+        topic_id: len(image.topics.by_id[topic_id].partitions)
+        for topic_id in dict.fromkeys(topic_id for each in ids.values() for topic_id in each)
+    }
+    specs = {
+        member.member_id: MemberSpec(
+            ids[member.member_id],
+            member.instance_id,
+            group.target_of(successors.get(member.member_id, member.member_id)),
+        )
+        for member in in_order
+    }
+    targets = ASSIGNORS[assignor](specs, counts)
+    records = [
+        target_record(group.group_id, member_id, target)
+        for member_id, target in targets.items()
+        if group.targets.get(member_id) != target
+    ]
+    return _NewTargets(targets, [*records, assignment_epoch_record(group.group_id, epoch)])

@@ -11,9 +11,9 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from broker.coordinator.group.classic.joining import UNKNOWN_MEMBER_ID, JoiningClient
-from broker.coordinator.group.classic.joining import join as join_classic_group
 from broker.coordinator.group.classic.rebalance import begin_rebalance
+from broker.coordinator.group.classic.requests import UNKNOWN_MEMBER_ID, JoiningClient
+from broker.coordinator.group.classic.requests import join as join_classic_group
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup, members_with
 from broker.coordinator.group.consumer.heartbeat import apply_update, check_size, replacement, successor
 from broker.coordinator.group.consumer.leaving import (

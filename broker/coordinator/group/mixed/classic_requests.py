@@ -7,10 +7,8 @@ from typing import Final
 import attrs
 
 from broker.coordinator.group.classic.classic_group import ClassicGroup
-from broker.coordinator.group.classic.decisions import begin_step, decided
-from broker.coordinator.group.classic.joining import UNKNOWN_MEMBER_ID, JoiningClient, join
-from broker.coordinator.group.classic.leaving import leave
-from broker.coordinator.group.classic.syncing import sync
+from broker.coordinator.group.classic.kind import begin_step, decided
+from broker.coordinator.group.classic.requests import UNKNOWN_MEMBER_ID, JoiningClient, join, leave, sync
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from broker.coordinator.group.consumer.shard import ConsumerGroupShard
 from broker.coordinator.group.mixed import classic_members

@@ -14,7 +14,7 @@ from broker.coordinator.group.classic.classic_group import (
     Member,
     distinct_protocols,
 )
-from broker.coordinator.group.classic.decisions import begin_step, decided
+from broker.coordinator.group.classic.kind import begin_step, decided
 from broker.coordinator.group.classic.rebalance import begin_rebalance, restart_session, subscriptions
 from broker.coordinator.group.classic.step import Step
 from broker.coordinator.group.classic.stored_group import stored_key, stored_value

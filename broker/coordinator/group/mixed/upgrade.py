@@ -14,8 +14,9 @@ from broker.coordinator.group.classic.step import join_key, sync_key
 from broker.coordinator.group.config import ConsumerGroupConfig
 from broker.coordinator.group.consumer.assignment_epochs import assigned_at
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
-from broker.coordinator.group.consumer.leaving import add_pending_join, start_session
-from broker.coordinator.group.consumer.member import ClassicProtocolMember, ConsumerMember
+from broker.coordinator.group.consumer.heartbeat import HeartbeatClient, heartbeat, heartbeat_of_member
+from broker.coordinator.group.consumer.leaving import add_pending_join, fenced, start_session
+from broker.coordinator.group.consumer.member import JOIN_EPOCH, ClassicProtocolMember, ConsumerMember
 from broker.coordinator.group.consumer.records import (
     assignment_epoch_record,
     assignment_record,
@@ -26,7 +27,8 @@ from broker.coordinator.group.consumer.records import (
 from broker.coordinator.group.consumer.shard import ConsumerGroupShard, config_of, consumer_group
 from broker.coordinator.group.mixed.embedded_protocol import as_sets
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets, of_topic, union
-from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
+from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
+from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from broker.wire.api.join_group import JoinGroupResponse
 from broker.wire.api.sync_group import SyncGroupResponse
 from broker.wire.consumer_protocol import (
@@ -41,8 +43,40 @@ from metadata.image import MetadataImage
 _UNKNOWN_HASH = 0
 
 
+def consumer_group_heartbeat(
+    shard: ConsumerGroupShard, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatClient, now_ms: int
+) -> Decision[ConsumerGroupHeartbeatResponse]:
+    """Decides about a heartbeat, and upgrades a classic group that the member joins. Raises CoordinatorError."""
+    group = shard.groups.get(request.group_id)
+    if not isinstance(group, ClassicGroup) or request.member_epoch < JOIN_EPOCH:
+        return heartbeat(shard, request, caller, now_ms)
+    if request.member_epoch != JOIN_EPOCH:
+        _check_not_replaced(group, request)
+        return heartbeat(shard, request, caller, now_ms)
+    upgraded = _upgrade(group, shard.config.consumer, shard.context.image)
+    joined = heartbeat_of_member(shard, upgraded.group, request, caller, now_ms)
+
+    def apply() -> None:
+        upgraded.apply(shard)
+        if joined.apply is not None:
+            joined.apply()
+
+    return Decision([*upgraded.records, *joined.records], joined.response, apply)
+
+
+def _check_not_replaced(group: ClassicGroup, request: ConsumerGroupHeartbeatRequest) -> None:
+    """Raises CoordinatorError if a classic member with the same instance id has replaced the member in the group.
+
+    The error fences the member. With GROUP_ID_NOT_FOUND it would rejoin and replace the classic member, which would
+    rejoin in turn, and so on.
+    """
+    instance_id = request.instance_id
+    if instance_id is not None and group.static_members.get(instance_id, request.member_id) != request.member_id:
+        raise fenced(request.member_id, instance_id, group.static_members[instance_id])
+
+
 @attrs.frozen
-class Upgrade:
+class _Upgrade:
     """The upgrade of the classic group `former` to `group` by `records`. Nothing changes before these are replayed."""
 
     former: ClassicGroup
@@ -71,12 +105,12 @@ class Upgrade:
                 waiting.syncing.complete(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
 
 
-def upgrade(former: ClassicGroup, config: ConsumerGroupConfig, image: MetadataImage) -> Upgrade:
+def _upgrade(former: ClassicGroup, config: ConsumerGroupConfig, image: MetadataImage) -> _Upgrade:
     """Upgrades a group. Raises CoordinatorError if it has to stay a classic one. A group without members is just
     removed.
     """
     if former.is_empty:
-        return Upgrade(former, ConsumerGroup(former.group_id), former.tombstones())
+        return _Upgrade(former, ConsumerGroup(former.group_id), former.tombstones())
     if not config.can_upgrade:
         raise _refusal(former, "its migration is not enabled")
     if not former.is_of_consumers:
@@ -88,7 +122,7 @@ def upgrade(former: ClassicGroup, config: ConsumerGroupConfig, image: MetadataIm
     for member in _members(former, image):
         group.put(member)
         group.targets[member.member_id] = member.assigned
-    return Upgrade(former, group, [*former.tombstones(), *_records(group)])
+    return _Upgrade(former, group, [*former.tombstones(), *_records(group)])
 
 
 def _refusal(former: ClassicGroup, reason: str) -> CoordinatorError:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.coordinator.group.assignors import MemberSpec
-from broker.coordinator.group.consumer.targets import ASSIGNORS
+from broker.coordinator.group.consumer.member_update import ASSIGNORS
 from broker.coordinator.group.partition_sets import PartitionSets, count, intersection
 
 A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))

@@ -5,8 +5,8 @@ from typing import Any
 import attrs
 import pytest
 
+from broker.coordinator.group.administration import describe_consumer_group
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroupState
-from broker.coordinator.group.consumer.describing import describe
 from broker.coordinator.group.consumer.heartbeat import WAITING_INTERVAL_MS
 from broker.coordinator.group.consumer.member import MemberState
 from broker.coordinator.group.consumer.records import assignment_record
@@ -218,7 +218,7 @@ def test_described_assignment_has_the_partitions_that_a_member_has_yet_to_revoke
     ConsumerClient(shard, "two", ["a"]).heartbeat()
     said(one, one.epoch)
     assert shard.group.members["one"].state is MemberState.UNREVOKED_PARTITIONS
-    described = {each.member_id: each.assignment for each in describe(shard.state, GROUP).members}
+    described = {each.member_id: each.assignment for each in describe_consumer_group(shard.state, GROUP).members}
     owned = [each.partitions for each in described["one"].topic_partitions]
     assert (owned, described["two"].topic_partitions) == ([[0, 1, 2, 3]], [])
 

@@ -5,9 +5,8 @@ from typing import Any
 import attrs
 import pytest
 
-from broker.coordinator.group.administration import list_groups
+from broker.coordinator.group.administration import describe_consumer_group, list_groups
 from broker.coordinator.group.classic.classic_group import ClassicGroup, GroupState
-from broker.coordinator.group.consumer.describing import describe
 from broker.coordinator.group.consumer.member import MemberState
 from broker.coordinator.runtime.decision import CoordinatorError
 from broker.wire.api.consumer_group_describe import CLASSIC_MEMBER, CONSUMER_MEMBER
@@ -27,7 +26,7 @@ def shard() -> ConsumerGroups:
 def test_a_classic_member_joins_a_consumer_group(shard: ConsumerGroups) -> None:
     member, client = mixed(shard)
     assert (len(owned([member])), len(owned([client]))) == (2, 2)
-    described = describe(shard.state, GROUP)
+    described = describe_consumer_group(shard.state, GROUP)
     assert [each.member_type for each in described.members] == [CONSUMER_MEMBER, CLASSIC_MEMBER]
     listed = list_groups(shard.state, [], [])
     assert [(each.group_type, each.group_state, each.protocol_type) for each in listed] == [

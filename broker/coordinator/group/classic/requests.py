@@ -1,5 +1,10 @@
-"""JoinGroup: members join (again), and their responses are parked until the generation begins that they belong to."""
+"""JoinGroup, SyncGroup and LeaveGroup, as steps of a classic group.
 
+A member joins, and its response is parked until the generation begins that the member belongs to. The leader then sends
+the assignment, which is written, and each member gets its own part. Members leave, or an administrator removes them.
+"""
+
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
@@ -20,11 +25,13 @@ from broker.coordinator.group.classic.rebalance import (
     expire_session,
     joined_response,
     rebalance_or_complete,
+    refuse_and_drop,
     restart_session,
 )
-from broker.coordinator.group.classic.step import NEW_MEMBER_TIMEOUT_MS, Step
+from broker.coordinator.group.classic.step import NEW_MEMBER_TIMEOUT_MS, Step, sync_key
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
-from broker.wire.api.sync_group import SyncGroupResponse
+from broker.wire.api.leave_group import MemberIdentity, MemberResponse
+from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from broker.wire.errors import ErrorCode
 
 UNKNOWN_MEMBER_ID: Final = ""
@@ -209,3 +216,106 @@ def _replace_member_id(step: Step, former_id: str, joiner: JoiningClient) -> str
 def _protocols(request: JoinGroupRequest) -> tuple[Protocol, ...]:
     """The client's protocols in the order of its preference."""
     return distinct_protocols((each.name, each.metadata) for each in request.protocols)
+
+
+def sync(step: Step, request: SyncGroupRequest, waiter: ParkedResponse) -> None:
+    """Completes `waiter` at once, or when the leader has sent the assignment."""
+    group, member_id = step.group, request.member_id
+    error = _sync_error(group, request)
+    if error is not ErrorCode.NONE:
+        step.answer(waiter, SyncGroupResponse(error_code=error))
+        return
+    _mark_synced(step, member_id)
+    if group.state is GroupState.STABLE:
+        step.answer(waiter, _assigned(group, member_id))
+        return
+    # A client that syncs again no longer reads the first response.
+    step.answer_sync(member_id, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    group.update(member_id, syncing=waiter)
+    if member_id == group.leader_id:
+        _assign(step, {each.member_id: each.assignment for each in request.assignments})
+
+
+def _sync_error(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
+    if group.is_empty:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = group.member_error(request.member_id, request.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if request.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if _contradicts(request.protocol_type, group.protocol_type):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if _contradicts(request.protocol_name, group.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _contradicts(said: str | None, known: str | None) -> bool:
+    return said is not None and known is not None and said != known
+
+
+def _mark_synced(step: Step, member_id: str) -> None:
+    group = step.group
+    group.pending_sync.pop(member_id, None)
+    if not group.pending_sync:
+        step.cancel_timer(sync_key(group.group_id))
+
+
+def _assign(step: Step, assignments: dict[str, bytes]) -> None:
+    """Completes the generation. A member that the leader left out has an empty assignment."""
+    group = step.group
+    for member_id in list(group.members):
+        group.update(member_id, assignment=assignments.get(member_id, b""))
+    group.move_to(GroupState.STABLE, step.now_ms)
+    step.is_stored = True
+    for member_id in list(group.members):
+        if step.answer_sync(member_id, _assigned(group, member_id)):
+            # A session does not expire while a response is parked.
+            restart_session(step, group.members[member_id])
+
+
+def _assigned(group: ClassicGroup, member_id: str) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=group.members[member_id].assignment,
+    )
+
+
+def leave(step: Step, members: Sequence[MemberIdentity]) -> list[MemberResponse]:
+    """Removes these members; begins a rebalance if any of them was in the group."""
+    group = step.group
+    responses = [
+        MemberResponse(
+            member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=_leave_one(step, each)
+        )
+        for each in members
+    ]
+    if any(response.error_code == ErrorCode.NONE for response in responses):
+        if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            begin_rebalance(step)
+        else:
+            complete_if_all_joined(step)
+    return responses
+
+
+def _leave_one(step: Step, who: MemberIdentity) -> ErrorCode:
+    """Removes one member. A static member may be identified by its instance id alone."""
+    group, member_id = step.group, who.member_id
+    if not member_id:
+        instance_id = who.group_instance_id
+        member_id = "" if instance_id is None else group.static_members.get(instance_id, "")
+        if not member_id:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+    elif member_id in group.pending:
+        drop_member(step, member_id)
+        return ErrorCode.NONE
+    else:
+        error = group.member_error(member_id, who.group_instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+    refuse_and_drop(step, member_id)
+    return ErrorCode.NONE
