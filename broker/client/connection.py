@@ -1,7 +1,7 @@
 """One connection to a node: many tasks' requests, pipelined, and the responses in the order of the requests."""
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from math import inf
 from struct import Struct
 from typing import Any, Final
@@ -9,11 +9,11 @@ from typing import Any, Final
 import attrs
 import trio
 
-from broker.client.connection_failures import connect_failure, foreign_answer, lost_reason
 from broker.client.errors import ConnectionLost
 from broker.client.payloads import decode_response, encode_request
 from broker.wire.errors import WireError
 
+_PLAINTEXT_ONLY: Final = "this client speaks PLAINTEXT only, so far"
 # Requests that wait for an answer at a time; more of them queue. A node runs 256 of one connection before it stops
 # reading, so what was sent is being worked on.
 IN_FLIGHT_MAX: Final = 64
@@ -81,7 +81,7 @@ class Connection:
             with trio.fail_after(connect_timeout_ms / 1000):
                 stream = await trio.open_tcp_stream(host, port)
         except (OSError, UnicodeError, trio.TooSlowError) as error:  # UnicodeError: the host name cannot be one
-            raise ConnectionLost(connect_failure(error, connect_timeout_ms)) from error
+            raise ConnectionLost(_connect_failure(error, connect_timeout_ms)) from error
         return cls(stream, client_id, request_timeout_ms=request_timeout_ms)
 
     async def run(self) -> None:
@@ -190,7 +190,7 @@ class Connection:
                 except ConnectionLost as error:
                     reasons.append(str(error))
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                    reasons.append(lost_reason(error, is_answered=self._is_answered))
+                    reasons.append(_lost_reason(error, is_answered=self._is_answered))
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(until_lost, self._send)
@@ -233,7 +233,7 @@ class Connection:
             while len(received) - start >= 4:
                 size = int.from_bytes(received[start : start + 4])
                 if size > RESPONSE_BYTES_MAX:
-                    raise ConnectionLost(foreign_answer(bytes(received[start : start + _SHOWN_BYTES])))
+                    raise ConnectionLost(_foreign_answer(bytes(received[start : start + _SHOWN_BYTES])))
                 missing = size - (len(received) - start - 4)
                 if missing > 0:
                     wanted = min(max(missing, _RECEIVE_BYTES), _RECEIVE_BYTES_MAX)
@@ -247,7 +247,7 @@ class Connection:
                 self._answered(response)
                 start += 4 + size
             del received[:start]
-        raise ConnectionLost(lost_reason(None, is_answered=self._is_answered))
+        raise ConnectionLost(_lost_reason(None, is_answered=self._is_answered))
 
     def _answered(self, response: bytes | memoryview) -> None:
         if not self._sent or self._sent[0][0] != response[_RESPONSE_ID]:
@@ -278,3 +278,47 @@ class Connection:
         for pending in open_requests:
             pending.on_end(pending)
         self._room.unpark_all()
+
+
+def _connect_failure(error: Exception, timeout_ms: float) -> str:
+    """Why no connection could be made, in words."""
+    if isinstance(error, trio.TooSlowError):
+        return f"timed out: no answer within {timeout_ms / 1000:.0f} s"
+    if isinstance(error, UnicodeError):
+        return "this cannot be a host name"
+    if isinstance(error, trio.socket.gaierror):
+        is_unknown = error.errno in (trio.socket.EAI_NONAME, trio.socket.EAI_NODATA)
+        return "unknown host" if is_unknown else f"the host name cannot be resolved now: {error.strerror}"
+    reasons = dict.fromkeys(_words(each) for each in _causes(error))
+    return "; ".join(reasons)
+
+
+def _causes(error: BaseException) -> Iterable[BaseException]:
+    """The errors of the attempts at the addresses of a host name, of which Trio makes one."""
+    cause = error.__cause__ or error
+    return cause.exceptions if isinstance(cause, BaseExceptionGroup) else [cause]
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused: no process listens there"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _lost_reason(error: Exception | None, *, is_answered: bool) -> str:
+    """Why a connection was lost: by an error, or without one because the other side has closed it.
+
+    TLS servers often end a connection of a client that does not speak TLS without a word.
+    """
+    reason = "closed by the other side" if error is None else f"the connection broke: {error.__cause__ or error}"
+    return reason if is_answered else f"{reason}, without an answer, as TLS ports do; {_PLAINTEXT_ONLY}"
+
+
+def _foreign_answer(first_bytes: bytes) -> str:
+    """Names the server that answers where no broker does, by the first bytes that it sends."""
+    if first_bytes.startswith(b"HTTP"):
+        return "an HTTP server answers, not a Kafka broker"
+    if first_bytes[:2] in (b"\x15\x03", b"\x16\x03"):
+        return f"a TLS port answers; {_PLAINTEXT_ONLY}"
+    size = int.from_bytes(first_bytes[:4])
+    return f"a response of {size} bytes, as no broker sends it; it begins with {first_bytes!r}"

@@ -16,7 +16,7 @@ from broker.client.producer.accumulator import Accumulator, AccumulatorLimits
 from broker.client.producer.batch import RECORD_OVERHEAD_BYTES, Batch, OnDelivery
 from broker.client.producer.buffer_memory import BufferMemory
 from broker.client.producer.compression_ratio import CompressionRatios
-from broker.client.producer.outcomes import ProduceOutcome, produce_outcome
+from broker.client.producer.produce_requests import ProduceOutcome, produce_outcome
 from broker.client.producer.sequences import NO_SEQUENCE, Identity, ProducerIdentity, sequence_after
 from broker.client.types import RecordMetadata, TopicPartition
 from broker.wire.errors import ErrorCode

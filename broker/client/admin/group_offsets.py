@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 from broker.client.admin.results import Failure, Outcomes, Results, failure, missing, outcome_of
-from broker.client.admin.routing import Deadline, Routing
-from broker.client.admin.topic_partitions import by_topic
+from broker.client.admin.routing import Deadline, Routing, by_topic
 from broker.client.brokers import Broker
 from broker.client.errors import check, is_stale_coordinator
 from broker.client.types import OffsetAndMetadata, TopicPartition

@@ -6,8 +6,7 @@ from typing import Final, NamedTuple
 import attrs
 
 from broker.client.admin.results import Failure, Results, failure
-from broker.client.admin.routing import Deadline, Routing
-from broker.client.admin.topic_partitions import by_topic
+from broker.client.admin.routing import Deadline, Routing, by_topic
 from broker.client.brokers import Broker
 from broker.client.errors import check
 from broker.client.types import NodeId, TopicPartition

@@ -5,8 +5,7 @@ from enum import IntEnum
 from typing import Final, Literal
 
 from broker.client.admin.results import Outcomes, Results, outcome_of
-from broker.client.admin.routing import Deadline, Routing
-from broker.client.admin.topic_partitions import by_topic
+from broker.client.admin.routing import Deadline, Routing, by_topic
 from broker.client.brokers import Broker
 from broker.client.types import OffsetAndTimestamp, TopicPartition
 from broker.wire.api.list_offsets import (

@@ -346,3 +346,11 @@ def _timed_out(wanted: Iterable[K], settled: Mapping[K, object], latest: Mapping
             )
             errors[item].__cause__ = last
     return errors
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    """The partitions of each topic, in their order."""
+    grouped: dict[str, list[TopicPartition]] = {}
+    for partition in partitions:
+        grouped.setdefault(partition.topic, []).append(partition)
+    return grouped

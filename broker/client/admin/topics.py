@@ -7,8 +7,7 @@ import attrs
 
 from broker.client.admin.configs import ConfigEntry, entry_of_created_topic
 from broker.client.admin.results import Outcomes, Results, failure, outcome_of
-from broker.client.admin.routing import Deadline, Routing
-from broker.client.admin.topic_partitions import by_topic
+from broker.client.admin.routing import Deadline, Routing, by_topic
 from broker.client.brokers import Broker
 from broker.client.errors import check
 from broker.client.types import Int16, Int32, NodeId, PartitionNumber, TopicPartition, Uuid

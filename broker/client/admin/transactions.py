@@ -6,8 +6,7 @@ from typing import Final, NamedTuple
 import attrs
 
 from broker.client.admin.results import Outcomes, Results, outcome_of
-from broker.client.admin.routing import Deadline, Routing, is_retried_by_controller
-from broker.client.admin.topic_partitions import by_topic
+from broker.client.admin.routing import Deadline, Routing, by_topic, is_retried_by_controller
 from broker.client.brokers import Broker
 from broker.client.errors import check
 from broker.client.find_coordinators import TRANSACTION

@@ -6,10 +6,12 @@ the columns.
 
 from typing import Any, Final
 
-from broker.client.arrow.byte_views import Int64s
+from broker.client.arrow.byte_views import Int64s, Uint8s, Uint64s
 from broker.client.arrow.libraries import np, pa, pc
-from broker.client.arrow.varint_columns import VarintColumn, binary_array, binary_of, offsets_of
 
+_BITS: Final = np.uint64(7)
+_LOW: Final = np.uint64(0x7F)
+_CONTINUED: Final = np.uint8(0x80)
 _NO_HEADERS: Final = pa.scalar(b"\x00", pa.binary())
 _NOTHING: Final = pa.scalar(b"", pa.binary())
 
@@ -25,13 +27,13 @@ def encode_columns(timestamps: Int64s, keys: Any, values: Any, headers: Any) -> 
     """
     count = len(timestamps)
     key_sizes, value_sizes = byte_sizes(keys), byte_sizes(values)
-    timestamp_deltas = VarintColumn(timestamps - timestamps[0])
-    offset_deltas = VarintColumn(np.arange(count))
-    key_lengths = VarintColumn(key_sizes)
+    timestamp_deltas = _VarintColumn(timestamps - timestamps[0])
+    offset_deltas = _VarintColumn(np.arange(count))
+    key_lengths = _VarintColumn(key_sizes)
     heads = 1 + timestamp_deltas.sizes + offset_deltas.sizes + key_lengths.sizes
-    bodies = heads + np.maximum(key_sizes, 0) + VarintColumn(value_sizes).sizes + np.maximum(value_sizes, 0)
-    lengths = VarintColumn(bodies + (1 if headers is None else byte_sizes(headers)))
-    offsets = offsets_of(lengths.sizes + heads)
+    bodies = heads + np.maximum(key_sizes, 0) + _VarintColumn(value_sizes).sizes + np.maximum(value_sizes, 0)
+    lengths = _VarintColumn(bodies + (1 if headers is None else byte_sizes(headers)))
+    offsets = _offsets_of(lengths.sizes + heads)
     out = np.empty(int(offsets[-1]), np.uint8)
     at = lengths.write(out, offsets[:-1])
     out[at] = 0  # attributes
@@ -39,7 +41,7 @@ def encode_columns(timestamps: Int64s, keys: Any, values: Any, headers: Any) -> 
     at = offset_deltas.write(out, at)
     key_lengths.write(out, at)
     return _joined(
-        binary_array(offsets, out), keys, binary_of(value_sizes), values, _NO_HEADERS if headers is None else headers
+        _binary_array(offsets, out), keys, _binary_of(value_sizes), values, _NO_HEADERS if headers is None else headers
     )[1]
 
 
@@ -48,10 +50,10 @@ def record_sizes(timestamps: Int64s, keys: Any, values: Any, headers: Any) -> In
     sizes = np.full(len(timestamps), _LENGTH_AND_OFFSET_BYTES_MAX, np.int64)
     if len(timestamps):
         widest = int(timestamps.max()) - int(timestamps.min())
-        sizes += VarintColumn(np.array([-widest], np.int64)).sizes[0]
+        sizes += _VarintColumn(np.array([-widest], np.int64)).sizes[0]
     for column in (keys, values):
         lengths = byte_sizes(column)
-        sizes += VarintColumn(lengths).sizes + np.maximum(lengths, 0)
+        sizes += _VarintColumn(lengths).sizes + np.maximum(lengths, 0)
     return sizes + (1 if headers is None else byte_sizes(headers))
 
 
@@ -67,9 +69,9 @@ def encode_header_lists(headers: Any) -> Any:
     if names.null_count:
         raise ValueError("a header has no key: null is for values only")
     names, contents = names.cast(pa.binary()), contents.cast(pa.binary())
-    ends, encoded = _joined(binary_of(byte_sizes(names)), names, binary_of(byte_sizes(contents)), contents)
-    together = binary_array(ends[offsets_of(counts)], encoded)
-    return pc.binary_join_element_wise(binary_of(counts), together, _NOTHING)
+    ends, encoded = _joined(_binary_of(byte_sizes(names)), names, _binary_of(byte_sizes(contents)), contents)
+    together = _binary_array(ends[_offsets_of(counts)], encoded)
+    return pc.binary_join_element_wise(_binary_of(counts), together, _NOTHING)
 
 
 def byte_sizes(column: Any) -> Int64s:
@@ -86,3 +88,53 @@ def _joined(*columns: Any) -> tuple[Int64s, memoryview]:
     # Arrow says that its bytes are signed.
     content = memoryview(b"" if data is None else data).cast("B")
     return offsets - offsets[0], content[int(offsets[0]) : int(offsets[-1])]
+
+
+class _VarintColumn:
+    """The varints of a column of numbers: how long each is, and a way to write them."""
+
+    def __init__(self, numbers: Int64s) -> None:
+        self._zigzags: Uint64s = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
+        self.sizes: Int64s = np.ones(len(numbers), np.int64)
+        rest = int(self._zigzags.max(initial=0)) >> 7
+        bound = np.uint64(0x80)
+        while rest:
+            self.sizes += self._zigzags >= bound
+            rest >>= 7
+            bound = np.uint64(int(bound) << 7)
+
+    def write(self, out: Uint8s, positions: Int64s) -> Int64s:
+        """Writes each varint at its position. Returns the positions after them."""
+        zigzags = self._zigzags
+        for index in range(int(self.sizes.max(initial=0))):
+            content = (zigzags & _LOW).astype(np.uint8)
+            content[self.sizes > index + 1] |= _CONTINUED
+            is_there = self.sizes > index
+            if is_there.all():
+                out[positions + index] = content
+            else:
+                out[positions[is_there] + index] = content[is_there]
+            zigzags = zigzags >> _BITS
+        return positions + self.sizes
+
+
+def _binary_of(numbers: Int64s) -> Any:
+    """The varints as an Arrow array of type binary."""
+    varints = _VarintColumn(numbers)
+    offsets = _offsets_of(varints.sizes)
+    out = np.empty(int(offsets[-1]), np.uint8)
+    varints.write(out, offsets[:-1])
+    return _binary_array(offsets, out)
+
+
+def _offsets_of(sizes: Int64s) -> Int64s:
+    """The starts of consecutive items of these sizes, and the end of the last one."""
+    offsets = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    return offsets
+
+
+def _binary_array(offsets: Int64s, data: Any) -> Any:
+    """An Arrow array of type binary over the bytes of `data`, which it does not copy."""
+    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+    return pa.BinaryArray.from_buffers(pa.binary(), len(offsets) - 1, buffers)

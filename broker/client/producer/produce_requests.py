@@ -1,12 +1,13 @@
-"""Builds Produce requests from batches, and splits Produce responses by partition."""
+"""Builds Produce requests from batches, splits Produce responses by partition, and decides what error codes lead to."""
 
 from collections.abc import Iterable, Mapping
+from enum import Enum, auto
 from typing import Final
 
 import attrs
 
 from broker.client.brokers import Broker
-from broker.client.errors import KafkaError, check
+from broker.client.errors import KafkaError, check, is_retriable
 from broker.client.metadata_cache import MetadataCache
 from broker.client.producer.batch import Batch
 from broker.client.producer.compression_ratio import CompressionRatios
@@ -22,9 +23,12 @@ from broker.wire.api.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from broker.wire.errors import ErrorCode
 from broker.wire.records import Compression
 from broker.wire.uuids import ZERO_UUID
 
+_UNKNOWN_OFFSET: Final = -1
+_APPENDED: Final = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 # Since this version topics have their ids instead of their names (KIP-516).
 _TOPIC_IDS_SINCE: Final = 13
 # From this version on, a batch adds its partition to the transaction (KIP-890).
@@ -131,3 +135,31 @@ def record_errors_of(response: PartitionProduceResponse, record_count: int) -> d
             message = printable(refused.batch_index_error_message or "") or failure.message
             errors[refused.batch_index] = KafkaError(failure.code, message)
     return errors
+
+
+class ProduceOutcome(Enum):
+    """The next step with a batch."""
+
+    APPENDED = auto()
+    RETRY = auto()
+    SPLIT = auto()
+    # The leader does not have the batch before it.
+    SEQUENCE_REJECTED = auto()
+    FAILED = auto()
+
+
+def produce_outcome(code: int, record_count: int, log_start_offset: int, *, is_idempotent: bool) -> ProduceOutcome:
+    """The verdict for a batch of `record_count` records.
+
+    DUPLICATE_SEQUENCE_NUMBER is a success whose offset the leader no longer knows. UNKNOWN_PRODUCER_ID without a log
+    start offset comes from a broker that is no longer the leader, so the batch is simply sent again (KIP-360).
+    """
+    if code in _APPENDED:
+        return ProduceOutcome.APPENDED
+    if code == ErrorCode.MESSAGE_TOO_LARGE and record_count > 1:
+        return ProduceOutcome.SPLIT
+    if is_idempotent and code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        return ProduceOutcome.SEQUENCE_REJECTED
+    if is_idempotent and code == ErrorCode.UNKNOWN_PRODUCER_ID:
+        return ProduceOutcome.RETRY if log_start_offset == _UNKNOWN_OFFSET else ProduceOutcome.SEQUENCE_REJECTED
+    return ProduceOutcome.RETRY if is_retriable(code) else ProduceOutcome.FAILED

@@ -218,14 +218,13 @@ class Producer(TransactionCalls, Generic[K, V]):
         BadPartition, and ImportError unless numpy and pyarrow are installed (`pip install "kraft[arrow]"`). Where it
         raises, or is cancelled, some of the rows may have been written.
         """
-        from broker.client.arrow.tables import given_partitions, rows_by_topic
-        from broker.client.arrow.writing import BATCH_BYTES, complete_batches, written_offsets
+        from broker.client.arrow import writing
 
         batches: list[Batch] = []
-        batch_bytes = min(max(BATCH_BYTES, self.config.batch_size), self._record_size_max)
-        for name, rows in rows_by_topic(table, topic):
-            routing = await self._known_routing(name, int(given_partitions(rows).max()))
-            for partition, records, size in complete_batches(
+        batch_bytes = min(max(writing.BATCH_BYTES, self.config.batch_size), self._record_size_max)
+        for name, rows in writing.rows_by_topic(table, topic):
+            routing = await self._known_routing(name, int(writing.given_partitions(rows).max()))
+            for partition, records, size in writing.complete_batches(
                 rows, routing, self._now_ms(), batch_bytes=batch_bytes, record_bytes_max=self._record_size_max
             ):
                 await self._reserve(size)
@@ -237,7 +236,7 @@ class Producer(TransactionCalls, Generic[K, V]):
                 batches.append(routing.add_complete_batch(partition, records, size))
             await trio.lowlevel.checkpoint()
         await wait_until_done(batches)
-        return written_offsets(batches)
+        return writing.written_offsets(batches)
 
     async def wait_for_room(self, size: int = 0) -> None:
         """Waits until a record of `size` bytes can be handed to `send_soon`. Raises TimedOut after `max.block.ms`.

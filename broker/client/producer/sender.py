@@ -30,11 +30,12 @@ from broker.client.errors import (
 from broker.client.producer.accumulator import Accumulator
 from broker.client.producer.batch import NO_OFFSET, Batch
 from broker.client.producer.config import ACKS_NONE, ProducerConfig
-from broker.client.producer.outcomes import ProduceOutcome, produce_outcome
 from broker.client.producer.produce_requests import (
     PostedRequest,
+    ProduceOutcome,
     ProduceRequests,
     failure_of,
+    produce_outcome,
     record_errors_of,
     responses_by_partition,
 )

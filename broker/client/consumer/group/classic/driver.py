@@ -9,8 +9,7 @@ import trio
 from broker.client.consumer.group.assignment_changes import AssignmentChange
 from broker.client.consumer.group.assignors import Assignor
 from broker.client.consumer.group.assignors.assignor import NO_GENERATION, TopicRacks
-from broker.client.consumer.group.classic.membership import ClassicMembership, ClassicSettings, State
-from broker.client.consumer.group.classic.outcomes import Next
+from broker.client.consumer.group.classic.membership import ClassicMembership, ClassicSettings, Next, State
 from broker.client.consumer.group.classic.topics import ClassicTopics
 from broker.client.consumer.group.context import MemberContext, run_together
 from broker.client.consumer.group.errors import CommitFailed, RebalanceInProgress

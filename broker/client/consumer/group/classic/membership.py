@@ -5,7 +5,7 @@
         +------ the coordinator does not know the member or its generation, or the member leaves
 
 A stable member stays so when it `needs_rejoin`: it sends heartbeats while its driver commits and revokes what `prepare`
-says, and then joins again. outcomes.py has the meaning of each error code.
+says, and then joins again. `Next` is its reaction to an error code (AbstractCoordinator.java).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -23,7 +23,6 @@ from broker.client.consumer.group.classic.messages import (
     read_member,
     subscription_bytes,
 )
-from broker.client.consumer.group.classic.outcomes import Next, after_heartbeat, after_join, after_sync
 from broker.client.consumer.group.errors import AssignmentError
 from broker.client.types import TopicPartition
 from broker.wire.api.heartbeat import HeartbeatRequest
@@ -36,6 +35,55 @@ PROTOCOL_TYPE: Final = "consumer"
 NO_MEMBER: Final = ""
 # Java's clients cut reasons there (KIP-800).
 _REASON_LENGTH_MAX: Final = 255
+
+
+class Next(Enum):
+    """The next step after a response.
+
+    RETRY: ask again after a back-off. FIND_COORDINATOR: the same, of another coordinator. REJOIN: join again at once,
+    in the same generation. RESET_GENERATION: join again; the generation is over and so is the ownership of partitions.
+    RESET_MEMBER: the same, and the member id is unknown to the coordinator. FAIL: raise the error to the application.
+    """
+
+    GO_ON = auto()
+    RETRY = auto()
+    FIND_COORDINATOR = auto()
+    REJOIN = auto()
+    RESET_GENERATION = auto()
+    RESET_MEMBER = auto()
+    FAIL = auto()
+
+
+_ALWAYS: Final[dict[int, Next]] = {
+    ErrorCode.NONE: Next.GO_ON,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Next.FIND_COORDINATOR,
+    ErrorCode.NOT_COORDINATOR: Next.FIND_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Next.RETRY,
+    ErrorCode.REQUEST_TIMED_OUT: Next.RETRY,
+    ErrorCode.UNKNOWN_MEMBER_ID: Next.RESET_MEMBER,
+    ErrorCode.ILLEGAL_GENERATION: Next.RESET_GENERATION,
+}
+
+# A coordinator that cannot finish a join tells all its members to try again.
+_OF_JOIN: Final[dict[int, Next]] = {
+    **_ALWAYS,
+    ErrorCode.REBALANCE_IN_PROGRESS: Next.RETRY,
+    ErrorCode.MEMBER_ID_REQUIRED: Next.REJOIN,
+}
+
+_OF_SYNC_AND_HEARTBEAT: Final[dict[int, Next]] = {**_ALWAYS, ErrorCode.REBALANCE_IN_PROGRESS: Next.REJOIN}
+
+
+def _after_join(code: int) -> Next:
+    return _OF_JOIN.get(code, Next.FAIL)
+
+
+def _after_sync(code: int) -> Next:
+    return _OF_SYNC_AND_HEARTBEAT.get(code, Next.FAIL)
+
+
+def _after_heartbeat(code: int) -> Next:
+    return _OF_SYNC_AND_HEARTBEAT.get(code, Next.FAIL)
 
 
 class State(Enum):
@@ -143,7 +191,7 @@ class ClassicMembership:
         """Takes the generation that a join has led to. Raises AssignmentError."""
         if self.state is not State.JOINING:
             return Next.REJOIN  # the member has left meanwhile
-        follows = after_join(response.error_code)
+        follows = _after_join(response.error_code)
         if follows is not Next.GO_ON:
             reason = f"rebalance failed due to {_name(response.error_code)}"
             if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -179,7 +227,7 @@ class ClassicMembership:
         """Returns the next step, and the partitions that this member may own. Raises AssignmentError."""
         if self.state is not State.SYNCING:
             return Next.REJOIN, frozenset()
-        follows = after_sync(response.error_code)
+        follows = _after_sync(response.error_code)
         if follows is not Next.GO_ON:
             return self._fail_join(follows, f"rebalance failed due to {_name(response.error_code)}"), frozenset()
         if response.protocol_name not in (None, self._protocol):
@@ -206,7 +254,7 @@ class ClassicMembership:
         """Takes the response to `request`. A response to a heartbeat of an earlier generation is ignored."""
         if not self.is_joined or (request.generation_id, request.member_id) != (self.generation, self.member_id):
             return Next.GO_ON
-        follows = after_heartbeat(code)
+        follows = _after_heartbeat(code)
         if follows is Next.REJOIN:
             self.request_rejoin("group is already rebalancing")
         elif follows in (Next.RESET_MEMBER, Next.RESET_GENERATION):

@@ -12,9 +12,8 @@ from broker.client.consumer.group.assignors import (
     RoundRobinAssignor,
     StickyAssignor,
 )
-from broker.client.consumer.group.classic.membership import ClassicMembership, ClassicSettings, Preparation, State
+from broker.client.consumer.group.classic.membership import ClassicMembership, ClassicSettings, Next, Preparation, State
 from broker.client.consumer.group.classic.messages import assignment_bytes, read_assignment, read_member
-from broker.client.consumer.group.classic.outcomes import Next
 from broker.client.consumer.group.errors import AssignmentError
 from broker.client.types import TopicPartition
 from broker.wire.api.join_group import JoinGroupResponse, JoinGroupResponseMember
