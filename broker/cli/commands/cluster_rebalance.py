@@ -9,7 +9,7 @@ from broker.cli.commands.cluster_drain import Survey, survey_cluster
 from broker.cli.commands.maintenance import change_options, confirm, resumable, throttle_option
 from broker.cli.commands.partition_health import brokers_named
 from broker.cli.commands.placement import carry_out, lead_as_preferred, release_throttles
-from broker.cli.commands.plan_preview import preview
+from broker.cli.commands.reassignment_plans import preview
 from broker.cli.commands.replica_spread import TooFewBrokers, moved, spread
 from broker.cli.grammar import ClusterCommand, CommandFailed, Invocation
 from broker.cli.grammar.units import format_count, format_ids

@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import attrs
 
-from broker.cli.grammar.offsets import find_offsets
+from broker.cli.grammar.partitions import find_offsets
 from broker.cli.grammar.units import is_digits, parse_time_ms
 from broker.client.admin import Admin, OffsetSpec
 from broker.client.types import TopicPartition

@@ -11,8 +11,7 @@ from broker.cli.commands.maintenance import resumable, throttle_option
 from broker.cli.commands.move_progress import Copy, MoveProgress
 from broker.cli.commands.partition_health import brokers_named, holders_of, why_stuck
 from broker.cli.commands.placement import note_each, partition_sizes
-from broker.cli.commands.plan_preview import preview
-from broker.cli.commands.reassignment_plans import Plan, encode_plan, read_plan
+from broker.cli.commands.reassignment_plans import Plan, encode_plan, preview, read_plan
 from broker.cli.commands.replica_spread import TooFewBrokers, spread
 from broker.cli.grammar import ClusterCommand, CommandFailed, CommandGroup, Exit, Invocation
 from broker.cli.grammar.arguments import IDS, INT16_MAX, TOPIC_PARTITIONS, Integer, TopicPartitions

@@ -10,8 +10,7 @@ from broker.cli.grammar import ClusterCommand, CommandGroup, Invocation
 from broker.cli.grammar.arguments import INT16_MAX, INT32_MAX, TOPIC_PARTITIONS, Integer, TopicPartitions, parse_time
 from broker.cli.grammar.command import shown_item
 from broker.cli.grammar.completion import complete_topic
-from broker.cli.grammar.offsets import find_offsets
-from broker.cli.grammar.partitions import find_partitions
+from broker.cli.grammar.partitions import find_offsets, find_partitions
 from broker.cli.grammar.settings import parse_settings
 from broker.cli.grammar.units import format_count, format_ids
 from broker.cli.output import Column, list_of

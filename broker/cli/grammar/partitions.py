@@ -1,10 +1,18 @@
-"""The partitions that a command line means: all of a topic or of a broker, or those it names."""
+"""The partitions that a command line means, and their offsets."""
 
 from collections.abc import Iterable, Sequence
+from typing import Final, Literal, TypeAlias
 
 from broker.cli.grammar.failures import CommandFailed, Exit
-from broker.client.admin import Admin
-from broker.client.types import TopicPartition
+from broker.client.admin import Admin, OffsetSpec
+from broker.client.errors import KafkaError, TimedOut
+from broker.client.types import OffsetAndTimestamp, TopicPartition
+
+# How long a partition may take to get a leader that answers. An election after a failed broker takes less, and a person
+# should not wait for the minute that a call may take.
+_ANSWER_MS: Final = 10_000
+
+Offsets: TypeAlias = dict[TopicPartition, OffsetAndTimestamp | None]
 
 
 class NoSuchPartition(CommandFailed):
@@ -43,3 +51,27 @@ async def partitions_to_search(admin: Admin, topic: str | None, broker_id: int |
         for each in found.partitions
         if broker_id is None or broker_id in each.replicas
     ]
+
+
+async def find_offsets(
+    admin: Admin,
+    partitions: Iterable[TopicPartition],
+    specs: Sequence[OffsetSpec | int],
+    *,
+    isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+) -> tuple[list[Offsets], dict[TopicPartition, Exception]]:
+    """The offsets for each of `specs`, of the partitions that have all of them, and the errors of the others."""
+    wanted = list(partitions)
+    found: list[Offsets] = []
+    errors: dict[TopicPartition, Exception] = {}
+    for spec in specs:
+        asked = {each: spec for each in wanted if each not in errors}
+        try:
+            results = await admin.list_offsets(asked, isolation_level=isolation_level, timeout_ms=_ANSWER_MS)
+        except (TimedOut, KafkaError) as error:
+            errors.update(dict.fromkeys(asked, error))
+            found.append({})
+        else:
+            found.append(results.succeeded)
+            errors.update(results.failed)
+    return [{each: offset for each, offset in offsets.items() if each not in errors} for offsets in found], errors

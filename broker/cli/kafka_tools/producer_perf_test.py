@@ -2,27 +2,61 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final, TypeAlias
 
 import trio
 
 from broker.cli.kafka_tools.argument_parser import ToolParser
 from broker.cli.kafka_tools.clients import client_configs, key_values, read_properties
 from broker.cli.kafka_tools.errors import exception_of
+from broker.cli.kafka_tools.files import read_file
 from broker.cli.kafka_tools.latencies import Latencies
-from broker.cli.kafka_tools.options import integer, long
-from broker.cli.kafka_tools.payloads import Payloads, monotonic_payloads, payloads_of_file, random_payloads
+from broker.cli.kafka_tools.options import UsageFailure, integer, long
 from broker.cli.printing import print_text
 from broker.client import BufferFull, Producer
 from broker.client.environment import Environment
 from broker.client.producer.config import ProducerConfig
 from broker.client.types import RecordMetadata
 
+# Returns the value of a record by its number.
+_Payloads: TypeAlias = Callable[[int], bytes]
+
+_LETTERS: Final = bytes(65 + code % 26 for code in range(256))
+_POOL_BYTES: Final = 1 << 20
+
 _PAYLOADS: Final = "Note that you must provide exactly one of --record-size, --payload-file or --payload-monotonic."
 # How many records are handed over before the tasks that send them have a turn.
 _RECORDS_AT_ONCE: Final = 64
 _SLEEP_MIN_S: Final = 0.002
+
+
+def _random_payloads(size: int, rng: Random) -> _Payloads:
+    """Random capital letters, cut out of a pool: to draw each letter would take longer than to send it."""
+    pool = rng.randbytes(_POOL_BYTES + size).translate(_LETTERS)
+
+    def payload(number: int) -> bytes:
+        start = rng.randrange(_POOL_BYTES)
+        return pool[start : start + size]
+
+    return payload
+
+
+def _payloads_of_file(path: str, delimiter: str, rng: Random) -> _Payloads:
+    """The parts of a file, in random order. Raises UsageFailure, ToolExit."""
+    print_text(f"Reading payloads from: {path}")
+    parts = read_file(path).removesuffix(delimiter).split(delimiter)
+    if parts == [""]:
+        raise UsageFailure("File does not exist or empty file provided.")
+    print_text(f"Number of records read: {len(parts)}")
+    encoded = [part.encode() for part in parts]
+    return lambda number: rng.choice(encoded)
+
+
+def _monotonic_payloads(number: int) -> bytes:
+    """Returns the number as text: 0, 1, 2 and so on."""
+    return b"%d" % number
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -113,19 +147,19 @@ def _configs(options: argparse.Namespace) -> dict[str, str]:
     return configs
 
 
-def _payloads(options: argparse.Namespace, environment: Environment) -> Payloads:
+def _payloads(options: argparse.Namespace, environment: Environment) -> _Payloads:
     if options.record_size is not None:
-        return random_payloads(options.record_size, environment.rng)
+        return _random_payloads(options.record_size, environment.rng)
     if options.payload_file is not None:
         delimiter = "\n" if options.payload_delimiter == "\\n" else options.payload_delimiter
-        return payloads_of_file(options.payload_file, delimiter, environment.rng)
-    return monotonic_payloads
+        return _payloads_of_file(options.payload_file, delimiter, environment.rng)
+    return _monotonic_payloads
 
 
 class _Load:
     """Writes the records, and counts those that are acknowledged."""
 
-    def __init__(self, options: argparse.Namespace, payloads: Payloads, environment: Environment) -> None:
+    def __init__(self, options: argparse.Namespace, payloads: _Payloads, environment: Environment) -> None:
         self._options = options
         self._payloads = payloads
         self._now_ms = environment.now_ms

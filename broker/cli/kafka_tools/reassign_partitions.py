@@ -3,11 +3,12 @@
 Replicas cannot be moved between the log directories of a broker so far: a file that asks for it is refused.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from broker.cli.kafka_tools.clients import open_admin
 from broker.cli.kafka_tools.errors import message_of
+from broker.cli.kafka_tools.java_order import hash_map_order
 from broker.cli.kafka_tools.options import (
     BOOTSTRAP_SERVER_OR_CONTROLLER,
     COMMAND_CONFIG,
@@ -27,9 +28,16 @@ from broker.cli.kafka_tools.reassignment_files import (
     read_topics,
     shown,
 )
-from broker.cli.kafka_tools.reassignment_throttles import clear_throttles, set_throttle
+from broker.cli.move_throttles import RATES, REPLICAS, moves_of, throttled_replicas
 from broker.cli.printing import print_text
-from broker.client.admin import Admin
+from broker.client.admin import (
+    Admin,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    ConfigResourceType,
+    PartitionReassignment,
+)
 from broker.client.environment import Environment
 from broker.client.errors import ClientError
 from broker.client.types import TopicPartition
@@ -38,6 +46,7 @@ from metadata.controller.placement import StripedReplicaPlacer
 from metadata.errors import InvalidReplicationFactor
 from metadata.image import BrokerImage
 
+_OF_BROKERS: Final = (*RATES, "replica.alter.log.dirs.io.max.bytes.per.second")
 _GENERAL: Final = ("bootstrap-server", "command-config")
 # The required and the optional options of each action.
 _ACTIONS: Final[Mapping[str, tuple[Sequence[str], Sequence[str]]]] = {
@@ -200,7 +209,7 @@ async def _execute(admin: Admin, options: Options) -> None:
             "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is "
             "removed."
         )
-        await set_throttle(admin, options.value("throttle"), current, wanted.replicas, moving)
+        await _set_throttle(admin, options.value("throttle"), current, wanted.replicas, moving)
     allows_change = "disallow-replication-factor-change" not in options
     results = await admin.alter_partition_reassignments(wanted.replicas, allow_replication_factor_change=allows_change)
     if results.failed:
@@ -253,7 +262,7 @@ async def _verify(admin: Admin, options: Options) -> None:
             )
     print_text()  # where Kafka's tool has the moves between log directories
     if not moving and "preserve-throttles" not in options:
-        await clear_throttles(admin, wanted)
+        await _clear_throttles(admin, wanted)
 
 
 async def _cancel(admin: Admin, options: Options) -> None:
@@ -272,7 +281,7 @@ async def _cancel(admin: Admin, options: Options) -> None:
         print_text("None of the specified partition reassignments are active.")
     print_text("None of the specified partition moves are active.", end="")
     if "preserve-throttles" not in options:
-        await clear_throttles(admin, wanted)
+        await _clear_throttles(admin, wanted)
 
 
 async def _replicas(admin: Admin, topics: Iterable[str]) -> dict[TopicPartition, Sequence[int]]:
@@ -301,9 +310,53 @@ async def _directories(admin: Admin, replicas: Mapping[TopicPartition, Sequence[
     }
 
 
+async def _clear_throttles(admin: Admin, replicas: Mapping[TopicPartition, Sequence[int]]) -> None:
+    """Removes the throttles of all brokers and of the partitions' topics, also those that others have set.
+
+    Raises KafkaError, ClientError.
+    """
+    brokers = {node.id for node in (await admin.describe_cluster()).nodes}
+    brokers.update(broker for each in replicas.values() for broker in each)
+    listed = ",".join(map(str, sorted(brokers)))
+    print_text(f"Clearing broker-level throttles on broker{_plural(brokers)} {listed}")
+    await _delete_configs(admin, ConfigResourceType.BROKER, map(str, sorted(brokers)), _OF_BROKERS)
+    topics = hash_map_order(each.topic for each in replicas)
+    print_text(f"Clearing topic-level throttles on topic{_plural(topics)} {','.join(topics)}")
+    await _delete_configs(admin, ConfigResourceType.TOPIC, topics, REPLICAS)
+
+
+async def _set_throttle(
+    admin: Admin,
+    rate: int,
+    current: Mapping[TopicPartition, Sequence[int]],
+    wanted: Mapping[TopicPartition, Sequence[int]],
+    moving: Mapping[TopicPartition, PartitionReassignment],
+) -> None:
+    """Limits the replication of what moves, also of what moves already, to a rate in bytes per second."""
+    adding = {each: [*found.replicas] for each, found in moving.items()}
+    moves = moves_of(current, {**adding, **wanted}, moving)
+    changes: dict[ConfigResource, list[ConfigChange]] = {}
+    for (topic, name), entries in throttled_replicas(moves).items():
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        changes.setdefault(resource, []).append(ConfigChange(name, ",".join(entries)))
+    brokers = {broker for sources, targets in moves.values() for broker in sources | targets}
+    for broker in sorted(brokers):
+        resource = ConfigResource(ConfigResourceType.BROKER, str(broker))
+        changes[resource] = [ConfigChange(name, str(rate)) for name in RATES]
+    (await admin.incremental_alter_configs(changes)).raise_first()
+    print_text(f"The inter-broker throttle limit was set to {rate} B/s")
+
+
+async def _delete_configs(admin: Admin, kind: ConfigResourceType, names: Iterable[str], keys: Sequence[str]) -> None:
+    changes = {
+        ConfigResource(kind, name): [ConfigChange(key, None, ConfigOperation.DELETE) for key in keys] for name in names
+    }
+    (await admin.incremental_alter_configs(changes)).raise_first()
+
+
 def _ids(brokers: Sequence[int]) -> str:
     return ",".join(map(str, brokers))
 
 
-def _plural(items: Mapping[TopicPartition, object] | Sequence[object]) -> str:
+def _plural(items: Collection[object]) -> str:
     return "" if len(items) == 1 else "s"

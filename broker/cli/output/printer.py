@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
-from broker.cli.output.columns import Column, Row
-from broker.cli.output.shapes import Kind, Shape, to_json
+from broker.cli.output.shapes import Column, Kind, Row, Shape, to_json
 from broker.cli.printing import print_error, print_line, print_text
 from broker.printable import printable
 

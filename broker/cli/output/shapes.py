@@ -1,15 +1,17 @@
-"""The shape of a command's `--json` output: one object, a list of objects, or a line of JSON for each object."""
+"""The shapes of a command's output: columns of a table and, in JSON, an object, a list, or an object on each line."""
 
 import json
 import types
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import attrs
 
 from broker.printable import printable_json
+
+Row = TypeVar("Row")
 
 
 class Kind(Enum):
@@ -26,6 +28,16 @@ class Shape:
 
     kind: Kind
     item: type[attrs.AttrsInstance]
+
+
+@attrs.frozen
+class Column(Generic[Row]):
+    """A column of a table. `value` makes a row's cell; `style` its colour on a terminal, "" for none."""
+
+    heading: str
+    value: Callable[[Row], object]
+    is_number: bool = False
+    style: Callable[[Row], str] | None = None
 
 
 def one(item: type[attrs.AttrsInstance]) -> Shape:

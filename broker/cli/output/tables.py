@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from broker.cli.output.columns import Column, Row
+from broker.cli.output.shapes import Column, Row
 from broker.cli.printing import encodable, print_text
 from broker.printable import printable
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import trio
 
-from broker.cli.grammar import offsets
+from broker.cli.grammar.partitions import find_offsets
 from broker.client import Admin, OffsetSpec, TimedOut, TopicPartition
 from broker.wire.api import APIS
 from broker.wire.api.api_versions import ApiVersion
@@ -27,7 +27,7 @@ from tests.support.scripted_node import scripted_node
 async def test_offsets_of_other_partitions_are_found_soon_while_one_has_no_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(offsets, "_ANSWER_MS", 500)
+    monkeypatch.setattr("broker.cli.grammar.partitions._ANSWER_MS", 500)
 
     def answer(request: Any) -> Any:
         if not isinstance(request, MetadataRequest):
@@ -47,9 +47,7 @@ async def test_offsets_of_other_partitions_are_found_soon_while_one_has_no_leade
         node.api_versions = [ApiVersion(api.key, api.min_version, api.max_version) for api in APIS.values()]
         async with Admin(node.address, config={"retry.backoff.ms": 5}) as admin:
             with trio.fail_after(10):
-                found, errors = await offsets.find_offsets(
-                    admin, [led, leaderless], [OffsetSpec.EARLIEST, OffsetSpec.LATEST]
-                )
+                found, errors = await find_offsets(admin, [led, leaderless], [OffsetSpec.EARLIEST, OffsetSpec.LATEST])
     assert [{each: offset and offset.offset for each, offset in of.items()} for of in found] == [{led: 3}, {led: 3}]
     assert list(errors) == [leaderless]
     assert isinstance(errors[leaderless], TimedOut)
