@@ -12,9 +12,9 @@ import trio
 from broker.storage.log import Log
 from broker.storage.log_dir import LogDir, LoopPacer
 from broker.storage.log_manager import LogManager, NoLogDirOnline
+from broker.storage.log_queues import FLUSHING_TASKS
 from broker.storage.partition_metadata import sync_topic_id
 from broker.storage.retention import delete_old_segments
-from broker.storage.rolled_logs import FLUSHING_TASKS
 from kraft.env import Env
 
 # The shortest interval of all other work: some of Kafka's intervals may be 0 or negative.

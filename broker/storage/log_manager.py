@@ -22,6 +22,7 @@ from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.storage.log_dir import NO_BROKER_EPOCH, LogDir, LogDirUsage, PartitionKey, first_error, offline_advice
 from broker.storage.log_manager_config import LogManagerConfig
+from broker.storage.log_queues import RolledLogs, SuspectLogs
 from broker.storage.meta_properties import MetaProperties, verify_meta_properties
 from broker.storage.partition_directory import (
     deleted_directory_name,
@@ -29,8 +30,6 @@ from broker.storage.partition_directory import (
     stray_directory_name,
 )
 from broker.storage.partition_metadata import write_topic_id
-from broker.storage.rolled_logs import RolledLogs
-from broker.storage.suspect_logs import SuspectLogs
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.uuids import encode_uuid, new_uuid
 from kraft.env import Env, FsyncFailed

@@ -9,13 +9,12 @@ before they get the suffix `.swap`, which tells a restart that they are complete
 after that, the oldest first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 
 from broker.storage.aborted_transactions import collect_aborted
 from broker.storage.cleaner.cleaned_segment import CleanedSegment
-from broker.storage.cleaner.cleaned_transactions import CleanedTransactions
 from broker.storage.cleaner.log_to_clean import LogToClean
 from broker.storage.cleaner.offset_map import OffsetMap
 from broker.storage.cleaner.pacing import CleaningPacer
@@ -25,9 +24,60 @@ from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from broker.storage.segment import Segment
-from broker.wire.records import BatchHeader
+from broker.storage.transaction_index import AbortedTransaction
+from broker.wire.records import BatchHeader, iter_records
+from broker.wire.records.batch import Buffer
+from broker.wire.records.control import ControlRecordType, control_type
 from broker.wire.records.raw import RawRecord
 from kraft.env import Disk
+
+
+class _CleanedTransactions:
+    """The transactions up to the last batch that was passed to it (KIP-98, KIP-534), in the order of the log.
+
+    Aborted records are removed. An end marker stays as long as a batch of its transaction does, even one without
+    records: without its marker, a transaction would be open for ever. Then it gets a delete horizon, like a tombstone,
+    since a consumer or follower that has read the records must still find their marker. `aborted` are all aborted
+    transactions with records among the batches.
+    """
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._to_come = sorted(aborted, key=lambda entry: -entry.first_offset)  # the next one is the last
+        self._open_aborted: dict[int, AbortedTransaction] = {}
+        self._with_batches: set[int] = set()  # the producers whose open transaction has batches
+        self._retained: list[AbortedTransaction] = []
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Whether a transactional data batch belongs to an aborted transaction, so that its records can be removed."""
+        self._begin_up_to(header.last_offset)
+        self._with_batches.add(header.producer_id)
+        return header.producer_id in self._open_aborted
+
+    def is_obsolete(self, header: BatchHeader, batch: Buffer, at: int) -> bool:
+        """Whether no batch is left of the transaction that a control batch ends. Raises InvalidRecord, CorruptBatch."""
+        self._begin_up_to(header.last_offset)
+        for record in iter_records(batch, at, header):
+            kind = control_type(record.key)
+            if kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
+                return False
+            has_batches = header.producer_id in self._with_batches
+            self._with_batches.discard(header.producer_id)
+            if kind is ControlRecordType.ABORT:
+                entry = self._open_aborted.pop(header.producer_id, None)
+                if entry is not None and has_batches:
+                    self._retained.append(entry)
+            return not has_batches
+        return True  # a marker that was removed, of which only the batch is left
+
+    def take_retained(self) -> list[AbortedTransaction]:
+        """The aborted transactions that ended since the last call, and of which batches were left."""
+        retained, self._retained = self._retained, []
+        return retained
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self._to_come and self._to_come[-1].first_offset <= offset:
+            entry = self._to_come.pop()
+            self._open_aborted.setdefault(entry.producer_id, entry)
 
 
 class CompactionAborted(Exception):
@@ -74,9 +124,9 @@ class Compaction:
     def _sources(self, end_offset: int) -> list[Segment]:
         return [segment for segment in self.log.segments if segment.base_offset < end_offset]
 
-    def _transactions(self, offset: int) -> CleanedTransactions:
+    def _transactions(self, offset: int) -> _CleanedTransactions:
         """The transactions of the batches from `offset` on; all of them have ended."""
-        return CleanedTransactions(collect_aborted(self.log.segments, offset, self.to_clean.end))
+        return _CleanedTransactions(collect_aborted(self.log.segments, offset, self.to_clean.end))
 
     async def _pause(self) -> None:
         await self.pacer.pause()
@@ -105,7 +155,7 @@ class Compaction:
                     return
                 offsets.end_offset = end
 
-    async def _map_segment(self, segment: Segment, transactions: CleanedTransactions) -> None:
+    async def _map_segment(self, segment: Segment, transactions: _CleanedTransactions) -> None:
         found = segment.find(self.to_clean.first_dirty)
         position = segment.written if found is None else found.position
         for header, piece, at in read_batches(segment.file, position, segment.written, self.buffer_bytes):
@@ -133,7 +183,7 @@ class Compaction:
 
     # Writing the retained records
 
-    async def _clean_group(self, group: list[Segment], transactions: CleanedTransactions) -> None:
+    async def _clean_group(self, group: list[Segment], transactions: _CleanedTransactions) -> None:
         self._check()
         log = self.log
         cleaned = CleanedSegment(self.disk, log.directory, group[0].base_offset, log.config)
@@ -167,7 +217,7 @@ class Compaction:
         )
 
     async def _clean_segment(
-        self, cleaned: CleanedSegment, segment: Segment, retention: RecordRetention, transactions: CleanedTransactions
+        self, cleaned: CleanedSegment, segment: Segment, retention: RecordRetention, transactions: _CleanedTransactions
     ) -> None:
         staged_from, written = b"", 0
         for header, piece, at in read_batches(segment.file, 0, segment.written, self.buffer_bytes):
@@ -189,7 +239,7 @@ class Compaction:
             await self._pause()
 
     def _clean_marker(
-        self, header: BatchHeader, batch: memoryview, retention: RecordRetention, transactions: CleanedTransactions
+        self, header: BatchHeader, batch: memoryview, retention: RecordRetention, transactions: _CleanedTransactions
     ) -> memoryview:
         is_obsolete = transactions.is_obsolete(header, batch, 0)
         data, portions = records_in_portions(header, bytes(batch), 0)

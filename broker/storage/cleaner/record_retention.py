@@ -5,7 +5,7 @@ removed some time later, so that a consumer that is reading the log from its sta
 that finds the tombstone stores in its batch the time at which it may be removed, the delete horizon (KIP-534).
 
 Records of aborted transactions are removed, those of committed ones are treated like any other. End markers get a
-delete horizon too, once no batch of their transaction is left (`cleaned_transactions`).
+delete horizon too, once no batch of their transaction is left (`compaction`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -8,7 +8,7 @@ import attrs
 import pytest
 import trio
 
-from broker.storage.rolled_logs import FLUSHING_TASKS
+from broker.storage.log_queues import FLUSHING_TASKS
 from kraft.env import FsyncFailed
 from tests.support.faulty_disk import FaultyDisk
 from tests.support.storage_node import CONFIG, ORDERS, Node, produce
