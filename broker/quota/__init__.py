@@ -5,9 +5,7 @@ from broker.quota.connection_rates import ConnectionRates
 from broker.quota.mutation_quotas import MutationQuotas, MutationUse
 from broker.quota.precedence import QuotaTable
 from broker.quota.quota_changes import UnusableQuotas
-from broker.quota.sampled_rate import SampledRate
-from broker.quota.token_bucket import TokenBucket
-from broker.quota.windows import QuotaWindows
+from broker.quota.rates import QuotaWindows, SampledRate, TokenBucket
 
 __all__ = [
     "BrokerQuotas",

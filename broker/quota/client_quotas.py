@@ -24,8 +24,7 @@ import attrs
 from broker.quota.long_pauses import LongPauses
 from broker.quota.precedence import QuotaShare, QuotaTable, change_tables
 from broker.quota.quota_changes import usable_changes
-from broker.quota.sampled_rate import SampledRate
-from broker.quota.windows import QuotaWindows, throttle_time_ms
+from broker.quota.rates import QuotaWindows, SampledRate, throttle_time_ms
 from broker.server.quotas import Allowance, Usage
 from broker.server.session import HeldTime, Session
 from metadata.controller import QuotaKey

@@ -6,8 +6,7 @@ from typing import Final
 
 from broker.net.admission import RateExcess
 from broker.quota.quota_changes import usable_changes
-from broker.quota.sampled_rate import SampledRate
-from broker.quota.windows import QuotaWindows, throttle_time_ms
+from broker.quota.rates import QuotaWindows, SampledRate, throttle_time_ms
 from metadata.controller import QuotaEntityType, QuotaKey
 from metadata.image import MetadataDelta, MetadataImage
 

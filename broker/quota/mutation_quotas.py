@@ -11,8 +11,7 @@ import attrs
 
 from broker.quota.precedence import QuotaShare, QuotaTable, change_tables
 from broker.quota.quota_changes import usable_changes
-from broker.quota.token_bucket import TokenBucket
-from broker.quota.windows import QuotaWindows, throttle_time_ms
+from broker.quota.rates import QuotaWindows, TokenBucket, throttle_time_ms
 from broker.server.session import Session
 from metadata.controller import QuotaKey
 from metadata.image import MetadataDelta, MetadataImage

@@ -4,7 +4,7 @@ from typing import Any
 
 from broker.net.stream_driver import StreamTransport
 from broker.quota.client_quotas import _Meters
-from broker.quota.sampled_rate import SampledRate
+from broker.quota.rates import SampledRate
 from broker.server.quotas import Throttling
 from jepsen.workloads.connection import CLIENT_ID
 from tests.support.planted_bugs import Bug, PatchedFunction, does_nothing

@@ -11,7 +11,7 @@ import pytest
 from broker.metrics import TEXT, exposition
 from broker.metrics.collectors.clients import QuotaCollector
 from broker.quota import BrokerQuotas, QuotaUse, QuotaWindows, SampledRate
-from broker.quota.windows import throttle_time_ms
+from broker.quota.rates import throttle_time_ms
 from broker.server.quotas import Allowance, Usage
 from broker.server.session import Session
 from broker.server.shortcut_tables import ShortcutTables

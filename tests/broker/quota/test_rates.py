@@ -5,7 +5,7 @@ from itertools import groupby
 import pytest
 
 from broker.quota import SampledRate
-from broker.quota.windows import throttle_time_ms
+from broker.quota.rates import throttle_time_ms
 from tests.support import kafka_facts
 
 # Requests of one client each, with the throttle times that Kafka's own classes compute.
