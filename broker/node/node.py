@@ -34,7 +34,6 @@ from broker.node.metadata_directory import METADATA_DIRECTORY, MetadataDirectory
 from broker.node.node_context import NodeContext
 from broker.node.request_logging import RequestLogging
 from broker.node.scrubbing import make_scrubber
-from broker.node.voters import driver_config
 from broker.quota import ConnectionRates, QuotaWindows, UnusableQuotas
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replica_selector import find_replica_selector
@@ -50,6 +49,15 @@ from metadata.snapshot_generator import SnapshotGenerator
 
 if TYPE_CHECKING:
     from broker.node.node_metrics import NodeMetrics
+
+
+from broker.node.listeners import reachable
+from kraft.core import QuorumConfig, ReplicaKey, Voter, VoterSet
+from kraft.raft_node import RaftNodeConfig
+
+# The leader waits for news before it answers a Fetch, for the fetch timeout divided by this. A lost response then does
+# not exceed the timeout.
+_FETCH_WAITS_PER_TIMEOUT = 4
 
 
 class Node:
@@ -123,7 +131,7 @@ class Node:
         """Run the quorum and the roles. Returns the broker, whose logs are still open; None if the node has none."""
         env, config = self._env, self._config
         directory_id = _directory_id(log_manager, config.metadata_directory)
-        driver = driver_config(config, self.bound, self.cluster_id, directory_id)
+        driver = _raft_node_config(config, self.bound, self.cluster_id, directory_id)
         quorum = await RaftNode.open(env, self._metadata_log, driver)
         check_voters(config, driver.quorum.me, quorum.core.voters)
         effective = EffectiveConfig(config, env.trace)
@@ -302,3 +310,36 @@ def _directory_id(log_manager: LogManager, path: str) -> str:
     assert properties is not None, "it was formatted when it was opened"
     assert properties.directory_id is not None, "a directory gets its id when it is opened"
     return encode_uuid(properties.directory_id)
+
+
+def _raft_node_config(
+    config: KafkaConfig, bound: Sequence[BoundListener], cluster_id: str, directory_id: str
+) -> RaftNodeConfig:
+    """The settings of the quorum. `directory_id` is the id of the metadata log's directory, as text."""
+    me = ReplicaKey(config.node_id, directory_id)
+    my_address = ""
+    if config.is_controller:
+        host, port = reachable(config.endpoints.advertised_controller_listeners[0], bound)
+        my_address = f"{host}:{port}"
+    voters = VoterSet(
+        tuple(Voter(ReplicaKey(node_id), f"{host}:{port}") for node_id, (host, port) in config.quorum_voters.items())
+    )
+    bootstrap = tuple(f"{host}:{port}" for host, port in config.quorum_bootstrap_servers)
+    if config.is_sole_voter:
+        voters, bootstrap = VoterSet((Voter(me, my_address),)), ()
+    fetch_timeout_ms = config.controller_quorum_fetch_timeout_ms
+    return RaftNodeConfig(
+        QuorumConfig(
+            me=me,
+            my_address=my_address,
+            bootstrap_servers=bootstrap,
+            election_timeout_ms=config.controller_quorum_election_timeout_ms,
+            fetch_timeout_ms=fetch_timeout_ms,
+            election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+            retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+            fetch_max_wait_ms=fetch_timeout_ms // _FETCH_WAITS_PER_TIMEOUT,
+        ),
+        cluster_id,
+        voters,
+        config.controller_quorum_request_timeout_ms,
+    )

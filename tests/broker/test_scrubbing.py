@@ -11,7 +11,7 @@ import trio.testing
 
 from broker.cli.commands.cluster_health import examine_cluster
 from broker.client import Admin
-from broker.node import metadata_scrub
+from broker.node import scrubbing
 from broker.wire.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -175,7 +175,7 @@ class FileOnBadSector:
 async def test_health_names_a_file_of_the_metadata_that_cannot_be_repaired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metadata_scrub, "_WAIT_S", 0.2)
+    monkeypatch.setattr(scrubbing, "_WAIT_S", 0.2)
     disk = BadSector()
     settings = {**AT_ONCE, "metadata.log.max.record.bytes.between.snapshots": "500"}
     async with (
