@@ -1,11 +1,12 @@
 """The micro-batches of a streaming query: the start and end of each, and the offsets committed after it."""
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any, Final, Self
 from uuid import uuid4
 
-from broker.client import ClientError, KafkaError, TopicPartition
+from broker.client import ClientError, KafkaError, SyncAdmin, TopicPartition
 from broker.spark.data_loss import DataLossPolicy
 from broker.spark.offsets import LATEST, Offsets
 from broker.spark.options import (
@@ -27,7 +28,6 @@ from broker.spark.streaming.admission import (
     limit_offsets,
 )
 from broker.spark.streaming.cluster import StreamCluster
-from broker.spark.streaming.group_commits import GroupCommits
 from broker.spark.streaming.planning import (
     Topics,
     continued_offsets,
@@ -39,6 +39,10 @@ from broker.spark.streaming.planning import (
 from broker.spark.streaming.progress import Progress
 from broker.spark.streaming.stream_offsets import StreamOffsets, topics_of
 
+_LOG: Final = logging.getLogger(__name__)
+# A commit to the group holds the query up for at most so long. After a failure, the next ones are left out for a while.
+_COMMIT_TIMEOUT_MS: Final = 5_000
+_COMMIT_PAUSE_S: Final = 30.0
 # Topics are looked up before each batch, and so often while there is nothing to read.
 _TOPICS_AGE_MAX_S: Final = 5.0
 # How long an idle query waits between two looks at the ends of its partitions: first, and at most.
@@ -57,7 +61,7 @@ class MicroBatches:
         self._now_s = now_s
         self._policy = DataLossPolicy(options.fails_on_data_loss)
         self._progress = Progress(now_s)
-        self._commits: GroupCommits | None = None
+        self._commits: _GroupCommits | None = None
         self._minimum = (
             None
             if options.min_offsets_per_trigger is None
@@ -132,7 +136,7 @@ class MicroBatches:
         if position.is_initial or group_id is None:
             return
         if self._commits is None:
-            self._commits = GroupCommits(self._cluster.admin, group_id, self._now_s)
+            self._commits = _GroupCommits(self._cluster.admin, group_id, self._now_s)
         self._commits.commit(position.offsets)
 
     def _new_group_id(self) -> str:
@@ -265,3 +269,31 @@ def _depends_on_the_latest(starting: OffsetLimit) -> bool:
         case Timestamp(strategy=strategy) | SpecificTimestamps(strategy=strategy):
             return strategy is NoMatchStrategy.LATEST
     return False
+
+
+class _GroupCommits:
+    """Commits the offsets of batches that are complete.
+
+    The checkpoint says where a query goes on; the offsets of the group are for tools only. So a commit that fails is
+    logged, and never fails the query.
+    """
+
+    def __init__(self, admin: SyncAdmin, group_id: str, now_s: Callable[[], float]) -> None:
+        self._admin = admin
+        self._group_id = group_id
+        self._now_s = now_s
+        self._committed: Offsets = {}
+        self._paused_until_s = 0.0
+
+    def commit(self, offsets: Offsets) -> None:
+        """Commits what has changed since the last commit."""
+        changed = {each: offset for each, offset in offsets.items() if self._committed.get(each) != offset}
+        if not changed or self._now_s() < self._paused_until_s:
+            return
+        try:
+            self._admin.alter_group_offsets(self._group_id, changed, timeout_ms=_COMMIT_TIMEOUT_MS).raise_first()
+        except (ClientError, KafkaError, OSError) as error:
+            self._paused_until_s = self._now_s() + _COMMIT_PAUSE_S
+            _LOG.warning("The offsets of group %s are not committed: %s", self._group_id, error)
+        else:
+            self._committed = dict(offsets)

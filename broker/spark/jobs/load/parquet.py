@@ -1,12 +1,12 @@
 """A destination of plain Parquet files, which any tool reads without a package."""
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
 from broker.spark.jobs.failures import JobFailed
-from broker.spark.jobs.files import JobFiles
-from broker.spark.jobs.load.compaction import compact
+from broker.spark.jobs.files import JobFiles, StoredFile
 from broker.spark.jobs.load.layout import read_files
 from broker.spark.jobs.load.manifest import Manifest, ManifestLog, live_files
 from broker.spark.jobs.load.options import LoadOptions
@@ -42,7 +42,7 @@ class ParquetDestination:
         return manifest
 
     def compact(self) -> Manifest | None:
-        manifest = compact(self._spark, self._files, self._options, self._live)
+        manifest = _compact(self._spark, self._files, self._options, self._live)
         if manifest is not None:
             self._live = live_files([manifest], self._live)
         return manifest
@@ -51,3 +51,33 @@ class ParquetDestination:
         if not self._live:
             raise JobFailed(f"Nothing was loaded into {self._files.root}")
         return read_files(self._spark, self._files, self._live)
+
+
+def _compact(spark: SparkSession, files: JobFiles, options: LoadOptions, live: Sequence[StoredFile]) -> Manifest | None:
+    """Join the small files of each directory that has `options.compact_from` of them; None if none has.
+
+    Each run adds some to every day for which it has records. `live` are the files of the destination. They are replaced
+    in one run. A query that lists the directory meanwhile may miss some; `loaded` does not.
+    """
+    found = _small_files(live, options)
+    if not found:
+        return None
+    run = Run(spark, files)
+    for small in found.values():
+        count = max(1, round(sum(file.size for file in small) / options.file_size))
+        frame = read_files(spark, files, small)
+        ordered = frame.repartitionByRange(count, "partition", "offset") if count > 1 else frame.coalesce(1)
+        write_frame(ordered, options, run.data, is_added=True)
+    joined = [file for small in found.values() for file in small]
+    records = read_files(spark, files, joined).count()
+    return run.commit("compaction", removed=[file.path for file in joined], records=records)
+
+
+def _small_files(live: Sequence[StoredFile], options: LoadOptions) -> Mapping[str, list[StoredFile]]:
+    """The files to join, by their directory."""
+    directories: dict[str, list[StoredFile]] = defaultdict(list)
+    for file in live:
+        if file.size < options.file_size // 2:
+            directories[file.path.rpartition("/")[0]].append(file)
+    least = max(2, options.compact_from)
+    return {name: small for name, small in directories.items() if options.compact_from and len(small) >= least}
