@@ -23,8 +23,8 @@ from broker.wire.api.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from jepsen.processes.cluster_status import quorum_status
 from jepsen.processes.nodes import NodeProcess, ProcessCluster, running_cluster
-from jepsen.processes.quorum_status import quorum_status
 from jepsen.workloads.connection import Connection
 
 PARTITIONS_PER_TOPIC: Final = 10

@@ -4,6 +4,7 @@ from typing import Final
 
 from jepsen.checkers.checker import Checker
 from jepsen.checkers.losses import AcknowledgedRecordsAreRead, AcknowledgedRecordsStay, OnlySuffixesAreLost
+from jepsen.checkers.nodes import RecoveryIsBounded
 from jepsen.checkers.order import AcknowledgedOffsetsGrow, NothingTwice, SendsAreInOrder, SessionsAreInOrder
 from jepsen.checkers.reads import (
     LogsHaveNoGaps,
@@ -15,7 +16,6 @@ from jepsen.checkers.reads import (
     PollsGoForward,
     PollsSkipNothing,
 )
-from jepsen.checkers.recovery import RecoveryIsBounded
 from jepsen.checkers.replicas import ReplicasAreIdentical
 
 # For every producer, with any acks.

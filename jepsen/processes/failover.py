@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 import attrs
 import trio
 
+from jepsen.processes.cluster_status import quorum_status
 from jepsen.processes.creates import (
     Creation,
     Creator,
@@ -25,7 +26,6 @@ from jepsen.processes.creates import (
     running_creators,
 )
 from jepsen.processes.nodes import ProcessCluster, running_cluster
-from jepsen.processes.quorum_status import quorum_status
 
 # Longer than any failover may take.
 _TIMEOUT_SECONDS: Final = 30.0

@@ -8,13 +8,23 @@ from jepsen.history import Outcome
 from jepsen.report.anomalies import anomalies, promises
 from jepsen.report.charts import spread_chart
 from jepsen.report.findings import Findings
-from jepsen.report.group_table import group_table
+from jepsen.report.groups import GroupTimeline
 from jepsen.report.markup import Markup, element, join
 from jepsen.report.measures import is_work, outcomes_by_function, percentile, weight
 from jepsen.report.outages import fault_table, outage_chart
 from jepsen.report.scales import duration
 from jepsen.report.timeline import legend, timeline
 
+_GROUP_HEADS: Final = (
+    "lives",
+    "generations",
+    "records received",
+    "of them repeated",
+    "largest lag",
+    "longest time without an owner",
+    "commits",
+    "unknown",
+)
 _CARD_WIDTH: Final = 540.0
 _SPREAD_HEIGHT: Final = 190.0
 # The number of kinds of faults that the summary names.
@@ -39,7 +49,7 @@ def page(found: Findings) -> str:
         element("div", _felt(found), _spread(found), class_="pair"),
         anomalies(found),
         fault_table(found),
-        group_table(found),
+        _group_table(found),
         promises(found),
         element("div", _operations(found), _about(found), class_="pair"),
         _files(found),
@@ -197,3 +207,33 @@ def _about(found: Findings) -> Markup:
 def _files(found: Findings) -> Markup:
     links = [element("li", element("a", name, href=name)) for name in found.files]
     return element("section", element("h2", "Files"), element("ul", join(links), class_="files"))
+
+
+def _group_table(found: Findings) -> Markup:
+    """Render the table; empty if there are no groups."""
+    if not found.groups:
+        return Markup("")
+    heads = [element("th", head, class_="number") for head in _GROUP_HEADS]
+    names = [element("th", head) for head in ("group", "members")]
+    rows = [_group_row(timeline, found.plan.parameters.get(timeline.name, "")) for timeline in found.groups]
+    table = element("table", element("thead", element("tr", names, heads)), element("tbody", rows))
+    return element("section", element("h2", "Groups"), element("div", table, class_="scroll"))
+
+
+def _group_row(timeline: GroupTimeline, what: str) -> Markup:
+    figures = (
+        f"{sum(map(len, timeline.uptimes.values())):,}",
+        f"{len(timeline.generations):,}",
+        f"{timeline.polled:,}",
+        f"{timeline.repeated:,}",
+        f"{max(timeline.lag, default=0):,.0f}",
+        duration(timeline.longest_unowned()),
+        f"{timeline.commits[Outcome.OK]:,}",
+        f"{timeline.commits[Outcome.INFO]:,}",
+    )
+    return element(
+        "tr",
+        element("td", timeline.name, class_="kind"),
+        element("td", what, class_="detail"),
+        [element("td", each, class_="number") for each in figures],
+    )

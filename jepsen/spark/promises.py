@@ -20,9 +20,9 @@ from jepsen.checkers.groups import (
     ResumesWhereCommitted,
 )
 from jepsen.checkers.losses import AcknowledgedRecordsAreRead, AcknowledgedRecordsStay, OnlySuffixesAreLost
+from jepsen.checkers.nodes import NodesRunUntilStopped, RecoveryIsBounded
 from jepsen.checkers.offsets import EndsNeverGoBack, EpochsGrowWithOffsets, TimesFindTheFirst
 from jepsen.checkers.order import AcknowledgedOffsetsGrow, NothingTwice, SendsAreInOrder, SessionsAreInOrder
-from jepsen.checkers.processes import NodesRunUntilStopped
 from jepsen.checkers.reads import (
     LogsHaveNoGaps,
     NothingFromNowhere,
@@ -33,7 +33,6 @@ from jepsen.checkers.reads import (
     PollsGoForward,
     PollsSkipNothing,
 )
-from jepsen.checkers.recovery import RecoveryIsBounded
 from jepsen.checkers.registers import RegistersAreLinearizable
 from jepsen.checkers.replicas import ReplicasAreIdentical
 from jepsen.checkers.topics import (

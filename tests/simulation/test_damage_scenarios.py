@@ -10,8 +10,7 @@ from broker.replication.partition import Partition
 from broker.wire.records import iter_headers
 from jepsen.history import History, Outcome
 from jepsen.simulation.disk.tree import Directory, Inode
-from jepsen.simulation.subjects.formatted_node import FormattedNode
-from jepsen.simulation.subjects.node_plan import KAFKA_PORT
+from jepsen.simulation.subjects.node_plan import KAFKA_PORT, FormattedNode
 from jepsen.workloads.client import Client
 from jepsen.workloads.committed_reader import read_committed_up_to
 from tests.simulation.scenarios import Breach, Scenario, ScenarioRun, scenario_runs

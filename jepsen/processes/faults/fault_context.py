@@ -8,11 +8,15 @@ from typing import Final, Protocol
 import attrs
 import trio
 
-from jepsen.processes.coordinator_status import Coordinated, coordinator_id
+from jepsen.processes.cluster_status import (
+    Coordinated,
+    PartitionStatus,
+    any_topic_status,
+    coordinator_id,
+    quorum_status,
+)
 from jepsen.processes.links import Pair
 from jepsen.processes.nodes import NodeProcess, ProcessCluster
-from jepsen.processes.partition_status import PartitionStatus, any_topic_status
-from jepsen.processes.quorum_status import quorum_status
 from jepsen.store import Fault as FaultRecord
 
 # The timeout of a request for the leader: while faults occur, no node may know one.

@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager, contextmanager
 from io import FileIO
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import trio
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from jepsen.history import History
 from jepsen.journal import Journal, read_history
@@ -20,11 +21,12 @@ from jepsen.processes.faults import FaultContext, Nemesis
 from jepsen.processes.nodes import NodeProcess, ProcessCluster, running_cluster
 from jepsen.processes.replica_logs import read_replicas
 from jepsen.processes.run.healing import NAME, heal, judge_output, record_node_failure, recorded, stop_all
-from jepsen.processes.run.lags import Lags
 from jepsen.processes.run.member_processes import MemberProcesses
 from jepsen.processes.run.workloads import Workload
 from jepsen.store import Uptime
 from jepsen.values import Healing
+
+_ANSWER_SECONDS: Final = 5.0
 
 TOPIC: Final = "queue"
 OFFSETS: Final = "__consumer_offsets"
@@ -61,6 +63,38 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "group.consumer.heartbeat.interval.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "1000",
 }
+
+
+class _Lags:
+    """Reads the lags of `groups` from the cluster."""
+
+    def __init__(self, bootstrap: str, groups: Sequence[str], topic: str, partitions: int) -> None:
+        self._groups = groups
+        self._partitions = [TopicPartition(topic, partition) for partition in range(partitions)]
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    async def are_zero(self) -> bool:
+        """True if every group has committed all records. False if that is unknown."""
+        try:
+            return await trio.to_thread.run_sync(self._are_zero)
+        except KafkaException:
+            return False
+
+    def _are_zero(self) -> bool:
+        """Raises KafkaException."""
+        asked = self._admin.list_offsets(
+            {each: OffsetSpec.latest() for each in self._partitions},
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=_ANSWER_SECONDS,
+        )
+        told: dict[int, Any] = {partition.partition: future.result() for partition, future in asked.items()}
+        ends = {partition: each.offset for partition, each in told.items()}
+        return all(self._committed(group) == ends for group in self._groups)
+
+    def _committed(self, group: str) -> dict[int, int]:
+        wanted = ConsumerGroupTopicPartitions(group, self._partitions)
+        (future,) = self._admin.list_consumer_group_offsets([wanted], request_timeout=_ANSWER_SECONDS).values()
+        return {each.partition: max(each.offset, 0) for each in future.result().topic_partitions}
 
 
 @attrs.frozen
@@ -143,7 +177,7 @@ async def _run_nemesis(
         await heal(context.cluster, _topics(context), history)
         await trio.sleep(_EPILOGUE_SECONDS)
     if context.groups:
-        lags = Lags(context.cluster.bootstrap, context.groups, TOPIC, experiment.partitions)
+        lags = _Lags(context.cluster.bootstrap, context.groups, TOPIC, experiment.partitions)
         await recorded(history, Healing("every group has read everything", _CATCH_UP_SECONDS), lags.are_zero)
 
 

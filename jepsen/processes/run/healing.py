@@ -6,8 +6,8 @@ from typing import Final
 import trio
 
 from jepsen.history import History
+from jepsen.processes.cluster_status import topic_status
 from jepsen.processes.nodes import NodeFailed, NodeProcess, ProcessCluster
-from jepsen.processes.partition_status import topic_status
 from jepsen.values import Healing
 
 NAME: Final = "nemesis"

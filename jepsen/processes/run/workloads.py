@@ -16,9 +16,8 @@ from jepsen.checkers import (
 )
 from jepsen.checkers.forwarded_topics import FORWARDED_TOPIC_CHECKERS
 from jepsen.checkers.groups import GROUP_CHECKERS
+from jepsen.checkers.nodes import NodesRunUntilStopped, RecoveryIsBounded
 from jepsen.checkers.offsets import OFFSET_CHECKERS
-from jepsen.checkers.processes import NodesRunUntilStopped
-from jepsen.checkers.recovery import RecoveryIsBounded
 from jepsen.checkers.replicas import ReplicasAreIdentical
 from jepsen.history import History
 from jepsen.processes.clients.client import EITHER, MemberPlan

@@ -12,7 +12,7 @@ from jepsen.simulation.hosts import Host
 from jepsen.simulation.invariants import Committed
 from jepsen.simulation.replica_observer import ReplicaObserver
 from jepsen.simulation.simulation import Simulation
-from jepsen.simulation.subjects.formatted_node import FormattedNode
+from jepsen.simulation.subjects.node_plan import FormattedNode
 from jepsen.values import ReplicaLog
 
 

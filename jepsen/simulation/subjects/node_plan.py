@@ -1,22 +1,23 @@
 """The nodes of a simulated cluster, their configuration, and the arguments of their formatting."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Final
 
 import attrs
+import trio
 
 from broker.config import KafkaConfig, read_config
 from broker.config.properties import parse_properties
 from broker.node import Node
-from broker.node.formatting import Formatting
+from broker.node.formatting import Formatting, format_directories
 from broker.storage.meta_properties import META_PROPERTIES
 from broker.wire.uuids import encode_uuid, new_uuid
 from jepsen.simulation.cluster import NodeFactory
 from jepsen.simulation.disk.tree import Inode
 from jepsen.simulation.hosts import Host
-from jepsen.simulation.subjects.formatted_node import FormattedNode
 from kraft.core import ReplicaKey, Voter, VoterSet
+from kraft.env import Env
 
 KAFKA_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
@@ -51,6 +52,29 @@ _OF_CLUSTERS: Final[Mapping[str, str]] = {
 # replica.lag.time.max.ms, from shorter than the detection of a fault to Kafka's default.
 _LAG_MAX_MS: Final = ("1000", "3000", "30000")
 _SNAPSHOT_BYTES: Final = ("2000", "20000", "20971520")
+
+
+class FormattedNode:
+    """A `jepsen.simulation.hosts.Process`: a node that formats its directories, if necessary, and then starts.
+
+    `formatting` returns the cluster id and the voters with which the present disk is formatted. `node` is the node that
+    runs after that.
+    """
+
+    def __init__(self, env: Env, config: KafkaConfig, formatting: Callable[[], Formatting]) -> None:
+        self._env = env
+        self._config = config
+        self._formatting = formatting
+        self.node = Node(env, config)
+
+    def stop(self) -> None:
+        self.node.stop()
+
+    async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        await format_directories(
+            self._env, self._config, self._formatting(), ignore_formatted=True, report=lambda line: None
+        )
+        await self.node.run(task_status=task_status)
 
 
 @attrs.frozen
