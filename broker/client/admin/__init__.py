@@ -21,12 +21,6 @@ from broker.client.admin.cluster import (
     VersionRange,
 )
 from broker.client.admin.config import AdminConfig, AdminSettings
-from broker.client.admin.configs import (
-    ConfigChange,
-    ConfigEntry,
-    ConfigResource,
-    ConfigSynonym,
-)
 from broker.client.admin.group_descriptions import GroupDescription, MemberDescription
 from broker.client.admin.group_offsets import GroupOffsets
 from broker.client.admin.groups import GroupListing
@@ -36,6 +30,12 @@ from broker.client.admin.offsets import OffsetSpec
 from broker.client.admin.quorum import QuorumDescription, QuorumReplica, RaftEndpoint
 from broker.client.admin.quotas import ClientQuota, QuotaMatch, ScramCredential, ScramMechanism
 from broker.client.admin.reassignments import PartitionReassignment
+from broker.client.admin.resource_configs import (
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSynonym,
+)
 from broker.client.admin.results import Failure, Results
 from broker.client.admin.topic_descriptions import PartitionDescription, TopicDescription
 from broker.client.admin.topics import HIGH_WATERMARK, CreatedTopic, NewPartitions, NewTopic, TopicListing

@@ -11,7 +11,6 @@ import trio
 from broker.client.admin.acls import AclCalls
 from broker.client.admin.cluster import ClusterCalls
 from broker.client.admin.config import AdminConfig, AdminSettings
-from broker.client.admin.configs import ConfigCalls
 from broker.client.admin.group_descriptions import GroupDescriptionCalls
 from broker.client.admin.group_offsets import GroupOffsetCalls
 from broker.client.admin.groups import GroupCalls
@@ -21,6 +20,7 @@ from broker.client.admin.offsets import OffsetCalls
 from broker.client.admin.quorum import QuorumCalls
 from broker.client.admin.quotas import QuotaCalls
 from broker.client.admin.reassignments import ReassignmentCalls
+from broker.client.admin.resource_configs import ConfigCalls
 from broker.client.admin.topic_descriptions import TopicDescriptionCalls
 from broker.client.admin.topics import TopicCalls
 from broker.client.brokers import Broker

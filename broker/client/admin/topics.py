@@ -5,7 +5,7 @@ from typing import Final
 
 import attrs
 
-from broker.client.admin.configs import ConfigEntry, entry_of_created_topic
+from broker.client.admin.resource_configs import ConfigEntry, entry_of_created_topic
 from broker.client.admin.results import Outcomes, Results, failure, outcome_of
 from broker.client.admin.routing import Deadline, Routing, by_topic
 from broker.client.brokers import Broker
