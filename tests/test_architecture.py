@@ -233,7 +233,7 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     "kraft.env": {"fcntl", "os", "random", "socket", "time", "trio.to_thread.run_sync"},
     "kraft.system_calls": {"ctypes", "os", "shutil"},
     # The limits of the process, before it starts a node.
-    "kraft.descriptors": {"fcntl", "open", "os"},
+    "kraft.file_descriptors": {"fcntl", "open", "os"},
     # The driver of kernel sockets, which carries plain TCP faster than Trio does. The simulation replaces it.
     "broker.net.epoll_reactor": {"select", "socket"},
     "broker.net.send": {"socket"},

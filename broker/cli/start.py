@@ -39,9 +39,9 @@ from broker.storage.duplicate_log_dirs import DuplicateLogDir
 from broker.storage.log_dir import LogDirInUse
 from broker.storage.log_manager import NoLogDirOnline
 from broker.storage.meta_properties import MetaPropertiesError
-from kraft.descriptors import descriptor_limit, enlarge_descriptor_table, raise_descriptor_limit
 from kraft.env import Tracer, real_env
 from kraft.events import Level
+from kraft.file_descriptors import descriptor_limit, enlarge_descriptor_table, raise_descriptor_limit
 from kraft.log import CorruptLog
 from kraft.recovery import EpochsExhausted
 from metadata.configuration import ConfigError

@@ -7,7 +7,7 @@ import attrs
 from broker.config import KafkaConfig
 from broker.net.admission import ConnectionLimits
 from broker.quota import ConnectionRates
-from kraft.descriptors import descriptor_limit
+from kraft.file_descriptors import descriptor_limit
 from metadata.configuration.definition import ConfigKey
 
 # File descriptors that connections of clients leave free. The minimum covers most of the needs of a node with few

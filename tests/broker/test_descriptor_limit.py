@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from broker.wire.api.metadata import MetadataRequest
-from kraft.descriptors import descriptor_limit
+from kraft.file_descriptors import descriptor_limit
 from tests.support.node_process import NodeProcess
 from tests.support.requests import batch, create_topic, produce, read_values
 from tests.support.wire_client import WireClient, connected
