@@ -74,7 +74,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "metadata",
     ),
     "broker.quota": ("broker.net.admission", "broker.replication.throttles", "broker.server", "kraft.env", "metadata"),
-    "broker.logging": ("kraft.events", "metadata.controller", "metadata.errors", "metadata.protocol"),
+    "broker.log_levels": ("kraft.events", "metadata.controller", "metadata.errors", "metadata.protocol"),
     "broker.telemetry": ("broker.metrics.exposition", "broker.net.connection", "broker.wire", "kraft.env", "metadata"),
     "broker.metrics": (),
     "broker.metrics.collectors": (
@@ -133,7 +133,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "broker.config",
         "broker.controller_client",
         "broker.coordinator",
-        "broker.logging",
+        "broker.log_levels",
         "broker.net",
         "broker.replication",
         "broker.storage",
@@ -187,7 +187,7 @@ PURE: dict[str, frozenset[str]] = {
         }
     ),
     "broker.quota": frozenset(),
-    "broker.logging": frozenset(),
+    "broker.log_levels": frozenset(),
     "broker.telemetry": frozenset(),
     "broker.client.consumer": frozenset(
         {

@@ -21,7 +21,7 @@ from typing import Final, Literal
 import trio
 
 from broker.events import ALL_CATALOGUES, EVENT_KINDS
-from broker.logging import LogLevels
+from broker.log_levels import LogLevels
 from broker.printable import printable, printable_block, printable_json, shortened
 from kraft.events import EventCatalogue, EventKind, Level
 

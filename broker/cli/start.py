@@ -32,7 +32,7 @@ from broker.coordinator.internal_topics import (
     replication_key,
 )
 from broker.events import ALL_CATALOGUES
-from broker.logging import LogLevels
+from broker.log_levels import LogLevels
 from broker.node import MetadataDirectoryRefused, Node, NotFormatted
 from broker.node.connection_limits import client_descriptors_max
 from broker.storage.duplicate_log_dirs import DuplicateLogDir

@@ -21,7 +21,7 @@ from broker.config.checks import check_supported
 from broker.config.effective import EffectiveConfig
 from broker.config.endpoints import HTTP
 from broker.controller_client.channel import ControllerChannel
-from broker.logging import LogLevels
+from broker.log_levels import LogLevels
 from broker.net.acceptor import Acceptor
 from broker.net.connection import Connection
 from broker.net.turn_timer import TurnTimer

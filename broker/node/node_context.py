@@ -8,7 +8,7 @@ import attrs
 from broker.config import KafkaConfig
 from broker.config.effective import EffectiveConfig
 from broker.config.endpoints import Listener
-from broker.logging import LogLevels
+from broker.log_levels import LogLevels
 from broker.net.acceptor import Acceptor
 from broker.node.listeners import BoundListener
 from broker.node.request_logging import RequestLogging

@@ -15,7 +15,7 @@ from broker.coordinator.runtime.runtime import CoordinatorRuntime
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.coordinator.transaction.marker_writer import MarkerWriter
 from broker.coordinator.transaction.verification import TransactionVerifier
-from broker.logging import LogLevels
+from broker.log_levels import LogLevels
 from broker.net.deadlines import Deadlines
 from broker.net.heartbeat_connections import HeartbeatConnections
 from broker.replication.disconnected_brokers import DisconnectedBrokers

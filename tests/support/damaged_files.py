@@ -22,7 +22,7 @@ import trio
 from broker.cli import start
 from broker.cli.errors import print_errors
 from broker.cli.event_printer import EventPrinter
-from broker.logging import LogLevels
+from broker.log_levels import LogLevels
 from broker.node import Node
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.api.offset_commit import (

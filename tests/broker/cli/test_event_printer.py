@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from broker.cli.event_printer import DEBUG_LINES_MAX, INFO_LINES_MAX, INTERVAL_S, EventPrinter, LogFormat
 from broker.events import ALL_CATALOGUES
-from broker.logging import LogLevels
+from broker.log_levels import LogLevels
 from kraft.events import LINES_MAX, EventCatalogue, EventKind, Level
 from metadata.controller import ConfigChange
 from metadata.protocol import ConfigOperation

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.logging import LogLevels
+from broker.log_levels import LogLevels
 from kraft.events import Level
 from metadata.controller import ConfigChange
 from metadata.errors import ApiError
