@@ -31,7 +31,7 @@ from broker.replication.replica_selector import find_replica_selector
 from broker.replication.throttles import ReplicationThrottles
 from broker.server import Dispatcher, Services
 from broker.server.quotas import Charging
-from broker.server.slices import Slices
+from broker.server.scheduler import Scheduler
 from broker.storage.cleaner import Cleaner, CleanerConfig
 from broker.storage.housekeeping import Housekeeping
 from broker.storage.log_manager import LogManager
@@ -178,7 +178,7 @@ class BrokerRole:
         if shared.metrics is not None:
             shared.metrics.add_broker(services, self._quotas, dispatcher.request_counts)
             nursery.start_soon(shared.metrics.run_connections)
-        nursery.start_soon(self._expire_telemetry, dispatcher.scheduler.slices)
+        nursery.start_soon(self._expire_telemetry, dispatcher.scheduler)
         endpoints = shared.config.endpoints
         for bound in shared.bound_for(endpoints.broker_listeners):
             name = bound.listener.name
@@ -218,10 +218,10 @@ class BrokerRole:
         """Forget the telemetry state of a client that is gone."""
         self.telemetry.connection_closed(connection)
 
-    async def _expire_telemetry(self, slices: Slices) -> None:
+    async def _expire_telemetry(self, scheduler: Scheduler) -> None:
         while True:
             await trio.sleep(_TELEMETRY_SWEEP_S)
-            await slices.finish(self.telemetry.remove_expired())
+            await scheduler.finish(self.telemetry.remove_expired())
 
     def _reconfigure(self, config: KafkaConfig) -> None:
         self._housekeeping.producer_expiration_ms = config.producer_id_expiration_ms

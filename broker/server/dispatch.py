@@ -212,7 +212,7 @@ class Dispatcher(Generic[S]):
             route = self._admission.admit(session, api_key, version, len(payload))
             if route is None:
                 raise UnservedVersion(f"version {version} of {api_name(api_key)} is not served")
-            request, _ = await self.scheduler.slices.finish(route.codec.decode_sliced(payload, position))
+            request, _ = await self.scheduler.finish(route.codec.decode_sliced(payload, position))
         except UnservedVersion as error:
             raise UnsupportedVersion(str(error)) from error
         except (WireError, ProtocolError) as error:
@@ -222,8 +222,8 @@ class Dispatcher(Generic[S]):
         try:
             response = route.handler.carry_out(context, request)
             if isinstance(response, Generator):
-                response = await self.scheduler.finish(context, response)
-            frame = await self.scheduler.finish(context, _packed(context, request, response))
+                response = await self.scheduler.finish(response, context)
+            frame = await self.scheduler.finish(_packed(context, request, response), context)
         except (ApiError, FsyncFailed):
             raise
         except Exception as error:

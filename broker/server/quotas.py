@@ -15,7 +15,6 @@ import trio
 from broker.net.connection import Connection
 from broker.net.deadlines import Deadlines
 from broker.server.session import HeldTime, Session
-from broker.server.slices import Steps
 
 T = TypeVar("T")
 
@@ -215,22 +214,9 @@ class Charging(Throttling):
         finally:
             self.end(session, outer_s)
 
-    def timed(self, session: Session, steps: Steps[T]) -> Steps[T]:
-        """Takes `steps` and charges their time to the client. A timed call may take them: no time is charged twice."""
-        try:
-            while True:
-                try:
-                    self.timed_call(session, partial(next, steps))
-                except StopIteration as stopped:
-                    result: T = stopped.value
-                    return result
-                yield
-        finally:
-            steps.close()
-
     @coroutine
     def timed_task(self, session: Session, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-        """As `timed`, for a coroutine: its time is what it takes between the points where it waits."""
+        """As `timed_call`, for a coroutine: its time is what it takes between the points where it waits."""
         step: Callable[[], Any] = partial(work.send, None)
         while True:
             try:

@@ -29,7 +29,7 @@ from broker.net.completion import Completion
 from broker.net.connection import Connection, ProtocolError
 from broker.net.reply import Part, PendingReply, Reply
 from broker.server.session import Session
-from broker.server.slices import FIRST_STEPS, SLICE_S, SLICE_STEPS, Slices, Steps, freed
+from broker.server.slices import FIRST_STEPS, SLICE_STEPS, Finished, Steps, advance, freed
 from kraft.env import FsyncFailed
 
 T = TypeVar("T")
@@ -37,6 +37,8 @@ T = TypeVar("T")
 Message: TypeAlias = Any
 Frame: TypeAlias = bytes | list[Part]
 _FRAMES: Final = (bytes, list)
+# The number of long works in progress, each with a request and a response that may take 100 MB; others wait in a queue.
+WORKS_MAX: Final = 4
 # The values that a handler yields; see the module's docstring.
 Wait: TypeAlias = Completion[Any] | Coroutine[Any, Any, Any] | None
 # Work that yields what it waits for, and returns its result.
@@ -68,32 +70,8 @@ class Request(Protocol):
     def charge(self) -> int: ...
 
 
-class _Finished:
-    """The result of work that has ended, returned by `_advance`."""
-
-    __slots__ = ("result",)
-
-    def __init__(self, result: Any) -> None:
-        self.result = result
-
-
-_Reached: TypeAlias = Wait | _Finished
+_Reached: TypeAlias = Wait | Finished
 _Resume: TypeAlias = Callable[[], Wait]
-
-
-def _advance(resume: _Resume, work: Work[Any], steps_max: int) -> _Reached:
-    """Go on with work until it waits for something, has ended, or has used up its slice (None)."""
-    try:
-        reached = resume()
-        if reached is None and steps_max > 1:
-            slice_end = trio.current_time() + SLICE_S
-            for _ in range(steps_max - 1):
-                reached = next(work)
-                if reached is not None or trio.current_time() >= slice_end:
-                    break
-    except StopIteration as stopped:
-        return _Finished(stopped.value)
-    return reached
 
 
 class Scheduler:
@@ -109,7 +87,10 @@ class Scheduler:
         commit: Callable[[], None],
         failed: Callable[[Session, Exception], ProtocolError],
     ) -> None:
-        self.slices = Slices()
+        # One slice runs at a time: all clients with large requests share one in each pass of Trio's scheduler, so they
+        # delay each other but no other client.
+        self.slice = trio.Lock()
+        self._works = trio.Semaphore(WORKS_MAX)
         self._nursery = nursery
         self._commit = commit
         self._failed = failed
@@ -145,7 +126,7 @@ class Scheduler:
 
         async def decode() -> None:
             try:
-                decoded = await self.finish(request, decoding)
+                decoded = await self.finish(decoding, request)
             except ProtocolError as error:
                 connection.close(str(error))
             else:
@@ -163,41 +144,54 @@ class Scheduler:
         except Exception as error:
             raise self._failed(request.session, error) from error
 
-    async def finish(self, request: Request, work: Work[T], reached: Wait = None) -> T:
-        """The result of work, which the caller's task runs from where it has `reached` this wait."""
+    async def finish(self, work: Work[T], request: Request | None = None, reached: Wait = None) -> T:
+        """The result of work, which the caller's task runs from where it has `reached` this wait.
+
+        Its time is charged to the client of the request.
+        """
         now: _Reached = reached
         try:
             if reached is None:
-                now = self.resume(request, partial(next, work), work)
-            while not isinstance(now, _Finished):
+                now = self._resume(work, request)
+            while not isinstance(now, Finished):
                 if now is None:
-                    async with self.slices.work():
-                        while now is None:
-                            async with self.slices.slice():
-                                now = self.resume(request, partial(next, work), work, SLICE_STEPS)
+                    now = await self._take_slices(work, request)
                 else:
-                    now = self.resume(request, await self.outcome(request, work, now), work)
+                    now = self._resume(work, request, resume=await self.outcome(work, request, now))
         finally:
             work.close()
         result: T = now.result
         return result
 
+    async def _take_slices(self, work: Work[Any], request: Request | None) -> _Reached:
+        reached: _Reached = None
+        async with self._works:
+            while reached is None:
+                async with self.slice:
+                    reached = self._resume(work, request, SLICE_STEPS)
+        return reached
+
     async def outcome(
-        self, request: Request, work: Work[Any], awaited: Completion[Any] | Coroutine[Any, Any, Any]
+        self, work: Work[Any], request: Request | None, awaited: Completion[Any] | Coroutine[Any, Any, Any]
     ) -> _Resume:
         """Wait for a completion or a coroutine. Returns the function that resumes the work with its outcome."""
         if isinstance(awaited, Completion):
             return partial(work.send, await awaited.wait())
         try:
-            return partial(work.send, await request.timed_task(awaited))
+            return partial(work.send, await (awaited if request is None else request.timed_task(awaited)))
         except FsyncFailed:
             raise
         except Exception as error:  # noqa: BLE001 - raised in the work
             return partial(work.throw, error)
 
-    def resume(self, request: Request, resume: _Resume, work: Work[Any], steps_max: int = FIRST_STEPS) -> _Reached:
+    def _resume(
+        self, work: Work[Any], request: Request | None, steps_max: int = FIRST_STEPS, resume: _Resume | None = None
+    ) -> _Reached:
         """Go on with work outside of the turns of its connection."""
-        reached = request.timed_call(lambda: _advance(resume, work, steps_max))
+        if request is None:
+            reached = advance(work, steps_max, resume)
+        else:
+            reached = request.timed_call(lambda: advance(work, steps_max, resume))
         self._commit()
         return reached
 
@@ -210,10 +204,10 @@ class Scheduler:
 
     def finish_later(self, steps: Steps[None]) -> None:
         """Take the first steps now, and the others in slices, in a task of their own."""
-        if isinstance(_advance(partial(next, steps), steps, FIRST_STEPS), _Finished):
+        if isinstance(advance(steps, FIRST_STEPS), Finished):
             return
         try:
-            self._nursery.start_soon(self.slices.finish, steps)
+            self._nursery.start_soon(self.finish, steps)
         except RuntimeError:  # the node is stopping, and its nursery is closed
             steps.close()
 
@@ -245,11 +239,11 @@ class _Run:
     def begin(self) -> Reply:
         """Take more steps in the turn in which the handler began with one."""
         self._takes_steps = True
-        return self.reply_or_wait(_advance(partial(next, self._work), self._work, FIRST_STEPS))
+        return self.reply_or_wait(advance(self._work, FIRST_STEPS))
 
     def reply_or_wait(self, reached: _Reached) -> Reply:
         """Called in a turn, with what the handler has reached."""
-        if isinstance(reached, _Finished):
+        if isinstance(reached, Finished):
             return self._reply(reached.result)
         connection = self._request.own_connection
         if isinstance(reached, Completion):
@@ -280,8 +274,8 @@ class _Run:
         if not self._takes_steps and not isinstance(response, _FRAMES):
             return self._request.pack(response)
         packing = self._pack_in_steps(response)
-        reached = _advance(partial(next, packing), packing, FIRST_STEPS)
-        if isinstance(reached, _Finished):
+        reached = advance(packing, FIRST_STEPS)
+        if isinstance(reached, Finished):
             frame: Frame = reached.result
             return frame
         self._scheduler.start_task(partial(self._complete, packing))
@@ -339,8 +333,8 @@ class _Run:
         try:
             if packing is None:
                 self._takes_steps = True
-                packing = self._pack_in_steps(await scheduler.finish(request, self._work, reached))
-            frame = await scheduler.finish(request, packing)
+                packing = self._pack_in_steps(await scheduler.finish(self._work, request, reached))
+            frame = await scheduler.finish(packing, request)
         except FsyncFailed:
             raise
         except Exception as error:  # noqa: BLE001 - this connection's alone
@@ -351,11 +345,11 @@ class _Run:
     async def _wait_for_turn(self, awaited: Coroutine[Any, Any, Any] | None) -> None:
         """Wait for a coroutine and for the event loop, then go on in the next turn of the connection."""
         scheduler, request, work = self._scheduler, self._request, self._work
-        resume: _Resume = partial(next, work) if awaited is None else await scheduler.outcome(request, work, awaited)
+        resume = None if awaited is None else await scheduler.outcome(work, request, awaited)
 
         def go_on() -> Reply:
             self._takes_steps = True
-            return self.reply_or_wait(_advance(resume, work, SLICE_STEPS))
+            return self.reply_or_wait(advance(work, SLICE_STEPS, resume))
 
-        async with scheduler.slices.slice():
+        async with scheduler.slice:
             request.own_connection.resume(self._pending, partial(scheduler.in_turn, request, go_on))

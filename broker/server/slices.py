@@ -1,11 +1,9 @@
-"""Runs work of more than a few milliseconds in slices, between which other tasks run.
+"""Work of more than a few milliseconds, as steps that are taken in slices, between which other tasks run.
 
-One slice runs at a time: in one pass of Trio's scheduler, all clients with large requests share one slice, so they
-delay each other but no other client.
+`broker.server.scheduler` takes the steps.
 """
 
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import cache
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -14,6 +12,7 @@ import trio
 T = TypeVar("T")
 A = TypeVar("A")
 B = TypeVar("B")
+W = TypeVar("W")
 
 # Work that yields between steps of about 100 us, and returns its result. It reads the state as of its beginning, from
 # an image or a copy, and holds no object that may change between two steps.
@@ -24,58 +23,37 @@ SLICE_S: Final = 0.002
 SLICE_STEPS: Final = 256
 # Steps taken before work counts as long. Most requests take fewer.
 FIRST_STEPS: Final = 4
-# The number of works in progress, each with a request and a response that may take 100 MB; others wait in a queue.
-WORKS_MAX: Final = 4
 # The number of small items in one step.
 STEP_ITEMS: Final = 32
 # The number of structs that are freed in one step.
 _FREED_AT_ONCE: Final = 256
 
 
-class Unfinished(Exception):
-    """The work has more steps to take."""
+class Finished:
+    """The result of work that has ended, returned by `advance`."""
+
+    __slots__ = ("result",)
+
+    def __init__(self, result: Any) -> None:
+        self.result = result
 
 
-class Slices:
-    """Shares the event loop between long works."""
+def advance(work: Generator[W, Any, Any], steps_max: int, resume: Callable[[], W] | None = None) -> W | Finished | None:
+    """Take steps of work until it waits for something, has ended, or has used up its slice; then it yields None.
 
-    def __init__(self) -> None:
-        self._slice = trio.Lock()
-        self._works = trio.Semaphore(WORKS_MAX)
-
-    async def finish(self, steps: Steps[T]) -> T:
-        """Take all steps, the first few without waiting for a slice, and return their result."""
-        try:
-            return begin(steps)
-        except Unfinished:
-            pass
-        async with self.work():
-            while True:
-                async with self.slice():
-                    try:
-                        return take_slice(steps)
-                    except Unfinished:
-                        pass
-
-    def work(self) -> AbstractAsyncContextManager[None]:
-        """Wait until long work may begin, of which only a few are in progress."""
-        return self._works
-
-    @asynccontextmanager
-    async def slice(self) -> AsyncIterator[None]:
-        """Wait until the event loop may be held for one slice. Others run meanwhile, and tasks that wait take turns."""
-        async with self._slice:
-            yield
-
-
-def begin(steps: Steps[T]) -> T:
-    """The result of work that ends within a few steps; raises Unfinished, after which `Slices.finish` may go on."""
+    The first step is taken by `resume`, `next(work)` by default.
+    """
     try:
-        next(steps)  # most work ends here, before the clock is read
+        reached = next(work) if resume is None else resume()
+        if reached is None and steps_max > 1:
+            slice_end = trio.current_time() + SLICE_S
+            for _ in range(steps_max - 1):
+                reached = next(work)
+                if reached is not None or trio.current_time() >= slice_end:
+                    break
     except StopIteration as stopped:
-        result: T = stopped.value
-        return result
-    return _take(steps, FIRST_STEPS, trio.current_time() + SLICE_S)
+        return Finished(stopped.value)
+    return reached
 
 
 def run(steps: Steps[T]) -> T:
@@ -86,11 +64,6 @@ def run(steps: Steps[T]) -> T:
         except StopIteration as stopped:
             result: T = stopped.value
             return result
-
-
-def take_slice(steps: Steps[T]) -> T:
-    """The result of work that ends within one slice; raises Unfinished, after which the next slice may go on."""
-    return _take(steps, SLICE_STEPS, trio.current_time() + SLICE_S)
 
 
 def each(make: Callable[[A], B], items: Iterable[A], step_items: int = STEP_ITEMS) -> Steps[list[B]]:
@@ -162,15 +135,3 @@ def _count(struct: Any) -> int:
             if count > _FREED_AT_ONCE:
                 return count
     return count
-
-
-def _take(steps: Steps[T], count: int, deadline: float) -> T:
-    try:
-        for _ in range(count):
-            next(steps)
-            if trio.current_time() >= deadline:
-                break
-    except StopIteration as stopped:
-        result: T = stopped.value
-        return result
-    raise Unfinished

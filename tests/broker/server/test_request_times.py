@@ -1,18 +1,23 @@
 """The time for which requests use the event loop is measured if a client has a request quota."""
 
 from collections.abc import Generator
+from functools import partial
 from math import inf
+from types import SimpleNamespace
+from typing import Any
 
 import attrs
 import pytest
 import trio
 import trio.lowlevel
+import trio.testing
 from trio.testing import MockClock
 
-from broker.net.connection import Connection, Sender
+from broker.net.connection import Connection, ProtocolError, Sender
 from broker.net.connection_scheduler import ConnectionScheduler
 from broker.net.deadlines import Deadlines
 from broker.server.quotas import Allowance, Charging, Usage
+from broker.server.scheduler import Scheduler
 from broker.server.session import HeldTime, Session
 from broker.server.shortcut_tables import ShortcutTables
 
@@ -161,30 +166,24 @@ async def test_long_request_in_a_measured_turn_counts_once(mock_clock: MockClock
     assert turns.held_ms == [2 * long_ms + weight * weighted_ms_max, 0, None]
 
 
-async def test_each_step_of_long_work_is_charged_and_the_pauses_between_are_not(
-    mock_clock: MockClock, session: Session
+async def test_slices_of_long_work_are_charged_and_the_pauses_between_are_not(
+    mock_clock: MockClock, session: Session, nursery: trio.Nursery
 ) -> None:
     times = Times()
-    work = Charging(times, Deadlines()).timed(session, steps(mock_clock, 2, 3))
-    for _ in range(2):
-        next(work)
-        mock_clock.jump(50)
-    with pytest.raises(StopIteration, match="done"):
-        next(work)
-    assert times.after == [2, 3, 1]
-
-
-async def test_steps_that_are_taken_at_once_are_counted_once(mock_clock: MockClock, session: Session) -> None:
-    times = Times()
     charging = Charging(times, Deadlines())
-    outer_s = charging.begin()
-    work = charging.timed(session, steps(mock_clock, 2, 3))
-    next(work)
-    next(work)
-    mock_clock.jump(7)
-    charging.end(session, outer_s)
-    work.close()
-    assert times.after == [2, 3, 7]
+    request: Any = SimpleNamespace(timed_call=partial(charging.timed_call, session))
+    scheduler = Scheduler(nursery, lambda: None, lambda session, error: ProtocolError())
+
+    async def hold_the_slice() -> None:
+        async with scheduler.slice:
+            mock_clock.jump(50)
+            await trio.testing.wait_all_tasks_blocked()
+            mock_clock.jump(50)
+
+    nursery.start_soon(hold_the_slice)
+    await trio.lowlevel.checkpoint()
+    assert await scheduler.finish(steps(mock_clock, 2, 3), request) == "done"
+    assert times.after == [2 + 3, 1]
 
 
 async def test_completing_a_reply_within_the_request_of_another_client_is_charged_to_its_own_client(
@@ -202,7 +201,7 @@ async def test_completing_a_reply_within_the_request_of_another_client_is_charge
     assert times.after == [10, 5]
 
 
-async def test_deferred_handler_is_charged_for_the_time_between_its_waits(
+async def test_coroutine_of_a_handler_is_charged_for_the_time_between_its_waits(
     mock_clock: MockClock, session: Session
 ) -> None:
     times = Times()
