@@ -8,11 +8,10 @@ the broker has restarted, a new object takes its place.
 
 A leader appends, learns from fetches what its followers have, and moves the high watermark. It proposes changes of the
 ISR, and the controller decides. A follower appends what its leader sends, truncates what the leader does not have, and
-takes over the high watermark. A leader's high watermark never moves back.
+takes over the high watermark. Only a follower's high watermark moves back, when it truncates its log.
 
 Each leader epoch begins with a new role object, even under the same leader. Progress of an earlier epoch does not
-count: another leader in between may have made the followers truncate their logs. For the same reason a response is
-never applied to another role than the one that asked.
+count: another leader in between may have made the followers truncate their logs.
 
 Past failures:
 
@@ -25,6 +24,9 @@ Past failures:
   it while it caught up. A replica that leaves the ISR now begins again.
 - The producer states were not told of every move of the high watermark, and a transaction that had ended held back
   the last stable offset for ever. `Partition.move_high_watermark` is now the only place that moves it.
+
+So never keep a role's state past its leader epoch, never apply a response to another role than the one that asked, and
+never commit a record that a member of the maximal ISR may lack.
 """
 
 from enum import Enum

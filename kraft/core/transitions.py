@@ -20,9 +20,9 @@ Past failures:
 - A flipped bit in the last entry of a log looked like a torn write. The entry was cut off, and the replica voted, and
   could lead, without metadata that it had acknowledged. The end of what is acknowledged is now kept apart from the log,
   and a replica that has lost entries votes only for candidates that have them.
-- One request with the highest epoch was stored by every voter, and the next leader could not count on. Epochs are now
-  believed only if an honest quorum can have reached them. All replicas judge that by the wall clock: with a budget per
-  replica they disagreed, and some refused the epoch of the honest ones.
+- A request with the highest possible epoch was stored by every voter, and no epoch was left for the next election.
+  Epochs are now believed only if an honest quorum can have reached them. All replicas judge that by the wall clock:
+  with a budget for each replica they disagreed, and some refused the epoch of honest replicas.
 - A candidate that was cut off and then removed as a voter had a higher epoch than the leader, and found no leader until
   elections had reached its epoch. The Fetch of a former voter now raises the leader's epoch.
 

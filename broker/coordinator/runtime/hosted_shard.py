@@ -17,9 +17,9 @@ Past failures:
   own records were committed. `PartitionWriter.committed_end` now never passes what this writer has appended, and after
   the records of another writer the shard is loaded again.
 - The metadata changed while a shard was loaded, and its state missed the change. Such changes are now kept for `begin`.
-- A response parked by the state had no deadline once its records were decided. It now expires as any other.
-- Completing a response led to the next request within the same call, and thousands of responses overflowed the stack.
-  Only the outermost call of `_complete_committed` completes responses.
+- A parked response that the state had completed waited for its commit without a deadline. It now expires as any other.
+- A completed response can lead to the next request within the same call, and the stack grew with their number. Only the
+  outermost call of `_complete_committed` now completes responses.
 - Stored errors kept the frames of their tracebacks, and each refused request left a cycle for the garbage collector.
 
 So never yield between a decision and its append, never change the state except by replay and `Decision.apply`, and

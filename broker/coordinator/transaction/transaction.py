@@ -22,7 +22,8 @@ Past failures:
   end. It is told to try again (CONCURRENT_TRANSACTIONS) before its epoch or id are checked: neither is certain yet.
 - The first batch of a transaction arrived before the last marker of the one before. That marker ended the verification
   of the batch, and the transaction had to be aborted. A marker with the verified epoch belongs to the earlier one.
-- A transaction began while the clock was ahead, and after the clock was set back it stayed open for that long.
+- A transaction began while the clock was ahead. After the clock was set back, it stayed open until the clock had caught
+  up. A transaction that seems to begin later than its timeout from now is now aborted.
 - A timed-out transaction was fenced with two bumps, and its producer could not go on. It is bumped once now, as if the
   producer had aborted it itself.
 
