@@ -5,7 +5,7 @@ from typing import Final
 
 from broker.cli.kafka_tools.clients import open_admin
 from broker.cli.kafka_tools.errors import exception_of
-from broker.cli.kafka_tools.files import entries, field, partition_of, read_json
+from broker.cli.kafka_tools.json_files import entries, field, partition_of, read_json
 from broker.cli.kafka_tools.options import BOOTSTRAP_SERVER, COMMAND_CONFIG, OptionParser, ToolExit, option
 from broker.cli.printing import print_text
 from broker.client.types import TopicPartition

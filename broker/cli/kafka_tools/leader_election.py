@@ -5,8 +5,8 @@ from typing import Final
 
 from broker.cli.kafka_tools.clients import open_admin
 from broker.cli.kafka_tools.errors import exception_of
-from broker.cli.kafka_tools.files import entries, partition_of, read_json
 from broker.cli.kafka_tools.java_order import partition_order
+from broker.cli.kafka_tools.json_files import entries, partition_of, read_json
 from broker.cli.kafka_tools.options import (
     BOOTSTRAP_SERVER,
     COMMAND_CONFIG,

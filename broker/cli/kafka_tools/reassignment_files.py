@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from broker.cli.kafka_tools.files import entries, field, partition_of, read_json
+from broker.cli.kafka_tools.json_files import entries, field, partition_of, read_json
 from broker.cli.kafka_tools.options import ToolExit
 from broker.client.types import TopicPartition
 
