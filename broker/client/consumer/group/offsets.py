@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from broker.client.cluster import Cluster
-from broker.client.consumer.group.errors import CommitFailed, RebalanceInProgress
+from broker.client.consumer.errors import CommitFailed, RebalanceInProgress
 from broker.client.consumer.group.identity import NO_EPOCH, GroupMetadata
 from broker.client.consumer.group.offset_requests import (
     STATIC_COMMITS_SINCE,

@@ -6,13 +6,13 @@ from typing import Final
 
 import trio
 
+from broker.client.consumer.errors import CommitFailed, RebalanceInProgress
 from broker.client.consumer.group.assignment_changes import AssignmentChange
 from broker.client.consumer.group.assignors import Assignor
 from broker.client.consumer.group.assignors.assignor import NO_GENERATION, TopicRacks
 from broker.client.consumer.group.classic.membership import ClassicMembership, ClassicSettings, Next, State
 from broker.client.consumer.group.classic.topics import ClassicTopics
 from broker.client.consumer.group.context import MemberContext, run_together
-from broker.client.consumer.group.errors import CommitFailed, RebalanceInProgress
 from broker.client.consumer.group.identity import GroupMetadata
 from broker.client.consumer.group.signal import Signal
 from broker.client.consumer.group.subscribed_topics import SubscribedTopics

@@ -14,6 +14,7 @@ from typing import Final
 
 import attrs
 
+from broker.client.consumer.errors import AssignmentError
 from broker.client.consumer.group.assignors import Assignor, LastAssignment, MemberSubscription
 from broker.client.consumer.group.assignors.assignor import NO_GENERATION, TopicRacks
 from broker.client.consumer.group.classic.messages import (
@@ -23,7 +24,6 @@ from broker.client.consumer.group.classic.messages import (
     read_member,
     subscription_bytes,
 )
-from broker.client.consumer.group.errors import AssignmentError
 from broker.client.types import TopicPartition
 from broker.wire.api.heartbeat import HeartbeatRequest
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from broker.client.consumer.errors import AssignmentError
 from broker.client.consumer.group.assignors import MemberSubscription
-from broker.client.consumer.group.errors import AssignmentError
 from broker.client.types import TopicPartition
 from broker.wire.api.join_group import JoinGroupResponseMember
 from broker.wire.consumer_protocol import (

@@ -7,6 +7,7 @@ from typing import Final
 import trio
 
 from broker.client.cluster import Cluster
+from broker.client.consumer.errors import CommitFailed, RebalanceInProgress
 from broker.client.consumer.group.assignment_changes import AssignmentChange
 from broker.client.consumer.group.consumer.membership import (
     ConsumerMembership,
@@ -17,7 +18,6 @@ from broker.client.consumer.group.consumer.membership import (
     Subscription,
 )
 from broker.client.consumer.group.context import MemberContext, run_together
-from broker.client.consumer.group.errors import CommitFailed, RebalanceInProgress
 from broker.client.consumer.group.identity import GroupMetadata
 from broker.client.consumer.group.signal import Signal
 from broker.client.consumer.group.subscribed_topics import SubscribedTopics

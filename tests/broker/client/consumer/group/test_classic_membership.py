@@ -5,6 +5,7 @@ from typing import Any
 import attrs
 import pytest
 
+from broker.client.consumer.errors import AssignmentError
 from broker.client.consumer.group.assignors import (
     Assignor,
     CooperativeStickyAssignor,
@@ -14,7 +15,6 @@ from broker.client.consumer.group.assignors import (
 )
 from broker.client.consumer.group.classic.membership import ClassicMembership, ClassicSettings, Next, Preparation, State
 from broker.client.consumer.group.classic.messages import assignment_bytes, read_assignment, read_member
-from broker.client.consumer.group.errors import AssignmentError
 from broker.client.types import TopicPartition
 from broker.wire.api.join_group import JoinGroupResponse, JoinGroupResponseMember
 from broker.wire.api.sync_group import SyncGroupResponse
