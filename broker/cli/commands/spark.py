@@ -17,7 +17,7 @@ from broker.cli.grammar.units import format_count, format_size
 from broker.cli.output import Column, list_of, one
 from broker.client.consumer.config import ConsumerConfig
 from broker.client.producer.config import ProducerConfig
-from broker.spark.jobs.summaries import LoadSummary, ReplaySummary
+from broker.spark.jobs.results import LoadSummary, ReplaySummary
 from broker.spark.jobs.topic_stats import SequenceCounts, TopicStats
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ def spark_session(
     try:
         from pyspark.errors import PySparkException
 
-        from broker.spark.jobs.failures import JobFailed
+        from broker.spark.jobs.results import JobFailed
         from broker.spark.session import running_session
     except ImportError as error:
         raise CommandFailed(f"Spark is not installed ({error}): {_EXTRA}", Exit.USAGE) from error

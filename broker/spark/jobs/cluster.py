@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from broker.client import ClientError, KafkaError
 from broker.spark.cluster_offsets import ClusterOffsets
-from broker.spark.jobs.failures import JobFailed
+from broker.spark.jobs.results import JobFailed
 from broker.spark.offsets import offsets_to_json
 from broker.spark.options import IllegalOption, ReadOptions
 from broker.spark.ranges import OffsetRange

@@ -9,7 +9,7 @@ from typing import Any, Final
 import attrs
 from pyspark.sql import SparkSession
 
-from broker.spark.jobs.failures import JobFailed
+from broker.spark.jobs.results import JobFailed
 
 # Spark and Hadoop skip files whose names begin so: markers, checksums.
 _HIDDEN: Final = ("_", ".")

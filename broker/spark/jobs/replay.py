@@ -14,9 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 from broker.spark.jobs.cluster import Cluster
-from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.load import is_destination, loaded
-from broker.spark.jobs.summaries import ReplaySummary
+from broker.spark.jobs.results import JobFailed, ReplaySummary
 
 # With a rate, so many portions a second: a short wait after each is closer to the rate than a long one now and then.
 _PORTIONS_PER_SECOND: Final = 20

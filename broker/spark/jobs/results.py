@@ -1,4 +1,4 @@
-"""The results of jobs."""
+"""The results of jobs, as commands print them, and the exception that ends a job."""
 
 import attrs
 
@@ -22,3 +22,7 @@ class ReplaySummary:
 
     records: int
     seconds: float
+
+
+class JobFailed(Exception):
+    """A job cannot go on. The message says why, and what to do about it."""

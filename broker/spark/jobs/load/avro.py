@@ -14,7 +14,7 @@ from pyspark import SparkContext
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
-from broker.spark.jobs.failures import JobFailed
+from broker.spark.jobs.results import JobFailed
 
 # Avro's error messages repeat the schema.
 _REASON_MAX: Final = 200

@@ -11,10 +11,10 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.files import JobFiles
 from broker.spark.jobs.load.manifest import TableCommit
 from broker.spark.jobs.load.options import LoadOptions
+from broker.spark.jobs.results import JobFailed
 
 _EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"

@@ -5,7 +5,6 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
-from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.files import JobFiles
 from broker.spark.jobs.load.delta import DeltaTable
 from broker.spark.jobs.load.iceberg import IcebergTable
@@ -15,6 +14,7 @@ from broker.spark.jobs.load.parquet import ParquetDestination
 from broker.spark.jobs.load.records import RunRecords
 from broker.spark.jobs.load.run import QUARANTINE
 from broker.spark.jobs.load.table import TableDestination, TableIdentity, new_identity, stored_identity
+from broker.spark.jobs.results import JobFailed
 from broker.spark.ranges import OffsetRange
 
 

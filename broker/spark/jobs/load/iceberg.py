@@ -14,9 +14,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.load.manifest import TableCommit
 from broker.spark.jobs.load.options import LoadOptions
+from broker.spark.jobs.results import JobFailed
 
 _STAGES: Final = "write.wap.enabled"
 _STAGED_ID: Final = "spark.wap.id"

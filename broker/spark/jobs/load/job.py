@@ -14,7 +14,7 @@ from broker.spark.jobs.load.options import LoadOptions
 from broker.spark.jobs.load.ranges import next_ranges, replan_ranges
 from broker.spark.jobs.load.records import RunRecords
 from broker.spark.jobs.load.values import SAMPLE_MAX, kept_schema, store_schema
-from broker.spark.jobs.summaries import LoadSummary
+from broker.spark.jobs.results import LoadSummary
 from broker.spark.ranges import OffsetRange
 
 

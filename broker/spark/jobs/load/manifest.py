@@ -12,8 +12,8 @@ from typing import Any, Final, Literal, TypeVar
 
 import attrs
 
-from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.files import JobFiles, StoredFile
+from broker.spark.jobs.results import JobFailed
 from broker.spark.ranges import OffsetRange
 
 T = TypeVar("T")

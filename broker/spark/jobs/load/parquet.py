@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.files import JobFiles, StoredFile
 from broker.spark.jobs.load.layout import read_files
 from broker.spark.jobs.load.manifest import Manifest, ManifestLog, live_files
 from broker.spark.jobs.load.options import LoadOptions
 from broker.spark.jobs.load.records import RunRecords
 from broker.spark.jobs.load.run import Run, recover, write_frame
+from broker.spark.jobs.results import JobFailed
 from broker.spark.ranges import OffsetRange
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.load.manifest import Position
+from broker.spark.jobs.results import JobFailed
 from broker.spark.ranges import OffsetRange
 
 

@@ -12,12 +12,12 @@ from typing import Final, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 
-from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.files import JobFiles, StoredFile
 from broker.spark.jobs.load.layout import in_offset_order
 from broker.spark.jobs.load.manifest import Manifest, ManifestLog, Position
 from broker.spark.jobs.load.options import LoadOptions
 from broker.spark.jobs.load.ranges import advance
+from broker.spark.jobs.results import JobFailed
 from broker.spark.ranges import OffsetRange
 
 QUARANTINE: Final = "_quarantine"

@@ -14,7 +14,6 @@ from typing import Final, Protocol
 import attrs
 from pyspark.sql import DataFrame
 
-from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.files import JobFiles
 from broker.spark.jobs.load.layout import in_offset_order
 from broker.spark.jobs.load.manifest import DIRECTORY, Manifest, ManifestLog, Plan, Position, TableCommit
@@ -22,6 +21,7 @@ from broker.spark.jobs.load.options import LoadOptions, TableFormat
 from broker.spark.jobs.load.ranges import advance
 from broker.spark.jobs.load.records import RunRecords
 from broker.spark.jobs.load.values import ValueFormat
+from broker.spark.jobs.results import JobFailed
 from broker.spark.ranges import OffsetRange
 
 _IDENTITY_FILE: Final = f"{DIRECTORY}/table"

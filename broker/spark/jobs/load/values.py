@@ -11,9 +11,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
-from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.files import JobFiles
 from broker.spark.jobs.load.avro import normal_avro_schema, parse_avro
+from broker.spark.jobs.results import JobFailed
 
 _CORRUPT: Final = "_does_not_fit"
 _SCHEMA_FILE: Final = "_manifests/value-schema"

@@ -8,8 +8,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 from broker.spark.jobs.cluster import Cluster
-from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.load import is_destination, loaded
+from broker.spark.jobs.results import JobFailed
 from broker.spark.jobs.stats.measure import measure_topics
 from broker.spark.jobs.topic_stats import TopicStats
 from broker.spark.ranges import OffsetRange

@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.files import JobFiles, StoredFile
 from broker.spark.jobs.load import Granularity, LoadOptions, TableFormat, ValueFormat, load, loaded
 from broker.spark.jobs.load.layout import read_files
 from broker.spark.jobs.load.manifest import Manifest, ManifestLog, Plan
+from broker.spark.jobs.results import JobFailed
 from broker.spark.ranges import OffsetRange
 from tests.support.job_topics import DAY_MS, HOUR_MS, JobTopics
 

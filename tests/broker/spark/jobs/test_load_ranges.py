@@ -3,10 +3,10 @@
 import attrs
 import pytest
 
-from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.files import StoredFile
 from broker.spark.jobs.load.manifest import Manifest, Position, live_files
 from broker.spark.jobs.load.ranges import advance, next_ranges, replan_ranges
+from broker.spark.jobs.results import JobFailed
 from broker.spark.ranges import OffsetRange
 
 ID = bytes(range(16))

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.load import LoadOptions, ValueFormat, load
 from broker.spark.jobs.replay import ReplayOptions, replay
+from broker.spark.jobs.results import JobFailed
 from tests.support.job_topics import DAY_MS, JobTopics
 
 

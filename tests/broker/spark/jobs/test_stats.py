@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 import pytest
 from pyspark.sql import SparkSession
 
-from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.load import LoadOptions, load
+from broker.spark.jobs.results import JobFailed
 from broker.spark.jobs.stats import file_stats, render_page, topic_stats
 from broker.spark.jobs.stats.measure import interval_of
 from broker.spark.jobs.stats.plots import plot_bars, plot_over_time

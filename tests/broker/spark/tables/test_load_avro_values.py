@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.load import LoadOptions, TableFormat, ValueFormat, load, loaded
+from broker.spark.jobs.results import JobFailed
 from tests.support.job_topics import DAY_MS, JobTopics
 
 ORDER = json.dumps(

@@ -15,12 +15,12 @@ import attrs
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from broker.spark.jobs.failures import JobFailed
 from broker.spark.jobs.files import JobFiles
 from broker.spark.jobs.load import Granularity, LoadOptions, TableFormat, ValueFormat, load, loaded
 from broker.spark.jobs.load.delta import DeltaTable
 from broker.spark.jobs.load.iceberg import IcebergTable
 from broker.spark.jobs.load.table import RunTable
+from broker.spark.jobs.results import JobFailed
 from tests.support.job_topics import DAY_MS, HOUR_MS, JobTopics
 
 FORMATS = [TableFormat.DELTA, TableFormat.ICEBERG]
