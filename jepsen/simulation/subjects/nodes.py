@@ -51,7 +51,7 @@ from jepsen.simulation.subjects.transactions import TransactionalClients, transa
 from jepsen.simulation.trace import Event
 from jepsen.values import ReplicaRead, WantedTopic
 from jepsen.workloads.acks_one_producer import produce_with_acks_one
-from jepsen.workloads.administration import is_anything_moving
+from jepsen.workloads.administration import add_voter, is_anything_moving, remove_voter
 from jepsen.workloads.client import METADATA_VERSION, Client
 from jepsen.workloads.consumer import consume, read_all
 from jepsen.workloads.group_churn import audit, churn_members, stay
@@ -60,7 +60,6 @@ from jepsen.workloads.library_producer import produce_with_library
 from jepsen.workloads.producer import Producer, produce_to_all
 from jepsen.workloads.shared_topics import Generations, contend
 from jepsen.workloads.topics import churn_topics, create_topic, seen_topics
-from jepsen.workloads.voters import add_voter, remove_voter
 from kraft.core import ReplicaKey
 
 T = TypeVar("T")
