@@ -10,8 +10,7 @@ from typing import Final
 
 from kraft.events import Level
 from metadata.controller import ConfigChange
-from metadata.errors import InvalidConfig, InvalidRequest
-from metadata.protocol import ConfigOperation
+from metadata.protocol import ConfigOperation, ErrorCode, KafkaError
 
 ROOT: Final = "root"
 
@@ -57,24 +56,30 @@ class LogLevels:
             logger = logger.rpartition(".")[0] or ROOT
 
     def check(self, changes: Sequence[ConfigChange]) -> None:
-        """Validate changes. Raises InvalidConfig and InvalidRequest, with Kafka's messages."""
+        """Validate changes. Raises KafkaError INVALID_CONFIG and INVALID_REQUEST, with Kafka's messages."""
         for change in changes:
             if change.op in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
                 op = ConfigOperation(change.op).name
-                raise InvalidRequest(f"{op} operation is not allowed for the BROKER_LOGGER resource")
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"{op} operation is not allowed for the BROKER_LOGGER resource"
+                )
             if change.op not in (ConfigOperation.SET, ConfigOperation.DELETE):
-                raise InvalidRequest(
-                    f"Unknown operation type {change.op} is not allowed for the BROKER_LOGGER resource"
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Unknown operation type {change.op} is not allowed for the BROKER_LOGGER resource",
                 )
             if change.name not in self._own:
-                raise InvalidConfig(f"Logger {change.name} does not exist!")
+                raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {change.name} does not exist!")
             if change.op == ConfigOperation.SET and change.value not in LEVELS:
-                raise InvalidConfig(
+                raise KafkaError(
+                    ErrorCode.INVALID_CONFIG,
                     f"Cannot set the log level of {change.name} to {change.value} as it is not a supported log level. "
-                    f"Valid log levels are {', '.join(sorted(LEVELS))}"
+                    f"Valid log levels are {', '.join(sorted(LEVELS))}",
                 )
             if change.op == ConfigOperation.DELETE and change.name == ROOT:
-                raise InvalidRequest(f"Removing the log level of the {ROOT} logger is not allowed")
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"Removing the log level of the {ROOT} logger is not allowed"
+                )
 
     def apply(self, changes: Sequence[ConfigChange]) -> None:
         """Apply changes that `check` has accepted."""

@@ -32,7 +32,7 @@ class RequestContext(Protocol):
     def charge_mutations(self, count: int) -> None:
         """Charge the client for `count` partitions that are created or deleted (KIP-599).
 
-        Raises ThrottlingQuotaExceeded if the client has to repeat the request later.
+        Raises KafkaError THROTTLING_QUOTA_EXCEEDED if the client has to repeat the request later.
         """
         ...
 

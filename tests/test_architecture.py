@@ -74,7 +74,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "metadata",
     ),
     "broker.quota": ("broker.net.admission", "broker.replication.throttles", "broker.server", "kraft.env", "metadata"),
-    "broker.log_levels": ("kraft.events", "metadata.controller", "metadata.errors", "metadata.protocol"),
+    "broker.log_levels": ("kraft.events", "metadata.controller", "metadata.protocol"),
     "broker.telemetry": ("broker.metrics.exposition", "broker.net.connection", "broker.wire", "kraft.env", "metadata"),
     "broker.metrics": (),
     "broker.metrics.collectors": (

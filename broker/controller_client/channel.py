@@ -24,10 +24,9 @@ import trio
 from broker.client import Connection, ConnectionLost, decode_response, encode_request
 from broker.wire.api.api_versions import ApiVersionsRequest
 from broker.wire.api.envelope import EnvelopeRequest
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import Env
 from kraft.replicated_log import Batch, Leadership
-from metadata.errors import ApiError, NotController, RequestTimedOut, UnsupportedVersion
 
 T = TypeVar("T")
 
@@ -51,8 +50,8 @@ class LocalController(Protocol):
     async def execute(self, payload: bytes, *, principal: str, client_host: str) -> bytes:
         """Execute the request in `payload` and return the payload of the response.
 
-        Raises NotController if this node does not lead, or stopped leading before the response was certain. Raises
-        another ApiError if the request has no response in its own API.
+        Raises KafkaError: NOT_CONTROLLER if this node does not lead, or stopped leading before the response was
+        certain; another code if the request has no response in its own API.
         """
         ...
 
@@ -117,7 +116,7 @@ class ControllerChannel:
         return self._quorum.is_majority_absent
 
     async def call(self, request: Any, version: int, *, timeout_ms: float) -> Any:
-        """Send a request of this broker and return the controller's response. Raises RequestTimedOut."""
+        """Send a request of this broker and return the controller's response. Raises KafkaError REQUEST_TIMED_OUT."""
 
         async def attempt(controller: _Controller) -> Any:
             if isinstance(controller, Connection):
@@ -127,7 +126,7 @@ class ControllerChannel:
                 answer = await controller.execute(payload, principal=_OWN_PRINCIPAL, client_host=_OWN_HOST)
                 response = decode_response(request, version, answer)
             if response.error_code == ErrorCode.NOT_CONTROLLER:
-                raise NotController
+                raise KafkaError(ErrorCode.NOT_CONTROLLER)
             return response
 
         return await self._call_until_answered(attempt, timeout_ms)
@@ -136,8 +135,10 @@ class ControllerChannel:
         """Forward a client's request to the controller, on behalf of the client (KIP-590).
 
         `payload` and the returned response are frames without their lengths, with the request's correlation id.
-        `principal` is "Type:name", `client_host` an IP address. Raises RequestTimedOut, UnsupportedVersion if the
-        controller does not know the request's version, and ApiError if the controller rejects the request.
+        `principal` is "Type:name", `client_host` an IP address.
+
+        Raises KafkaError: REQUEST_TIMED_OUT; UNSUPPORTED_VERSION if the controller does not know the request's version;
+        UNKNOWN_SERVER_ERROR if it rejects the request.
         """
 
         async def attempt(controller: _Controller) -> bytes:
@@ -183,11 +184,13 @@ class ControllerChannel:
                 controller = await self._wait_for_controller()
                 try:
                     return await attempt(controller)
-                except (ConnectionLost, NotController):
+                except (ConnectionLost, KafkaError) as error:
+                    if isinstance(error, KafkaError) and error.code is not ErrorCode.NOT_CONTROLLER:
+                        raise
                     if controller is self._current():
                         await self._pause(failures)
                         failures += 1
-        raise RequestTimedOut
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The request timed out.")
 
     async def _wait_for_controller(self) -> _Controller:
         while (controller := self._current()) is None:
@@ -260,9 +263,12 @@ async def _in_envelope(connection: Connection, payload: bytes, principal: str, c
     )
     response = await connection.call(envelope, _ENVELOPE_VERSION)
     if response.error_code == ErrorCode.NOT_CONTROLLER:
-        raise NotController
+        raise KafkaError(ErrorCode.NOT_CONTROLLER)
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-        raise UnsupportedVersion
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The version of API is not supported.")
     if response.error_code != ErrorCode.NONE or response.response_data is None:
-        raise ApiError(f"The controller refused a forwarded request with error {response.error_code}.")
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"The controller refused a forwarded request with error {response.error_code}.",
+        )
     return bytes(response.response_data)

@@ -9,9 +9,9 @@ import trio
 from broker.controller_client.channel import ControllerChannel
 from broker.controller_client.registrations import to_wire
 from broker.wire.api.controller_registration import ControllerRegistrationRequest
+from broker.wire.errors import KafkaError
 from kraft.env import Tracer
 from metadata.controller import ControllerRegistration
-from metadata.errors import ApiError
 from metadata.image import MetadataDelta, MetadataImage, MetadataLoader
 
 _VERSION: Final = 0
@@ -60,8 +60,8 @@ class ControllerRegistrar:
         """Return True if the registration was written. It appears in the metadata image a moment later."""
         try:
             response = await self._channel.call(_request(self._registration), _VERSION, timeout_ms=_TIMEOUT_MS)
-        except ApiError as error:
-            self._trace("controller_registration_refused", node=self._registration.controller_id, error=error.name)
+        except KafkaError as error:
+            self._trace("controller_registration_refused", node=self._registration.controller_id, error=error.code.name)
             return False
         if response.error_code:
             self._trace(

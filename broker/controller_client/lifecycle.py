@@ -16,12 +16,11 @@ from broker.controller_client.lifecycle_protocol import (
 from broker.controller_client.registrations import to_wire
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from broker.wire.api.broker_registration import BrokerRegistrationRequest
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import Env
 from metadata.configuration import BrokerConfigs
 from metadata.configuration.settings import from_key
 from metadata.controller import BrokerRegistration
-from metadata.errors import ApiError, RequestTimedOut
 from metadata.image import MetadataDelta, MetadataImage, MetadataLoader
 
 _REGISTRATION_VERSION = 4
@@ -158,10 +157,11 @@ class BrokerLifecycle:
                 await self._register()
             else:
                 await self._heartbeat(request)
-        except RequestTimedOut:
-            protocol.timed_out(_now_ms())
-        except ApiError as error:
-            self._refused(request, ErrorCode[error.name])
+        except KafkaError as error:
+            if error.code is ErrorCode.REQUEST_TIMED_OUT:
+                protocol.timed_out(_now_ms())
+            else:
+                self._refused(request, error.code)
 
     async def _register(self) -> None:
         request = _registration_request(self._registration)

@@ -9,8 +9,7 @@ import trio
 from broker.controller_client.channel import ControllerChannel
 from broker.controller_client.lifecycle import BrokerLifecycle
 from broker.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
-from broker.wire.errors import ErrorCode
-from metadata.errors import ApiError
+from broker.wire.errors import ErrorCode, KafkaError
 
 # How long callers wait for the controller to reserve a block; their clients then get a retriable error.
 ALLOCATE_TIMEOUT_MS: Final = 5_000
@@ -43,13 +42,13 @@ class ProducerIds:
         self._wanted = trio.Event()
 
     async def allocate(self) -> int:
-        """Return an unused producer id. Raises ApiError if this needs a new block and the request for it fails."""
+        """Return an unused producer id. Raises KafkaError if this needs a new block and the request for it fails."""
         while self._left == 0:
             attempt = self._attempt
             self._wanted.set()
             await attempt.ended.wait()
             if attempt.error is not None:
-                raise ApiError(attempt.error)
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, attempt.error)
         self._left -= 1
         if self._left < self._refill_below:
             self._wanted.set()
@@ -64,21 +63,21 @@ class ProducerIds:
             await self._wanted.wait()
             try:
                 await self._refill()
-            except ApiError as error:
+            except KafkaError as error:
                 self._attempt.error = f"no producer ids: {error}"
             self._wanted = trio.Event()
             ended, self._attempt = self._attempt, _Attempt()
             ended.ended.set()
 
     async def _refill(self) -> None:
-        """Request one block. Raises ApiError."""
+        """Request one block. Raises KafkaError."""
         request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._lifecycle.broker_epoch)
         response = await self._channel.call(request, _VERSION, timeout_ms=ALLOCATE_TIMEOUT_MS)
         if response.error_code != ErrorCode.NONE:
-            raise ApiError(f"the controller refuses with error {response.error_code}")
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller refuses with error {response.error_code}")
         first, size = response.producer_id_start, response.producer_id_len
         if size <= 0:
-            raise ApiError(f"the controller reserved {size} ids")
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller reserved {size} ids")
         self._blocks.append(range(first, first + size))
         self._left += size
         self._refill_below = size // 10

@@ -1,11 +1,11 @@
 """AllocateProducerIds (key 67): a block of producer ids for a broker (KIP-730). Served by controllers only."""
 
-from broker.handlers.controller_errors import code_of
+from broker.handlers.response_errors import code_of
 from broker.server.context import ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from metadata.errors import ApiError
+from broker.wire.errors import KafkaError
 
 
 def allocate_producer_ids(
@@ -18,7 +18,7 @@ def allocate_producer_ids(
 
 
 def refused(
-    context: ControllerContext, request: AllocateProducerIdsRequest, error: ApiError
+    context: ControllerContext, request: AllocateProducerIdsRequest, error: KafkaError
 ) -> AllocateProducerIdsResponse:
     return AllocateProducerIdsResponse(error_code=code_of(error))
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from broker.handlers.controller_errors import code_of, message_of
+from broker.handlers.response_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import Handler
 from broker.server.scheduler import Work, in_task
@@ -15,8 +15,8 @@ from broker.wire.api.alter_client_quotas import (
     EntryResult,
     OpData,
 )
+from broker.wire.errors import ErrorCode, KafkaError
 from metadata.controller import QuotaAlteration, QuotaOutcome
-from metadata.errors import ApiError, PolicyViolation
 from metadata.records import QuotaEntity, quota_entity
 
 # As many records as Kafka's controller writes for one request.
@@ -27,7 +27,7 @@ def alter_client_quotas(
     context: ControllerContext, request: AlterClientQuotasRequest
 ) -> Work[AlterClientQuotasResponse]:
     if len(request.entries) > ENTITIES_MAX:
-        raise PolicyViolation(f"A request alters {ENTITIES_MAX} quota entities at most.")
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"A request alters {ENTITIES_MAX} quota entities at most.")
     alterations = yield from _alterations(request.entries)
     outcomes = yield from in_task(
         context.services.controller.alter_client_quotas(
@@ -68,10 +68,10 @@ def _entity(entity: QuotaEntity) -> list[EntityData]:
 
 
 def refused(
-    context: ControllerContext, request: AlterClientQuotasRequest, error: ApiError
+    context: ControllerContext, request: AlterClientQuotasRequest, error: KafkaError
 ) -> Steps[AlterClientQuotasResponse]:
     def result(entry: EntryData) -> EntryResult:
-        return EntryResult(error_code=code_of(error), error_message=error.message, entity=entry.entity)
+        return EntryResult(error_code=code_of(error), error_message=message_of(error), entity=entry.entity)
 
     entries = yield from each(result, request.entries)
     return AlterClientQuotasResponse(entries=entries)

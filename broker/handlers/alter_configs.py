@@ -1,6 +1,6 @@
 """AlterConfigs (key 33): replace all configs of topics or brokers (KIP-133); IncrementalAlterConfigs supersedes it."""
 
-from broker.handlers.controller_errors import code_of, message_of
+from broker.handlers.response_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import Handler
 from broker.server.scheduler import Work, in_task
@@ -11,8 +11,8 @@ from broker.wire.api.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from broker.wire.errors import KafkaError
 from metadata.controller import ConfigOutcome
-from metadata.errors import ApiError
 from metadata.image import ConfigResource
 
 
@@ -46,12 +46,12 @@ def _result(outcome: ConfigOutcome) -> AlterConfigsResourceResponse:
     )
 
 
-def refused(context: ControllerContext, request: AlterConfigsRequest, error: ApiError) -> AlterConfigsResponse:
+def refused(context: ControllerContext, request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(
                 error_code=code_of(error),
-                error_message=error.message,
+                error_message=message_of(error),
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )

@@ -5,7 +5,7 @@ Served by controllers only.
 
 from typing import Final
 
-from broker.handlers.controller_errors import code_of
+from broker.handlers.response_errors import code_of
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
@@ -16,9 +16,9 @@ from broker.wire.api.alter_partition import (
     AlterPartitionResponse,
     PartitionData,
 )
+from broker.wire.errors import KafkaError
 from metadata.controller import AlteredPartition as Outcome
 from metadata.controller import IsrChange, IsrMember, TopicIsrChanges
-from metadata.errors import ApiError
 
 _BROKER_EPOCHS_FROM: Final = 3
 
@@ -39,7 +39,7 @@ def alter_partition(context: ControllerContext, request: AlterPartitionRequest) 
     )
 
 
-def refused(context: ControllerContext, request: AlterPartitionRequest, error: ApiError) -> AlterPartitionResponse:
+def refused(context: ControllerContext, request: AlterPartitionRequest, error: KafkaError) -> AlterPartitionResponse:
     return AlterPartitionResponse(error_code=code_of(error))
 
 

@@ -3,7 +3,7 @@
 The response is sent when the reassignment is committed, before the new replicas have caught up.
 """
 
-from broker.handlers.controller_errors import code_of, message_of
+from broker.handlers.response_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
@@ -16,8 +16,8 @@ from broker.wire.api.alter_partition_reassignments import (
     ReassignableTopic,
     ReassignableTopicResponse,
 )
+from broker.wire.errors import KafkaError
 from metadata.controller import ReassignedPartition, ReassignedTopic, Reassignment, TopicReassignments
-from metadata.errors import ApiError
 
 
 def alter_partition_reassignments(
@@ -36,7 +36,7 @@ def alter_partition_reassignments(
 
 
 def refused(
-    context: ControllerContext, request: AlterPartitionReassignmentsRequest, error: ApiError
+    context: ControllerContext, request: AlterPartitionReassignmentsRequest, error: KafkaError
 ) -> AlterPartitionReassignmentsResponse:
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,

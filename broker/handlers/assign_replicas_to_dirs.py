@@ -3,7 +3,7 @@
 Served by controllers only.
 """
 
-from broker.handlers.controller_errors import code_of
+from broker.handlers.response_errors import code_of
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
@@ -14,8 +14,8 @@ from broker.wire.api.assign_replicas_to_dirs import (
     PartitionResult,
     TopicResult,
 )
+from broker.wire.errors import KafkaError
 from metadata.controller import AssignedReplica, DirectoryAssignment
-from metadata.errors import ApiError
 
 
 def assign_replicas(
@@ -50,7 +50,7 @@ def _result(outcome: AssignedReplica) -> PartitionResult:
 
 
 def refused(
-    context: ControllerContext, request: AssignReplicasToDirsRequest, error: ApiError
+    context: ControllerContext, request: AssignReplicasToDirsRequest, error: KafkaError
 ) -> AssignReplicasToDirsResponse:
     return AssignReplicasToDirsResponse(error_code=code_of(error))
 

@@ -6,13 +6,13 @@ that the broker has stopped, before its session expires.
 Version 2 names cordoned log directories (KIP-1066).
 """
 
-from broker.handlers.controller_errors import code_of
+from broker.handlers.response_errors import code_of
 from broker.server.context import ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from broker.wire.errors import KafkaError
 from metadata.controller import BrokerHeartbeat
-from metadata.errors import ApiError
 
 
 def heartbeat(context: ControllerContext, request: BrokerHeartbeatRequest) -> Work[BrokerHeartbeatResponse]:
@@ -39,7 +39,7 @@ def heartbeat(context: ControllerContext, request: BrokerHeartbeatRequest) -> Wo
     )
 
 
-def refused(context: ControllerContext, request: BrokerHeartbeatRequest, error: ApiError) -> BrokerHeartbeatResponse:
+def refused(context: ControllerContext, request: BrokerHeartbeatRequest, error: KafkaError) -> BrokerHeartbeatResponse:
     return BrokerHeartbeatResponse(error_code=code_of(error))
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from broker.handlers.controller_errors import code_of, message_of
+from broker.handlers.response_errors import code_of, message_of
 from broker.server.authorizer import CLUSTER_NAME, AclOperation, AclResourceType
 from broker.server.context import Context
 from broker.server.handler import OwnPart
@@ -16,8 +16,8 @@ from broker.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from broker.wire.errors import ErrorCode, KafkaError
 from metadata.controller import ConfigChange
-from metadata.errors import ApiError, ClusterAuthorizationFailed, InvalidRequest
 from metadata.protocol import ConfigOperation, ConfigResourceType
 
 # More than there are loggers.
@@ -52,16 +52,16 @@ def alter_own_loggers(context: Context[Any], request: IncrementalAlterConfigsReq
 
 def _alter(
     context: Context[NodeServices], resource: AlterConfigsResource, times: int, validate_only: bool
-) -> ApiError | None:
+) -> KafkaError | None:
     """Change all loggers of one resource, or none of them. Returns the error."""
     changes = [
         ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs[:_CHANGES_MAX]
     ]
     try:
         if len(changes) < len(resource.configs):
-            raise InvalidRequest(f"A resource has {_CHANGES_MAX} configs at most.")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"A resource has {_CHANGES_MAX} configs at most.")
         _check(context, resource.resource_name, times, changes)
-    except ApiError as error:
+    except KafkaError as error:
         return error.with_traceback(None)
     if not validate_only:
         services = context.services
@@ -74,25 +74,25 @@ def _alter(
 
 def _check(context: Context[NodeServices], name: str, times: int, changes: Sequence[ConfigChange]) -> None:
     if times > 1:
-        raise InvalidRequest("Each resource must appear at most once.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
     if len({change.name for change in changes}) < len(changes):
-        raise InvalidRequest("Error due to duplicate config keys")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [change.name for change in changes if change.op != ConfigOperation.DELETE and change.value is None]
     if nulls:
-        raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
     if not context.allows(AclOperation.ALTER_CONFIGS, AclResourceType.CLUSTER, CLUSTER_NAME):
-        raise ClusterAuthorizationFailed
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     node_id = context.services.config.node_id
     try:
         named = int(name)
     except ValueError as error:
-        raise InvalidRequest(f"Node id must be an integer, but it is: {name}") from error
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}") from error
     if named != node_id:
-        raise InvalidRequest(f"Unexpected node id. Expected {node_id}, but received {named}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected node id. Expected {node_id}, but received {named}")
     context.services.log_levels.check(changes)
 
 
-def _result(resource: AlterConfigsResource, error: ApiError | None) -> AlterConfigsResourceResponse:
+def _result(resource: AlterConfigsResource, error: KafkaError | None) -> AlterConfigsResourceResponse:
     return AlterConfigsResourceResponse(
         error_code=code_of(error),
         error_message=message_of(error),

@@ -1,18 +1,18 @@
 """BrokerRegistration (key 62): register a broker, which is fenced at first (KIP-631). Served by controllers only."""
 
 from broker.controller_client.registrations import from_wire
-from broker.handlers.controller_errors import code_of
+from broker.handlers.response_errors import code_of
 from broker.server.context import ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.wire.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from broker.wire.errors import ErrorCode, KafkaError
 from metadata.controller import BrokerRegistration
-from metadata.errors import ApiError, BrokerIdNotRegistered
 
 
 def register_broker(context: ControllerContext, request: BrokerRegistrationRequest) -> Work[BrokerRegistrationResponse]:
     if request.is_migrating_zk_broker:
-        raise BrokerIdNotRegistered("Brokers that migrate from ZooKeeper are not supported.")
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, "Brokers that migrate from ZooKeeper are not supported.")
     end_points, features = from_wire(request.listeners, request.features)
     epoch = yield from in_task(
         context.services.controller.register_broker(
@@ -32,7 +32,7 @@ def register_broker(context: ControllerContext, request: BrokerRegistrationReque
 
 
 def refused(
-    context: ControllerContext, request: BrokerRegistrationRequest, error: ApiError
+    context: ControllerContext, request: BrokerRegistrationRequest, error: KafkaError
 ) -> BrokerRegistrationResponse:
     return BrokerRegistrationResponse(error_code=code_of(error))
 

@@ -1,13 +1,13 @@
 """ControllerRegistration (key 70): a controller registers with the active controller (KIP-919)."""
 
 from broker.controller_client.registrations import from_wire
-from broker.handlers.controller_errors import code_of
+from broker.handlers.response_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.wire.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+from broker.wire.errors import KafkaError
 from metadata.controller import ControllerRegistration
-from metadata.errors import ApiError
 
 
 def register_controller(
@@ -28,9 +28,9 @@ def register_controller(
 
 
 def refused(
-    context: ControllerContext, request: ControllerRegistrationRequest, error: ApiError
+    context: ControllerContext, request: ControllerRegistrationRequest, error: KafkaError
 ) -> ControllerRegistrationResponse:
-    return ControllerRegistrationResponse(error_code=code_of(error), error_message=error.message)
+    return ControllerRegistrationResponse(error_code=code_of(error), error_message=message_of(error))
 
 
 HANDLER = Handler(

@@ -1,6 +1,6 @@
 """CreatePartitions (key 37): add partitions to topics (KIP-195)."""
 
-from broker.handlers.controller_errors import code_of, message_of
+from broker.handlers.response_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
@@ -11,8 +11,8 @@ from broker.wire.api.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from broker.wire.errors import KafkaError
 from metadata.controller import NewPartitions
-from metadata.errors import ApiError
 
 
 def create_partitions(context: ControllerContext, request: CreatePartitionsRequest) -> Work[CreatePartitionsResponse]:
@@ -33,12 +33,14 @@ def _wanted(topic: CreatePartitionsTopic) -> NewPartitions:
     )
 
 
-def refused(context: ControllerContext, request: CreatePartitionsRequest, error: ApiError) -> CreatePartitionsResponse:
+def refused(
+    context: ControllerContext, request: CreatePartitionsRequest, error: KafkaError
+) -> CreatePartitionsResponse:
     names = dict.fromkeys(topic.name for topic in request.topics)
     return CreatePartitionsResponse(results=[_result(name, error) for name in names])
 
 
-def _result(name: str, error: ApiError | None) -> CreatePartitionsTopicResult:
+def _result(name: str, error: KafkaError | None) -> CreatePartitionsTopicResult:
     return CreatePartitionsTopicResult(name=name, error_code=code_of(error), error_message=message_of(error))
 
 

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final
 
-from broker.handlers.controller_errors import code_of
+from broker.handlers.response_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
@@ -15,8 +15,8 @@ from broker.wire.api.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from broker.wire.errors import KafkaError
 from metadata.controller import CreatedTopic, NewTopic
-from metadata.errors import ApiError
 
 # The response has all configs of each topic.
 _STEP_TOPICS: Final = 4
@@ -31,11 +31,11 @@ def create_topics(context: ControllerContext, request: CreateTopicsRequest) -> W
     return CreateTopicsResponse(throttle_time_ms=context.mutations_throttle_time_ms, topics=topics)
 
 
-def refused(context: ControllerContext, request: CreateTopicsRequest, error: ApiError) -> Steps[CreateTopicsResponse]:
+def refused(context: ControllerContext, request: CreateTopicsRequest, error: KafkaError) -> Steps[CreateTopicsResponse]:
     code = code_of(error)
 
     def result(name: str) -> CreatableTopicResult:
-        return CreatableTopicResult(name=name, error_code=code, error_message=error.message)
+        return CreatableTopicResult(name=name, error_code=code, error_message=message_of(error))
 
     results = yield from each(result, dict.fromkeys(topic.name for topic in request.topics))
     return CreateTopicsResponse(topics=results)
@@ -63,7 +63,9 @@ def _configs(topic: CreatableTopic) -> dict[str, str | None]:
 def _result(context: ControllerContext, topic: CreatedTopic) -> CreatableTopicResult:
     """The values of the request are returned as they were written, like in Kafka: DescribeConfigs normalizes them."""
     if topic.error is not None:
-        return CreatableTopicResult(name=topic.name, error_code=code_of(topic.error), error_message=topic.error.message)
+        return CreatableTopicResult(
+            name=topic.name, error_code=code_of(topic.error), error_message=message_of(topic.error)
+        )
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,

@@ -2,14 +2,14 @@
 
 from typing import Final
 
-from broker.handlers.controller_errors import code_of, message_of
+from broker.handlers.response_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.server.slices import Steps, each
 from broker.wire.api.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from broker.wire.errors import ErrorCode, KafkaError
 from metadata.controller import DeletedTopic, TopicToDelete
-from metadata.errors import ApiError, InvalidRequest, TopicDeletionDisabled
 
 _DELETION_DISABLED_FROM: Final = 3
 _STRUCTS_FROM: Final = 6
@@ -31,9 +31,9 @@ def _result(topic: DeletedTopic) -> DeletableTopicResult:
     )
 
 
-def refused(context: ControllerContext, request: DeleteTopicsRequest, error: ApiError) -> Steps[DeleteTopicsResponse]:
-    if isinstance(error, TopicDeletionDisabled) and context.api_version < _DELETION_DISABLED_FROM:
-        error = InvalidRequest("Topic deletion is disabled.")
+def refused(context: ControllerContext, request: DeleteTopicsRequest, error: KafkaError) -> Steps[DeleteTopicsResponse]:
+    if error.code is ErrorCode.TOPIC_DELETION_DISABLED and context.api_version < _DELETION_DISABLED_FROM:
+        error = KafkaError(ErrorCode.INVALID_REQUEST, "Topic deletion is disabled.")
     topics = yield from _topics(context, request)
     results = yield from each(lambda topic: _result(DeletedTopic(topic.name, topic.topic_id, error)), topics)
     return DeleteTopicsResponse(responses=results)

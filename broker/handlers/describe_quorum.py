@@ -6,7 +6,7 @@ answers NOT_LEADER_OR_FOLLOWER, as for any other partition.
 
 from typing import Final
 
-from broker.handlers.controller_errors import code_of
+from broker.handlers.response_errors import code_of, message_of
 from broker.handlers.voters import NOT_LEADING, controller_listener, directory_bytes, endpoint_of
 from broker.server.context import ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
@@ -19,11 +19,10 @@ from broker.wire.api.describe_quorum import (
     ReplicaState,
     TopicData,
 )
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from kraft.core import VoterSet
 from kraft.description import QuorumDescription
 from kraft.description import ReplicaState as State
-from metadata.errors import ApiError, NotController
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_PARTITION: Final = 0
@@ -38,7 +37,7 @@ def describe_quorum(context: ControllerContext, request: DescribeQuorumRequest) 
     services = context.services
     quorum = services.quorum.describe()
     if quorum.leader_id != services.config.node_id or not quorum.voter_states:
-        raise NotController(NOT_LEADING)
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, NOT_LEADING)
     partition = _describe(quorum)
     return DescribeQuorumResponse(
         error_message=None,
@@ -47,13 +46,13 @@ def describe_quorum(context: ControllerContext, request: DescribeQuorumRequest) 
     )
 
 
-def refused(context: ControllerContext, request: DescribeQuorumRequest, error: ApiError) -> DescribeQuorumResponse:
-    if isinstance(error, NotController):
-        return _failed(request, ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)
-    return DescribeQuorumResponse(error_code=code_of(error), error_message=error.message)
+def refused(context: ControllerContext, request: DescribeQuorumRequest, error: KafkaError) -> DescribeQuorumResponse:
+    if error.code is ErrorCode.NOT_CONTROLLER:
+        return _failed(request, ErrorCode.NOT_LEADER_OR_FOLLOWER, message_of(error))
+    return DescribeQuorumResponse(error_code=code_of(error), error_message=message_of(error))
 
 
-def _failed(request: DescribeQuorumRequest, code: ErrorCode, message: str) -> DescribeQuorumResponse:
+def _failed(request: DescribeQuorumRequest, code: ErrorCode, message: str | None) -> DescribeQuorumResponse:
     """The response with this error for every partition of the request."""
     return DescribeQuorumResponse(
         error_message=None,

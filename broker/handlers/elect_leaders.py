@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from broker.handlers.controller_errors import code_of, message_of
+from broker.handlers.response_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
@@ -13,8 +13,8 @@ from broker.wire.api.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from broker.wire.errors import KafkaError
 from metadata.controller import ElectedPartition
-from metadata.errors import ApiError
 
 
 def elect_leaders(context: ControllerContext, request: ElectLeadersRequest) -> Work[ElectLeadersResponse]:
@@ -28,7 +28,7 @@ def elect_leaders(context: ControllerContext, request: ElectLeadersRequest) -> W
     return ElectLeadersResponse(replica_election_results=results)
 
 
-def refused(context: ControllerContext, request: ElectLeadersRequest, error: ApiError) -> ElectLeadersResponse:
+def refused(context: ControllerContext, request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
     """The response with the error for the request and each partition, as version 0 has no error for the request."""
     results = [
         _result(topic.topic, [ElectedPartition(partition_id, error) for partition_id in topic.partitions])

@@ -15,8 +15,7 @@ from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.wire.api.end_txn import EndTxnRequest, EndTxnResponse
-from broker.wire.errors import ErrorCode
-from metadata.errors import ApiError
+from broker.wire.errors import ErrorCode, KafkaError
 
 _FENCED_FROM: Final = 2
 _EPOCH_PER_TRANSACTION_FROM: Final = 5
@@ -30,7 +29,7 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> Work[EndTxnRespo
     except ProducerIdNeeded:  # the producer's epochs are used up: the transaction ends under a new producer id
         try:
             producer_id = yield from in_task(context.services.producer_ids.allocate())
-        except ApiError:
+        except KafkaError:
             return EndTxnResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         ended = _end(context, request, producer_id)
     outcome = yield from ended

@@ -6,26 +6,25 @@ after NOT_CONTROLLER it looks for the active controller again.
 
 import ipaddress
 
-from broker.handlers.controller_errors import code_of
+from broker.handlers.response_errors import code_of
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
-from broker.wire.errors import WireError
-from metadata.errors import ApiError, InvalidRequest
+from broker.wire.errors import ErrorCode, KafkaError, WireError
 
 
 def envelope(context: ControllerContext, request: EnvelopeRequest) -> Work[EnvelopeResponse]:
     try:
         principal, client_host = _sender(request)
         if not context.server.is_forwarded(request.request_data):
-            raise InvalidRequest("this API is not forwarded")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "this API is not forwarded")
         response = yield from in_task(
             context.server.execute(request.request_data, principal=principal, client_host=client_host)
         )
-    except (ValueError, WireError) as error:
-        return EnvelopeResponse(error_code=code_of(InvalidRequest(str(error))))
-    except ApiError as error:
+    except (ValueError, WireError):
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+    except KafkaError as error:
         return EnvelopeResponse(error_code=code_of(error))
     return EnvelopeResponse(response_data=response)
 

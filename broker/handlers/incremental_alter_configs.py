@@ -4,7 +4,7 @@ Each node changes the levels of its own loggers (KIP-412). The controller change
 """
 
 from broker.handlers.broker_loggers import alter_own_loggers
-from broker.handlers.controller_errors import code_of, message_of
+from broker.handlers.response_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import Handler
 from broker.server.scheduler import Work, in_task
@@ -16,8 +16,8 @@ from broker.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from broker.wire.errors import KafkaError
 from metadata.controller import ConfigChange, ConfigOutcome
-from metadata.errors import ApiError
 from metadata.image import ConfigResource
 
 
@@ -69,13 +69,13 @@ def _result(outcome: ConfigOutcome) -> AlterConfigsResourceResponse:
 
 
 def refused(
-    context: ControllerContext, request: IncrementalAlterConfigsRequest, error: ApiError
+    context: ControllerContext, request: IncrementalAlterConfigsRequest, error: KafkaError
 ) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(
                 error_code=code_of(error),
-                error_message=error.message,
+                error_message=message_of(error),
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )

@@ -14,9 +14,8 @@ from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from metadata.errors import ApiError
 
 # The first version whose clients know PRODUCER_FENCED (KIP-588).
 _FENCED_FROM: Final = 4
@@ -34,7 +33,7 @@ def init_producer_id(context: RequestContext, request: InitProducerIdRequest) ->
         if transactional_id is not None:
             return (yield from _init_transactional(context, request, transactional_id))
         producer_id = yield from in_task(context.services.producer_ids.allocate())
-    except ApiError:
+    except KafkaError:
         # The controller cannot be reached at the moment. All clients retry this error.
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
@@ -48,7 +47,7 @@ def _is_allowed(context: RequestContext, request: InitProducerIdRequest, transac
 def _init_transactional(
     context: RequestContext, request: InitProducerIdRequest, transactional_id: str
 ) -> Work[InitProducerIdResponse]:
-    """Raises ApiError if the controller has to allocate a producer id and cannot be reached."""
+    """Raises KafkaError if the controller has to allocate a producer id and cannot be reached."""
     services, producer_id = context.services, None
     expected = None
     if request.producer_id != NO_PRODUCER_ID:

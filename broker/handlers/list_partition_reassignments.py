@@ -3,7 +3,7 @@
 The controller answers, so that a client finds a reassignment that it has just begun.
 """
 
-from broker.handlers.controller_errors import code_of, message_of
+from broker.handlers.response_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
@@ -13,8 +13,8 @@ from broker.wire.api.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from broker.wire.errors import KafkaError
 from metadata.controller import OngoingReassignment
-from metadata.errors import ApiError
 
 
 def list_partition_reassignments(
@@ -34,7 +34,7 @@ def list_partition_reassignments(
 
 
 def refused(
-    context: ControllerContext, request: ListPartitionReassignmentsRequest, error: ApiError
+    context: ControllerContext, request: ListPartitionReassignmentsRequest, error: KafkaError
 ) -> ListPartitionReassignmentsResponse:
     return ListPartitionReassignmentsResponse(error_code=code_of(error), error_message=message_of(error))
 

@@ -7,8 +7,7 @@ from broker.client import decode_response, encode_request
 from broker.coordinator.internal_topics import internal_topic
 from broker.server.context import RequestContext
 from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
-from broker.wire.errors import ErrorCode
-from metadata.errors import ApiError
+from broker.wire.errors import ErrorCode, KafkaError
 
 _VERSION: Final = 7
 _DEFAULT: Final = -1
@@ -38,7 +37,7 @@ async def create_missing_topics(context: RequestContext, names: Sequence[str]) -
             client_host=context.client_host,
             timeout_ms=_TIMEOUT_MS,
         )
-    except ApiError:
+    except KafkaError:
         return dict.fromkeys(names, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     response = decode_response(request, _VERSION, payload)
     failures = {

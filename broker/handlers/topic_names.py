@@ -5,7 +5,6 @@ from typing import Final
 from broker.server.context import RequestContext
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.controller import validate_topic_name
-from metadata.errors import InvalidTopic
 
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -27,8 +26,8 @@ def unknown_topic(name: str) -> KafkaError:
     """The error for a topic that does not exist, or whose name is invalid."""
     try:
         validate_topic_name(name)
-    except InvalidTopic as error:
-        return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, error.message)
+    except KafkaError as error:
+        return error.with_traceback(None)
     return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 
 

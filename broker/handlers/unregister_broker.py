@@ -1,11 +1,11 @@
 """UnregisterBroker (key 64): remove the registration of a broker (KIP-631)."""
 
-from broker.handlers.controller_errors import code_of
+from broker.handlers.response_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.wire.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from metadata.errors import ApiError
+from broker.wire.errors import KafkaError
 
 
 def unregister_broker(context: ControllerContext, request: UnregisterBrokerRequest) -> Work[UnregisterBrokerResponse]:
@@ -13,8 +13,10 @@ def unregister_broker(context: ControllerContext, request: UnregisterBrokerReque
     return UnregisterBrokerResponse(error_message=None)
 
 
-def refused(context: ControllerContext, request: UnregisterBrokerRequest, error: ApiError) -> UnregisterBrokerResponse:
-    return UnregisterBrokerResponse(error_code=code_of(error), error_message=error.message)
+def refused(
+    context: ControllerContext, request: UnregisterBrokerRequest, error: KafkaError
+) -> UnregisterBrokerResponse:
+    return UnregisterBrokerResponse(error_code=code_of(error), error_message=message_of(error))
 
 
 HANDLER = Handler(

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from broker.handlers.controller_errors import code_of
+from broker.handlers.response_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
@@ -12,8 +12,8 @@ from broker.wire.api.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from broker.wire.errors import ErrorCode, KafkaError
 from metadata.controller import FeatureUpdate
-from metadata.errors import ApiError, InvalidUpdateVersion
 from metadata.protocol import UpgradeType
 
 _UPGRADE_TYPE_FROM: Final = 1
@@ -34,8 +34,10 @@ def update_features(context: ControllerContext, request: UpdateFeaturesRequest) 
     return UpdateFeaturesResponse(error_message=None, results=results if context.api_version <= _RESULTS_UNTIL else [])
 
 
-def refused(context: ControllerContext, request: UpdateFeaturesRequest, error: ApiError) -> UpdateFeaturesResponse:
-    message = _NONE_UPDATED + error.message if isinstance(error, InvalidUpdateVersion) else error.message
+def refused(context: ControllerContext, request: UpdateFeaturesRequest, error: KafkaError) -> UpdateFeaturesResponse:
+    message = message_of(error)
+    if error.code is ErrorCode.INVALID_UPDATE_VERSION:
+        message = _NONE_UPDATED + error.message
     return UpdateFeaturesResponse(error_code=code_of(error), error_message=message)
 
 

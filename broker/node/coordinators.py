@@ -27,9 +27,9 @@ from broker.coordinator.transaction.verification import TransactionVerifier
 from broker.net.deadlines import Deadlines
 from broker.node.node_context import NodeContext
 from broker.replication.replica_manager import ReplicaManager
+from broker.wire.errors import KafkaError
 from broker.wire.records import Compression
 from metadata.controller import GROUP_VERSION, TRANSACTION_VERSION
-from metadata.errors import ApiError
 
 S = TypeVar("S", bound=CoordinatorShard)
 
@@ -64,7 +64,7 @@ def transactions(
 ) -> Transactions:
     """Create the transaction coordinator, and register it for changes of partitions and metadata.
 
-    The caller runs it, and its `coordinator.runtime`. `allocate_producer_id` raises ApiError.
+    The caller runs it, and its `coordinator.runtime`. `allocate_producer_id` raises KafkaError.
     """
     loader, effective, node_id = shared.loader, shared.effective, shared.config.node_id
     runtime = _transaction_runtime(shared, partitions, deadlines)
@@ -95,7 +95,7 @@ async def _allocated(allocate_producer_id: Callable[[], Awaitable[int]]) -> int 
     """A new producer id; None if the controller cannot be reached."""
     try:
         return await allocate_producer_id()
-    except ApiError:
+    except KafkaError:
         return None
 
 

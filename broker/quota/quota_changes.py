@@ -5,8 +5,8 @@ from typing import Final, TypeAlias
 
 from kraft.env import Tracer
 from metadata.controller import check_quota
-from metadata.errors import InvalidRequest
 from metadata.image import MetadataDelta, MetadataImage
+from metadata.protocol import KafkaError
 from metadata.records import QuotaEntity
 
 QuotaChanges: TypeAlias = Mapping[QuotaEntity, Mapping[str, float | None]]
@@ -51,6 +51,6 @@ class UnusableQuotas:
 def _error(entity: QuotaEntity, key: str, value: float) -> str | None:
     try:
         check_quota(entity, key, value)
-    except InvalidRequest as error:
+    except KafkaError as error:
         return error.message
     return None

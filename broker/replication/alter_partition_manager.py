@@ -17,8 +17,7 @@ from broker.wire.api.alter_partition import (
     PartitionData,
     TopicData,
 )
-from broker.wire.errors import ErrorCode
-from metadata.errors import ApiError
+from broker.wire.errors import ErrorCode, KafkaError
 
 # With topic ids and broker epochs.
 _VERSION: Final = 3
@@ -32,7 +31,7 @@ class Controllers(Protocol):
     """The way to the active controller."""
 
     async def call(self, request: Any, version: int, *, timeout_ms: float) -> Any:
-        """Send a request and return the response. Raises ApiError if no controller is reachable for `timeout_ms`."""
+        """Send a request and return the response. Raises KafkaError if no controller is reachable for `timeout_ms`."""
         ...
 
 
@@ -91,8 +90,8 @@ class AlterPartitionManager:
         try:
             request = self._request(sent, broker_epoch)
             response = await controllers.call(request, _VERSION, timeout_ms=REQUEST_TIMEOUT_MS)
-        except ApiError as error:
-            return self._refuse(sent, ErrorCode[error.name])
+        except KafkaError as error:
+            return self._refuse(sent, error.code)
         return self._handle_response(sent, response)
 
     def _request(self, sent: Iterable[_Sent], own_epoch: int) -> AlterPartitionRequest:

@@ -19,9 +19,8 @@ from broker.wire.api.assign_replicas_to_dirs import (
     Topic,
 )
 from broker.wire.api.assign_replicas_to_dirs import Partition as AssignedPartition
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import Tracer
-from metadata.errors import ApiError
 from metadata.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, is_reserved
 from metadata.image import MetadataImage, PartitionImage
 
@@ -86,8 +85,8 @@ class ReplicaDirectories:
         )
         try:
             response = await controllers.call(request, _VERSION, timeout_ms=REQUEST_TIMEOUT_MS)
-        except ApiError as error:
-            self._trace("directories_not_assigned", node=self._local_id, error=error.name)
+        except KafkaError as error:
+            self._trace("directories_not_assigned", node=self._local_id, error=error.code.name)
             return False
         return self._handle_response(sent, response)
 

@@ -17,7 +17,7 @@ from broker.server.session import Session
 from broker.server.slices import Steps
 from broker.wire.api.api_versions import ApiVersion
 from broker.wire.api.names import api_name
-from metadata.errors import ThrottlingQuotaExceeded
+from broker.wire.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
 S = TypeVar("S", bound=NodeServices, covariant=True)
@@ -175,7 +175,7 @@ class Context(Generic[S]):
         if throttle_time_ms:
             self._mutations_throttled_until = trio.current_time() + throttle_time_ms / 1000
         if not is_allowed:
-            raise ThrottlingQuotaExceeded
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
 
     @property
     def mutations_throttle_time_ms(self) -> int:

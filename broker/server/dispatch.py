@@ -33,15 +33,15 @@ from broker.server.slices import Steps, freed
 from broker.wire.api.api_versions import ApiVersionsResponse
 from broker.wire.api.names import api_name
 from broker.wire.codec import encoder
-from broker.wire.errors import ErrorCode, WireError
+from broker.wire.errors import ErrorCode, KafkaError, WireError
 from broker.wire.header import parse_request_header
 from kraft.env import FsyncFailed
-from metadata.errors import ApiError, InvalidRequest, UnsupportedVersion
 
 # Key and version are one number here, see `table_key`.
 _KEY_VERSION_CORRELATION: Final = Struct(">Ii")
 _KNOWN_FROM: Final = _KEY_VERSION_CORRELATION.size
 _FRAME_SIZE: Final = 4
+_UNEXPECTED: Final = "The server experienced an unexpected error when processing the request."
 # The types of a reply that is not a message to pack.
 _REPLIES: Final = (PendingReply, bytes, list)
 # Requests from this size on are decoded in slices. Smaller ones take a few milliseconds at most.
@@ -202,9 +202,9 @@ class Dispatcher(Generic[S]):
     async def execute(self, payload: bytes, *, principal: str, client_host: str) -> bytes:
         """Answer a request without a connection: one that was forwarded, or this node's own. Both have headers.
 
-        Raises NotController, after which another controller may be asked; UnsupportedVersion for what only newer nodes
-        know; InvalidRequest for what cannot be decoded or is not served; another ApiError for what has no answer of its
-        own.
+        Raises KafkaError: NOT_CONTROLLER, after which another controller may be asked; UNSUPPORTED_VERSION for a
+        version that only newer nodes know; INVALID_REQUEST for bytes that cannot be decoded, or an API that is not
+        served; another code for an API that has no response for a refusal.
         """
         session = Session.authenticated(principal, client_host, "", self.shortcuts)
         try:
@@ -214,9 +214,9 @@ class Dispatcher(Generic[S]):
                 raise UnservedVersion(f"version {version} of {api_name(api_key)} is not served")
             request, _ = await self.scheduler.finish(route.codec.decode_sliced(payload, position))
         except UnservedVersion as error:
-            raise UnsupportedVersion(str(error)) from error
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from error
         except (WireError, ProtocolError) as error:
-            raise InvalidRequest(str(error)) from error
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
         self._count(api_key, version)
         context = Context(self, session, route.codec, correlation_id, client_id, len(payload))
         try:
@@ -224,11 +224,11 @@ class Dispatcher(Generic[S]):
             if isinstance(response, Generator):
                 response = await self.scheduler.finish(response, context)
             frame = await self.scheduler.finish(_packed(context, request, response), context)
-        except (ApiError, FsyncFailed):
+        except (KafkaError, FsyncFailed):
             raise
         except Exception as error:
             self._failed(context.session, error)
-            raise ApiError from error
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED) from error
         return _without_size(frame)
 
     def is_forwarded(self, payload: bytes) -> bool:

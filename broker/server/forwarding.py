@@ -6,8 +6,8 @@ from broker.server.context import Context, Message
 from broker.server.handler import Handler
 from broker.server.scheduler import Frame, Work, in_task
 from broker.wire.codec import encode
+from broker.wire.errors import KafkaError
 from broker.wire.header import parse_request_header
-from metadata.errors import ApiError
 
 _FRAME_SIZE: Final = 4
 
@@ -32,7 +32,7 @@ def forwarded(
         return (yield from own.respond(response))
     try:
         answer = yield from in_task(_sent(forward, context, payload))
-    except ApiError as error:
+    except KafkaError as error:
         return (yield from handler.refuse(context, request, error))
     charging = context.server.charging
     if charging is None:
@@ -51,7 +51,7 @@ def _remaining(
     request = b"".join([header, *map(bytes, encode(remaining, context.api_version))])
     try:
         answer = yield from in_task(_sent(forward, context, request))
-    except ApiError as error:
+    except KafkaError as error:
         return (yield from handler.refuse(context, remaining, error))
     return context.codec.decode_response(answer)
 

@@ -11,8 +11,8 @@ from broker.server.message_codec import MessageCodec
 from broker.server.scheduler import Work
 from broker.server.shortcut_tables import Shortcut
 from broker.server.slices import Steps
+from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.schema import MessageSpec, version_range
-from metadata.errors import ApiError, NotController
 
 # The largest request of an API that does not say otherwise: 10,000 topics or groups with names of 100 bytes.
 REQUEST_BYTES_MAX: Final = 1024 * 1024
@@ -33,7 +33,7 @@ class OwnPart:
 
 
 Handle: TypeAlias = Callable[[Context[Any], Message], Message | Work[Message | None] | None]
-Refused: TypeAlias = Callable[[Context[Any], Message, ApiError], Message | Steps[Message]]
+Refused: TypeAlias = Callable[[Context[Any], Message, KafkaError], Message | Steps[Message]]
 TakeOwnPart: TypeAlias = Callable[[Context[Any], Message], Steps[OwnPart | None]]
 MakeShortcut: TypeAlias = Callable[[Server[Any], MessageCodec], Shortcut]
 
@@ -46,9 +46,9 @@ class Handler:
     and returns the response then, see `broker.server.scheduler`. None is no response. A handler `in_turns` appends to
     logs, or reads what other requests of a turn have appended.
 
-    `carry_out` is `handle`, with the response of `refused` where that raises ApiError. It raises ApiError itself if the
-    API has no such response, and NotController for a request that a broker has forwarded: the broker knows better than
-    its client which controller to ask next.
+    `carry_out` is `handle`, with the response of `refused` where that raises KafkaError. It raises KafkaError itself if
+    the API has no such response, and NOT_CONTROLLER for a request that a broker has forwarded: the broker knows better
+    than its client which controller to ask next.
 
     `request_bytes_max` bounds the whole request; None: the listener's bound is the only one. A larger one closes its
     connection as soon as its size is known. `keeps_views` is true if requests hold views of the receive buffer,
@@ -106,14 +106,12 @@ class Handler:
         try:
             response = self._handle(context, request)
             return (yield from response) if isinstance(response, Generator) else response
-        except NotController as error:
-            if context.connection is None:
+        except KafkaError as error:
+            if error.code is ErrorCode.NOT_CONTROLLER and context.connection is None:
                 raise
             return (yield from self.refuse(context, request, error))
-        except ApiError as error:
-            return (yield from self.refuse(context, request, error))
 
-    def refuse(self, context: Context[Any], request: Message, error: ApiError) -> Work[Message]:
+    def refuse(self, context: Context[Any], request: Message, error: KafkaError) -> Work[Message]:
         """The response to a request that the controller has refused."""
         if self.refused is None:
             raise error

@@ -97,7 +97,7 @@ class Services:
 
 @attrs.frozen
 class ControllerServices:
-    """The services on controllers' listeners. The controller raises NotController unless it is the active one."""
+    """The services on controllers' listeners. The controller raises KafkaError NOT_CONTROLLER unless it is active."""
 
     env: Env
     cluster_id: str

@@ -8,18 +8,8 @@ from metadata.configuration import ConfigSchema
 from metadata.controller.brokers import check_broker_epoch
 from metadata.controller.decision import Decision
 from metadata.controller.partition_change_builder import PartitionChangeBuilder, acceptable_leaders, election_rules
-from metadata.errors import (
-    ApiError,
-    FencedLeaderEpoch,
-    IneligibleReplica,
-    InvalidRequest,
-    InvalidUpdateVersion,
-    NewLeaderElected,
-    NotController,
-    UnknownTopicId,
-    UnknownTopicOrPartition,
-)
 from metadata.image import MetadataImage, PartitionImage, TopicImage, changed_partition
+from metadata.protocol import ErrorCode, KafkaError
 from metadata.records import LEADER_RECOVERED, LEADER_RECOVERING, PartitionChangeRecord
 
 ANY_BROKER_EPOCH = -1
@@ -56,7 +46,7 @@ class AlteredPartition:
 
     partition_id: int
     partition: PartitionImage | None
-    error: ApiError | None = None
+    error: KafkaError | None = None
 
 
 @attrs.frozen
@@ -74,7 +64,9 @@ class AlterPartitionControl:
     def alter(
         self, image: MetadataImage, broker_id: int, broker_epoch: int, topics: Sequence[TopicIsrChanges]
     ) -> Decision[list[AlteredTopic]]:
-        """Each partition succeeds or fails independently. Raises StaleBrokerEpoch for a former incarnation.
+        """Each partition succeeds or fails independently.
+
+        Raises KafkaError STALE_BROKER_EPOCH for a former incarnation of the broker.
 
         A change with old epochs is refused, because it is based on an old state. A broker is never added to an ISR
         while it is fenced or shutting down, or if it has restarted since it caught up: it may have lost records
@@ -102,9 +94,9 @@ class AlterPartitionControl:
         try:
             topic = image.topics.by_id.get(topic_id)
             if topic is None:
-                raise UnknownTopicId
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             partition = _checked(image, broker_id, topic, change)
-        except ApiError as error:
+        except KafkaError as error:
             return AlteredPartition(change.partition_id, None, error)
         record = self._decide(image, topic, partition, change)
         if record is None:
@@ -112,10 +104,10 @@ class AlterPartitionControl:
         after = changed_partition(partition, record)
         isr = [member.broker_id for member in change.new_isr]
         if broker_id not in isr and after.leader not in isr:
-            return AlteredPartition(change.partition_id, None, IneligibleReplica())
+            return AlteredPartition(change.partition_id, None, KafkaError(ErrorCode.INELIGIBLE_REPLICA))
         records.append(record)
         if after.leader != broker_id:
-            return AlteredPartition(change.partition_id, None, NewLeaderElected())
+            return AlteredPartition(change.partition_id, None, KafkaError(ErrorCode.NEW_LEADER_ELECTED))
         return AlteredPartition(change.partition_id, after)
 
     def _decide(
@@ -136,34 +128,34 @@ def _checked(image: MetadataImage, broker_id: int, topic: TopicImage, change: Is
     """Return the partition after checking the request's epochs and the new ISR."""
     partition = topic.partitions.get(change.partition_id)
     if partition is None:
-        raise UnknownTopicOrPartition
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if change.leader_epoch > partition.leader_epoch or change.partition_epoch > partition.partition_epoch:
         # The leader has a newer state than this controller, which was therefore replaced as the active one.
-        raise NotController
+        raise KafkaError(ErrorCode.NOT_CONTROLLER)
     if change.leader_epoch < partition.leader_epoch:
-        raise FencedLeaderEpoch
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
     if broker_id != partition.leader:
-        raise InvalidRequest
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
     if change.partition_epoch < partition.partition_epoch:
-        raise InvalidUpdateVersion
+        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
     _check_isr(partition, change)
     if any(not _is_eligible(image, member) for member in change.new_isr):
-        raise IneligibleReplica
+        raise KafkaError(ErrorCode.INELIGIBLE_REPLICA)
     return partition
 
 
 def _check_isr(partition: PartitionImage, change: IsrChange) -> None:
     isr = [member.broker_id for member in change.new_isr]
     if len(set(isr)) < len(isr) or any(replica not in partition.replicas for replica in isr):
-        raise InvalidRequest
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
     if partition.leader not in isr and not _is_handover(partition, isr):
-        raise InvalidRequest
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
     if change.leader_recovery_state not in (LEADER_RECOVERED, LEADER_RECOVERING):
-        raise InvalidRequest
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
     # An uncleanly elected leader is the only ISR member until it has recovered, which happens once (KIP-704).
     is_recovering = change.leader_recovery_state == LEADER_RECOVERING
     if is_recovering and (len(isr) > 1 or partition.leader_recovery_state == LEADER_RECOVERED):
-        raise InvalidRequest
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
 
 
 def _is_handover(partition: PartitionImage, isr: Sequence[int]) -> bool:

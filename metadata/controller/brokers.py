@@ -8,16 +8,9 @@ from metadata.controller.broker_partitions import BrokerPartitions
 from metadata.controller.controller_config import ControllerConfig
 from metadata.controller.decision import Decision
 from metadata.controller.sessions import BrokerSessions
-from metadata.errors import (
-    BrokerIdNotRegistered,
-    DuplicateBrokerRegistration,
-    InconsistentClusterId,
-    InvalidRegistration,
-    StaleBrokerEpoch,
-    UnsupportedVersion,
-)
 from metadata.ids import is_reserved, uuid_text
 from metadata.image import BrokerImage, MetadataImage
+from metadata.protocol import ErrorCode, KafkaError
 from metadata.records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -72,7 +65,8 @@ class BrokersControl:
         A broker that shut down cleanly without having been fenced, because no other broker could take over, has lost
         nothing. It stays unfenced and keeps its partitions, so its restart changes no partition.
 
-        Raises InconsistentClusterId, DuplicateBrokerRegistration, InvalidRegistration, UnsupportedVersion.
+        Raises KafkaError: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION,
+        UNSUPPORTED_VERSION.
         """
         self._check(image, sessions, request, now_ms)
         existing = image.cluster.brokers.get(request.broker_id)
@@ -82,10 +76,13 @@ class BrokersControl:
         return Decision([record], existing.broker_epoch)
 
     def unregister(self, image: MetadataImage, broker_id: int) -> Decision[None]:
-        """Remove a broker's registration. Its replicas stay assigned to it. Raises BrokerIdNotRegistered."""
+        """Remove a broker's registration. Its replicas stay assigned to it.
+
+        Raises KafkaError BROKER_ID_NOT_REGISTERED.
+        """
         broker = image.cluster.brokers.get(broker_id)
         if broker is None:
-            raise BrokerIdNotRegistered(f"Broker ID {broker_id} is not currently registered")
+            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
         record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
         return Decision([*self._partitions.broker_shut_down_uncleanly(image, broker_id), record], None)
 
@@ -110,8 +107,9 @@ class BrokersControl:
         self, image: MetadataImage, sessions: BrokerSessions, request: BrokerRegistration, now_ms: float
     ) -> None:
         if request.cluster_id != self._config.cluster_id:
-            raise InconsistentClusterId(
-                f"Expected cluster ID {self._config.cluster_id}, but got cluster ID {request.cluster_id}"
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"Expected cluster ID {self._config.cluster_id}, but got cluster ID {request.cluster_id}",
             )
         _check_incarnation(image, sessions, request, now_ms)
         _check_log_dirs(image, request)
@@ -119,19 +117,23 @@ class BrokersControl:
             level = image.features.get(name, 0)
             supported = request.features.get(name, VersionRange(0, 0))
             if not supported.min_version <= level <= supported.max_version:
-                raise UnsupportedVersion(
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_VERSION,
                     f"Unable to register because the broker does not support finalized version {level} of {name}. The "
-                    f"broker wants a version between {supported.min_version} and {supported.max_version}, inclusive."
+                    f"broker wants a version between {supported.min_version} and {supported.max_version}, inclusive.",
                 )
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
-    """Return the broker's registration. Raises StaleBrokerEpoch if `broker_epoch` is not the current one."""
+    """Return the broker's registration. Raises KafkaError STALE_BROKER_EPOCH if `broker_epoch` is not the current."""
     broker = image.cluster.brokers.get(broker_id)
     if broker is None:
-        raise StaleBrokerEpoch(f"No broker registration found for broker id {broker_id}")
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
     if broker.broker_epoch != broker_epoch:
-        raise StaleBrokerEpoch(f"Expected broker epoch {broker.broker_epoch}, but got broker epoch {broker_epoch}")
+        raise KafkaError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"Expected broker epoch {broker.broker_epoch}, but got broker epoch {broker_epoch}",
+        )
     return broker
 
 
@@ -172,7 +174,7 @@ def _registered(
 def _check_incarnation(
     image: MetadataImage, sessions: BrokerSessions, request: BrokerRegistration, now_ms: float
 ) -> None:
-    """Raises DuplicateBrokerRegistration if the previous incarnation of the broker is still alive.
+    """Raises KafkaError DUPLICATE_BROKER_REGISTRATION if the previous incarnation of the broker is still alive.
 
     Kafka refuses the new incarnation until the session of the old one ends. Here it is accepted as soon as the old one
     is known to be gone: it was fenced or is shutting down, its connection broke, the new one has its clean-shutdown
@@ -184,7 +186,7 @@ def _check_incarnation(
         return
     shut_down = existing.in_controlled_shutdown or request.previous_broker_epoch == existing.broker_epoch
     if not shut_down and sessions.is_certainly_alive(request.broker_id, now_ms):
-        raise DuplicateBrokerRegistration("Another broker is registered with that broker id.")
+        raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "Another broker is registered with that broker id.")
 
 
 def _has_all(request: BrokerRegistration, existing: BrokerImage) -> bool:
@@ -194,14 +196,15 @@ def _has_all(request: BrokerRegistration, existing: BrokerImage) -> bool:
 
 def _check_log_dirs(image: MetadataImage, request: BrokerRegistration) -> None:
     if not request.log_dirs:
-        raise InvalidRegistration("No directories specified in request")
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, "No directories specified in request")
     if any(map(is_reserved, request.log_dirs)):
-        raise InvalidRegistration("Reserved directory ID in request")
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, "Reserved directory ID in request")
     if len(set(request.log_dirs)) < len(request.log_dirs):
-        raise InvalidRegistration("Duplicate directory ID in request")
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request")
     for broker in image.cluster.brokers.values():
         for log_dir in request.log_dirs:
             if broker.broker_id != request.broker_id and log_dir in broker.log_dirs:
-                raise InvalidRegistration(
-                    f"Broker {broker.broker_id} is already registered with directory {uuid_text(log_dir)}"
+                raise KafkaError(
+                    ErrorCode.INVALID_REGISTRATION,
+                    f"Broker {broker.broker_id} is already registered with directory {uuid_text(log_dir)}",
                 )

@@ -18,9 +18,8 @@ from metadata.controller.decision import Decision
 from metadata.controller.election_configs import check_min_insync_replicas, elections_by_configs
 from metadata.controller.feature_levels import CORDONS_SINCE, METADATA_VERSION, RELEASES
 from metadata.controller.topic_names import validate_topic_name
-from metadata.errors import ApiError, BrokerIdNotRegistered, InvalidConfig, InvalidRequest, UnknownTopicOrPartition
 from metadata.image import ConfigResource, MetadataImage
-from metadata.protocol import ConfigOperation, ConfigResourceType
+from metadata.protocol import ConfigOperation, ConfigResourceType, ErrorCode, KafkaError
 from metadata.records import ConfigRecord
 
 # Configs of one resource in one request, which become one batch. A broker has fewer than 400 configs.
@@ -51,7 +50,7 @@ class ConfigOutcome(NamedTuple):
     """The result for one resource of a request; `error` is None if it succeeded."""
 
     resource: ConfigResource
-    error: ApiError | None
+    error: KafkaError | None
 
 
 class ConfigsControl:
@@ -76,7 +75,7 @@ class ConfigsControl:
                 wanted = {op.name: self._after(resource, op, before.get(op.name)) for op in ops}
                 records += self._change(image, resource, wanted)
                 outcomes.append(ConfigOutcome(resource, None))
-            except ApiError as error:
+            except KafkaError as error:
                 outcomes.append(ConfigOutcome(resource, error.with_traceback(None)))
         return Decision([*records, *elections_by_configs(image, self._schema, records)], outcomes)
 
@@ -92,7 +91,7 @@ class ConfigsControl:
                 wanted = {**dict.fromkeys(image.configs.of(resource)), **dict(pairs)}
                 records += self._change(image, resource, wanted)
                 outcomes.append(ConfigOutcome(resource, None))
-            except ApiError as error:
+            except KafkaError as error:
                 outcomes.append(ConfigOutcome(resource, error.with_traceback(None)))
         return Decision([*records, *elections_by_configs(image, self._schema, records)], outcomes)
 
@@ -103,10 +102,10 @@ class ConfigsControl:
         if change.op == ConfigOperation.SET:
             return value
         if change.op not in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
-            raise InvalidRequest(f"Unknown operations type {change.op}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {change.op}")
         kind = ConfigResourceType(resource.type)
         if not self._schema.is_list(kind, change.name):
-            raise InvalidConfig(_no_list_message(kind, change))
+            raise KafkaError(ErrorCode.INVALID_CONFIG, _no_list_message(kind, change))
         start = self._schema.default(kind, change.name) if current is None else current
         return (append_to_list if change.op == ConfigOperation.APPEND else subtract_from_list)(start, value)
 
@@ -147,40 +146,40 @@ class ConfigsControl:
         self, image: MetadataImage, name: str, before: Mapping[str, str], after: Mapping[str, str]
     ) -> None:
         if not name:
-            raise InvalidRequest("Default topic resources are not allowed.")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         validate_topic_name(name)
         try:
             self._schema.validate_topic(after, before)
         except ConfigError as error:
-            raise InvalidConfig(error.message) from error
+            raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
         if name not in image.topics.by_name:
-            raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
     def _validate_group(self, name: str, after: Mapping[str, str]) -> None:
         """Validate a group's configs. The group need not exist: only its coordinator knows the groups."""
         if not name:
-            raise InvalidRequest("Default group resources are not allowed.")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
         try:
             self._schema.validate_group(after)
         except ConfigError as error:
-            raise InvalidConfig(error.message) from error
+            raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
 
     def _validate_client_metrics(self, name: str, after: Mapping[str, str]) -> None:
         if not name:
-            raise InvalidRequest("Subscription name can't be empty")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
         try:
             self._schema.validate_client_metrics(after)
         except ClientMetricsRequestError as error:
-            raise InvalidRequest(error.message) from error
+            raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
         except ConfigError as error:
-            raise InvalidConfig(error.message) from error
+            raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
 
     def _validate_broker(
         self, image: MetadataImage, name: str, before: Mapping[str, str], after: Mapping[str, str]
     ) -> None:
         broker_id = parse_int(name) if name else None
         if broker_id is not None and broker_id < 0:
-            raise InvalidRequest("Invalid negative broker ID.")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
         try:
             self._schema.validate_broker(
                 after,
@@ -189,9 +188,9 @@ class ConfigsControl:
                 cluster=self._schema.valid_alone(ConfigResourceType.BROKER, image.configs.all_brokers()),
             )
         except ConfigError as error:  # INVALID_REQUEST as in Kafka, although INVALID_CONFIG would fit (KAFKA-13609)
-            raise InvalidRequest(error.message) from error
+            raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
         if broker_id is not None and broker_id not in image.cluster.brokers:
-            raise BrokerIdNotRegistered(f"No node with id {broker_id} found.")
+            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {broker_id} found.")
 
 
 def _no_list_message(kind: ConfigResourceType, change: ConfigChange) -> str:
@@ -204,25 +203,26 @@ def _no_list_message(kind: ConfigResourceType, change: ConfigChange) -> str:
 
 
 def _check_cordoning(image: MetadataImage, resource: ConfigResource, name: str) -> None:
-    """Raises InvalidConfig if log directories cannot be cordoned yet (KIP-1066)."""
+    """Raises KafkaError INVALID_CONFIG if log directories cannot be cordoned yet (KIP-1066)."""
     is_cordon = resource.type == ConfigResourceType.BROKER and name == BrokerConfigs.cordoned_log_dirs.name
     if is_cordon and image.features.get(METADATA_VERSION, 0) < CORDONS_SINCE:
-        raise InvalidConfig(
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
             f"The {name} configuration value cannot be set because it requires {METADATA_VERSION} >= "
-            f"{RELEASES[CORDONS_SINCE]}"
+            f"{RELEASES[CORDONS_SINCE]}",
         )
 
 
 def _check_resource(resource: ConfigResource, times: int, names: Sequence[str], nulls: Sequence[str]) -> None:
     if times > 1:
-        raise InvalidRequest("Each resource must appear at most once.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
     if len(names) > CONFIGS_MAX:
-        raise InvalidRequest(f"A resource has {CONFIGS_MAX} configs at most.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"A resource has {CONFIGS_MAX} configs at most.")
     if len(set(names)) < len(names):
-        raise InvalidRequest("Error due to duplicate config keys")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     if nulls:
-        raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
     if resource.type not in _STORED_TYPES:
-        raise InvalidRequest(f"Unknown resource type {resource.type}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
     if resource.type == ConfigResourceType.BROKER and resource.name and parse_int(resource.name) is None:
-        raise InvalidRequest(f"Node id must be an integer, but it is: {resource.name}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource.name}")

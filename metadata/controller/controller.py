@@ -38,8 +38,8 @@ from metadata.controller.replica_directories import AssignedReplica, DirectoryAs
 from metadata.controller.request_queue import RequestQueue
 from metadata.controller.sessions import NOT_KNOWN, BrokerSessions
 from metadata.controller.topics import CreatedTopic, DeletedTopic, NewTopic, TopicsControl, TopicToDelete
-from metadata.errors import NotController
 from metadata.image import BrokerImage, MetadataDelta, MetadataImage, MetadataLoader
+from metadata.protocol import ErrorCode, KafkaError
 from metadata.records import MetadataRecord, NoOpRecord, encode_record
 from metadata.request_context import Requester, cause_of
 
@@ -51,6 +51,7 @@ Decide: TypeAlias = Callable[[MetadataImage], Decision[T]]
 _LATE_TIMER_MS = 100
 # Timers fire this much after their deadline, so that rounding of floats does not make them early.
 _TIMER_SLACK_S = 1e-6
+_NOT_ACTIVE = "This is not the correct controller for this cluster."
 
 
 class Controller:
@@ -60,9 +61,9 @@ class Controller:
     committed yet. It changes only by replaying records.
 
     A method returns once its records, and all records on which it was decided, are committed and published. It raises
-    NotController if this node does not lead, or stops leading before. A controller that was replaced may not know that
-    yet and have an old state. If a decision has no records, and no earlier record is uncommitted, the controller
-    therefore commits a NoOpRecord before it responds.
+    KafkaError NOT_CONTROLLER if this node does not lead, or stops leading before. A controller that was replaced may
+    not know that yet and have an old state. If a decision has no records, and no earlier record is uncommitted, the
+    controller therefore commits a NoOpRecord before it responds.
     """
 
     def __init__(
@@ -97,21 +98,21 @@ class Controller:
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, context: Requester = None
     ) -> list[CreatedTopic]:
-        """Return one result per name, with repeated names last. Raises PolicyViolation."""
+        """Return one result per name, with repeated names last. Raises KafkaError POLICY_VIOLATION."""
         self._topics.check_total(topics)
         portions = in_portions(topics, lambda topic: topic.name, self._topics.partition_count)
         decide = partial(self._topics.create, context=context)
         return await self._write_portions("CreateTopics", portions, decide, validate_only, context)
 
     async def delete_topics(self, topics: Sequence[TopicToDelete], *, context: Requester = None) -> list[DeletedTopic]:
-        """Return one result per topic, in order. Raises TopicDeletionDisabled."""
+        """Return one result per topic, in order. Raises KafkaError TOPIC_DELETION_DISABLED."""
         portions, decide = in_portions(topics, lambda topic: topic), partial(self._topics.delete, context=context)
         return await self._write_portions("DeleteTopics", portions, decide, context=context)
 
     async def create_partitions(
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False, context: Requester = None
     ) -> list[TopicOutcome]:
-        """Return one result per name, with repeated names first. Raises PolicyViolation."""
+        """Return one result per name, with repeated names first. Raises KafkaError POLICY_VIOLATION."""
         portions = in_portions(topics, lambda topic: topic.name)
         decide = partial(create_partitions, rng=self._rng, context=context)
         return await self._write_portions("CreatePartitions", portions, decide, validate_only, context)
@@ -142,7 +143,7 @@ class Controller:
     ) -> None:
         """Apply all updates or none. `voters` are the current voters of the quorum.
 
-        Raises InvalidUpdateVersion for the first update that is not possible (KIP-584).
+        Raises KafkaError INVALID_UPDATE_VERSION for the first update that is not possible (KIP-584).
         """
         schema, node_id = self._schema, self._log.node_id
         decide = partial(update_features, schema=schema, updates=updates, node_id=node_id, voters=voters)
@@ -153,10 +154,7 @@ class Controller:
         await self._write("ControllerRegistration", lambda image: register_controller(image, registration))
 
     async def register_broker(self, registration: BrokerRegistration) -> int:
-        """Register a broker, and return its broker epoch.
-
-        Raises InconsistentClusterId, DuplicateBrokerRegistration, InvalidRegistration, UnsupportedVersion.
-        """
+        """Register a broker, and return its broker epoch. Raises KafkaError as `BrokersControl.register` does."""
 
         def decide(image: MetadataImage) -> Decision[int]:
             return self._brokers.register(image, self._sessions, registration, self._log.end_offset, _now_ms())
@@ -166,11 +164,11 @@ class Controller:
             return await self._commit("BrokerRegistration", decide, heard)
 
     async def unregister_broker(self, broker_id: int, *, context: Requester = None) -> None:
-        """Raises BrokerIdNotRegistered."""
+        """Raises KafkaError BROKER_ID_NOT_REGISTERED."""
         await self._write("UnregisterBroker", partial(self._brokers.unregister, broker_id=broker_id), context=context)
 
     async def broker_heartbeat(self, heartbeat: BrokerHeartbeat) -> BrokerHeartbeatReply:
-        """Handle a heartbeat, and return the broker's state. Raises StaleBrokerEpoch.
+        """Handle a heartbeat, and return the broker's state. Raises KafkaError STALE_BROKER_EPOCH.
 
         Heartbeats do not queue with other requests, which would delay them: a broker sends one at a time. A heartbeat
         that changes nothing is answered without a commit, so the response may come from a replaced controller.
@@ -210,21 +208,21 @@ class Controller:
             self._reset_timer()
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdsBlock:
-        """Allocate a block of producer ids to a broker. Raises StaleBrokerEpoch."""
+        """Allocate a block of producer ids to a broker. Raises KafkaError STALE_BROKER_EPOCH."""
         decide = partial(allocate_producer_ids, broker_id=broker_id, broker_epoch=broker_epoch)
         return await self._write("AllocateProducerIds", decide)
 
     async def alter_partition(
         self, broker_id: int, broker_epoch: int, topics: Sequence[TopicIsrChanges]
     ) -> list[AlteredTopic]:
-        """Return one result per partition, in order (KIP-497). Raises StaleBrokerEpoch."""
+        """Return one result per partition, in order (KIP-497). Raises KafkaError STALE_BROKER_EPOCH."""
         why = f"AlterPartition of broker {broker_id}"
         return await self._write(why, lambda image: self._isrs.alter(image, broker_id, broker_epoch, topics))
 
     async def assign_replicas_to_directories(
         self, broker_id: int, broker_epoch: int, assignments: Sequence[DirectoryAssignment]
     ) -> list[AssignedReplica]:
-        """Return one result per replica, in order (KIP-858). Raises StaleBrokerEpoch."""
+        """Return one result per replica, in order (KIP-858). Raises KafkaError STALE_BROKER_EPOCH."""
         why = f"AssignReplicasToDirs of broker {broker_id}"
         assign = self._directories.assign
         return await self._write(why, lambda image: assign(image, broker_id, broker_epoch, assignments))
@@ -234,7 +232,7 @@ class Controller:
     ) -> list[ElectedTopic]:
         """Return one result per partition, in order (KIP-460). None stands for all partitions.
 
-        Raises InvalidRequest for an unknown type, PolicyViolation.
+        Raises KafkaError INVALID_REQUEST for an unknown type, POLICY_VIOLATION.
         """
         needed_only = partitions is None
         if partitions is None:
@@ -249,7 +247,7 @@ class Controller:
     async def alter_partition_reassignments(
         self, topics: Sequence[TopicReassignments], *, allow_factor_change: bool, context: Requester = None
     ) -> list[ReassignedTopic]:
-        """Start reassignments, and return one result per partition, in order (KIP-455). Raises PolicyViolation."""
+        """Start reassignments, and return one result per partition, in order. Raises KafkaError POLICY_VIOLATION."""
         self._reassignments.check_total(topics)
         portions = (
             [TopicReassignments(*piece) for piece in pieces]
@@ -356,7 +354,7 @@ class Controller:
         """Decide, append, call `taken`, and return the response once all records up to the decision are committed."""
         epoch = self._epoch
         if epoch is None:
-            raise NotController
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, _NOT_ACTIVE)
         try:
             decision = decide(self.image)
             if decision.records:
@@ -365,7 +363,7 @@ class Controller:
                 taken()
             await self._log.wait_committed(epoch, self.image.offset)
         except NotLeader as error:
-            raise NotController from error
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, _NOT_ACTIVE) from error
         return decision.response
 
     def _append(self, epoch: int, records: Sequence[MetadataRecord], cause: str) -> None:

@@ -1,6 +1,7 @@
 """Leader elections that an operator requests (KIP-460): preferred and unclean ones."""
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import attrs
 
@@ -13,18 +14,12 @@ from metadata.controller.partition_change_builder import (
     election_rules,
 )
 from metadata.controller.partitions import MAX_PARTITIONS_PER_BATCH
-from metadata.errors import (
-    ApiError,
-    ElectionNotNeeded,
-    EligibleLeadersNotAvailable,
-    InvalidRequest,
-    PolicyViolation,
-    PreferredLeaderNotAvailable,
-    UnknownTopicOrPartition,
-)
 from metadata.image import MetadataImage, PartitionImage, TopicImage
-from metadata.protocol import ElectionType
+from metadata.protocol import ElectionType, ErrorCode, KafkaError
 from metadata.records import NO_LEADER, NO_LEADER_CHANGE, PartitionChangeRecord
+
+# The errors of partitions that an election of all partitions passes over.
+_NOT_TO_ELECT: Final = (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 @attrs.frozen
@@ -32,7 +27,7 @@ class ElectedPartition:
     """The result for one partition; `error` is None if another leader was elected."""
 
     partition_id: int
-    error: ApiError | None = None
+    error: KafkaError | None = None
 
 
 @attrs.frozen
@@ -58,10 +53,10 @@ class ElectLeadersControl:
         """Elect leaders of `wanted`, partitions by topic, each of which succeeds or fails independently.
 
         With `needed_only`, the response leaves out partitions that need no election or do not exist. Raises
-        InvalidRequest for an unknown type, PolicyViolation for more elections than one batch may have.
+        KafkaError INVALID_REQUEST for an unknown type, POLICY_VIOLATION for more elections than one batch may have.
         """
         if election_type not in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
-            raise InvalidRequest(f"Unknown election type {election_type}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {election_type}")
         elections = _Elections(image, self._schema, ElectionType(election_type))
         topics = [elections.named(name, partition_ids) for name, partition_ids in wanted]
         if needed_only:
@@ -89,7 +84,7 @@ class _Elections:
         topic = self._image.topics.by_name.get(name)
         if topic is not None:
             return self.of_topic(topic, partition_ids)
-        unknown = UnknownTopicOrPartition(f"No such topic as {name}")
+        unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
         return ElectedTopic(name, [ElectedPartition(partition_id, unknown) for partition_id in partition_ids])
 
     def of_topic(self, topic: TopicImage, partition_ids: Iterable[int]) -> ElectedTopic:
@@ -99,23 +94,32 @@ class _Elections:
     def _elect(self, topic: TopicImage, partition_id: int, rules: ElectionRules) -> ElectedPartition:
         partition = topic.partitions.get(partition_id)
         if partition is None:
-            error = UnknownTopicOrPartition(f"No such partition as {topic.name}-{partition_id}")
+            error = KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic.name}-{partition_id}"
+            )
             return ElectedPartition(partition_id, error)
         key = (topic.topic_id, partition_id)
         if key in self.records:
             return ElectedPartition(partition_id)
         is_preferred = self._type == ElectionType.PREFERRED
         if partition.leader == partition.replicas[0] if is_preferred else partition.leader != NO_LEADER:
-            return ElectedPartition(partition_id, ElectionNotNeeded())
+            error = KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+            return ElectedPartition(partition_id, error)
         decide = preferred_election if is_preferred else _unclean_election
         record = decide(self._image, topic, partition_id, partition, rules)
         if record is None:
-            none_to_elect = PreferredLeaderNotAvailable() if is_preferred else EligibleLeadersNotAvailable()
-            return ElectedPartition(partition_id, none_to_elect)
+            return ElectedPartition(partition_id, _none_to_elect(is_preferred=is_preferred))
         if len(self.records) >= MAX_PARTITIONS_PER_BATCH:
-            raise PolicyViolation("Unable to perform excessively large batch operation.")
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
         self.records[key] = record
         return ElectedPartition(partition_id)
+
+
+def _none_to_elect(*, is_preferred: bool) -> KafkaError:
+    if is_preferred:
+        return KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
+    message = "Eligible topic partition leaders are not available."
+    return KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, message)
 
 
 def _unclean_election(
@@ -146,7 +150,5 @@ def _leader_change(
 
 
 def _needed(topic: ElectedTopic) -> ElectedTopic:
-    needed = [
-        each for each in topic.partitions if not isinstance(each.error, ElectionNotNeeded | UnknownTopicOrPartition)
-    ]
+    needed = [each for each in topic.partitions if each.error is None or each.error.code not in _NOT_TO_ELECT]
     return ElectedTopic(topic.name, needed)

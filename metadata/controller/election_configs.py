@@ -16,9 +16,8 @@ from metadata.controller.partition_change_builder import (
     election_rules,
     elr_in_use,
 )
-from metadata.errors import InvalidConfig
 from metadata.image import ConfigResource, MetadataDelta, MetadataImage, PartitionImage, TopicImage
-from metadata.protocol import ConfigResourceType
+from metadata.protocol import ConfigResourceType, ErrorCode, KafkaError
 from metadata.records import NO_LEADER, ConfigRecord, PartitionChangeRecord
 
 MIN_INSYNC_REPLICAS: Final = TopicConfigs.min_insync_replicas.name
@@ -38,13 +37,13 @@ def min_insync_replicas_records(image: MetadataImage, schema: ConfigSchema) -> l
 
 
 def check_min_insync_replicas(image: MetadataImage, resource: ConfigResource, name: str, value: str | None) -> None:
-    """Raises InvalidConfig for a change after which leaders and controller would use different values."""
+    """Raises KafkaError INVALID_CONFIG for a change after which leaders and controller would use different values."""
     if name != MIN_INSYNC_REPLICAS or resource.type != ConfigResourceType.BROKER or not elr_in_use(image):
         return
     if resource.name:
-        raise InvalidConfig(f"Broker-level {name} cannot be altered while ELR is enabled.")
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Broker-level {name} cannot be altered while ELR is enabled.")
     if value is None:
-        raise InvalidConfig(f"Cluster-level {name} cannot be removed while ELR is enabled.")
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Cluster-level {name} cannot be removed while ELR is enabled.")
 
 
 def elections_by_configs(

@@ -17,9 +17,8 @@ from metadata.controller.feature_levels import (
     SUPPORTED_FEATURES,
     missing_dependency,
 )
-from metadata.errors import InvalidUpdateVersion
 from metadata.image import MetadataImage
-from metadata.protocol import UpgradeType
+from metadata.protocol import ErrorCode, KafkaError, UpgradeType
 from metadata.records import FeatureLevelRecord, MetadataRecord, VersionRange
 
 _DOES_NOT_KNOW = VersionRange(0, 0)
@@ -62,7 +61,7 @@ def update_features(
 
     `node_id` is this controller. All registered brokers and controllers have to support the new level, including fenced
     and stopped ones, because they must be able to return. All of `voters` have to be registered, so that their
-    supported levels are known. Raises InvalidUpdateVersion for the first update that is not possible.
+    supported levels are known. Raises KafkaError INVALID_UPDATE_VERSION for the first update that is not possible.
     """
     records: list[MetadataRecord] = []
     proposed = {**image.features, **{update.name: update.level for update in updates}}
@@ -77,7 +76,10 @@ def update_features(
         elif reason is None:
             reason = missing_dependency(update.name, update.level, proposed)
         if reason is not None:
-            raise InvalidUpdateVersion(f"Invalid update version {update.level} for feature {update.name}. {reason}")
+            raise KafkaError(
+                ErrorCode.INVALID_UPDATE_VERSION,
+                f"Invalid update version {update.level} for feature {update.name}. {reason}",
+            )
         if update.name == ELIGIBLE_LEADER_REPLICAS_VERSION and update.level > 0:
             records += min_insync_replicas_records(image, schema)
         records.append(FeatureLevelRecord(name=update.name, feature_level=update.level))
@@ -117,7 +119,7 @@ def _reason_refused(
 
 
 def _check_metadata_version(image: MetadataImage, update: FeatureUpdate) -> None:
-    """Raises InvalidUpdateVersion for a downgrade below a level that changed Kafka's metadata records.
+    """Raises KafkaError INVALID_UPDATE_VERSION for a downgrade below a level that changed Kafka's metadata records.
 
     The records of this project are the same at every level. The rule is kept, so that tools see Kafka's behaviour.
     """
@@ -128,7 +130,10 @@ def _check_metadata_version(image: MetadataImage, update: FeatureUpdate) -> None
         reason = "Unsafe metadata downgrade is not supported in this version."
     else:
         reason = "Refusing to perform the requested downgrade because it might delete metadata information."
-    raise InvalidUpdateVersion(f"Unsupported metadata.version downgrade from {current} to {update.level}. {reason}")
+    raise KafkaError(
+        ErrorCode.INVALID_UPDATE_VERSION,
+        f"Unsupported metadata.version downgrade from {current} to {update.level}. {reason}",
+    )
 
 
 def _supported(image: MetadataImage, node_id: int) -> dict[str, Mapping[str, VersionRange]]:

@@ -53,7 +53,7 @@ class HeartbeatsControl:
     def heartbeat(
         self, image: MetadataImage, sessions: BrokerSessions, heartbeat: BrokerHeartbeat
     ) -> Decision[BrokerHeartbeatReply]:
-        """Handle a heartbeat. Raises StaleBrokerEpoch.
+        """Handle a heartbeat. Raises KafkaError STALE_BROKER_EPOCH.
 
         A fenced broker is unfenced if it wants to be and has replayed its own registration, so that its metadata is of
         this incarnation.

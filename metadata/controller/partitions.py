@@ -9,17 +9,9 @@ import attrs
 from metadata.controller.assignment import Assignment
 from metadata.controller.decision import Decision
 from metadata.controller.placement import StripedReplicaPlacer
-from metadata.errors import (
-    ApiError,
-    InvalidPartitions,
-    InvalidReplicaAssignment,
-    InvalidReplicationFactor,
-    InvalidRequest,
-    PolicyViolation,
-    UnknownTopicOrPartition,
-)
 from metadata.ids import UNASSIGNED_DIRECTORY
 from metadata.image import ClusterImage, MetadataImage, TopicImage
+from metadata.protocol import ErrorCode, KafkaError
 from metadata.records import PartitionRecord
 from metadata.request_context import Requester, charge_mutations
 
@@ -43,7 +35,7 @@ class TopicOutcome:
     """The result for one topic of a request; `error` is None if it succeeded."""
 
     name: str
-    error: ApiError | None = None
+    error: KafkaError | None = None
 
 
 def create_partitions(
@@ -51,11 +43,13 @@ def create_partitions(
 ) -> Decision[list[TopicOutcome]]:
     """Grow topics, each of which succeeds or fails independently (KIP-195). The client is charged for new partitions.
 
-    Raises PolicyViolation for a request that is too large for one batch.
+    Raises KafkaError POLICY_VIOLATION for a request that is too large for one batch.
     """
     named = Counter(topic.name for topic in topics)
     outcomes = [
-        TopicOutcome(name, InvalidRequest("Duplicate topic name.")) for name, times in named.items() if times > 1
+        TopicOutcome(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+        for name, times in named.items()
+        if times > 1
     ]
     records: list[PartitionRecord] = []
     for topic in topics:
@@ -64,9 +58,9 @@ def create_partitions(
         try:
             records += _grow(image, topic, MAX_PARTITIONS_PER_BATCH - len(records), rng, context)
             outcomes.append(TopicOutcome(topic.name))
-        except PolicyViolation:
-            raise
-        except ApiError as error:
+        except KafkaError as error:
+            if error.code is ErrorCode.POLICY_VIOLATION:
+                raise
             outcomes.append(TopicOutcome(topic.name, error.with_traceback(None)))
     return Decision(records, outcomes)
 
@@ -74,14 +68,15 @@ def create_partitions(
 def place_partitions(
     image: MetadataImage, topic_id: bytes, partition_ids: Iterable[int], replication_factor: int, rng: Random
 ) -> list[PartitionRecord]:
-    """Create partitions on brokers chosen by the placer. Raises InvalidReplicationFactor."""
+    """Create partitions on brokers chosen by the placer. Raises KafkaError INVALID_REPLICATION_FACTOR."""
     placer = StripedReplicaPlacer(image.cluster.brokers.values(), replication_factor, rng)
     records = []
     for partition_id in partition_ids:
         record = new_partition(image.cluster, topic_id, partition_id, placer.place())
         if record is None:
-            raise InvalidReplicationFactor(
-                f"Unable to replicate the partition {replication_factor} time(s): {NO_ACTIVE_BROKER}"
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"Unable to replicate the partition {replication_factor} time(s): {NO_ACTIVE_BROKER}",
             )
         records.append(record)
     return records
@@ -90,13 +85,14 @@ def place_partitions(
 def assign_partition(
     cluster: ClusterImage, topic_id: bytes, partition_id: int, replicas: tuple[int, ...], replication_factor: int | None
 ) -> PartitionRecord:
-    """Create a partition on the brokers chosen by the client. Raises InvalidReplicaAssignment."""
+    """Create a partition on the brokers chosen by the client. Raises KafkaError INVALID_REPLICA_ASSIGNMENT."""
     check_assignment(cluster, replicas, replication_factor)
     record = new_partition(cluster, topic_id, partition_id, replicas)
     if record is None:
-        raise InvalidReplicaAssignment(
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"All brokers specified in the manual partition assignment for partition {partition_id} are fenced or in "
-            "controlled shutdown."
+            "controlled shutdown.",
         )
     return record
 
@@ -123,7 +119,7 @@ def _grow(
 ) -> list[PartitionRecord]:
     topic = image.topics.by_name.get(wanted.name)
     if topic is None:
-        raise UnknownTopicOrPartition
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     _check_growth(topic, wanted, partitions_max)
     count = len(topic.partitions)
     charge_mutations(context, wanted.count - count)
@@ -140,52 +136,52 @@ def _grow(
 def _check_growth(topic: TopicImage, wanted: NewPartitions, partitions_max: int) -> None:
     count = len(topic.partitions)
     if wanted.count == count:
-        raise InvalidPartitions(f"Topic already has {count} partition(s).")
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {count} partition(s).")
     if wanted.count < count:
-        raise InvalidPartitions(
-            f"The topic {wanted.name} currently has {count} partition(s); {wanted.count} would not be an increase."
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {wanted.name} currently has {count} partition(s); {wanted.count} would not be an increase.",
         )
     added = wanted.count - count
     if wanted.assignments is not None and len(wanted.assignments) != added:
-        raise InvalidReplicaAssignment(
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Attempted to add {added} additional partition(s), but only {len(wanted.assignments)} assignment(s) were "
-            "specified."
+            "specified.",
         )
     if added > partitions_max:
-        raise PolicyViolation("Unable to perform excessively large batch operation.")
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 
 def check_assignment(
     cluster: ClusterImage, replicas: tuple[int, ...], replication_factor: int | None, present: Collection[int] = ()
 ) -> None:
-    """Raises InvalidReplicaAssignment for brokers that cannot get a replica, or for another number of replicas.
+    """Raises KafkaError INVALID_REPLICA_ASSIGNMENT for a broker that cannot get a replica, or another number of them.
 
     A broker with only cordoned log directories keeps a replica that is `present`. Kafka 4.4 refuses that, too; then no
     other replica of the partition could move meanwhile, and its leader could not be handed over by reordering.
     """
     if not replicas:
-        raise InvalidReplicaAssignment("The manual partition assignment includes an empty replica list.")
+        raise _invalid_assignment("an empty replica list.")
     previous = None
     for broker_id in sorted(replicas):
         if broker_id not in cluster.brokers:
-            raise InvalidReplicaAssignment(
-                f"The manual partition assignment includes broker {broker_id}, but no such broker is registered."
-            )
+            raise _invalid_assignment(f"broker {broker_id}, but no such broker is registered.")
         if cluster.brokers[broker_id].is_cordoned and broker_id not in present:
-            raise InvalidReplicaAssignment(
-                f"The manual partition assignment includes broker {broker_id}, but all its log directories are "
-                "cordoned."
-            )
+            raise _invalid_assignment(f"broker {broker_id}, but all its log directories are cordoned.")
         if broker_id == previous:
-            raise InvalidReplicaAssignment(
-                f"The manual partition assignment includes the broker {broker_id} more than once."
-            )
+            raise _invalid_assignment(f"the broker {broker_id} more than once.")
         previous = broker_id
     if replication_factor is not None and len(replicas) != replication_factor:
-        raise InvalidReplicaAssignment(
-            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
-            f"consistent with previous partitions, which have {replication_factor} replica(s)."
+        raise _invalid_assignment(
+            f"a partition with {len(replicas)} replica(s), but this is not consistent with previous partitions, which "
+            f"have {replication_factor} replica(s)."
         )
+
+
+def _invalid_assignment(included: str) -> KafkaError:
+    message = f"The manual partition assignment includes {included}"
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
 def default_directory(cluster: ClusterImage, broker_id: int) -> bytes:

@@ -5,8 +5,8 @@ from random import Random
 
 import attrs
 
-from metadata.errors import InvalidReplicationFactor
 from metadata.image import BrokerImage
+from metadata.protocol import ErrorCode, KafkaError
 
 
 @attrs.define
@@ -57,7 +57,7 @@ class StripedReplicaPlacer:
     after each round, so that two brokers do not share all of their partitions, and small topics do not all use the same
     brokers. A broker of which all log directories are cordoned gets no replicas (KIP-1066).
 
-    Raises InvalidReplicationFactor if there are too few brokers.
+    Raises KafkaError INVALID_REPLICATION_FACTOR if there are too few brokers.
     """
 
     def __init__(self, brokers: Iterable[BrokerImage], replication_factor: int, rng: Random) -> None:
@@ -122,13 +122,18 @@ def _rotated(members: list[int], turn: int) -> list[int]:
 
 def _check(replication_factor: int, brokers: list[BrokerImage]) -> None:
     if replication_factor <= 0:
-        raise InvalidReplicationFactor(
-            f"Invalid replication factor {replication_factor}: the replication factor must be positive."
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Invalid replication factor {replication_factor}: the replication factor must be positive.",
         )
     if not any(broker.is_active for broker in brokers):
-        raise InvalidReplicationFactor("All brokers are currently fenced, or have all their log directories cordoned.")
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "All brokers are currently fenced, or have all their log directories cordoned.",
+        )
     if replication_factor > len(brokers):
-        raise InvalidReplicationFactor(
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The target replication factor of {replication_factor} cannot be reached because only "
-            f"{len(brokers)} broker(s) are registered or some brokers have all their log directories cordoned."
+            f"{len(brokers)} broker(s) are registered or some brokers have all their log directories cordoned.",
         )

@@ -11,8 +11,8 @@ import attrs
 
 from metadata.controller.decision import Decision
 from metadata.controller.feature_levels import QUOTA_RECORDS
-from metadata.errors import ApiError, InvalidRequest, UnsupportedVersion
 from metadata.image import MetadataImage
+from metadata.protocol import ErrorCode, KafkaError
 from metadata.records import ClientQuotaRecord, QuotaEntity
 
 
@@ -66,7 +66,7 @@ class QuotaOutcome(NamedTuple):
     """The result for one entity of a request; `error` is None if it succeeded."""
 
     entity: QuotaEntity
-    error: ApiError | None
+    error: KafkaError | None
 
 
 def alter_client_quotas(image: MetadataImage, alterations: Sequence[QuotaAlteration]) -> Decision[list[QuotaOutcome]]:
@@ -75,11 +75,12 @@ def alter_client_quotas(image: MetadataImage, alterations: Sequence[QuotaAlterat
     An entity that is named more than once fails, and has one outcome. Kafka then makes the first of the changes, but
     its response is the same failure.
 
-    Raises UnsupportedVersion while a registered node is of a release that does not know the record: it would end.
+    Raises KafkaError UNSUPPORTED_VERSION while a registered node is of a release that does not know the record: the
+    node would end.
     """
     _check_nodes(image)
     named = Counter(alteration.entity for alteration in alterations)
-    repeated = InvalidRequest("Each quota entity must appear at most once.")
+    repeated = KafkaError(ErrorCode.INVALID_REQUEST, "Each quota entity must appear at most once.")
     records: list[ClientQuotaRecord] = []
     outcomes = [QuotaOutcome(entity, repeated) for entity, times in named.items() if times > 1]
     for entity, ops in alterations:
@@ -88,13 +89,13 @@ def alter_client_quotas(image: MetadataImage, alterations: Sequence[QuotaAlterat
         try:
             records += _changes(image, entity, ops)
             outcomes.append(QuotaOutcome(entity, None))
-        except ApiError as error:
+        except KafkaError as error:
             outcomes.append(QuotaOutcome(entity, error.with_traceback(None)))
     return Decision(records, outcomes)
 
 
 def check_quota(entity: QuotaEntity, key: str, value: float) -> None:
-    """Raises InvalidRequest for a quota that the entity cannot have."""
+    """Raises KafkaError INVALID_REQUEST for a quota that the entity cannot have."""
     _check_value(_rules(entity), key, value)
 
 
@@ -105,7 +106,10 @@ def _check_nodes(image: MetadataImage) -> None:
     for name, features in nodes.items():
         known = features.get(QUOTA_RECORDS)
         if known is None or known.max_version < 1:
-            raise UnsupportedVersion(f"{name} is of a release that does not know client quotas. Upgrade it first.")
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{name} is of a release that does not know client quotas. Upgrade it first.",
+            )
 
 
 def _changes(
@@ -114,7 +118,7 @@ def _changes(
     rules = _rules(entity)
     wanted = dict(ops)
     if len(wanted) < len(ops):
-        raise InvalidRequest("Each quota key must appear at most once for an entity.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Each quota key must appear at most once for an entity.")
     for key, value in wanted.items():
         if value is not None:
             _check_value(rules, key, value)
@@ -129,48 +133,54 @@ def _changes(
 
 
 def _rules(entity: QuotaEntity) -> Mapping[str, _Rule]:
-    """The quotas that the entity may have. Raises InvalidRequest for an entity that cannot have any."""
+    """The quotas that the entity may have. Raises KafkaError INVALID_REQUEST for an entity that cannot have any."""
     if not entity:
-        raise InvalidRequest("Invalid empty client quota entity")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid empty client quota entity")
     names: dict[str, str | None] = {}
     for entity_type, name in entity:
         if entity_type in names:
-            raise InvalidRequest(f"Invalid client quota entity, duplicate entity entry {entity_type}")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Invalid client quota entity, duplicate entity entry {entity_type}"
+            )
         if entity_type not in tuple(QuotaEntityType):
-            raise InvalidRequest(f"Unhandled client quota entity type: {entity_type}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unhandled client quota entity type: {entity_type}")
         if name == "":
-            raise InvalidRequest(f"Empty {entity_type} not supported")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Empty {entity_type} not supported")
         names[entity_type] = name
     if QuotaEntityType.IP not in names:
         return _CLIENT_RULES
     if len(names) > 1:
-        raise InvalidRequest("Invalid quota entity combination, IP entity should not be combined with User or ClientId")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "Invalid quota entity combination, IP entity should not be combined with User or ClientId",
+        )
     _check_address(names[QuotaEntityType.IP])
     return _IP_RULES
 
 
 def _check_address(address: str | None) -> None:
-    """Raises InvalidRequest for a host name. Kafka resolves host names on each node, so nodes could disagree about the
-    entity of the quota.
+    """Raises KafkaError INVALID_REQUEST for a host name.
+
+    Kafka resolves host names on each node, so nodes could disagree about the entity of the quota.
     """
     try:
         if address is not None:
             ip_address(address)
     except ValueError as error:
-        raise InvalidRequest(f"{address} is not a valid IP address.") from error
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{address} is not a valid IP address.") from error
 
 
 def _check_value(rules: Mapping[str, _Rule], key: str, value: float) -> None:
     rule = rules.get(key)
     if rule is None:
-        raise InvalidRequest(f"Invalid configuration key {key}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid configuration key {key}")
     if not value > 0:  # also if it is not a number
-        raise InvalidRequest(f"Quota {key} must be greater than 0")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Quota {key} must be greater than 0")
     if rule.integer_type is None:
         if not isfinite(value):
-            raise InvalidRequest(f"Quota {key} must be finite")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Quota {key} must be finite")
         return
     if value > rule.value_max:
-        raise InvalidRequest(f"Proposed value for {key} is too large for {rule.integer_type}.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Proposed value for {key} is too large for {rule.integer_type}.")
     if value % 1.0 > _FRACTION_MAX:
-        raise InvalidRequest(f"{key} cannot be a fractional value.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key} cannot be a fractional value.")

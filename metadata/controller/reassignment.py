@@ -9,15 +9,8 @@ from metadata.controller.assignment import Assignment
 from metadata.controller.decision import Decision
 from metadata.controller.partition_change_builder import PartitionChangeBuilder, acceptable_leaders, election_rules
 from metadata.controller.partitions import MAX_PARTITIONS_PER_BATCH, check_assignment, default_directory
-from metadata.errors import (
-    ApiError,
-    InvalidReplicaAssignment,
-    InvalidReplicationFactor,
-    NoReassignmentInProgress,
-    PolicyViolation,
-    UnknownTopicOrPartition,
-)
 from metadata.image import MetadataImage, PartitionImage, TopicImage
+from metadata.protocol import ErrorCode, KafkaError
 from metadata.records import PartitionChangeRecord
 
 
@@ -40,7 +33,7 @@ class ReassignedPartition:
     """The result of a Reassignment. Without an `error`, it has started or is complete already."""
 
     partition_id: int
-    error: ApiError | None = None
+    error: KafkaError | None = None
 
 
 @attrs.frozen
@@ -74,7 +67,7 @@ class ReassignmentsControl:
     ) -> Decision[list[ReassignedTopic]]:
         """Each partition succeeds or fails independently. If a partition is repeated, the last element wins.
 
-        Raises PolicyViolation for more partitions than one request may move.
+        Raises KafkaError POLICY_VIOLATION for more partitions than one request may move.
         """
         self.check_total(topics)
         changes: dict[tuple[bytes, int], PartitionChangeRecord] = {}
@@ -86,15 +79,15 @@ class ReassignmentsControl:
                 try:
                     self._alter(image, topic, asked.name, one, allow_factor_change, changes)
                     partitions.append(ReassignedPartition(one.partition_id))
-                except ApiError as error:
+                except KafkaError as error:
                     partitions.append(ReassignedPartition(one.partition_id, error.with_traceback(None)))
             answers.append(ReassignedTopic(asked.name, partitions))
         return Decision(list(changes.values()), answers)
 
     def check_total(self, topics: Sequence[TopicReassignments]) -> None:
-        """Raises PolicyViolation for more partitions than one request may move."""
+        """Raises KafkaError POLICY_VIOLATION for more partitions than one request may move."""
         if sum(len(topic.partitions) for topic in topics) > MAX_PARTITIONS_PER_BATCH:
-            raise PolicyViolation("Unable to perform excessively large batch operation.")
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
     def _alter(
         self,
@@ -106,10 +99,12 @@ class ReassignmentsControl:
         changes: dict[tuple[bytes, int], PartitionChangeRecord],
     ) -> None:
         if topic is None:
-            raise UnknownTopicOrPartition(f"Unable to find a topic named {name}.")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
         partition = topic.partitions.get(asked.partition_id)
         if partition is None:
-            raise UnknownTopicOrPartition(f"Unable to find partition {name}:{asked.partition_id}.")
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{asked.partition_id}."
+            )
         if asked.replicas is None:
             change = self._cancel(image, topic, asked.partition_id, partition)
         else:
@@ -129,15 +124,16 @@ class ReassignmentsControl:
     ) -> PartitionChangeRecord | None:
         """Remove the added replicas at once, including one that leads."""
         if not partition.is_reassigning:
-            raise NoReassignmentInProgress
+            raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
         after = Assignment.of(partition).reverted()
         change = self._decide(image, topic, partition_id, partition, after)
         have_most = (*partition.isr, *partition.eligible_leader_replicas, *partition.last_known_elr)
         is_led_uncleanly = change is not None and change.leader >= 0
         if not is_led_uncleanly and not any(replica in after.replicas for replica in have_most):
-            raise InvalidReplicaAssignment(
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Unable to revert partition assignment for {topic.name}:{partition_id} because it would require an "
-                "unclean leader election."
+                "unclean leader election.",
             )
         return change
 
@@ -184,8 +180,9 @@ def ongoing_reassignments(
 
 
 def _check_factor(before: Assignment, replicas: Sequence[int]) -> None:
-    """Raises InvalidReplicationFactor if the number of target replicas changes (KIP-860)."""
+    """Raises KafkaError INVALID_REPLICATION_FACTOR if the number of target replicas changes (KIP-860)."""
     if len(replicas) != len(before.target):
-        raise InvalidReplicationFactor(
-            f"The replication factor is changed from {len(before.target)} to {len(replicas)}"
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The replication factor is changed from {len(before.target)} to {len(replicas)}",
         )

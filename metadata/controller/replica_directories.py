@@ -12,9 +12,9 @@ from metadata.configuration import ConfigSchema
 from metadata.controller.brokers import check_broker_epoch
 from metadata.controller.decision import Decision
 from metadata.controller.partition_change_builder import PartitionChangeBuilder, acceptable_leaders, election_rules
-from metadata.errors import ApiError, InvalidRequest, NotLeaderOrFollower, UnknownTopicId, UnknownTopicOrPartition
 from metadata.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, is_reserved
 from metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from metadata.protocol import ErrorCode, KafkaError
 from metadata.records import PartitionChangeRecord
 
 
@@ -32,7 +32,7 @@ class AssignedReplica:
     """The result of an assignment; `error` is None if it succeeded."""
 
     assignment: DirectoryAssignment
-    error: ApiError | None = None
+    error: KafkaError | None = None
 
 
 class ReplicaDirectoriesControl:
@@ -44,7 +44,7 @@ class ReplicaDirectoriesControl:
     def assign(
         self, image: MetadataImage, broker_id: int, broker_epoch: int, assignments: Sequence[DirectoryAssignment]
     ) -> Decision[list[AssignedReplica]]:
-        """Each assignment succeeds or fails independently. Raises StaleBrokerEpoch."""
+        """Each assignment succeeds or fails independently. Raises KafkaError STALE_BROKER_EPOCH."""
         broker = check_broker_epoch(image, broker_id, broker_epoch)
         records: list[PartitionChangeRecord] = []
         return Decision(records, list(self._outcomes(image, broker, assignments, records)))
@@ -61,9 +61,9 @@ class ReplicaDirectoriesControl:
             key = (each.topic_id, each.partition_id)
             try:
                 if key in seen:
-                    raise InvalidRequest("A replica is in one directory.")
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "A replica is in one directory.")
                 topic, partition = _found(image, broker, each)
-            except ApiError as error:
+            except KafkaError as error:
                 yield AssignedReplica(each, error)
                 continue
             seen[key] = None
@@ -107,12 +107,12 @@ def _found(
 ) -> tuple[TopicImage, PartitionImage]:
     topic = image.topics.by_id.get(assignment.topic_id)
     if topic is None:
-        raise UnknownTopicId
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     partition = topic.partitions.get(assignment.partition_id)
     if partition is None:
-        raise UnknownTopicOrPartition
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if broker.broker_id not in partition.replicas:
-        raise NotLeaderOrFollower
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     return topic, partition
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import trio
 
-from metadata.errors import RequestTimedOut
+from metadata.protocol import ErrorCode, KafkaError
 from metadata.request_context import Requester
 
 # Requests that wait for their commit at the same time; later requests queue in order of arrival. Each has at most one
@@ -22,9 +22,12 @@ class RequestQueue:
 
     @asynccontextmanager
     async def turn(self, context: Requester = None) -> AsyncIterator[None]:
-        """Wait for the request's turn. Raises RequestTimedOut if its deadline passes while it waits in the queue."""
+        """Wait for the request's turn.
+
+        Raises KafkaError REQUEST_TIMED_OUT if the request's deadline passes while it waits in the queue.
+        """
         is_queued = not self._pending.available_tokens
         async with self._pending:
             if context is not None and is_queued and trio.current_time() >= context.deadline:
-                raise RequestTimedOut
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The request timed out.")
             yield

@@ -2,7 +2,7 @@
 
 import re
 
-from metadata.errors import InvalidTopic
+from metadata.protocol import ErrorCode, KafkaError
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 MAX_NAME_LENGTH = 249  # a file name can have it with "-<partition>" and a suffix for deletion appended
@@ -10,9 +10,9 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]*")
 
 
 def validate_topic_name(name: str) -> None:
-    """Raises InvalidTopic with Kafka's message."""
+    """Raises KafkaError INVALID_TOPIC_EXCEPTION with Kafka's message."""
     if reason := _reason_invalid(name):
-        raise InvalidTopic(f"Topic name is invalid: {reason}")
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
 def _reason_invalid(name: str) -> str | None:

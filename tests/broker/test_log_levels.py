@@ -5,8 +5,7 @@ import pytest
 from broker.log_levels import LogLevels
 from kraft.events import Level
 from metadata.controller import ConfigChange
-from metadata.errors import ApiError
-from metadata.protocol import ConfigOperation
+from metadata.protocol import ConfigOperation, KafkaError
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 
@@ -108,6 +107,6 @@ def test_listeners_are_called_after_each_change(levels: LogLevels) -> None:
 def test_invalid_change_of_a_logger_is_refused(
     levels: LogLevels, refused: ConfigChange, name: str, message: str
 ) -> None:
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(KafkaError) as caught:
         levels.check([ConfigChange("kraft", SET, "DEBUG"), refused])
-    assert (caught.value.name, caught.value.message) == (name, message)
+    assert (caught.value.code.name, caught.value.message) == (name, message)

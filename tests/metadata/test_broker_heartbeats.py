@@ -6,10 +6,9 @@ import pytest
 
 from metadata.controller import BrokerHeartbeat, ConfigChange, NewPartitions, NewTopic, TopicToDelete
 from metadata.controller.partitions import create_partitions
-from metadata.errors import BrokerIdNotRegistered, DuplicateBrokerRegistration, InvalidConfig, StaleBrokerEpoch
 from metadata.image import ConfigResource, MetadataDelta, MetadataImage, PartitionImage
 from metadata.image.snapshot import image_records
-from metadata.protocol import ConfigOperation, ConfigResourceType
+from metadata.protocol import ConfigOperation, ConfigResourceType, ErrorCode, KafkaError
 from metadata.records import LEADER_RECOVERING, NO_LEADER, FeatureLevelRecord
 from tests.support.metadata import Cluster
 
@@ -63,12 +62,12 @@ def test_a_heartbeat_that_changes_nothing_makes_no_record() -> None:
 
 def test_request_with_a_stale_broker_epoch_is_refused() -> None:
     cluster = Cluster(1)
-    with pytest.raises(StaleBrokerEpoch):
+    with pytest.raises(KafkaError, match="STALE_BROKER_EPOCH"):
         cluster.heartbeat(1, broker_epoch=77)
     stranger = BrokerHeartbeat(
         broker_id=9, broker_epoch=0, current_metadata_offset=0, want_fence=False, want_shut_down=False
     )
-    with pytest.raises(StaleBrokerEpoch):
+    with pytest.raises(KafkaError, match="STALE_BROKER_EPOCH"):
         cluster.heartbeats.heartbeat(cluster.image, cluster.sessions, stranger)
 
 
@@ -168,7 +167,9 @@ def test_a_clean_restart_of_a_broker_that_was_fenced_begins_fenced() -> None:
 def test_a_broker_id_in_use_is_refused_to_another_process() -> None:
     cluster = Cluster(1)
     cluster.now_ms = 8_999
-    with pytest.raises(DuplicateBrokerRegistration, match=r"Another broker is registered with that broker id\."):
+    with pytest.raises(
+        KafkaError, match=r"DUPLICATE_BROKER_REGISTRATION: Another broker is registered with that broker id\."
+    ):
         cluster.register(1)
     cluster.now_ms = 9_000
     cluster.register(1)
@@ -234,7 +235,7 @@ def test_unregistered_broker_keeps_its_replicas_assigned() -> None:
     assert led(cluster) == [2, 3]
     after = [(each.replicas, each.isr, each.eligible_leader_replicas) for each in partitions(cluster)]
     assert after == [((1, 2), (2,), ()), ((3, 1), (3,), ())]
-    with pytest.raises(BrokerIdNotRegistered, match="Broker ID 1 is not currently registered"):
+    with pytest.raises(KafkaError, match="BROKER_ID_NOT_REGISTERED: Broker ID 1 is not currently registered"):
         cluster.brokers.unregister(cluster.image, 1)
 
 
@@ -301,6 +302,7 @@ def test_log_directories_are_cordoned_from_metadata_version_30_on_kip_1066() -> 
         cluster.image, [(ConfigResource(ConfigResourceType.BROKER, "1"), [change])]
     )
     error = decision.response[0].error
-    assert isinstance(error, InvalidConfig)
+    assert error is not None
+    assert error.code is ErrorCode.INVALID_CONFIG
     assert "cannot be set because it requires metadata.version >= 4.3-IV0" in str(error)
     assert decision.records == []

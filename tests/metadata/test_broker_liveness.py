@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from kraft.replicated_log import Leadership, NotLeader
 from metadata.controller import NewTopic
-from metadata.errors import NotController, StaleBrokerEpoch
+from metadata.protocol import KafkaError
 from metadata.records import NO_LEADER
 from tests.support.metadata import MetadataNode, metadata_node, registration
 from tests.support.volatile_disk import VolatileDisk
@@ -131,7 +131,7 @@ async def test_heartbeats_write_nothing(autojump_clock: MockClock) -> None:
 async def test_unregistered_broker_has_no_session(autojump_clock: MockClock) -> None:
     async with two_brokers(autojump_clock) as (node, first, _):
         await node.controller.unregister_broker(1)
-        with pytest.raises(StaleBrokerEpoch):
+        with pytest.raises(KafkaError, match="STALE_BROKER_EPOCH"):
             await node.heartbeat(1, first)
         await trio.sleep(20)
         assert list(node.loader.image.cluster.brokers) == [2]
@@ -145,9 +145,9 @@ async def test_deposed_controller_fences_no_broker_and_refuses_requests(autojump
         node.controller.handle_connection_reset(2)
         await trio.sleep(20)
         assert node.log.end_offset == end
-        with pytest.raises(NotController):
+        with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
             await node.heartbeat(1, first)
-        with pytest.raises(NotController):
+        with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
             await node.controller.register_broker(registration(3, node.rng))
 
 
@@ -163,7 +163,7 @@ async def test_leadership_lost_while_appending_changes_nothing(
 
         with monkeypatch.context() as deposed:
             deposed.setattr(node.log, "append", refuse)
-            with pytest.raises(NotController):
+            with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
                 await node.controller.create_topics([NewTopic("t")])
             assert (node.controller.image, node.log.end_offset) == (image, end)
             node.controller.broker_connection_lost(1, first)

@@ -6,9 +6,9 @@ import pytest
 
 from metadata.controller import ControllerConfig, NewTopic, ProducerIdsBlock
 from metadata.controller.producer_ids import allocate_producer_ids
-from metadata.errors import ApiError, InconsistentClusterId, InvalidRegistration, StaleBrokerEpoch, UnsupportedVersion
 from metadata.ids import UNASSIGNED_DIRECTORY
 from metadata.image import MetadataImage, PartitionImage
+from metadata.protocol import ErrorCode, KafkaError
 from metadata.records import NO_LEADER, ProducerIdsRecord, VersionRange
 from tests.support.metadata import CLUSTER_ID, Cluster, registration
 
@@ -79,42 +79,42 @@ def test_a_clean_restart_costs_no_partition_records() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "message"),
+    ("changes", "code", "message"),
     [
         (
             {"cluster_id": "other"},
-            InconsistentClusterId,
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
             f"Expected cluster ID {CLUSTER_ID}, but got cluster ID other",
         ),
-        ({"log_dirs": []}, InvalidRegistration, "No directories specified in request"),
-        ({"log_dirs": [bytes(15) + b"\x02"]}, InvalidRegistration, "Reserved directory ID in request"),
-        ({"log_dirs": [b"d" * 16] * 2}, InvalidRegistration, "Duplicate directory ID in request"),
+        ({"log_dirs": []}, ErrorCode.INVALID_REGISTRATION, "No directories specified in request"),
+        ({"log_dirs": [bytes(15) + b"\x02"]}, ErrorCode.INVALID_REGISTRATION, "Reserved directory ID in request"),
+        ({"log_dirs": [b"d" * 16] * 2}, ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request"),
         (
             {"features": {"metadata.version": VersionRange(1, 29), "kraft.version": VersionRange(0, 1)}},
-            UnsupportedVersion,
+            ErrorCode.UNSUPPORTED_VERSION,
             "Unable to register because the broker does not support finalized version 30 of metadata.version. The "
             "broker wants a version between 1 and 29, inclusive.",
         ),
         (
             {"features": {"metadata.version": VersionRange(1, 30)}},
-            UnsupportedVersion,
+            ErrorCode.UNSUPPORTED_VERSION,
             "Unable to register because the broker does not support finalized version 1 of kraft.version. The broker "
             "wants a version between 0 and 0, inclusive.",
         ),
     ],
 )
-def test_invalid_registrations_are_refused(changes: dict[str, object], error: type[ApiError], message: str) -> None:
+def test_invalid_registrations_are_refused(changes: dict[str, object], code: ErrorCode, message: str) -> None:
     cluster = Cluster()
-    with pytest.raises(error) as refused:
+    with pytest.raises(KafkaError) as refused:
         cluster.register(2, **changes)
-    assert refused.value.message == message
+    assert (refused.value.code, refused.value.message) == (code, message)
     assert 2 not in cluster.image.cluster.brokers
 
 
 def test_a_log_directory_belongs_to_one_broker() -> None:
     cluster = Cluster()
     taken = cluster.image.cluster.brokers[1].log_dirs
-    with pytest.raises(InvalidRegistration, match="Broker 1 is already registered with directory"):
+    with pytest.raises(KafkaError, match="INVALID_REGISTRATION: Broker 1 is already registered with directory"):
         cluster.register(2, log_dirs=taken)
 
 
@@ -127,7 +127,7 @@ def test_a_log_directory_belongs_to_one_broker() -> None:
 )
 def test_request_with_a_stale_broker_epoch_is_refused(broker_id: int, broker_epoch: int, message: str) -> None:
     cluster = Cluster()
-    with pytest.raises(StaleBrokerEpoch) as refused:
+    with pytest.raises(KafkaError, match="STALE_BROKER_EPOCH") as refused:
         allocate_producer_ids(cluster.image, broker_id, broker_epoch)
     assert refused.value.message == message
 
@@ -144,7 +144,7 @@ def test_producer_ids_end_before_int64_does() -> None:
     cluster = Cluster()
     broker_epoch = cluster.image.cluster.brokers[1].broker_epoch
     cluster.take([ProducerIdsRecord(broker_id=1, broker_epoch=broker_epoch, next_producer_id=2**63 - 1000)])
-    with pytest.raises(ApiError, match="Exhausted all producerIds"):
+    with pytest.raises(KafkaError, match="Exhausted all producerIds"):
         allocate_producer_ids(cluster.image, 1, broker_epoch)
 
 

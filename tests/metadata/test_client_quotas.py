@@ -6,7 +6,7 @@ import pytest
 
 from metadata.controller import SUPPORTED_FEATURES, QuotaAlteration
 from metadata.controller.quotas import alter_client_quotas
-from metadata.errors import UnsupportedVersion
+from metadata.protocol import KafkaError
 from metadata.records import ClientQuotaRecord, QuotaEntity
 from tests.support.metadata import Cluster, refusal
 
@@ -125,7 +125,9 @@ def test_quotas_are_refused_while_a_registered_broker_does_not_know_their_record
     """It would end when it reads the record. Brokers that are stopped have to be upgraded too: they may return."""
     cluster = Cluster()
     cluster.register(2, features=SUPPORTED_FEATURES)
-    with pytest.raises(UnsupportedVersion, match="Broker 2 is of a release that does not know client quotas"):
+    with pytest.raises(
+        KafkaError, match="UNSUPPORTED_VERSION: Broker 2 is of a release that does not know client quotas"
+    ):
         alter(cluster, USER, ("producer_byte_rate", 1.0))
     cluster.register(2)
     assert alter(cluster, USER, ("producer_byte_rate", 1.0)) is None

@@ -9,8 +9,8 @@ from trio.testing import wait_all_tasks_blocked
 
 from kraft.replicated_log import Leadership
 from metadata.controller import DEFAULT_FEATURES, CreatedTopic, NewTopic, TopicToDelete
-from metadata.errors import NotController
 from metadata.image import MetadataDelta, MetadataImage
+from metadata.protocol import KafkaError
 from metadata.records import PartitionChangeRecord
 from tests.support.metadata import metadata_node
 from tests.support.volatile_disk import VolatileDisk
@@ -47,7 +47,7 @@ async def test_error_based_on_uncommitted_records_waits_for_their_commit() -> No
 
         async def create(who: str) -> None:
             (answer,) = await node.controller.create_topics([NewTopic("same")])
-            order.append(f"{who} {answer.error.name if answer.error else 'created'}")
+            order.append(f"{who} {answer.error.code.name if answer.error else 'created'}")
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(create, "first")
@@ -113,7 +113,7 @@ async def test_controller_without_leadership_decides_nothing_and_drops_pending_r
         await node.join()
         node.controller.handle_leader_change(Leadership(2, 9))
         assert not node.controller.is_active
-        with pytest.raises(NotController):
+        with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
             await node.controller.create_topics([NewTopic("a")])
         node.controller.handle_leader_change(Leadership(1, node.log.leadership.epoch))
         assert node.controller.image is node.loader.image

@@ -4,7 +4,7 @@ import pytest
 
 from metadata.controller import NewPartitions, NewTopic
 from metadata.controller.partitions import create_partitions
-from metadata.errors import PolicyViolation
+from metadata.protocol import KafkaError
 from tests.support.metadata import Cluster, refusal
 
 
@@ -77,5 +77,5 @@ def test_a_name_given_twice_does_not_grow() -> None:
 def test_a_request_is_one_batch_of_bounded_size() -> None:
     cluster = with_topic(1, 1, 1)
     assert len(create_partitions(cluster.image, [NewPartitions("t", 10_001)], cluster.rng).records) == 10_000
-    with pytest.raises(PolicyViolation, match="Unable to perform excessively large batch operation"):
+    with pytest.raises(KafkaError, match="POLICY_VIOLATION: Unable to perform excessively large batch operation"):
         create_partitions(cluster.image, [NewPartitions("t", 10_002)], cluster.rng)

@@ -3,8 +3,8 @@
 import pytest
 
 from metadata.controller import ControllerConfig, CreatedTopic, NewTopic
-from metadata.errors import PolicyViolation
 from metadata.image import MetadataDelta
+from metadata.protocol import KafkaError
 from metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from tests.support.metadata import CLUSTER_ID, Cluster
 
@@ -19,7 +19,7 @@ def refusal(cluster: Cluster, topic: NewTopic) -> tuple[str, str]:
     assert not decision.records
     error = decision.response[0].error
     assert error is not None
-    return error.name, error.message
+    return error.code.name, error.message
 
 
 def test_created_topic_has_an_id_partitions_and_leaders() -> None:
@@ -245,7 +245,7 @@ def test_ten_thousand_partitions_are_the_most_of_one_request() -> None:
         [NewTopic("a", 10_000), NewTopic("b")],
         [NewTopic("a", 9_999), NewTopic("b", assignments=[(0, (1,)), (1, (1,))])],
     ):
-        with pytest.raises(PolicyViolation, match="Excessively large number of partitions per request"):
+        with pytest.raises(KafkaError, match="POLICY_VIOLATION: Excessively large number of partitions per request"):
             cluster.topics.create(cluster.image, topics)
 
 

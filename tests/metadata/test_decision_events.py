@@ -10,8 +10,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from kraft.replicated_log import Leadership
 from metadata.controller import NewPartitions, NewTopic, TopicToDelete
 from metadata.controller.reassignment import Reassignment, TopicReassignments
-from metadata.errors import NotController
 from metadata.events import CONTROLLER_EVENTS
+from metadata.protocol import KafkaError
 from tests.support.metadata import MetadataNode, metadata_node
 from tests.support.volatile_disk import VolatileDisk
 
@@ -142,7 +142,7 @@ async def test_a_decision_that_is_not_committed_is_not_traced(autojump_clock: Mo
         disk.during_sync = gate.wait
 
         async def create() -> None:
-            with pytest.raises(NotController):
+            with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
                 await node.controller.create_topics([NewTopic("t")])
 
         async with trio.open_nursery() as nursery:

@@ -3,7 +3,7 @@
 import pytest
 
 from metadata.controller import ControllerConfig, NewTopic, TopicToDelete
-from metadata.errors import TopicDeletionDisabled
+from metadata.protocol import KafkaError
 from tests.support.metadata import CLUSTER_ID, Cluster, refusal
 
 
@@ -98,5 +98,5 @@ def test_each_entry_that_identifies_no_topic_has_a_result() -> None:
 
 def test_deletion_can_be_disabled() -> None:
     cluster = Cluster(1, ControllerConfig(cluster_id=CLUSTER_ID, delete_topic_enable=False))
-    with pytest.raises(TopicDeletionDisabled, match="Topic deletion is disabled"):
+    with pytest.raises(KafkaError, match="TOPIC_DELETION_DISABLED: Topic deletion is disabled"):
         cluster.topics.delete(cluster.image, [TopicToDelete("one")])

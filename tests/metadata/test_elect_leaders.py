@@ -7,9 +7,8 @@ import pytest
 from metadata.controller import ElectedTopic, NewTopic
 from metadata.controller.elect_leaders import ElectLeadersControl
 from metadata.controller.election_configs import overdue_elections
-from metadata.errors import InvalidRequest
 from metadata.image import PartitionImage
-from metadata.protocol import ElectionType
+from metadata.protocol import ElectionType, KafkaError
 from metadata.records import LEADER_RECOVERING, NO_LEADER
 from tests.support.metadata import Cluster, schema
 
@@ -34,7 +33,7 @@ def elect(
     """Topic, partition and error of each result."""
     topics: list[ElectedTopic] = cluster.decide(ElectLeadersControl(schema()).elect(cluster.image, kind, wanted))
     return [
-        (topic.name, each.partition_id, each.error.name if each.error else None)
+        (topic.name, each.partition_id, each.error.code.name if each.error else None)
         for topic in topics
         for each in topic.partitions
     ]
@@ -134,7 +133,7 @@ def test_election_of_all_partitions_returns_those_that_needed_one() -> None:
 
 
 def test_unknown_election_type_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="Unknown election type 2"):
+    with pytest.raises(KafkaError, match="INVALID_REQUEST: Unknown election type 2"):
         elect(cluster_with(), 2)
 
 

@@ -15,9 +15,8 @@ from metadata.controller import (
 )
 from metadata.controller.controller_registration import register_controller
 from metadata.controller.features import bootstrap, update_features
-from metadata.errors import InvalidUpdateVersion
 from metadata.image import ConfigResource, PartitionImage
-from metadata.protocol import ConfigOperation, ConfigResourceType, UpgradeType
+from metadata.protocol import ConfigOperation, ConfigResourceType, KafkaError, UpgradeType
 from metadata.records import NO_LEADER, BrokerEndpoint, ConfigRecord, FeatureLevelRecord, VersionRange
 from tests.support.metadata import CLUSTER_ID, Cluster, refusal, schema
 
@@ -113,7 +112,7 @@ def test_current_level_is_accepted_with_any_upgrade_type() -> None:
 )
 def test_invalid_updates_are_refused(asked: FeatureUpdate, reason: str) -> None:
     cluster = Cluster(1)
-    with pytest.raises(InvalidUpdateVersion) as refused:
+    with pytest.raises(KafkaError, match="INVALID_UPDATE_VERSION") as refused:
         update(cluster, FeatureUpdate("metadata.version", 30), asked)
     assert refused.value.message == f"Invalid update version {asked.level} for feature {asked.name}. {reason}"
 
@@ -133,7 +132,7 @@ def test_metadata_version_does_not_go_down_past_a_change_of_kafkas_records(lower
         (SAFE, "Refusing to perform the requested downgrade because it might delete metadata information."),
         (UNSAFE, "Unsafe metadata downgrade is not supported in this version."),
     ):
-        with pytest.raises(InvalidUpdateVersion) as refused:
+        with pytest.raises(KafkaError, match="INVALID_UPDATE_VERSION") as refused:
             update(cluster, FeatureUpdate("metadata.version", lower, upgrade_type))
         assert refused.value.message == f"Unsupported metadata.version downgrade from 30 to {lower}. {reason}"
     assert cluster.image.features["metadata.version"] == 30
@@ -143,7 +142,9 @@ def test_metadata_version_goes_down_and_up_between_changes_of_kafkas_records() -
     cluster = Cluster(1, ControllerConfig(cluster_id=CLUSTER_ID, features=initial_levels(29)))
     update(cluster, FeatureUpdate("metadata.version", 23, SAFE))
     assert cluster.image.features["metadata.version"] == 23
-    with pytest.raises(InvalidUpdateVersion, match=r"Unsupported metadata\.version downgrade from 23 to 22"):
+    with pytest.raises(
+        KafkaError, match=r"INVALID_UPDATE_VERSION: Unsupported metadata\.version downgrade from 23 to 22"
+    ):
         update(cluster, FeatureUpdate("metadata.version", 22, SAFE))
     update(cluster, FeatureUpdate("metadata.version", 30))
 
@@ -152,7 +153,7 @@ def test_a_level_needs_the_levels_that_it_depends_on() -> None:
     features = initial_levels(22)
     assert ELR not in features
     cluster = Cluster(1, ControllerConfig(cluster_id=CLUSTER_ID, features=features))
-    with pytest.raises(InvalidUpdateVersion) as refused:
+    with pytest.raises(KafkaError, match="INVALID_UPDATE_VERSION") as refused:
         update(cluster, FeatureUpdate(ELR, 1))
     assert refused.value.message == (
         f"Invalid update version 1 for feature {ELR}. {ELR} could not be set to 1 because it depends on "
@@ -164,7 +165,7 @@ def test_a_level_needs_the_levels_that_it_depends_on() -> None:
 
 def test_an_upgrade_needs_no_downgrade() -> None:
     cluster = without_elr()
-    with pytest.raises(InvalidUpdateVersion, match=r"Can't downgrade to a newer version\."):
+    with pytest.raises(KafkaError, match=r"INVALID_UPDATE_VERSION: .*Can't downgrade to a newer version\."):
         update(cluster, FeatureUpdate(ELR, 1, UpgradeType.UNSAFE_DOWNGRADE))
 
 
@@ -172,7 +173,7 @@ def test_every_registered_broker_has_to_understand_the_level_even_a_fenced_one()
     cluster = without_elr(1)
     old = {name: levels for name, levels in SUPPORTED_FEATURES.items() if name != ELR}
     cluster.register(2, features=old)
-    with pytest.raises(InvalidUpdateVersion, match=r"Broker 2 does not support this feature\."):
+    with pytest.raises(KafkaError, match=r"INVALID_UPDATE_VERSION: .*Broker 2 does not support this feature\."):
         update(cluster, FeatureUpdate(ELR, 1))
     cluster.decide(cluster.brokers.unregister(cluster.image, 2))
     cluster.register(2, features={**old, ELR: VersionRange(0, 1)})
@@ -185,7 +186,7 @@ def test_every_registered_controller_has_to_understand_the_level() -> None:
     register_a_controller(cluster, 7, old)  # the requesting controller itself
     update(cluster, FeatureUpdate(ELR, 1), FeatureUpdate(ELR, 0, UpgradeType.SAFE_DOWNGRADE))
     register_a_controller(cluster, 8, old)
-    with pytest.raises(InvalidUpdateVersion, match=r"Controller 8 does not support this feature\."):
+    with pytest.raises(KafkaError, match=r"INVALID_UPDATE_VERSION: .*Controller 8 does not support this feature\."):
         update(cluster, FeatureUpdate(ELR, 1))
     register_a_controller(cluster, 8, {**old, ELR: VersionRange(0, 1)})
     update(cluster, FeatureUpdate(ELR, 1))
@@ -193,7 +194,9 @@ def test_every_registered_controller_has_to_understand_the_level() -> None:
 
 def test_update_is_refused_while_a_voter_has_not_registered() -> None:
     cluster = without_elr(1)
-    with pytest.raises(InvalidUpdateVersion, match="controller 9 has not registered, and may not support"):
+    with pytest.raises(
+        KafkaError, match=r"INVALID_UPDATE_VERSION: .*controller 9 has not registered, and may not support"
+    ):
         update(cluster, FeatureUpdate(ELR, 1), voters=[7, 8, 9][::2])
     register_a_controller(cluster, 9, SUPPORTED_FEATURES)
     update(cluster, FeatureUpdate(ELR, 1), voters=[7, 9])

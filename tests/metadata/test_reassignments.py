@@ -17,8 +17,8 @@ from metadata.controller import (
 from metadata.controller.alter_partition import AlterPartitionControl
 from metadata.controller.partitions import MAX_PARTITIONS_PER_BATCH, create_partitions
 from metadata.controller.reassignment import ReassignmentsControl, ongoing_reassignments
-from metadata.errors import PolicyViolation
 from metadata.image import PartitionImage
+from metadata.protocol import KafkaError
 from metadata.records import NO_LEADER
 from tests.support.metadata import Cluster, refusal, schema
 
@@ -69,7 +69,7 @@ class Moving:
         topics = [TopicIsrChanges(topic_id, [change])]
         decision = self.isrs.alter(self.cluster.image, partition.leader, epoch, topics)
         error = self.cluster.decide(decision)[0].partitions[0].error
-        return None if error is None else error.name
+        return None if error is None else error.code.name
 
     def ongoing(self) -> list[int]:
         return [
@@ -278,7 +278,7 @@ def test_kip_860_change_of_the_replication_factor_can_be_refused() -> None:
 def test_reassignments_of_one_request_are_bounded() -> None:
     moving = Moving()
     many = TopicReassignments("t", [Reassignment(0, (1,))] * (MAX_PARTITIONS_PER_BATCH + 1))
-    with pytest.raises(PolicyViolation):
+    with pytest.raises(KafkaError, match="POLICY_VIOLATION"):
         moving.control.alter(moving.cluster.image, [many], allow_factor_change=True)
 
 

@@ -6,15 +6,9 @@ import pytest
 
 from metadata.controller import AssignedReplica, DirectoryAssignment, NewTopic
 from metadata.controller.replica_directories import ReplicaDirectoriesControl
-from metadata.errors import (
-    InvalidRequest,
-    NotLeaderOrFollower,
-    StaleBrokerEpoch,
-    UnknownTopicId,
-    UnknownTopicOrPartition,
-)
 from metadata.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY, random_uuid
 from metadata.image import PartitionImage
+from metadata.protocol import ErrorCode, KafkaError
 from metadata.records import NO_LEADER
 from tests.support.metadata import Cluster, schema
 
@@ -47,6 +41,10 @@ def directory(cluster: Cluster, broker_id: int = 1) -> bytes:
 def outcomes(cluster: Cluster, *assignments: DirectoryAssignment, broker_id: int = 1) -> list[AssignedReplica]:
     epoch = cluster.image.cluster.brokers[broker_id].broker_epoch
     return cluster.decide(ReplicaDirectoriesControl(schema()).assign(cluster.image, broker_id, epoch, assignments))
+
+
+def code(error: KafkaError | None) -> ErrorCode | None:
+    return None if error is None else error.code
 
 
 def of_topic(cluster: Cluster, directory_id: bytes, partition_id: int = 0) -> DirectoryAssignment:
@@ -172,12 +170,12 @@ def test_invalid_assignments_of_directories_are_refused() -> None:
     before = cluster.image.offset
     unknown = DirectoryAssignment(ONE, b"unknown".ljust(16), 0)
     errors = [outcome.error for outcome in outcomes(cluster, unknown, of_topic(cluster, ONE, 7))]
-    assert [type(error) for error in errors] == [UnknownTopicId, UnknownTopicOrPartition]
+    assert [code(error) for error in errors] == [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     (not_here,) = outcomes(cluster, of_topic(cluster, ELSEWHERE), broker_id=3)
-    assert type(not_here.error) is NotLeaderOrFollower
+    assert code(not_here.error) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert cluster.image.offset == before
     twice = outcomes(cluster, of_topic(cluster, ONE), of_topic(cluster, TWO))
-    assert [type(outcome.error) for outcome in twice] == [type(None), InvalidRequest]
+    assert [code(outcome.error) for outcome in twice] == [None, ErrorCode.INVALID_REQUEST]
     assert directory(cluster) == ONE
-    with pytest.raises(StaleBrokerEpoch):
+    with pytest.raises(KafkaError, match="STALE_BROKER_EPOCH"):
         ReplicaDirectoriesControl(schema()).assign(cluster.image, 1, 0, [])

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metadata.controller.placement import StripedReplicaPlacer
-from metadata.errors import InvalidReplicationFactor
 from metadata.image import BrokerImage
+from metadata.protocol import KafkaError
 
 
 def broker(broker_id: int, rack: str | None = None, fenced: bool = False) -> BrokerImage:
@@ -29,7 +29,7 @@ def test_replicas_are_distinct_active_leader_first_and_spread_over_racks(
 ) -> None:
     live = {each.broker_id for each in brokers if not each.fenced}
     if not live or factor > len(brokers):
-        with pytest.raises(InvalidReplicationFactor):
+        with pytest.raises(KafkaError, match="INVALID_REPLICATION_FACTOR"):
             StripedReplicaPlacer(brokers, factor, rng)
         return
     racks = {each.broker_id: each.rack for each in brokers}
@@ -108,7 +108,7 @@ def test_broker_with_only_cordoned_log_directories_gets_no_replica_kip_1066() ->
     brokers = [broker(1), cordoned, broker(3)]
     placer = StripedReplicaPlacer(brokers, 2, Random(1))
     assert all(set(placer.place()) == {1, 3} for _ in range(20))
-    with pytest.raises(InvalidReplicationFactor, match="only 2 broker"):
+    with pytest.raises(KafkaError, match=r"INVALID_REPLICATION_FACTOR: .*only 2 broker"):
         StripedReplicaPlacer(brokers, 3, Random(1))
     in_part = attrs.evolve(cordoned, cordoned_log_dirs=directories[:1])
     assert set(StripedReplicaPlacer([broker(1), in_part, broker(3)], 3, Random(1)).place()) == {1, 2, 3}

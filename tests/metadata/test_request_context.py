@@ -7,7 +7,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from metadata.controller import NewTopic
 from metadata.controller.request_queue import PENDING_REQUESTS_MAX
-from metadata.errors import RequestTimedOut
+from metadata.protocol import ErrorCode, KafkaError
 from tests.support.metadata import metadata_node
 from tests.support.volatile_disk import VolatileDisk
 
@@ -57,13 +57,13 @@ async def test_queued_request_times_out_undecided_at_its_deadline(autojump_clock
         await node.join()
         gate = trio.Event()
         disk.during_sync = gate.wait
-        timed_out: list[str] = []
+        refused: list[tuple[str, ErrorCode]] = []
 
         async def create(name: str, deadline: float) -> None:
             try:
                 await node.controller.create_topics([NewTopic(name)], context=AskedBy(deadline=deadline))
-            except RequestTimedOut:
-                timed_out.append(name)
+            except KafkaError as error:
+                refused.append((name, error.code))
 
         now = trio.current_time()
         async with trio.open_nursery() as nursery:
@@ -75,6 +75,6 @@ async def test_queued_request_times_out_undecided_at_its_deadline(autojump_clock
             nursery.start_soon(create, "in-time", now + 1_000_000)
             await wait_all_tasks_blocked()
             gate.set()
-        assert timed_out == ["too-late"]
+        assert refused == [("too-late", ErrorCode.REQUEST_TIMED_OUT)]
         assert "too-late" not in node.controller.image.topics.by_name
         assert "in-time" in node.controller.image.topics.by_name

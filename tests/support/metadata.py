@@ -29,9 +29,9 @@ from metadata.controller.features import bootstrap
 from metadata.controller.heartbeats import HeartbeatsControl
 from metadata.controller.sessions import NOT_KNOWN, BrokerSessions
 from metadata.controller.topics import TopicsControl
-from metadata.errors import ApiError
 from metadata.ids import random_uuid
 from metadata.image import MetadataDelta, MetadataImage, MetadataLoader
+from metadata.protocol import KafkaError
 from metadata.records import BrokerEndpoint, MetadataRecord
 from metadata.snapshot_generator import SnapshotGenerator
 from tests.support.directory_ids import directory_id
@@ -61,9 +61,9 @@ def registration(broker_id: int, rng: Random, **changes: Any) -> BrokerRegistrat
     return attrs.evolve(asked, **changes)
 
 
-def refusal(error: ApiError | None) -> tuple[str, str] | None:
+def refusal(error: KafkaError | None) -> tuple[str, str] | None:
     """The error of a response: the code's name and the message."""
-    return None if error is None else (error.name, error.message)
+    return None if error is None else (error.code.name, error.message)
 
 
 class Cluster:

@@ -43,7 +43,6 @@ from broker.client.errors import ClientError
 from broker.client.types import TopicPartition
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.controller.placement import StripedReplicaPlacer
-from metadata.errors import InvalidReplicationFactor
 from metadata.image import BrokerImage
 
 _OF_BROKERS: Final = (*RATES, "replica.alter.log.dirs.io.max.bytes.per.second")
@@ -182,7 +181,7 @@ def _place(
         if each.topic not in placers:
             try:
                 placers[each.topic] = StripedReplicaPlacer(brokers, len(current[each]), rng)
-            except InvalidReplicationFactor as error:
+            except KafkaError as error:
                 raise ToolExit(1, str(error)) from error
         proposed[each] = placers[each.topic].place()
     return proposed

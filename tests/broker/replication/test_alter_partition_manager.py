@@ -19,8 +19,7 @@ from broker.wire.api.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
 )
-from broker.wire.errors import ErrorCode
-from metadata.errors import RequestTimedOut
+from broker.wire.errors import ErrorCode, KafkaError
 from metadata.image import BrokerImage, PartitionImage
 from metadata.records import LEADER_RECOVERED, LEADER_RECOVERING
 from tests.support.logs import NOW_MS, batch, no_trace, open_log
@@ -154,7 +153,7 @@ async def test_simultaneous_proposals_share_a_request_with_all_epochs(harness: H
 @pytest.mark.parametrize(
     "failure",
     [
-        RequestTimedOut(),
+        KafkaError(ErrorCode.REQUEST_TIMED_OUT),
         AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH),
         AlterPartitionResponse(error_code=-999),
         AlterPartitionResponse(),

@@ -19,8 +19,7 @@ from broker.wire.api.assign_replicas_to_dirs import (
     PartitionResult,
     TopicResult,
 )
-from broker.wire.errors import ErrorCode
-from metadata.errors import RequestTimedOut
+from broker.wire.errors import ErrorCode, KafkaError
 from metadata.ids import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from metadata.image import MetadataDelta, MetadataImage, PartitionImage
 from metadata.records import PartitionRecord, TopicRecord
@@ -148,7 +147,9 @@ async def test_many_directories_are_reported_in_one_request(harness: Harness) ->
     assert len(harness.controller.requests[0].directories) == 2
 
 
-@pytest.mark.parametrize("failure", [RequestTimedOut(), ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NOT_CONTROLLER])
+@pytest.mark.parametrize(
+    "failure", [KafkaError(ErrorCode.REQUEST_TIMED_OUT), ErrorCode.STALE_BROKER_EPOCH, ErrorCode.NOT_CONTROLLER]
+)
 async def test_report_is_sent_again_until_it_is_answered(
     harness: Harness, failure: Exception | ErrorCode, autojump_clock: MockClock
 ) -> None:
@@ -182,7 +183,7 @@ async def test_replica_in_a_known_failed_directory_is_not_reported(harness: Harn
 
 async def test_replica_in_a_failed_directory_is_reported_there(harness: Harness, autojump_clock: MockClock) -> None:
     partition = harness.partition()
-    harness.controller.failures = [RequestTimedOut()]
+    harness.controller.failures = [KafkaError(ErrorCode.REQUEST_TIMED_OUT)]
     harness.compare(partition)
     partition.close(ErrorCode.KAFKA_STORAGE_ERROR)
     harness.found = None

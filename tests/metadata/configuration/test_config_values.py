@@ -12,7 +12,7 @@ from broker.config import KafkaConfig
 from broker.config.checks import check_supported
 from metadata.configuration import BrokerLayers, ConfigError
 from metadata.controller import check_quota
-from metadata.errors import InvalidRequest
+from metadata.protocol import KafkaError
 from metadata.records import quota_entity
 from tests.support import config_values
 
@@ -71,7 +71,7 @@ def accepts(node: KafkaConfig, scope: str, name: str, text: str) -> bool:
 def accepts_quota(entity: dict[str, str | None], key: str, value: float) -> bool:
     try:
         check_quota(quota_entity(list(entity.items())), key, value)
-    except InvalidRequest:
+    except KafkaError:
         return False
     return True
 
