@@ -9,7 +9,6 @@ from functools import partial
 from typing import Final
 
 from broker.coordinator.runtime.completion import Completion, completed, gather
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION, ProducerIdAndEpoch, TopicPartition
 from broker.net.completion import Completion as OwnCompletion
 from broker.server.authorizer import CLUSTER_NAME, AclOperation, AclResourceType
@@ -26,7 +25,7 @@ from broker.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from metadata.image import MetadataImage
 
 _BROKERS_FROM: Final = 4
@@ -47,7 +46,7 @@ def add_partitions_to_txn(
         if not number % STEP_ITEMS:
             yield None
     outcomes = yield from gather(completions)
-    assert not isinstance(outcomes, CoordinatorError), "each transaction has an error of its own"
+    assert not isinstance(outcomes, KafkaError), "each transaction has an error of its own"
     results = []
     for transaction, outcome in zip(transactions, outcomes, strict=True):
         topic_results = yield from _results(context, transaction.topics, outcome)
@@ -95,9 +94,7 @@ def _decide(context: RequestContext, transaction: AddPartitionsToTxnTransaction)
     added = coordinator.add_partitions(transaction.transactional_id, producer, tuple(places), client_version)
     codes: Completion[list[ErrorCode]] = OwnCompletion()
     added.then(
-        lambda outcome: codes.complete(
-            outcome if isinstance(outcome, CoordinatorError) else [ErrorCode.NONE] * len(places)
-        )
+        lambda outcome: codes.complete(outcome if isinstance(outcome, KafkaError) else [ErrorCode.NONE] * len(places))
     )
     return codes
 
@@ -118,10 +115,10 @@ def _refusal(context: RequestContext, image: MetadataImage, place: TopicPartitio
 
 
 def _results(
-    context: RequestContext, topics: Sequence[AddPartitionsToTxnTopic], outcome: list[ErrorCode] | CoordinatorError
+    context: RequestContext, topics: Sequence[AddPartitionsToTxnTopic], outcome: list[ErrorCode] | KafkaError
 ) -> Steps[list[AddPartitionsToTxnTopicResult]]:
     count = sum(len(topic.partitions) for topic in topics)
-    codes = iter([outcome.code] * count if isinstance(outcome, CoordinatorError) else outcome)
+    codes = iter([outcome.code] * count if isinstance(outcome, KafkaError) else outcome)
     results = []
     for topic in topics:
         partitions = yield from each(

@@ -4,7 +4,6 @@ from functools import partial
 from typing import Final
 
 from broker.coordinator.runtime.completion import gather
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.authorized_operations import GROUP_OPERATIONS
 from broker.handlers.group_portions import portions
 from broker.server.context import RequestContext
@@ -16,6 +15,7 @@ from broker.wire.api.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
+from broker.wire.errors import KafkaError
 
 _STEP_GROUPS: Final = 4
 
@@ -29,16 +29,16 @@ def consumer_group_describe(
     for some in portions(list(dict.fromkeys(request.group_ids))):
         completions = yield from each(describe, some, _STEP_GROUPS)
         outcomes = yield from gather(completions)
-        assert not isinstance(outcomes, CoordinatorError), "each group has its own error"
+        assert not isinstance(outcomes, KafkaError), "each group has its own error"
         response.groups += yield from each(partial(_described, request), zip(some, outcomes, strict=True))
     return response
 
 
 def _described(
-    request: ConsumerGroupDescribeRequest, described: tuple[str, DescribedGroup | CoordinatorError]
+    request: ConsumerGroupDescribeRequest, described: tuple[str, DescribedGroup | KafkaError]
 ) -> DescribedGroup:
     group_id, outcome = described
-    if isinstance(outcome, CoordinatorError):
+    if isinstance(outcome, KafkaError):
         return DescribedGroup(group_id=group_id, error_code=outcome.code, error_message=outcome.message or None)
     if request.include_authorized_operations and not outcome.error_code:
         outcome.authorized_operations = GROUP_OPERATIONS

@@ -1,17 +1,17 @@
 """ConsumerGroupHeartbeat (key 68): members of consumer groups join, keep their session, and leave (KIP-848)."""
 
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.server.context import RequestContext
 from broker.server.handler import Handler
 from broker.server.scheduler import Work
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from broker.wire.errors import KafkaError
 
 
 def consumer_group_heartbeat(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> Work[ConsumerGroupHeartbeatResponse]:
     outcome = yield from context.services.groups.consumer_group_heartbeat(request, context)
-    if isinstance(outcome, CoordinatorError):
+    if isinstance(outcome, KafkaError):
         return ConsumerGroupHeartbeatResponse(error_code=outcome.code, error_message=outcome.message or None)
     return outcome
 

@@ -2,14 +2,13 @@
 
 from typing import Final
 
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.group_portions import portions
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.server.slices import each
 from broker.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 
 # Groups that are deleted in one step.
 _STEP_GROUPS: Final = 16
@@ -27,13 +26,13 @@ def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> Work
 
 
 def _results(
-    names: list[list[str]], outcome: list[dict[str, ErrorCode] | CoordinatorError] | CoordinatorError
+    names: list[list[str]], outcome: list[dict[str, ErrorCode] | KafkaError] | KafkaError
 ) -> list[DeletableGroupResult]:
-    assert not isinstance(outcome, CoordinatorError), "each partition has its own error"
+    assert not isinstance(outcome, KafkaError), "each partition has its own error"
     results: list[DeletableGroupResult] = []
     for theirs, codes in zip(names, outcome, strict=True):
         for name in theirs:
-            code = codes.code if isinstance(codes, CoordinatorError) else codes[name]
+            code = codes.code if isinstance(codes, KafkaError) else codes[name]
             results.append(DeletableGroupResult(group_id=name, error_code=code))
     return results
 

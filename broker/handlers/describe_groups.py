@@ -5,7 +5,6 @@ from typing import Final
 
 from broker.coordinator.group.classic.classic_group import GroupState
 from broker.coordinator.runtime.completion import gather
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.handlers.authorized_operations import GROUP_OPERATIONS
 from broker.handlers.group_portions import portions
 from broker.server.context import RequestContext
@@ -13,7 +12,7 @@ from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.server.slices import each
 from broker.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 
 _NOT_FOUND_FROM: Final = 6
 
@@ -24,23 +23,23 @@ def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> 
     for some in portions(list(dict.fromkeys(request.groups))):
         completions = yield from each(context.services.groups.describe_group, some)
         outcomes = yield from gather(completions)
-        assert not isinstance(outcomes, CoordinatorError), "each group has its own error"
+        assert not isinstance(outcomes, KafkaError), "each group has its own error"
         described = partial(_described, context, request)
         response.groups += yield from each(described, zip(some, outcomes, strict=True))
     return response
 
 
 def _described(
-    context: RequestContext, request: DescribeGroupsRequest, described: tuple[str, DescribedGroup | CoordinatorError]
+    context: RequestContext, request: DescribeGroupsRequest, described: tuple[str, DescribedGroup | KafkaError]
 ) -> DescribedGroup:
     group_id, outcome = described
-    group = _failed(outcome, group_id, context.api_version) if isinstance(outcome, CoordinatorError) else outcome
+    group = _failed(outcome, group_id, context.api_version) if isinstance(outcome, KafkaError) else outcome
     if request.include_authorized_operations and not group.error_code:
         group.authorized_operations = GROUP_OPERATIONS
     return group
 
 
-def _failed(error: CoordinatorError, group_id: str, version: int) -> DescribedGroup:
+def _failed(error: KafkaError, group_id: str, version: int) -> DescribedGroup:
     if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
         return DescribedGroup(group_id=group_id, error_code=error.code)
     dead = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD)

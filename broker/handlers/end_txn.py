@@ -7,7 +7,6 @@ used up (KIP-890).
 from typing import Final
 
 from broker.coordinator.runtime.completion import Completion
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.coordinator.transaction.requests import EndedTransaction
 from broker.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION, ProducerIdAndEpoch, ProducerIdNeeded
 from broker.server.authorizer import AclOperation, AclResourceType
@@ -33,7 +32,7 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> Work[EndTxnRespo
             return EndTxnResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         ended = _end(context, request, producer_id)
     outcome = yield from ended
-    if isinstance(outcome, CoordinatorError):
+    if isinstance(outcome, KafkaError):
         is_known = context.api_version >= _FENCED_FROM or outcome.code is not ErrorCode.PRODUCER_FENCED
         return EndTxnResponse(error_code=outcome.code if is_known else ErrorCode.INVALID_PRODUCER_EPOCH)
     if context.api_version < _EPOCH_PER_TRANSACTION_FROM:

@@ -1,18 +1,17 @@
 """Heartbeat (key 12): keeps a member's session, and tells the member whether to join again."""
 
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 
 
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
     if not request.group_id:
         return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     outcome = yield from context.services.groups.heartbeat(request)
-    code = outcome.code if isinstance(outcome, CoordinatorError) else outcome
+    code = outcome.code if isinstance(outcome, KafkaError) else outcome
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         # This broker is the coordinator; it starts the member's session when the group is loaded.
         code = ErrorCode.NONE

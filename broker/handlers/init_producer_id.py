@@ -7,7 +7,6 @@ commit has transactions without a timeout (KIP-939).
 
 from typing import Final
 
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.coordinator.transaction.transaction import ProducerIdAndEpoch, ProducerIdNeeded
 from broker.server.authorizer import AclOperation, AclResourceType
 from broker.server.context import RequestContext
@@ -66,7 +65,7 @@ def _init_transactional(
         except ProducerIdNeeded:
             producer_id = yield from in_task(services.producer_ids.allocate())
     outcome = yield from completion
-    if isinstance(outcome, CoordinatorError):
+    if isinstance(outcome, KafkaError):
         is_known = context.api_version >= _FENCED_FROM or outcome.code is not ErrorCode.PRODUCER_FENCED
         return _refused(outcome.code if is_known else ErrorCode.INVALID_PRODUCER_EPOCH)
     if outcome.aborted is not None:

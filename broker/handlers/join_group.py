@@ -1,11 +1,10 @@
 """JoinGroup (key 11): the response is sent when the generation of the member begins."""
 
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 
 _REBALANCE_TIMEOUT_FROM = 1
 _NULL_PROTOCOL_FROM = 7
@@ -18,7 +17,7 @@ def join_group(context: RequestContext, request: JoinGroupRequest) -> Work[JoinG
     if version < _REBALANCE_TIMEOUT_FROM:
         request.rebalance_timeout_ms = request.session_timeout_ms
     outcome = yield from context.services.groups.join_group(request, context)
-    if isinstance(outcome, CoordinatorError):
+    if isinstance(outcome, KafkaError):
         member_id = "" if outcome.code in _WITHOUT_MEMBER_ID else request.member_id
         outcome = JoinGroupResponse(error_code=outcome.code, member_id=member_id)
     if version >= _NULL_PROTOCOL_FROM:

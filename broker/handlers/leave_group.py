@@ -2,12 +2,11 @@
 
 from typing import Final
 
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 
 _MANY_FROM: Final = 3
 
@@ -18,7 +17,7 @@ def leave_group(context: RequestContext, request: LeaveGroupRequest) -> Work[Lea
     is_one = context.api_version < _MANY_FROM
     members = [MemberIdentity(member_id=request.member_id)] if is_one else request.members
     outcome = yield from context.services.groups.leave_group(request.group_id, members)
-    if isinstance(outcome, CoordinatorError):
+    if isinstance(outcome, KafkaError):
         return LeaveGroupResponse(error_code=outcome.code)
     if is_one:
         return LeaveGroupResponse(error_code=outcome[0].error_code)

@@ -4,13 +4,12 @@ from functools import partial
 
 from broker.coordinator.group.administration import lower_case
 from broker.coordinator.runtime.completion import gather
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.server.slices import each
 from broker.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 
 
 def list_groups(context: RequestContext, request: ListGroupsRequest) -> Work[ListGroupsResponse]:
@@ -21,11 +20,11 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> Work[Lis
     return _respond(outcome)
 
 
-def _respond(outcome: list[list[ListedGroup] | CoordinatorError] | CoordinatorError) -> ListGroupsResponse:
-    assert not isinstance(outcome, CoordinatorError), "each partition has its own error"
+def _respond(outcome: list[list[ListedGroup] | KafkaError] | KafkaError) -> ListGroupsResponse:
+    assert not isinstance(outcome, KafkaError), "each partition has its own error"
     groups: list[ListedGroup] = []
     for of_partition in outcome:
-        if not isinstance(of_partition, CoordinatorError):
+        if not isinstance(of_partition, KafkaError):
             groups += of_partition
         elif of_partition.code is not ErrorCode.NOT_COORDINATOR:  # another broker lists those
             return ListGroupsResponse(error_code=of_partition.code)

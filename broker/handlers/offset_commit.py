@@ -8,7 +8,6 @@ from typing import Final
 
 from broker.coordinator.group.offsets.requests import Committer, OffsetToCommit
 from broker.coordinator.runtime.completion import Completion
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
@@ -20,7 +19,7 @@ from broker.wire.api.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from metadata.image import TopicImage
 
 _TOPIC_IDS_FROM: Final = 10
@@ -64,8 +63,8 @@ class _Commit:
         self.waiting: list[OffsetCommitResponsePartition] = []
         self.size = 0
 
-    def settle(self, outcome: list[ErrorCode] | CoordinatorError) -> None:
-        codes = [outcome.code] * len(self.waiting) if isinstance(outcome, CoordinatorError) else outcome
+    def settle(self, outcome: list[ErrorCode] | KafkaError) -> None:
+        codes = [outcome.code] * len(self.waiting) if isinstance(outcome, KafkaError) else outcome
         for answer, code in zip(self.waiting, codes, strict=True):
             answer.error_code = code
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.coordinator.runtime.completion import Completion
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
@@ -14,7 +13,7 @@ from broker.wire.api.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 
 # Partitions of a topic whose offsets are deleted by one decision.
 _FEW: Final = 100
@@ -28,7 +27,7 @@ def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Work
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     permitted = yield from context.services.groups.offset_delete(request.group_id, ())
-    if isinstance(permitted, CoordinatorError):
+    if isinstance(permitted, KafkaError):
         return OffsetDeleteResponse(error_code=permitted.code)
     response = OffsetDeleteResponse()
     for topic in request.topics:
@@ -41,7 +40,7 @@ def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Work
             completion = portion.begin(context, request.group_id)
             if completion is not None:
                 outcome = yield from completion
-                if isinstance(outcome, CoordinatorError):
+                if isinstance(outcome, KafkaError):
                     return OffsetDeleteResponse(error_code=outcome.code)
                 portion.settle(outcome)
             answer.partitions += portion.answers

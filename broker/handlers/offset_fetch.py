@@ -8,7 +8,6 @@ from functools import partial
 from typing import Final
 
 from broker.coordinator.group.offsets.requests import no_offset
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.server.context import RequestContext
 from broker.server.handler import Handler
 from broker.server.scheduler import Work
@@ -25,7 +24,7 @@ from broker.wire.api.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from metadata.image import TopicsImage
 
 _ERROR_OF_GROUP_FROM: Final = 2
@@ -62,7 +61,7 @@ def _fetch_group(
     wants_all = group.topics is None
     if wants_all:
         committed = yield from context.services.groups.committed_partitions(group)
-        if isinstance(committed, CoordinatorError):
+        if isinstance(committed, KafkaError):
             return OffsetFetchResponseGroup(group_id=group.group_id, error_code=committed.code)
         group.topics = committed
     for number, portion in enumerate((yield from _portions(group))):
@@ -144,10 +143,10 @@ def _name_topics(group: OffsetFetchRequestGroup, topics: TopicsImage) -> list[Of
 
 def _answer(
     group: OffsetFetchRequestGroup,
-    outcome: OffsetFetchResponseGroup | CoordinatorError,
+    outcome: OffsetFetchResponseGroup | KafkaError,
     unknown: list[OffsetFetchRequestTopics],
 ) -> OffsetFetchResponseGroup:
-    if isinstance(outcome, CoordinatorError):
+    if isinstance(outcome, KafkaError):
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=outcome.code)
     outcome.topics += _refused(unknown, ErrorCode.UNKNOWN_TOPIC_ID)
     return outcome

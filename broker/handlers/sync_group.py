@@ -2,12 +2,11 @@
 
 from typing import Final
 
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 
 _PROTOCOL_FROM: Final = 5
 
@@ -18,7 +17,7 @@ def sync_group(context: RequestContext, request: SyncGroupRequest) -> Work[SyncG
     if not request.group_id:
         return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     outcome = yield from context.services.groups.sync_group(request)
-    return SyncGroupResponse(error_code=outcome.code) if isinstance(outcome, CoordinatorError) else outcome
+    return SyncGroupResponse(error_code=outcome.code) if isinstance(outcome, KafkaError) else outcome
 
 
 # The leader's request has the assignments of all members.

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Final
 
 from broker.coordinator.runtime.completion import Completion, gather
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.coordinator.transaction.transaction import Transaction
 from broker.coordinator.transaction.transaction import TransactionState as CoordinatorState
 from broker.server.authorizer import AclOperation, AclResourceType
@@ -20,7 +19,7 @@ from broker.wire.api.describe_transactions import (
     TopicData,
     TransactionState,
 )
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from metadata.regex.matching import RegexError, compile_regex
 
 _STATES: Final = frozenset(state.wire_name for state in CoordinatorState)
@@ -49,9 +48,9 @@ def list_transactions(
     )
     completions = yield from each(ask, coordinator.runtime.led_partitions, step_items=1)
     outcomes = yield from gather(completions)
-    assert not isinstance(outcomes, CoordinatorError), "each partition has its own error"
+    assert not isinstance(outcomes, KafkaError), "each partition has its own error"
     for outcome in outcomes:
-        if isinstance(outcome, CoordinatorError):
+        if isinstance(outcome, KafkaError):
             if outcome.code is not ErrorCode.NOT_COORDINATOR:  # another broker lists those
                 return listing.ListTransactionsResponse(error_code=outcome.code)
             continue
@@ -82,15 +81,13 @@ def describe_transactions(
     for transactional_id, completion in zip(ids, completions, strict=True):
         outcome = completion.outcome
         if not context.allows(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, transactional_id):
-            outcome = CoordinatorError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            outcome = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         response.transaction_states.append(_described(context, transactional_id, outcome))
     return response
 
 
-def _described(
-    context: RequestContext, transactional_id: str, outcome: Transaction | CoordinatorError
-) -> TransactionState:
-    if isinstance(outcome, CoordinatorError):
+def _described(context: RequestContext, transactional_id: str, outcome: Transaction | KafkaError) -> TransactionState:
+    if isinstance(outcome, KafkaError):
         return TransactionState(transactional_id=transactional_id, error_code=outcome.code)
     topics: dict[str, list[int]] = {}
     for topic, index in outcome.partitions:

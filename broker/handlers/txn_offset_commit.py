@@ -9,7 +9,7 @@ from typing import Final
 from broker.coordinator.group.offsets.requests import Committer, OffsetToCommit
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from broker.coordinator.runtime.completion import Completion, failed
-from broker.coordinator.runtime.decision import CoordinatorError, Producer
+from broker.coordinator.runtime.decision import Producer
 from broker.coordinator.transaction.transaction import ProducerIdAndEpoch
 from broker.coordinator.transaction.verification import ClientSupport
 from broker.server.authorizer import AclOperation, AclResourceType
@@ -39,7 +39,7 @@ def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitRequest) 
     commit = _Commit(context, request)
     refusal = _refusal(context, request)
     if refusal is not ErrorCode.NONE:
-        return commit.respond(CoordinatorError(refusal))
+        return commit.respond(KafkaError(refusal))
     if not commit.offsets:
         return commit.response
     producers = _producers(context, request)
@@ -48,11 +48,11 @@ def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitRequest) 
         try:
             verification = _begin_verification(context, request, producers)
         except KafkaError as error:
-            return commit.respond(CoordinatorError(error.code))
+            return commit.respond(KafkaError(error.code))
     if verification is not None:
         code = yield from in_task(_verify(context, request))
         if code is not ErrorCode.NONE:
-            return commit.respond(CoordinatorError(code))
+            return commit.respond(KafkaError(code))
     outcome = yield from commit.begin(producers, verification)
     return commit.respond(outcome)
 
@@ -147,7 +147,7 @@ class _Commit:
             try:
                 producers.check_verified(request.producer_id, request.producer_epoch, _SEQUENCE, verification)
             except KafkaError as error:
-                return failed(CoordinatorError(error.code, error.message))
+                return failed(error)
         is_member = version >= _MEMBERS_FROM
         committer = Committer(
             request.group_id,
@@ -164,9 +164,9 @@ class _Commit:
         config = self._context.services.config
         return config.transaction_partition_verification_enable or self._context.api_version >= _ADDS_FROM
 
-    def respond(self, outcome: list[ErrorCode] | CoordinatorError) -> TxnOffsetCommitResponse:
+    def respond(self, outcome: list[ErrorCode] | KafkaError) -> TxnOffsetCommitResponse:
         """The response, with the outcome of the partitions that exist."""
-        codes = [outcome.code] * len(self._waiting) if isinstance(outcome, CoordinatorError) else outcome
+        codes = [outcome.code] * len(self._waiting) if isinstance(outcome, KafkaError) else outcome
         for answer, code in zip(self._waiting, codes, strict=True):
             answer.error_code = code
         return self.response

@@ -6,7 +6,6 @@ Administrators also end hanging transactions by it (KIP-664).
 from typing import Final, NamedTuple
 
 from broker.coordinator.runtime.completion import completed, gather
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.coordinator.runtime.transaction_marker import TransactionMarker
 from broker.coordinator.transaction.marker_writer import Outcome
 from broker.server.authorizer import CLUSTER_NAME, AclOperation, AclResourceType
@@ -21,7 +20,7 @@ from broker.wire.api.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 
 # Markers that are appended in one slice: some 5 ms.
 _FEW: Final = 100
@@ -61,7 +60,7 @@ def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) 
     yield from gather([each.outcome for each in written])
     for each in written:
         code = each.outcome.outcome
-        each.result.error_code = code.code if isinstance(code, CoordinatorError) else code
+        each.result.error_code = code.code if isinstance(code, KafkaError) else code
     return response
 
 

@@ -9,12 +9,12 @@ from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.mixed.classic_requests import heartbeat, join_group, leave_group, sync_group
 from broker.coordinator.group.shard import GroupCoordinatorShard
 from broker.coordinator.runtime.completion import Completion
-from broker.coordinator.runtime.decision import CoordinatorError, Decision
+from broker.coordinator.runtime.decision import Decision
 from broker.wire.api.heartbeat import HeartbeatRequest
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from broker.wire.api.leave_group import MemberIdentity, MemberResponse
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from tests.support.groups_shard import GroupsShard
 
 GROUP = "group"
@@ -100,7 +100,7 @@ class ClassicClients(GroupsShard):
         )
         try:
             return self.write(lambda state, now_ms: heartbeat(state, request))
-        except CoordinatorError as error:
+        except KafkaError as error:
             return error.code
 
     def leave(self, *members: str | MemberIdentity) -> list[ErrorCode]:
@@ -111,7 +111,7 @@ class ClassicClients(GroupsShard):
     def _asked(self, decide: Any) -> Completion[Any]:
         try:
             completion: Completion[Any] = self.write(decide)
-        except CoordinatorError as error:
+        except KafkaError as error:
             completion = Completion()
             completion.complete(error)
         return completion
@@ -155,7 +155,7 @@ def told(completion: Completion[Any]) -> Any:
     """The response of a completed request. An error of the whole request is returned as a response with its code."""
     assert completion.done, "nothing is told yet"
     outcome = completion.outcome
-    if isinstance(outcome, CoordinatorError):
+    if isinstance(outcome, KafkaError):
         return JoinGroupResponse(error_code=outcome.code)
     return outcome
 
@@ -180,6 +180,6 @@ def decide_only(state: GroupCoordinatorShard, decide: Any, now_ms: int) -> Decis
     """Make a decision without appending its records."""
     try:
         decision: Decision[Any] = decide(state, now_ms)
-    except CoordinatorError:
+    except KafkaError:
         return None
     return decision

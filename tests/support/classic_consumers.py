@@ -10,7 +10,6 @@ from typing import Any
 from broker.coordinator.group.classic.requests import JoiningClient
 from broker.coordinator.group.mixed.classic_requests import heartbeat, join_group, leave_group, sync_group
 from broker.coordinator.runtime.completion import Completion
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.wire.api.heartbeat import HeartbeatRequest
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from broker.wire.api.leave_group import MemberIdentity
@@ -24,7 +23,7 @@ from broker.wire.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from tests.support.consumer_clients import GROUP, REBALANCE_MS, ConsumerGroups
 
 SESSION_MS = 30_000
@@ -82,7 +81,7 @@ class ClassicConsumer:
         """Fail the pending requests with NOT_COORDINATOR."""
         for waiting in (self.joining, self.syncing):
             if waiting is not None:
-                waiting.complete(CoordinatorError(ErrorCode.NOT_COORDINATOR))
+                waiting.complete(KafkaError(ErrorCode.NOT_COORDINATOR))
 
     @property
     def is_settled(self) -> bool:
@@ -109,7 +108,7 @@ class ClassicConsumer:
         )
         try:
             return self.shard.write(lambda state, now_ms: heartbeat(state, request))
-        except CoordinatorError as error:
+        except KafkaError as error:
             return error.code
 
     def join(self, **fields: Any) -> Completion[JoinGroupResponse]:
@@ -157,7 +156,7 @@ class ClassicConsumer:
     def _ask(self, decide: Any, *args: Any) -> Completion[Any]:
         try:
             completion: Completion[Any] = self.shard.write(lambda state, now_ms: decide(state, *args, now_ms))
-        except CoordinatorError as error:
+        except KafkaError as error:
             completion = Completion()
             completion.complete(error)
         return completion
@@ -165,7 +164,7 @@ class ClassicConsumer:
     def _handle_join_response(self) -> ErrorCode | None:
         assert self.joining is not None
         outcome, self.joining = self.joining.outcome, None
-        code = ErrorCode(outcome.code if isinstance(outcome, CoordinatorError) else outcome.error_code)
+        code = ErrorCode(outcome.code if isinstance(outcome, KafkaError) else outcome.error_code)
         if code is ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = outcome.member_id
             self.join()
@@ -191,7 +190,7 @@ class ClassicConsumer:
     def _handle_sync_response(self) -> ErrorCode | None:
         assert self.syncing is not None
         outcome, self.syncing = self.syncing.outcome, None
-        code = ErrorCode(outcome.code if isinstance(outcome, CoordinatorError) else outcome.error_code)
+        code = ErrorCode(outcome.code if isinstance(outcome, KafkaError) else outcome.error_code)
         if code is ErrorCode.NONE:
             before = self.owned
             assigned = decode_assignment(outcome.assignment).assigned_partitions if outcome.assignment else []

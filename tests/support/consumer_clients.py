@@ -7,13 +7,12 @@ from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from broker.coordinator.group.consumer.heartbeat import HeartbeatClient, validate
 from broker.coordinator.group.mixed.upgrade import consumer_group_heartbeat
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets, as_message, partition_sets
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.wire.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from metadata.image import MetadataDelta, MetadataImage
 from metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from tests.support.groups_shard import GroupsShard
@@ -107,12 +106,12 @@ class ConsumerClient:
         """Send a heartbeat and apply the response; None if the member has to join again. With `is_lost`, the response
         is lost.
 
-        Raises CoordinatorError for other errors.
+        Raises KafkaError for other errors.
         """
         request = self.request()
         try:
             response = self.send(request)
-        except CoordinatorError as error:
+        except KafkaError as error:
             if error.code not in _RESTART:
                 raise
             if not is_lost:
@@ -145,7 +144,7 @@ class ConsumerClient:
         self.topics, self.regex, self.says_all = topics, regex or "", True
 
     def leave(self, epoch: int = -1) -> ConsumerGroupHeartbeatResponse:
-        """Raises CoordinatorError."""
+        """Raises KafkaError."""
         self.owned = NO_PARTITIONS
         request = ConsumerGroupHeartbeatRequest(
             group_id=GROUP, member_id=self.member_id, member_epoch=epoch, instance_id=self.instance_id
@@ -165,7 +164,7 @@ def refused(call: Callable[[], object]) -> ErrorCode | None:
     """The error with which a request is refused; None if it succeeds."""
     try:
         call()
-    except CoordinatorError as error:
+    except KafkaError as error:
         return error.code
     return None
 

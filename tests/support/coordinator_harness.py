@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 import trio
 
 from broker.coordinator.runtime.completion import Completion
-from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
+from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
 from broker.coordinator.runtime.hosted_shard import Phase
 from broker.coordinator.runtime.runtime import CoordinatorRuntime, RuntimeSettings
 from broker.coordinator.runtime.shard import ShardContext
 from broker.net.deadlines import Deadlines
 from broker.node import Node
 from broker.replication.partition import Partition
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import Compression, Record, encode_batch, patch
 from metadata.image import MetadataDelta, MetadataImage
 from tests.support.replicated_topics import create_replicated
@@ -157,21 +157,21 @@ class RegistersRuntime:
         return self.runtime.read(0, partial(get, name=name))
 
     async def put(self, name: str, value: str) -> str:
-        """Raises CoordinatorError."""
+        """Raises KafkaError."""
         return await self.outcome(self.write(put, name=name, value=value))
 
     async def get(self, name: str) -> str:
-        """Raises CoordinatorError."""
+        """Raises KafkaError."""
         return await self.outcome(self.read(name))
 
     async def outcome(self, completion: Completion[T]) -> T:
-        """End the turn, which commits appended records, and wait for the response. Raises CoordinatorError."""
+        """End the turn, which commits appended records, and wait for the response. Raises KafkaError."""
         self.partitions.end_turn()
         done = trio.Event()
         completion.then(lambda outcome: done.set())
         with trio.fail_after(WITHIN_S):
             await done.wait()
-        if isinstance(completion.outcome, CoordinatorError):
+        if isinstance(completion.outcome, KafkaError):
             raise completion.outcome
         return completion.outcome
 
@@ -188,7 +188,7 @@ class RegistersRuntime:
 def code_of(completion: Completion[Any]) -> ErrorCode:
     """The error of a completion that has failed."""
     assert completion.done, "it is not known yet"
-    assert isinstance(completion.outcome, CoordinatorError), completion.outcome
+    assert isinstance(completion.outcome, KafkaError), completion.outcome
     return completion.outcome.code
 
 

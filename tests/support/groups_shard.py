@@ -64,7 +64,7 @@ class GroupsShard:
         self.log = [entry for entry in self.log if id(entry) in kept]
 
     def write(self, decide: Callable[[GroupCoordinatorShard, int], Decision[T]], producer_id: int = -1) -> T:
-        """Raises CoordinatorError."""
+        """Raises KafkaError."""
         return self._carry_out(decide(self.state, self.now_ms), producer_id)
 
     def append(self, *records: CoordinatorRecord, producer_id: int = -1) -> None:

@@ -9,7 +9,7 @@ from broker.coordinator.group.group_kind import Group
 from broker.coordinator.group.offsets.committed_offsets import OffsetsShard
 from broker.coordinator.group.offsets.requests import delete_all_offsets
 from broker.coordinator.group.partition_sets import PartitionSets, union
-from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
+from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
 from broker.wire.api.consumer_group_describe import (
     CLASSIC_MEMBER,
     CONSUMER_MEMBER,
@@ -20,7 +20,7 @@ from broker.wire.api.consumer_group_describe import (
 from broker.wire.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from broker.wire.api.describe_groups import DescribedGroup, DescribedGroupMember
 from broker.wire.api.list_groups import ListedGroup
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from metadata.image import MetadataImage
 
 
@@ -54,13 +54,13 @@ def _matches(name: str, wanted: Collection[str]) -> bool:
 
 
 def describe_group(shard: OffsetsShard, group_id: str) -> DescribedGroup:
-    """Describes a classic group, or a simple one. Raises CoordinatorError if there is none under this id."""
+    """Describes a classic group, or a simple one. Raises KafkaError if there is none under this id."""
     group = shard.groups.get(group_id)
     if group is None and shard.offsets.has_group(group_id):
         group = ClassicGroup(group_id)
     if not isinstance(group, ClassicGroup):
         what = "not found" if group is None else "is not a classic group"
-        raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
     is_stable = group.state is GroupState.STABLE
     return DescribedGroup(
         group_id=group_id,
@@ -103,7 +103,7 @@ def delete_groups(shard: OffsetsShard, now_ms: int, group_ids: Sequence[str]) ->
 
 
 def describe_consumer_group(state: ConsumerGroupShard, group_id: str) -> DescribedConsumerGroup:
-    """Describes a consumer group. Raises CoordinatorError if there is none under this id."""
+    """Describes a consumer group. Raises KafkaError if there is none under this id."""
     group, image = consumer_group(state, group_id), state.context.image
     members = group.members.values()
     return DescribedConsumerGroup(

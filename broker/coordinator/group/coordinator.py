@@ -33,7 +33,7 @@ from broker.coordinator.group.offsets.requests import (
 )
 from broker.coordinator.group.shard import GroupCoordinatorShard
 from broker.coordinator.runtime.completion import Completion, failed, gather
-from broker.coordinator.runtime.decision import CoordinatorError, Decision, Producer
+from broker.coordinator.runtime.decision import Decision, Producer
 from broker.coordinator.runtime.runtime import CoordinatorRuntime
 from broker.wire.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -48,7 +48,7 @@ from broker.wire.api.offset_fetch import (
     OffsetFetchResponseGroup,
 )
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.uuids import encode_uuid, new_uuid
 from metadata.request_context import RequestContext
 
@@ -97,11 +97,11 @@ class GroupCoordinator:
     def join_group(self, request: JoinGroupRequest, context: RequestContext) -> Completion[JoinGroupResponse]:
         """Completes when the generation begins that the member belongs to."""
         if not request.group_id:
-            return failed(CoordinatorError(ErrorCode.INVALID_GROUP_ID))
+            return failed(KafkaError(ErrorCode.INVALID_GROUP_ID))
         config = self._config()
         shortest_ms, longest_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         if not shortest_ms <= request.session_timeout_ms <= longest_ms:
-            return failed(CoordinatorError(ErrorCode.INVALID_SESSION_TIMEOUT))
+            return failed(KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT))
         client_id = context.client_id or ""
         joiner = JoiningClient(
             client_id=client_id,
@@ -136,7 +136,7 @@ class GroupCoordinator:
 
     def delete_groups(
         self, group_ids: Sequence[str]
-    ) -> tuple[list[list[str]], Completion[list[dict[str, ErrorCode] | CoordinatorError]]]:
+    ) -> tuple[list[list[str]], Completion[list[dict[str, ErrorCode] | KafkaError]]]:
         """Returns the group ids by partition, and a completion with the outcome of each partition in the same order."""
         by_partition: dict[int, list[str]] = {}
         for group_id in group_ids:
@@ -154,7 +154,7 @@ class GroupCoordinator:
     ) -> Completion[ConsumerGroupHeartbeatResponse]:
         """Completes with the member's epoch, and with its assignment if that has changed (KIP-848)."""
         if not self._serves_consumer_groups():
-            return failed(CoordinatorError(ErrorCode.UNSUPPORTED_VERSION))
+            return failed(KafkaError(ErrorCode.UNSUPPORTED_VERSION))
         new_id = "" if request.member_id else encode_uuid(new_uuid(self._rng.randbytes))
         client_id, api_version = context.client_id or "", context.api_version
         caller = HeartbeatClient(client_id=client_id, client_host=_java_host(context), new_member_id=new_id)
@@ -168,9 +168,9 @@ class GroupCoordinator:
     def consumer_group_describe(self, group_id: str) -> Completion[DescribedConsumerGroup]:
         """Completes with the description of a consumer group."""
         if not self._serves_consumer_groups():
-            return failed(CoordinatorError(ErrorCode.UNSUPPORTED_VERSION))
+            return failed(KafkaError(ErrorCode.UNSUPPORTED_VERSION))
         if not group_id:
-            return failed(CoordinatorError(ErrorCode.INVALID_GROUP_ID))
+            return failed(KafkaError(ErrorCode.INVALID_GROUP_ID))
         return self._read(group_id, lambda state, now_ms: describe_consumer_group(state, group_id))
 
     def _serves_consumer_groups(self) -> bool:

@@ -24,7 +24,7 @@ class GroupType(StrEnum):
     CONSUMER = "consumer"
 
 
-# Gets a topic's name and id, and a partition. Raises CoordinatorError if its offset must not be committed.
+# Gets a topic's name and id, and a partition. Raises KafkaError if its offset must not be committed.
 PartitionValidator: TypeAlias = Callable[[str, bytes, int], None]
 
 
@@ -62,17 +62,17 @@ class Group(Protocol):
     def validate_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, api_version: int, is_transactional: bool
     ) -> PartitionValidator | None:
-        """Raises CoordinatorError if this member may not commit at this generation or member epoch. Returns None if it
+        """Raises KafkaError if this member may not commit at this generation or member epoch. Returns None if it
         may commit any offset, or the validator that has to agree to each partition.
         """
         ...
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Raises CoordinatorError if a member id or epoch is given and does not belong to a member of the group."""
+        """Raises KafkaError if a member id or epoch is given and does not belong to a member of the group."""
         ...
 
     def validate_offset_delete(self) -> None:
-        """Raises CoordinatorError if offsets cannot be deleted while the group has members."""
+        """Raises KafkaError if offsets cannot be deleted while the group has members."""
         ...
 
     def committed(self, member_id: str, timers: Timers) -> None:

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.net.completion import Completion as _Completion
+from broker.wire.errors import KafkaError
 
 T = TypeVar("T")
 
-Completion: TypeAlias = _Completion[T | CoordinatorError]
+Completion: TypeAlias = _Completion[T | KafkaError]
 
 
 def completed(value: T) -> Completion[T]:
@@ -18,19 +18,19 @@ def completed(value: T) -> Completion[T]:
     return completion
 
 
-def failed(error: CoordinatorError) -> Completion[Any]:
+def failed(error: KafkaError) -> Completion[Any]:
     """Returns a completion that is done with this error."""
     completion: Completion[Any] = _Completion()
     completion.complete(error)
     return completion
 
 
-def gather(completions: Sequence[Completion[T]]) -> Completion[list[T | CoordinatorError]]:
+def gather(completions: Sequence[Completion[T]]) -> Completion[list[T | KafkaError]]:
     """Completes when all the completions are done, with their outcomes in the same order."""
-    gathered: Completion[list[T | CoordinatorError]] = _Completion()
+    gathered: Completion[list[T | KafkaError]] = _Completion()
     left = len(completions)
 
-    def one_more(outcome: T | CoordinatorError) -> None:
+    def one_more(outcome: T | KafkaError) -> None:
         nonlocal left
         left -= 1
         if not left:

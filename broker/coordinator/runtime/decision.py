@@ -5,13 +5,7 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from broker.wire.errors import KafkaError
-
 T = TypeVar("T")
-
-
-class CoordinatorError(KafkaError):
-    """An error code that a coordinator returns for a whole request, because it refuses it or cannot serve it."""
 
 
 @attrs.frozen

@@ -36,7 +36,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import attrs
 import trio
 
-from broker.coordinator.runtime.decision import CoordinatorError, Decision
+from broker.coordinator.runtime.decision import Decision
 from broker.coordinator.runtime.partition_writer import AppendScheduler, PartitionWriter
 from broker.coordinator.runtime.shard import CoordinatorShard, OnTimer, ShardContext
 from broker.coordinator.runtime.timers import ShardTimers
@@ -44,7 +44,7 @@ from broker.coordinator.runtime.transaction_marker import TransactionMarker
 from broker.net.completion import Completion
 from broker.net.deadlines import Deadline, Deadlines
 from broker.replication.partition import Partition
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import FsyncFailed, Tracer
 from metadata.image import MetadataDelta, MetadataImage
 
@@ -130,7 +130,7 @@ class HostedShard(Generic[S]):
 
     # Requests
 
-    def write(self, decide: Callable[[S, int], Decision[T]]) -> Completion[T | CoordinatorError]:
+    def write(self, decide: Callable[[S, int], Decision[T]]) -> Completion[T | KafkaError]:
         """Decides, appends, replays, and completes with the response when it is committed.
 
         Errors are stored without their traceback. It refers to this frame, and the frame to the error, so that each
@@ -144,12 +144,12 @@ class HostedShard(Generic[S]):
         now_ms = self._services.now_ms()
         try:
             decision = decide(self.state, now_ms)
-        except CoordinatorError as error:
+        except KafkaError as error:
             self.defer(completion, error.with_traceback(None))  # the error is based on the state as well
         else:
             try:
                 self._perform(decision, now_ms)
-            except CoordinatorError as error:
+            except KafkaError as error:
                 completion.complete(error.with_traceback(None))
                 return completion
             response: Any = decision.response
@@ -161,20 +161,20 @@ class HostedShard(Generic[S]):
         self._complete_committed()
         return completion
 
-    def read(self, ask: Callable[[S, int], T]) -> Completion[T | CoordinatorError]:
+    def read(self, ask: Callable[[S, int], T]) -> Completion[T | KafkaError]:
         """As `write`, for requests that only read the state."""
         return self.write(lambda state, now_ms: Decision((), ask(state, now_ms)))
 
-    def complete_transaction(self, marker: TransactionMarker) -> Completion[CoordinatorError | None]:
+    def complete_transaction(self, marker: TransactionMarker) -> Completion[KafkaError | None]:
         """Appends the end of a transaction and replays it: its records take effect, or never will."""
-        completion: Completion[CoordinatorError | None] = Completion()
+        completion: Completion[KafkaError | None] = Completion()
         refusal = self._refusal()
         if refusal is not None:
             completion.complete(refusal)
             return completion
         try:
             self._writer.append_marker(marker, self._services.now_ms())
-        except CoordinatorError as error:
+        except KafkaError as error:
             if self._writer.decided_end != self.end_offset:
                 self._services.reload(self)
             completion.complete(error.with_traceback(None))
@@ -189,10 +189,10 @@ class HostedShard(Generic[S]):
         self._complete_committed()
         return completion
 
-    def _refusal(self) -> CoordinatorError | None:
+    def _refusal(self) -> KafkaError | None:
         """The error for all requests at this moment; None if the shard can serve them."""
         if self.phase is Phase.LOADING:
-            return CoordinatorError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         if self.phase is Phase.CLOSED or self.is_fenced:
             return not_coordinator()
         if not self._writer.is_only_writer:
@@ -202,7 +202,7 @@ class HostedShard(Generic[S]):
         return None
 
     def _perform(self, decision: Decision[Any], now_ms: int) -> None:
-        """Appends, replays and applies a decision. Raises CoordinatorError if it cannot be appended; then nothing has
+        """Appends, replays and applies a decision. Raises KafkaError if it cannot be appended; then nothing has
         changed.
 
         Only a decision that is not `atomic` may have been appended in part. In that case the shard is loaded again.
@@ -229,7 +229,7 @@ class HostedShard(Generic[S]):
                 self._writer.append_transactional(decision.records, decision.producer, now_ms)
             else:
                 self._writer.append(decision.records, now_ms, atomic=decision.atomic)
-        except CoordinatorError:
+        except KafkaError:
             if self._writer.decided_end != self.end_offset:
                 self._services.reload(self)
             raise
@@ -241,7 +241,7 @@ class HostedShard(Generic[S]):
         now_ms = self._services.now_ms()
         try:
             self._perform(decide(self.state, now_ms), now_ms)
-        except CoordinatorError as error:
+        except KafkaError as error:
             self._services.trace("coordinator_timer_repeated", partition=str(self.partition), error=str(error))
             if self.phase is Phase.ACTIVE:
                 self.timers.schedule(key, _TIMER_RETRY_MS, decide)
@@ -258,7 +258,7 @@ class HostedShard(Generic[S]):
 
     # Responses
 
-    def defer(self, completion: Completion[T | CoordinatorError], outcome: T | CoordinatorError) -> None:
+    def defer(self, completion: Completion[T | KafkaError], outcome: T | KafkaError) -> None:
         """Completes `completion` when all records that the state holds now are committed; the caller calls
         `_complete_committed`.
         """
@@ -297,7 +297,7 @@ class HostedShard(Generic[S]):
         self._expiry = None
         deferred, now = self._deferred, trio.current_time()
         while deferred and deferred[0].since + self._timeout_s <= now:
-            error = CoordinatorError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "not committed in time")
+            error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "not committed in time")
             deferred.popleft().completion.complete(error)
         self._complete_committed()
 
@@ -349,6 +349,6 @@ class HostedShard(Generic[S]):
             completion.complete(not_coordinator())
 
 
-def not_coordinator() -> CoordinatorError:
+def not_coordinator() -> KafkaError:
     """The error for clients whose coordinator is another broker, or soon may be."""
-    return CoordinatorError(ErrorCode.NOT_COORDINATOR)
+    return KafkaError(ErrorCode.NOT_COORDINATOR)

@@ -6,7 +6,7 @@ from typing import Final
 
 import trio
 
-from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Producer
+from broker.coordinator.runtime.decision import CoordinatorRecord, Producer
 from broker.coordinator.runtime.transaction_marker import TransactionMarker
 from broker.net.deadlines import Deadline, Deadlines
 from broker.replication.leader_role import leading
@@ -154,7 +154,7 @@ class PartitionWriter:
         return self.partition.high_watermark >= self._written_end
 
     def append(self, records: Sequence[CoordinatorRecord], now_ms: int, *, atomic: bool) -> None:
-        """Takes records to be appended in this order. Raises CoordinatorError if they cannot be; then none of them is
+        """Takes records to be appended in this order. Raises KafkaError if they cannot be; then none of them is
         taken.
         """
         partition, size = self.partition, sum(map(_size_of, records))
@@ -177,7 +177,7 @@ class PartitionWriter:
         self._appender.opened(self)
 
     def append_transactional(self, records: Sequence[CoordinatorRecord], producer: Producer, now_ms: int) -> None:
-        """Appends the records of a transaction, as a batch of their own. Raises CoordinatorError; then none of them is
+        """Appends the records of a transaction, as a batch of their own. Raises KafkaError; then none of them is
         appended.
         """
         self._write()
@@ -193,7 +193,7 @@ class PartitionWriter:
         self._append(batch, now_ms, len(records), content_bytes=sum(map(_size_of, records)))
 
     def append_marker(self, marker: TransactionMarker, now_ms: int) -> None:
-        """Appends the end marker of a transaction. Raises CoordinatorError; then it is not appended."""
+        """Appends the end marker of a transaction. Raises KafkaError; then it is not appended."""
         self._write()
         self._append(marker.encode(now_ms), now_ms, 1, transaction_version=marker.transaction_version)
 
@@ -225,12 +225,12 @@ class PartitionWriter:
 
     def write(self) -> None:
         """Appends the taken records; calls `give_up` if that fails."""
-        with suppress(CoordinatorError):
+        with suppress(KafkaError):
             self._write()
 
     def _write(self) -> None:
         """Appends with acks=1. Enough replicas were in sync when the records were decided. If there are too few by now,
-        the records are not committed before there are enough again. Raises CoordinatorError after it has called
+        the records are not committed before there are enough again. Raises KafkaError after it has called
         `give_up`.
         """
         records, self._records, self._size = self._records, [], HEADER_SIZE
@@ -238,9 +238,9 @@ class PartitionWriter:
             return
         try:
             if self.partition.leader_epoch != self._epoch or not self.is_only_writer:
-                raise CoordinatorError(ErrorCode.NOT_COORDINATOR)
+                raise KafkaError(ErrorCode.NOT_COORDINATOR)
             self._stage(records, _ACKS_LEADER, self._now_ms)
-        except CoordinatorError:
+        except KafkaError:
             self._give_up()
             raise
 
@@ -272,9 +272,9 @@ class PartitionWriter:
         self._appender.ended(self)
 
 
-def as_coordinator_error(error: KafkaError) -> CoordinatorError:
+def as_coordinator_error(error: KafkaError) -> KafkaError:
     """The error that a client of the coordinator gets for an error of the partition."""
-    return CoordinatorError(_TRANSLATED.get(error.code, error.code), error.message)
+    return KafkaError(_TRANSLATED.get(error.code, error.code), error.message)
 
 
 def _chunks(records: Sequence[CoordinatorRecord], size_max: int | None) -> Iterator[Sequence[CoordinatorRecord]]:

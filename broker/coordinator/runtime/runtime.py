@@ -106,7 +106,7 @@ class CoordinatorRuntime(Generic[S]):
         """Calls `decide` with the partition's state and the time of day in ms; completes with the response when it is
         committed.
 
-        `decide` must not change the state. It may raise CoordinatorError, which is the outcome then. Other errors are
+        `decide` must not change the state. It may raise KafkaError, which is the outcome then. Other errors are
         COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, and COORDINATOR_NOT_AVAILABLE if records cannot be committed.
         """
         shard = self._shards.get(partition)

@@ -13,7 +13,7 @@ import trio
 
 from broker.config import KafkaConfig
 from broker.coordinator.runtime.completion import Completion, failed
-from broker.coordinator.runtime.decision import CoordinatorError, Decision
+from broker.coordinator.runtime.decision import Decision
 from broker.coordinator.runtime.runtime import CoordinatorRuntime
 from broker.coordinator.runtime.transaction_marker import TransactionMarker
 from broker.coordinator.transaction.marker_sender import MarkerSender, UnfinishedTransaction
@@ -40,7 +40,7 @@ from broker.coordinator.transaction.transaction import (
     TopicPartition,
     Transaction,
 )
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import Tracer
 
 T = TypeVar("T")
@@ -93,13 +93,13 @@ class TransactionCoordinator:
         """
         config = self._config()
         if not transactional_id:
-            return failed(CoordinatorError(ErrorCode.INVALID_REQUEST))
+            return failed(KafkaError(ErrorCode.INVALID_REQUEST))
         if enable_2pc and not config.transaction_two_phase_commit_enable:
-            return failed(CoordinatorError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+            return failed(KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
         if keep_prepared:
-            return failed(CoordinatorError(ErrorCode.UNSUPPORTED_VERSION))
+            return failed(KafkaError(ErrorCode.UNSUPPORTED_VERSION))
         if not (enable_2pc or 0 < timeout_ms <= config.transaction_max_timeout_ms):
-            return failed(CoordinatorError(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
+            return failed(KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
         decide = partial(
             init_producer_id,
             transactional_id=transactional_id,
@@ -118,7 +118,7 @@ class TransactionCoordinator:
     ) -> Completion[None]:
         """Completes when the partitions belong to the producer's transaction."""
         if not transactional_id:
-            return failed(CoordinatorError(ErrorCode.INVALID_REQUEST))
+            return failed(KafkaError(ErrorCode.INVALID_REQUEST))
         return self.runtime.write(
             self.runtime.partition_for(transactional_id),
             partial(
@@ -135,7 +135,7 @@ class TransactionCoordinator:
     ) -> Completion[list[ErrorCode]]:
         """Completes with an error code for each partition: whether it belongs to the transaction."""
         if not transactional_id:
-            return failed(CoordinatorError(ErrorCode.INVALID_REQUEST))
+            return failed(KafkaError(ErrorCode.INVALID_REQUEST))
         return self.runtime.read(
             self.runtime.partition_for(transactional_id),
             partial(verify_partitions, transactional_id=transactional_id, producer=producer, partitions=partitions),
@@ -155,7 +155,7 @@ class TransactionCoordinator:
         Raises ProducerIdNeeded, to be called again with a new producer id.
         """
         if not transactional_id:
-            return failed(CoordinatorError(ErrorCode.INVALID_REQUEST))
+            return failed(KafkaError(ErrorCode.INVALID_REQUEST))
         decide = partial(
             end_transaction,
             transactional_id=transactional_id,
@@ -169,7 +169,7 @@ class TransactionCoordinator:
     def describe(self, transactional_id: str) -> Completion[Transaction]:
         """Completes with the state of a transactional id."""
         if not transactional_id:
-            return failed(CoordinatorError(ErrorCode.INVALID_REQUEST))
+            return failed(KafkaError(ErrorCode.INVALID_REQUEST))
         partition = self.runtime.partition_for(transactional_id)
         return self.runtime.read(partition, partial(describe_transaction, transactional_id=transactional_id))
 
@@ -204,8 +204,8 @@ class TransactionCoordinator:
         partition = self.runtime.partition_for(transactional_id)
         completion = self.runtime.write(partition, decide)
 
-        def decided(outcome: T | CoordinatorError) -> None:
-            if not isinstance(outcome, CoordinatorError):
+        def decided(outcome: T | KafkaError) -> None:
+            if not isinstance(outcome, KafkaError):
                 prepared = prepared_of(outcome)
                 if prepared is not None:
                     self._send_markers(partition, transactional_id, prepared)
@@ -214,8 +214,8 @@ class TransactionCoordinator:
         return completion
 
     def _loaded(self, partition: int) -> None:
-        def found(outcome: list[ListedTransaction] | CoordinatorError) -> None:
-            if not isinstance(outcome, CoordinatorError):
+        def found(outcome: list[ListedTransaction] | KafkaError) -> None:
+            if not isinstance(outcome, KafkaError):
                 for transactional_id, prepared in outcome:
                     self._markers.run_soon(partial(self._send_markers, partition, transactional_id, prepared))
 
@@ -245,7 +245,7 @@ class TransactionCoordinator:
             return
         transactional_id = unfinished.transactional_id
 
-        def recorded(outcome: CoordinatorError | None) -> None:
+        def recorded(outcome: KafkaError | None) -> None:
             if outcome is not None and unfinished.is_current():
                 self._markers.run_later(_COMPLETE_AGAIN_MS, lambda: self._complete(partition, unfinished, prepared))
             elif self._unfinished.get(transactional_id) is unfinished:
@@ -266,8 +266,8 @@ class TransactionCoordinator:
                     self.runtime.read(partition, timed_out_transactions).then(self._abort_all)
                     await trio.lowlevel.checkpoint()
 
-    def _abort_all(self, outcome: list[str] | CoordinatorError) -> None:
-        if not isinstance(outcome, CoordinatorError):
+    def _abort_all(self, outcome: list[str] | KafkaError) -> None:
+        if not isinstance(outcome, KafkaError):
             for transactional_id in outcome:
                 self._markers.run_soon(partial(self._abort, transactional_id))
 
@@ -287,7 +287,7 @@ class TransactionCoordinator:
         if producer_id is not None:  # otherwise the transaction is found again at the next interval
             self._markers.run_soon(partial(self._abort, transactional_id, producer_id))
 
-    def _aborted(self, transactional_id: str, outcome: Transaction | CoordinatorError | None) -> None:
+    def _aborted(self, transactional_id: str, outcome: Transaction | KafkaError | None) -> None:
         if isinstance(outcome, Transaction):
             self._trace(
                 "transaction_timed_out",

@@ -15,7 +15,6 @@ import attrs
 import trio
 
 from broker.client import ConnectionLost
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.coordinator.runtime.transaction_marker import TransactionMarker
 from broker.coordinator.transaction.broker_connections import BrokerConnections
 from broker.coordinator.transaction.marker_writer import MarkerWriter
@@ -27,7 +26,7 @@ from broker.wire.api.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import Tracer
 from metadata.image import MetadataImage
 
@@ -159,9 +158,9 @@ class MarkerSender:
             written.then(lambda code: self.run_soon(partial(self._settled, transaction, place, code)))
 
     def _settled(
-        self, transaction: UnfinishedTransaction, place: TopicPartition, outcome: ErrorCode | CoordinatorError
+        self, transaction: UnfinishedTransaction, place: TopicPartition, outcome: ErrorCode | KafkaError
     ) -> None:
-        code = outcome.code if isinstance(outcome, CoordinatorError) else outcome
+        code = outcome.code if isinstance(outcome, KafkaError) else outcome
         if code is ErrorCode.NONE:
             self._has_ended(transaction, place)
         elif code in _FENCED:

@@ -6,7 +6,6 @@ from typing import TypeAlias
 import trio
 
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.coordinator.runtime.runtime import CoordinatorRuntime
 from broker.coordinator.runtime.transaction_marker import TransactionMarker
 from broker.coordinator.transaction.transaction import TopicPartition
@@ -24,7 +23,7 @@ _RETRIED_AS_NOT_LEADER = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
 )
 
-Outcome: TypeAlias = Completion[ErrorCode | CoordinatorError]
+Outcome: TypeAlias = Completion[ErrorCode | KafkaError]
 
 
 class MarkerWriter:
@@ -105,7 +104,7 @@ class _Wait:
         self._written.complete(ErrorCode.REQUEST_TIMED_OUT)
 
 
-def _code_of(outcome: CoordinatorError | None) -> ErrorCode:
+def _code_of(outcome: KafkaError | None) -> ErrorCode:
     if outcome is None:
         return ErrorCode.NONE
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if outcome.code in _RETRIED_AS_NOT_LEADER else outcome.code

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, TypeVar
 
-from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
+from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
 from broker.coordinator.transaction.record_formats import encode_transaction
 from broker.coordinator.transaction.shard import TransactionShard
 from broker.coordinator.transaction.transaction import (
@@ -22,7 +22,7 @@ from broker.coordinator.transaction.transaction import (
     first_transaction,
     initialize,
 )
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ def init_producer_id(
 ) -> Decision[InitializedProducer]:
     """Decides on the producer's id and epoch. `producer_id` is a new one, or None if the caller has none yet.
 
-    Raises CoordinatorError, ProducerIdNeeded.
+    Raises KafkaError, ProducerIdNeeded.
     """
     current = state.transactions.get(transactional_id)
     if current is None:
@@ -95,7 +95,7 @@ def add_partitions_to_transaction(
     partitions: tuple[TopicPartition, ...],
     client_version: int,
 ) -> Decision[None]:
-    """Adds partitions to the producer's transaction, which begins with the first ones. Raises CoordinatorError."""
+    """Adds partitions to the producer's transaction, which begins with the first ones. Raises KafkaError."""
     current = _known(state, transactional_id)
     last_epoch = state.last_epochs.get(transactional_id, NO_PRODUCER_EPOCH)
     transition = add_partitions(current, last_epoch, producer, partitions, now_ms=now_ms, client_version=client_version)
@@ -112,7 +112,7 @@ def verify_partitions(
 ) -> list[ErrorCode]:
     """An error code for each partition: TRANSACTION_ABORTABLE if it does not belong to the transaction (KIP-890).
 
-    As in Kafka, the producer is checked before the state. Raises CoordinatorError.
+    As in Kafka, the producer is checked before the state. Raises KafkaError.
     """
     current = _known(state, transactional_id)
     check_producer(current, producer)
@@ -133,7 +133,7 @@ def end_transaction(
 ) -> Decision[EndedTransaction]:
     """Commits or aborts the producer's transaction. `producer_id` is a new one, or None if the caller has none yet.
 
-    Raises CoordinatorError, ProducerIdNeeded.
+    Raises KafkaError, ProducerIdNeeded.
     """
     current = _known(state, transactional_id)
     transition = end(
@@ -188,10 +188,10 @@ def timed_out_transactions(state: TransactionShard, now_ms: int) -> list[str]:
 
 
 def describe_transaction(state: TransactionShard, now_ms: int, *, transactional_id: str) -> Transaction:
-    """Raises CoordinatorError TRANSACTIONAL_ID_NOT_FOUND."""
+    """Raises KafkaError TRANSACTIONAL_ID_NOT_FOUND."""
     current = state.transactions.get(transactional_id)
     if current is None:
-        raise CoordinatorError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     return current
 
 
@@ -222,10 +222,10 @@ def select_transactions(
 
 
 def _known(state: TransactionShard, transactional_id: str) -> Transaction:
-    """The state of a transactional id. Raises CoordinatorError INVALID_PRODUCER_ID_MAPPING."""
+    """The state of a transactional id. Raises KafkaError INVALID_PRODUCER_ID_MAPPING."""
     current = state.transactions.get(transactional_id)
     if current is None:
-        raise CoordinatorError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     return current
 
 

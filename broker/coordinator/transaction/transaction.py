@@ -36,8 +36,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 
-from broker.coordinator.runtime.decision import CoordinatorError
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 # The largest epoch. Only a coordinator uses it, to fence the producer whose epoch is the one before.
@@ -178,7 +177,7 @@ def initialize(
 ) -> Transition:
     """A producer begins, or goes on after an error (KIP-360): then it is `expected` to have this id and epoch.
 
-    The transactional id must have no open transaction. Raises CoordinatorError
+    The transactional id must have no open transaction. Raises KafkaError
     CONCURRENT_TRANSACTIONS, PRODUCER_FENCED; ProducerIdNeeded.
     """
     check_has_markers(current)
@@ -192,7 +191,7 @@ def initialize(
             bumped = attrs.evolve(empty, producer_epoch=current.producer_epoch + 1)
         return Transition(bumped, NO_PRODUCER_EPOCH if expected is None else current.producer_epoch)
     if expected.epoch != last_epoch:
-        raise CoordinatorError(ErrorCode.PRODUCER_FENCED)
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
     # A retry whose first attempt was successful.
     return Transition(attrs.evolve(empty, previous_producer_id=current.previous_producer_id), last_epoch)
 
@@ -211,32 +210,32 @@ def _emptied(current: Transaction, timeout_ms: int, now_ms: int) -> Transaction:
 
 
 def check_expected(current: Transaction, expected: ProducerIdAndEpoch | None) -> None:
-    """Raises CoordinatorError PRODUCER_FENCED for a producer whose id is another one.
+    """Raises KafkaError PRODUCER_FENCED for a producer whose id is another one.
 
     Its id may be the previous one if it retries a request that has exhausted the epochs of that id.
     """
     if expected is None or expected.producer_id == current.producer_id:
         return
     if expected.producer_id != current.previous_producer_id or not is_exhausted(expected.epoch):
-        raise CoordinatorError(ErrorCode.PRODUCER_FENCED)
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
 
 def check_has_markers(current: Transaction) -> None:
-    """Raises CoordinatorError CONCURRENT_TRANSACTIONS while the markers of a prepared transaction are written.
+    """Raises KafkaError CONCURRENT_TRANSACTIONS while the markers of a prepared transaction are written.
 
     As in Kafka, most requests are checked for this before their producer id and epoch, which are not certain yet: after
     the last epoch of a producer id, the next id becomes the current one with the last marker.
     """
     if current.state in PREPARED:
-        raise CoordinatorError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 def check_producer(current: Transaction, producer: ProducerIdAndEpoch) -> None:
-    """Raises CoordinatorError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED unless this is the current producer."""
+    """Raises KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED unless this is the current producer."""
     if producer.producer_id != current.producer_id:
-        raise CoordinatorError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if producer.epoch != current.producer_epoch:
-        raise CoordinatorError(ErrorCode.PRODUCER_FENCED)
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
 
 def add_partitions(
@@ -250,7 +249,7 @@ def add_partitions(
 ) -> Transition | None:
     """The transaction is about to write to these partitions, with which it may begin. None if nothing changes.
 
-    Raises CoordinatorError CONCURRENT_TRANSACTIONS, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED.
+    Raises KafkaError CONCURRENT_TRANSACTIONS, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED.
     """
     check_has_markers(current)
     check_producer(current, producer)
@@ -283,7 +282,7 @@ def end(
 ) -> Transition | None:
     """A producer ends its transaction. None if it has ended like that already.
 
-    Raises CoordinatorError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS;
+    Raises KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS;
     ProducerIdNeeded.
     """
     if _has_ended(current, producer, is_commit=is_commit, client_version=client_version):
@@ -299,7 +298,7 @@ def end(
 def _has_ended(current: Transaction, producer: ProducerIdAndEpoch, *, is_commit: bool, client_version: int) -> bool:
     """True if the transaction has ended like that already; False if it may be ended now.
 
-    Before KIP-890 the producer's identity does not change with the end, and is checked first. Raises CoordinatorError
+    Before KIP-890 the producer's identity does not change with the end, and is checked first. Raises KafkaError
     INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS.
     """
     has_own_epoch = client_version >= EPOCH_PER_TRANSACTION
@@ -307,19 +306,19 @@ def _has_ended(current: Transaction, producer: ProducerIdAndEpoch, *, is_commit:
         check_has_markers(current)
     has_rotated = has_own_epoch and _has_rotated(current, producer)
     if producer.producer_id != current.producer_id and not has_rotated:
-        raise CoordinatorError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     is_next = has_own_epoch and current.producer_epoch == producer.epoch + 1
     is_same = producer.producer_id == current.producer_id and producer.epoch == current.producer_epoch
     is_complete = current.state in COMPLETE
     if not is_same and not (is_complete and (is_next or has_rotated)):
-        raise CoordinatorError(ErrorCode.PRODUCER_FENCED)
+        raise KafkaError(ErrorCode.PRODUCER_FENCED)
     check_has_markers(current)
     if is_complete and (is_next or has_rotated or not has_own_epoch):
         if (current.state is TransactionState.COMPLETE_COMMIT) != is_commit:
-            raise CoordinatorError(ErrorCode.INVALID_TXN_STATE)
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE)
         return True
     if current.state is not TransactionState.ONGOING and (is_commit or not has_own_epoch):
-        raise CoordinatorError(ErrorCode.INVALID_TXN_STATE)
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE)
     return False
 
 

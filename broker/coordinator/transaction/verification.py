@@ -15,7 +15,6 @@ import attrs
 import trio
 
 from broker.client import ConnectionLost
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.coordinator.transaction.broker_connections import BrokerConnections
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION, ProducerIdAndEpoch, TopicPartition
@@ -25,7 +24,7 @@ from broker.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from metadata.image import MetadataImage
 
 _VERSION: Final = 5
@@ -189,11 +188,11 @@ class TransactionVerifier:
             added = self._coordinator.add_partitions(transactional_id, producer, partitions, EPOCH_PER_TRANSACTION)
             self._commit()
             error = await added.wait()
-            code = error.code if isinstance(error, CoordinatorError) else ErrorCode.NONE
+            code = error.code if isinstance(error, KafkaError) else ErrorCode.NONE
             return dict.fromkeys(partitions, code)
         verified = self._coordinator.verify_partitions(transactional_id, producer, partitions)
         outcome = await verified.wait()
-        if isinstance(outcome, CoordinatorError):
+        if isinstance(outcome, KafkaError):
             return dict.fromkeys(partitions, outcome.code)
         return dict(zip(partitions, outcome, strict=True))
 

@@ -41,9 +41,9 @@ import attrs
 from broker.coordinator.group.group_kind import CONSUMER_PROTOCOL_TYPE, GroupType, PartitionValidator
 from broker.coordinator.group.record_formats import GroupMetadataKey, encode_key
 from broker.coordinator.runtime.completion import Completion
-from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
+from broker.coordinator.runtime.decision import CoordinatorRecord
 from broker.coordinator.runtime.shard import Timers
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 
 UNKNOWN_TIME: Final = -1
 
@@ -219,7 +219,7 @@ class ClassicGroup:
     def validate_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, api_version: int, is_transactional: bool
     ) -> PartitionValidator | None:
-        """Members of the generation may commit; any client may while the group is empty. Raises CoordinatorError.
+        """Members of the generation may commit; any client may while the group is empty. Raises KafkaError.
 
         Transactional offsets may be committed during a rebalance, because they carry their generation (KIP-447).
         """
@@ -235,16 +235,16 @@ class ClassicGroup:
         if error is ErrorCode.NONE and not is_transactional and self.state is GroupState.COMPLETING_REBALANCE:
             error = ErrorCode.REBALANCE_IN_PROGRESS
         if error is not ErrorCode.NONE:
-            raise CoordinatorError(error)
+            raise KafkaError(error)
         return None
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Any client may fetch the offsets of a classic group."""
 
     def validate_offset_delete(self) -> None:
-        """Raises CoordinatorError if the group has members whose subscriptions the coordinator cannot read."""
+        """Raises KafkaError if the group has members whose subscriptions the coordinator cannot read."""
         if not self.is_empty and not self.is_of_consumers:
-            raise CoordinatorError(ErrorCode.NON_EMPTY_GROUP)
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def committed(self, member_id: str, timers: Timers) -> None:
         """Prolongs the member's session, as a heartbeat does."""

@@ -9,9 +9,9 @@ from broker.coordinator.group.consumer.member import ConsumerMember, ResolvedReg
 from broker.coordinator.group.consumer.records import group_tombstones
 from broker.coordinator.group.group_kind import CONSUMER_PROTOCOL_TYPE, GroupType, PartitionValidator
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets
-from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
+from broker.coordinator.runtime.decision import CoordinatorRecord
 from broker.coordinator.runtime.shard import Timers
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 
 NO_ASSIGNMENT_EPOCH: Final = -1
 _COMMIT_WITH_EPOCH_FROM: Final = 9
@@ -94,10 +94,10 @@ class ConsumerGroup:
         return None if member_id is None else self.members.get(member_id)
 
     def member(self, member_id: str) -> ConsumerMember:
-        """The member of this id. Raises CoordinatorError if there is none."""
+        """The member of this id. Raises KafkaError if there is none."""
         member = self.members.get(member_id)
         if member is None:
-            raise CoordinatorError(
+            raise KafkaError(
                 ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
             )
         return member
@@ -132,7 +132,7 @@ class ConsumerGroup:
             return None  # a producer that does not name its member (KIP-447)
         member = self.member(member_id)
         if not is_transactional and not member.is_classic and api_version < _COMMIT_WITH_EPOCH_FROM:
-            raise CoordinatorError(
+            raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 "OffsetCommit version 9 or above must be used by members using the modern group protocol",
             )
@@ -210,22 +210,20 @@ def _stale_code(member: ConsumerMember, *, is_transactional: bool = False) -> Er
 def _check_epoch(member: ConsumerMember, epoch: int, stale: ErrorCode) -> None:
     if epoch != member.member_epoch:
         expected = member.member_epoch
-        raise CoordinatorError(
-            stale, f"The received epoch {epoch} does not match the expected member epoch {expected}."
-        )
+        raise KafkaError(stale, f"The received epoch {epoch} does not match the expected member epoch {expected}.")
 
 
 def _check_assignment_epoch(
     member: ConsumerMember, epoch: int, stale: ErrorCode, topic: str, topic_id: bytes, partition: int
 ) -> None:
-    """Raises CoordinatorError if the member does not own the partition, or has got it after this epoch."""
+    """Raises KafkaError if the member does not own the partition, or has got it after this epoch."""
     assigned_at = member.assignment_epoch(topic_id, partition)
     if assigned_at is None:
-        raise CoordinatorError(
+        raise KafkaError(
             stale, f"Partition {topic}-{partition} is not assigned to member {member.member_id}, nor to be revoked."
         )
     if epoch < assigned_at:
-        raise CoordinatorError(
+        raise KafkaError(
             stale,
             f"The received epoch {epoch} is older than epoch {assigned_at}, at which partition {topic}-{partition} was"
             f" assigned to member {member.member_id}.",

@@ -30,14 +30,14 @@ from broker.coordinator.group.consumer.shard import (
     rebalance_timeout_key,
 )
 from broker.coordinator.group.partition_sets import PartitionSets, as_message, is_within, partition_sets
-from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
+from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
 from broker.wire.api.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 
 # How long a group relies on notifications of changed topics before it looks at its topics anyway.
 METADATA_REFRESH_INTERVAL_MS = 60 * 60 * 1000
@@ -62,7 +62,7 @@ class HeartbeatClient:
 def heartbeat(
     state: ConsumerGroupShard, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatClient, now_ms: int
 ) -> Decision[ConsumerGroupHeartbeatResponse]:
-    """Decides about a heartbeat. A joining member creates the group if there is none. Raises CoordinatorError."""
+    """Decides about a heartbeat. A joining member creates the group if there is none. Raises KafkaError."""
     if request.member_epoch in (LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH):
         return leave(state, request, now_ms)
     if request.member_epoch == JOIN_EPOCH and request.group_id not in state.groups:
@@ -79,7 +79,7 @@ def heartbeat_of_member(
     caller: HeartbeatClient,
     now_ms: int,
 ) -> Decision[ConsumerGroupHeartbeatResponse]:
-    """Decides about a heartbeat of a member that does not leave, in this group. Raises CoordinatorError."""
+    """Decides about a heartbeat of a member that does not leave, in this group. Raises KafkaError."""
     member_id = request.member_id or caller.new_member_id
     check_size(state, group, member_id)
     owned = None if request.topic_partitions is None else partition_sets(request.topic_partitions)
@@ -98,10 +98,10 @@ def heartbeat_of_member(
 
 
 def check_size(state: ConsumerGroupShard, group: ConsumerGroup, member_id: str) -> None:
-    """Raises CoordinatorError if the group is full and the member is not in it."""
+    """Raises KafkaError if the group is full and the member is not in it."""
     members_max = state.config.consumer.members_max
     if len(group.members) >= members_max and member_id not in group.members:
-        raise CoordinatorError(
+        raise KafkaError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             f"The consumer group has reached its maximum capacity of {members_max} members.",
         )
@@ -110,7 +110,7 @@ def check_size(state: ConsumerGroupShard, group: ConsumerGroup, member_id: str) 
 def _member(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: PartitionSets | None
 ) -> tuple[ConsumerMember, ConsumerMember | None]:
-    """The member before this heartbeat, and the static member that it replaces, if any. Raises CoordinatorError."""
+    """The member before this heartbeat, and the static member that it replaces, if any. Raises KafkaError."""
     joins, instance_id = request.member_epoch == JOIN_EPOCH, request.instance_id
     if instance_id is None:
         member = group.members.get(member_id) if joins else group.member(member_id)
@@ -123,7 +123,7 @@ def _member(
         if replaced is None:
             return group.members.get(member_id, ConsumerMember(member_id=member_id)), None
         if not replaced.is_away and not replaced.is_classic:
-            raise CoordinatorError(
+            raise KafkaError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
                 f"instance id is owned by {replaced.member_id} member.",
@@ -151,7 +151,7 @@ def replacement(group: ConsumerGroup, member: ConsumerMember, replaced: Consumer
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, owned: PartitionSets | None) -> None:
-    """Raises CoordinatorError if the member is fenced. A member that rejoins at epoch 0 owns nothing, and never is
+    """Raises KafkaError if the member is fenced. A member that rejoins at epoch 0 owns nothing, and never is
     (KIP-848).
     """
     if epoch in (JOIN_EPOCH, member.member_epoch):
@@ -160,7 +160,7 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: PartitionSets | None
     is_late = epoch == member.previous_member_epoch and owned is not None and is_within(owned, member.assigned)
     if epoch > member.member_epoch or not is_late:
         than = "greater" if epoch > member.member_epoch else "smaller"
-        raise CoordinatorError(
+        raise KafkaError(
             ErrorCode.FENCED_MEMBER_EPOCH,
             f"The consumer group member has a {than} member epoch ({epoch}) than the one known by the group "
             f"coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin.",
@@ -257,12 +257,12 @@ def _is_timeout_running(former: ConsumerMember, member: ConsumerMember) -> bool:
 
 
 def validate(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: tuple[str, ...]) -> None:
-    """Raises CoordinatorError if the request is invalid by itself."""
+    """Raises KafkaError if the request is invalid by itself."""
     problem = _problem(request, api_version)
     if problem is not None:
-        raise CoordinatorError(ErrorCode.INVALID_REQUEST, problem)
+        raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
     if request.server_assignor is not None and request.server_assignor not in assignors:
-        raise CoordinatorError(
+        raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
         )

@@ -22,10 +22,10 @@ from broker.coordinator.group.consumer.shard import (
     session_key,
 )
 from broker.coordinator.group.consumer.subscriptions import metadata_hash
-from broker.coordinator.runtime.decision import CoordinatorError, Decision
+from broker.coordinator.runtime.decision import Decision
 from broker.coordinator.runtime.shard import OnTimer
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 def leave(
     state: ConsumerGroupShard, request: ConsumerGroupHeartbeatRequest, now_ms: int
 ) -> Decision[ConsumerGroupHeartbeatResponse]:
-    """Decides about a member that leaves: for good, or, if it is static, for a while. Raises CoordinatorError."""
+    """Decides about a member that leaves: for good, or, if it is static, for a while. Raises KafkaError."""
     group = consumer_group(state, request.group_id)
     response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     if request.instance_id is None:
@@ -46,19 +46,19 @@ def leave(
 
 
 def static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
-    """The member of this instance id. Raises CoordinatorError if another member has replaced `member_id` (KIP-345)."""
+    """The member of this instance id. Raises KafkaError if another member has replaced `member_id` (KIP-345)."""
     member = group.static_member(instance_id)
     if member is None:
-        raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if member.member_id != member_id:
         raise fenced(member_id, instance_id, member.member_id)
     return member
 
 
-def fenced(member_id: str, instance_id: str, by: str) -> CoordinatorError:
+def fenced(member_id: str, instance_id: str, by: str) -> KafkaError:
     """The error for a static member that member `by` has replaced."""
     what = f"Static member {member_id} with instance id {instance_id} was fenced by member {by}."
-    return CoordinatorError(ErrorCode.FENCED_INSTANCE_ID, what)
+    return KafkaError(ErrorCode.FENCED_INSTANCE_ID, what)
 
 
 def remove_members(

@@ -73,7 +73,7 @@ class MemberUpdate:
         """Returns the member after the update. `member` has the changes of the request; `owned` are the partitions it
         reports, if any.
 
-        Raises CoordinatorError.
+        Raises KafkaError.
         """
         if member != self.former:
             self.records.append(member_record(self.group.group_id, member))
@@ -135,7 +135,7 @@ class MemberUpdate:
         return members_with(self.group, member, without=gone)
 
     def _regexes(self, member: ConsumerMember) -> tuple[Mapping[str, ResolvedRegex], bool]:
-        """The regular expressions of the members, and whether their topics have changed. Raises CoordinatorError."""
+        """The regular expressions of the members, and whether their topics have changed. Raises KafkaError."""
         known, context = self.group.regexes, self.context
         wanted, regex = list(known), member.topic_regex
         is_unknown = regex is not None and regex not in known

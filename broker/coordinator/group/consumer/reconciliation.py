@@ -44,8 +44,7 @@ from broker.coordinator.group.partition_sets import (
     of_topic,
     union,
 )
-from broker.coordinator.runtime.decision import CoordinatorError
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 
 # Returns the member id of the partition's owner, if there is one.
 OwnerOf: TypeAlias = Callable[[bytes, int], str | None]
@@ -69,7 +68,7 @@ def reconcile(
     """Returns the member after the next step; the same member if no step is needed or possible.
 
     `owned` are the partitions that the member reports; None if it does not report any. `new_topic_ids` are the topics
-    of a new subscription; None if the subscription is the same as before. Raises CoordinatorError.
+    of a new subscription; None if the subscription is the same as before. Raises KafkaError.
     """
     match member.state:
         case MemberState.STABLE:
@@ -85,7 +84,7 @@ def reconcile(
         case _:
             # A later version wrote this state. Only a member that owns nothing can start again.
             if owned is None or owned:
-                raise CoordinatorError(ErrorCode.FENCED_MEMBER_EPOCH, "The member is in an unknown state")
+                raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, "The member is in an unknown state")
             return _next(member, target.epoch, target, owner_of, owned)
 
 

@@ -9,9 +9,9 @@ from broker.coordinator.group.consumer.member import ConsumerMember
 from broker.coordinator.group.consumer.member_update import DecisionContext
 from broker.coordinator.group.consumer.topic_matching import TopicMatcher
 from broker.coordinator.group.group_kind import Group
-from broker.coordinator.runtime.decision import CoordinatorError, Decision
+from broker.coordinator.runtime.decision import Decision
 from broker.coordinator.runtime.shard import ShardContext
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
 
@@ -55,12 +55,12 @@ def config_of(state: ConsumerGroupShard, group_id: str) -> ConsumerGroupConfig:
 
 
 def consumer_group(state: ConsumerGroupShard, group_id: str) -> ConsumerGroup:
-    """The consumer group of this id. Raises CoordinatorError if there is none."""
+    """The consumer group of this id. Raises KafkaError if there is none."""
     group = state.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return group
     what = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
-    raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, what)
+    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, what)
 
 
 def session_key(group_id: str, member_id: str) -> Hashable:

@@ -6,8 +6,7 @@ from typing import Final
 
 from broker.coordinator.group.consumer.member import ConsumerMember, ResolvedRegex
 from broker.coordinator.group.consumer.topic_matching import TopicMatcher
-from broker.coordinator.runtime.decision import CoordinatorError
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from metadata.image import MetadataImage, TopicImage
 from metadata.regex.matching import RegexError
 
@@ -76,12 +75,12 @@ def _racks(topic: TopicImage, image: MetadataImage) -> str:
 
 
 def check_regex(regex: str, matcher: TopicMatcher) -> None:
-    """Raises CoordinatorError if the regular expression is invalid or too large."""
+    """Raises KafkaError if the regular expression is invalid or too large."""
     try:
         matcher.check(regex)
     except RegexError as error:
         shown = regex if len(regex) <= _REGEX_SHOWN_MAX else f"{regex[:_REGEX_SHOWN_MAX]}..."
-        raise CoordinatorError(
+        raise KafkaError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"SubscribedTopicRegex `{shown}` is not a valid regular expression: {error}.",
         ) from error

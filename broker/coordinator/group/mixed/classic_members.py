@@ -37,13 +37,13 @@ from broker.coordinator.group.mixed.downgrade import begin_downgrade, can_downgr
 from broker.coordinator.group.mixed.embedded_protocol import as_assignment, as_sets
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, difference, intersection
 from broker.coordinator.runtime.completion import Completion
-from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
+from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
 from broker.wire.api.heartbeat import HeartbeatRequest
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from broker.wire.api.leave_group import MemberIdentity, MemberResponse
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from broker.wire.consumer_protocol import ConsumerProtocolSubscription, decode_subscription
-from broker.wire.errors import ErrorCode, WireError
+from broker.wire.errors import ErrorCode, KafkaError, WireError
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ _UNCHANGED: Final = -1
 def join(
     state: ConsumerGroupShard, group: ConsumerGroup, request: JoinGroupRequest, joiner: JoiningClient, now_ms: int
 ) -> Decision[Completion[JoinGroupResponse]]:
-    """Decides about a JoinGroup of a classic member. Raises CoordinatorError."""
+    """Decides about a JoinGroup of a classic member. Raises KafkaError."""
     is_unknown, instance_id = request.member_id == UNKNOWN_MEMBER_ID, request.group_instance_id
     member_id = joiner.new_member_id if is_unknown else request.member_id
     check_size(state, group, member_id)
@@ -76,7 +76,7 @@ def join(
 
 
 def _former(group: ConsumerGroup, request: JoinGroupRequest, member_id: str) -> ConsumerMember:
-    """The member before its join, which replaces no other one. Raises CoordinatorError."""
+    """The member before its join, which replaces no other one. Raises KafkaError."""
     is_unknown, instance_id = request.member_id == UNKNOWN_MEMBER_ID, request.group_instance_id
     if instance_id is not None and not is_unknown:
         return static_member(group, instance_id, member_id)
@@ -88,7 +88,7 @@ def _former(group: ConsumerGroup, request: JoinGroupRequest, member_id: str) -> 
 
 
 def _subscription(group: ConsumerGroup, request: JoinGroupRequest, member_id: str) -> ConsumerProtocolSubscription:
-    """The member's subscription, which is the same in all of its protocols. Raises CoordinatorError."""
+    """The member's subscription, which is the same in all of its protocols. Raises KafkaError."""
     others = [
         {name for name, _ in other.classic.protocols}
         for other in group.members.values()
@@ -98,13 +98,11 @@ def _subscription(group: ConsumerGroup, request: JoinGroupRequest, member_id: st
     ]
     names = [each.name for each in request.protocols if all(each.name in theirs for theirs in others)]
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not names:
-        raise CoordinatorError(
-            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported."
-        )
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported.")
     try:
         subscriptions = [decode_subscription(each.metadata) for each in request.protocols]
     except WireError as error:
-        raise CoordinatorError(
+        raise KafkaError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s subscription cannot be read."
         ) from error
     return subscriptions[0]
@@ -200,11 +198,11 @@ def _join_downgraded_group(
 def sync(
     state: ConsumerGroupShard, group: ConsumerGroup, request: SyncGroupRequest
 ) -> Decision[Completion[SyncGroupResponse]]:
-    """Decides about a SyncGroup of a classic member. Raises CoordinatorError."""
+    """Decides about a SyncGroup of a classic member. Raises KafkaError."""
     member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
     name, metadata = _protocol(member)
     if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or request.protocol_name not in (None, name):
-        raise CoordinatorError(
+        raise KafkaError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             f"Member {member.member_id} joined with the protocol {name} of type {CONSUMER_PROTOCOL_TYPE}.",
         )
@@ -225,7 +223,7 @@ def sync(
 
 
 def heartbeat(state: ConsumerGroupShard, group: ConsumerGroup, request: HeartbeatRequest) -> Decision[ErrorCode]:
-    """Decides about a Heartbeat of a classic member: NONE, or REBALANCE_IN_PROGRESS. Raises CoordinatorError."""
+    """Decides about a Heartbeat of a classic member: NONE, or REBALANCE_IN_PROGRESS. Raises KafkaError."""
     member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
     must_rejoin = _must_rejoin(group, member)
 
@@ -273,7 +271,7 @@ def leave(
         responses.append(response)
         try:
             member = _leaving(group, each)
-        except CoordinatorError as error:
+        except KafkaError as error:
             response.error_code = error.code
         else:
             leaving[member.member_id] = member
@@ -281,26 +279,24 @@ def leave(
 
 
 def _leaving(group: ConsumerGroup, who: MemberIdentity) -> ConsumerMember:
-    """The member to remove. A static member may be identified by its instance id alone. Raises CoordinatorError."""
+    """The member to remove. A static member may be identified by its instance id alone. Raises KafkaError."""
     if who.group_instance_id is None:
         return group.member(who.member_id)
     if who.member_id:
         return static_member(group, who.group_instance_id, who.member_id)
     member = group.static_member(who.group_instance_id)
     if member is None:
-        raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     return member
 
 
 def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
-    """The member. Raises CoordinatorError if it does not use the classic protocol or is in another generation."""
+    """The member. Raises KafkaError if it does not use the classic protocol or is in another generation."""
     member = group.member(member_id) if instance_id is None else static_member(group, instance_id, member_id)
     if not member.is_classic:
-        raise CoordinatorError(
-            ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member.member_id} does not speak the classic protocol."
-        )
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member.member_id} does not speak the classic protocol.")
     if generation != member.member_epoch:
-        raise CoordinatorError(
+        raise KafkaError(
             ErrorCode.ILLEGAL_GENERATION,
             f"Member {member.member_id} is in generation {member.member_epoch}, not in {generation}.",
         )

@@ -13,12 +13,12 @@ from broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from broker.coordinator.group.consumer.shard import ConsumerGroupShard
 from broker.coordinator.group.mixed import classic_members
 from broker.coordinator.runtime.completion import Completion
-from broker.coordinator.runtime.decision import CoordinatorError, Decision
+from broker.coordinator.runtime.decision import Decision
 from broker.wire.api.heartbeat import HeartbeatRequest
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 from broker.wire.api.leave_group import MemberIdentity, MemberResponse
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.schema import STRING_BYTES_MAX
 
 # The most bytes of the name before a UUID, so that both fit a string of the protocol.
@@ -29,7 +29,7 @@ def join_group(
     state: ConsumerGroupShard, request: JoinGroupRequest, joiner: JoiningClient, now_ms: int
 ) -> Decision[Completion[JoinGroupResponse]]:
     """Decides about a JoinGroup. A client without a member id creates the group if there is none. Raises
-    CoordinatorError.
+    KafkaError.
 
     The response completes when the generation begins that the member belongs to.
     """
@@ -38,10 +38,10 @@ def join_group(
         return classic_members.join(state, group, request, joiner, now_ms)
     if not isinstance(group, ClassicGroup):
         if group is not None and not group.is_empty:
-            raise CoordinatorError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         # A simple group, which has offsets alone, exists; its protocols are checked as for any group.
         if request.member_id != UNKNOWN_MEMBER_ID and not state.is_simple(request.group_id):
-            raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         emptied, group = group, ClassicGroup(request.group_id)
     else:
         emptied = None
@@ -99,10 +99,10 @@ def leave_group(
 
 
 def _group(state: ConsumerGroupShard, group_id: str) -> ClassicGroup | ConsumerGroup:
-    """The group of this id. Raises CoordinatorError if it has no members of the classic protocol."""
+    """The group of this id. Raises KafkaError if it has no members of the classic protocol."""
     group = state.groups.get(group_id)
     if not isinstance(group, ClassicGroup | ConsumerGroup):
-        raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     return group
 
 

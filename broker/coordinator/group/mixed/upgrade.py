@@ -27,7 +27,7 @@ from broker.coordinator.group.consumer.records import (
 from broker.coordinator.group.consumer.shard import ConsumerGroupShard, config_of, consumer_group
 from broker.coordinator.group.mixed.embedded_protocol import as_sets
 from broker.coordinator.group.partition_sets import NO_PARTITIONS, PartitionSets, of_topic, union
-from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
+from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from broker.wire.api.join_group import JoinGroupResponse
 from broker.wire.api.sync_group import SyncGroupResponse
@@ -36,7 +36,7 @@ from broker.wire.consumer_protocol import (
     decode_assignment,
     decode_subscription,
 )
-from broker.wire.errors import ErrorCode, WireError
+from broker.wire.errors import ErrorCode, KafkaError, WireError
 from metadata.image import MetadataImage
 
 # The hash of no topics. So the next heartbeat finds that the topics have changed, and computes a target assignment.
@@ -46,7 +46,7 @@ _UNKNOWN_HASH = 0
 def consumer_group_heartbeat(
     shard: ConsumerGroupShard, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatClient, now_ms: int
 ) -> Decision[ConsumerGroupHeartbeatResponse]:
-    """Decides about a heartbeat, and upgrades a classic group that the member joins. Raises CoordinatorError."""
+    """Decides about a heartbeat, and upgrades a classic group that the member joins. Raises KafkaError."""
     group = shard.groups.get(request.group_id)
     if not isinstance(group, ClassicGroup) or request.member_epoch < JOIN_EPOCH:
         return heartbeat(shard, request, caller, now_ms)
@@ -65,7 +65,7 @@ def consumer_group_heartbeat(
 
 
 def _check_not_replaced(group: ClassicGroup, request: ConsumerGroupHeartbeatRequest) -> None:
-    """Raises CoordinatorError if a classic member with the same instance id has replaced the member in the group.
+    """Raises KafkaError if a classic member with the same instance id has replaced the member in the group.
 
     The error fences the member. With GROUP_ID_NOT_FOUND it would rejoin and replace the classic member, which would
     rejoin in turn, and so on.
@@ -106,7 +106,7 @@ class _Upgrade:
 
 
 def _upgrade(former: ClassicGroup, config: ConsumerGroupConfig, image: MetadataImage) -> _Upgrade:
-    """Upgrades a group. Raises CoordinatorError if it has to stay a classic one. A group without members is just
+    """Upgrades a group. Raises KafkaError if it has to stay a classic one. A group without members is just
     removed.
     """
     if former.is_empty:
@@ -125,8 +125,8 @@ def _upgrade(former: ClassicGroup, config: ConsumerGroupConfig, image: MetadataI
     return _Upgrade(former, group, [*former.tombstones(), *_records(group)])
 
 
-def _refusal(former: ClassicGroup, reason: str) -> CoordinatorError:
-    return CoordinatorError(
+def _refusal(former: ClassicGroup, reason: str) -> KafkaError:
+    return KafkaError(
         ErrorCode.GROUP_ID_NOT_FOUND,
         f"Cannot upgrade classic group {former.group_id} to consumer group because {reason}.",
     )
@@ -145,7 +145,7 @@ def _records(group: ConsumerGroup) -> list[CoordinatorRecord]:
 
 
 def _members(former: ClassicGroup, image: MetadataImage) -> list[ConsumerMember]:
-    """The members of the consumer group. Raises CoordinatorError if their metadata cannot be read, or if assignments
+    """The members of the consumer group. Raises KafkaError if their metadata cannot be read, or if assignments
     hold data that only the leader can read.
     """
     protocol = former.elected_protocol() if former.members else ""

@@ -19,7 +19,7 @@ from broker.coordinator.group.record_formats import (
     encode_key,
     encode_value,
 )
-from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision, Producer
+from broker.coordinator.runtime.decision import CoordinatorRecord, Decision, Producer
 from broker.wire.api.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -27,7 +27,7 @@ from broker.wire.api.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.uuids import ZERO_UUID
 
 NO_OFFSET: Final = -1
@@ -68,7 +68,7 @@ def commit_offsets(
     now_ms: int,
     producer: Producer | None = None,
 ) -> Decision[list[ErrorCode]]:
-    """Decides on an error code for each of the offsets. Raises CoordinatorError if the committer may not commit one of
+    """Decides on an error code for each of the offsets. Raises KafkaError if the committer may not commit one of
     them.
 
     If the client sent a retention time (OffsetCommit before version 5), its offsets expire after it. With a `producer`
@@ -118,7 +118,7 @@ def _topic_id(state: OffsetsShard, offset: OffsetToCommit) -> bytes:
 
 
 def _validate(state: OffsetsShard, committer: Committer, *, is_transactional: bool) -> PartitionValidator | None:
-    """Raises CoordinatorError if the committer may not commit; returns the validator of each partition, if its group
+    """Raises KafkaError if the committer may not commit; returns the validator of each partition, if its group
     has one. A committer that is no member may commit for a new group, which becomes a simple one.
     """
     group = state.groups.get(committer.group_id)
@@ -133,13 +133,13 @@ def _validate(state: OffsetsShard, committer: Committer, *, is_transactional: bo
     if committer.epoch < 0:
         return None
     if state.offsets.has_group(committer.group_id):
-        raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)  # a simple group has no members
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)  # a simple group has no members
     is_told = committer.api_version >= _GROUP_ID_NOT_FOUND_FROM and not is_transactional
-    raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND if is_told else ErrorCode.ILLEGAL_GENERATION)
+    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if is_told else ErrorCode.ILLEGAL_GENERATION)
 
 
 def committed_partitions(state: OffsetsShard, request: OffsetFetchRequestGroup) -> list[OffsetFetchRequestTopics]:
-    """All partitions for which the group has committed offsets, by topic. Raises CoordinatorError."""
+    """All partitions for which the group has committed offsets, by topic. Raises KafkaError."""
     _validate_fetch(state, request)
     return [
         OffsetFetchRequestTopics(name=topic, partition_indexes=list(offsets))
@@ -150,7 +150,7 @@ def committed_partitions(state: OffsetsShard, request: OffsetFetchRequestGroup) 
 def fetch_offsets(
     state: OffsetsShard, request: OffsetFetchRequestGroup, *, require_stable: bool, only_committed: bool = False
 ) -> OffsetFetchResponseGroup:
-    """The group's committed offsets for the partitions of the request. Raises CoordinatorError.
+    """The group's committed offsets for the partitions of the request. Raises KafkaError.
 
     The request names its topics. With `require_stable`, an offset that an open transaction may replace is answered with
     UNSTABLE_OFFSET_COMMIT (KIP-447). With `only_committed`, partitions without an offset are left out: those whose
@@ -211,12 +211,12 @@ def no_offset(partition: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
 def delete_offsets(
     state: OffsetsShard, group_id: str, partitions: Sequence[tuple[str, int]]
 ) -> Decision[list[ErrorCode]]:
-    """Decides on an error code for each of the partitions. Raises CoordinatorError."""
+    """Decides on an error code for each of the partitions. Raises KafkaError."""
     group = state.groups.get(group_id)
     if group is not None:
         group.validate_offset_delete()
     elif not state.offsets.has_group(group_id):
-        raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND)
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
     records, codes = [], []
     for topic, partition in partitions:
         if group is not None and group.is_subscribed_to(topic):

@@ -10,13 +10,13 @@ import pytest
 import trio
 
 from broker.coordinator.runtime.completion import Completion, completed, failed, gather
-from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Decision
+from broker.coordinator.runtime.decision import CoordinatorRecord, Decision
 from broker.coordinator.runtime.hosted_shard import Phase
 from broker.coordinator.runtime.java_hash import java_hash
 from broker.coordinator.runtime.timers import ShardTimers
 from broker.net.deadlines import Deadlines
 from broker.replication.role_changes import apply_image
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import EndTransactionMarker, Record, encode_batch, encode_end_transaction_marker
 from metadata.image import MetadataDelta, PartitionImage
 from metadata.records import RemoveTopicRecord
@@ -57,7 +57,7 @@ async def test_uncommitted_state_is_not_answered(tmp_path: Path) -> None:
 
 
 def refuse(state: Registers, now_ms: int) -> Decision[None]:
-    raise CoordinatorError(ErrorCode.ILLEGAL_GENERATION)
+    raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
 
 
 async def test_refusal_is_freed_without_the_garbage_collector(tmp_path: Path) -> None:
@@ -376,7 +376,7 @@ def test_completions() -> None:
     completion.complete(2)
     completion.then(told.append)
     assert told == [1, 1]
-    error = CoordinatorError(ErrorCode.NOT_COORDINATOR)
+    error = KafkaError(ErrorCode.NOT_COORDINATOR)
     late: Completion[int] = Completion()
     gathered = gather([completed(3), late, failed(error)])
     assert not gathered.done

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.coordinator.runtime.decision import CoordinatorError, Decision
+from broker.coordinator.runtime.decision import Decision
 from broker.coordinator.transaction import requests
 from broker.coordinator.transaction.record_formats import encode_transaction
 from broker.coordinator.transaction.shard import TransactionShard
@@ -18,7 +18,7 @@ from broker.coordinator.transaction.transaction import (
     Transaction,
     TransactionState,
 )
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from metadata.configuration import BrokerConfigs
 
 ID = "id"
@@ -62,7 +62,7 @@ class Producers(RuleBasedStateMachine):
         before = dict(self.state.transactions)
         try:
             decision: Decision[Any] = decide(self.state, self.now_ms, **fields)
-        except CoordinatorError as error:
+        except KafkaError as error:
             assert self.state.transactions == before, "a refusal changes nothing"
             return error.code
         for record in decision.records:

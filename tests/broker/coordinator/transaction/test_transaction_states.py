@@ -3,7 +3,6 @@
 import attrs
 import pytest
 
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.coordinator.transaction.transaction import (
     EPOCH_MAX,
     PREPARED,
@@ -19,7 +18,7 @@ from broker.coordinator.transaction.transaction import (
     first_transaction,
     initialize,
 )
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 
 NOW = 1_700_000_000_000
 PRODUCER = ProducerIdAndEpoch(7, 3)
@@ -60,7 +59,7 @@ def ended(
 
 
 def code_of(call: object) -> ErrorCode:
-    with pytest.raises(CoordinatorError) as raised:
+    with pytest.raises(KafkaError) as raised:
         call()  # type: ignore[operator]
     return raised.value.code
 

@@ -6,7 +6,7 @@ from broker.coordinator.group.administration import delete_groups, describe_grou
 from broker.coordinator.group.classic.classic_group import GroupState
 from broker.coordinator.group.mixed.classic_requests import new_member_id
 from broker.coordinator.group.record_formats import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
-from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
+from broker.coordinator.runtime.decision import CoordinatorRecord
 from broker.wire.consumer_protocol import (
     ConsumerProtocolAssignment,
     OwnedPartitions,
@@ -14,7 +14,7 @@ from broker.wire.consumer_protocol import (
     encode_assignment,
     subscribed_topics,
 )
-from broker.wire.errors import ErrorCode, WireError
+from broker.wire.errors import ErrorCode, KafkaError, WireError
 from tests.support.classic_clients import GROUP, SESSION_MS, ClassicClients, code
 
 # As clients encode them: the topics a and b, no user data; in later versions also the owned partitions and the rack.
@@ -41,7 +41,7 @@ def commit(clients: ClassicClients, member_id: str, generation: int, *, in_trans
         clients.group.validate_offset_commit(
             member_id, None, generation, api_version=9, is_transactional=in_transaction
         )
-    except CoordinatorError as error:
+    except KafkaError as error:
         return error.code
     return ErrorCode.NONE
 
@@ -67,7 +67,7 @@ def test_describe_rebalancing_group_has_the_last_assignments_and_no_metadata(cli
 
 
 def test_describe_unknown_group_is_refused(clients: ClassicClients) -> None:
-    with pytest.raises(CoordinatorError, match="Group nowhere not found"):
+    with pytest.raises(KafkaError, match="Group nowhere not found"):
         describe_group(clients.state, "nowhere")
 
 
@@ -165,7 +165,7 @@ def test_unreadable_subscriptions_protect_all_topics(clients: ClassicClients) ->
     others = ClassicClients()
     others.join_all(1, protocol_type="connect")
     assert not others.group.is_subscribed_to("c")
-    with pytest.raises(CoordinatorError) as raised:
+    with pytest.raises(KafkaError) as raised:
         others.group.validate_offset_delete()
     assert raised.value.code == ErrorCode.NON_EMPTY_GROUP
     assert others.group.state is GroupState.COMPLETING_REBALANCE

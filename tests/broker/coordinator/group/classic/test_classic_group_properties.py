@@ -18,12 +18,11 @@ from broker.coordinator.group.classic.classic_group import ClassicGroup, GroupSt
 from broker.coordinator.group.classic.step import join_key, sync_key
 from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.runtime.completion import Completion
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.wire.api.leave_group import MemberIdentity
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from tests.support.classic_clients import GROUP, INITIAL_DELAY_MS, REBALANCE_MS, SESSION_MS, ClassicClients, code, facts
 
-NOT_COORDINATOR = CoordinatorError(ErrorCode.NOT_COORDINATOR)
+NOT_COORDINATOR = KafkaError(ErrorCode.NOT_COORDINATOR)
 MEMBERS_MAX = 4
 PROTOCOLS = st.lists(st.sampled_from(["range", "sticky", "own"]), min_size=1, max_size=3, unique=True)
 INSTANCES = st.sampled_from([None, None, "a", "b"])

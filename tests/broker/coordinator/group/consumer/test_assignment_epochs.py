@@ -15,8 +15,8 @@ from broker.coordinator.group.record_formats import (
     encode_key,
     encode_value,
 )
-from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord, Producer
-from broker.wire.errors import ErrorCode
+from broker.coordinator.runtime.decision import CoordinatorRecord, Producer
+from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.uuids import ZERO_UUID
 from tests.support.consumer_clients import GROUP, ConsumerClient, ConsumerGroups, settle
 from tests.support.mixed_groups import mixed, shard_with, stable_classic_members
@@ -53,7 +53,7 @@ def commit(
     offsets = [OffsetToCommit(topic, topic_id, index, 7, -1, "") for index in partitions]
     try:
         return shard.write(lambda state, now_ms: commit_offsets(state, committer, offsets, -1, now_ms, producer))
-    except CoordinatorError as error:
+    except KafkaError as error:
         return error.code
 
 

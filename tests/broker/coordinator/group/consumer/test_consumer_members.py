@@ -11,9 +11,8 @@ from broker.coordinator.group.consumer.heartbeat import WAITING_INTERVAL_MS
 from broker.coordinator.group.consumer.member import MemberState
 from broker.coordinator.group.consumer.records import assignment_record
 from broker.coordinator.group.partition_sets import PartitionSets, as_message
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse, TopicPartitions
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from tests.support.consumer_clients import GROUP, REBALANCE_MS, ConsumerClient, ConsumerGroups, settle
 
 FENCED_EPOCH, UNKNOWN = ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID
@@ -44,14 +43,14 @@ def said(client: ConsumerClient, epoch: int, owned: PartitionSets | None = None,
         setattr(request, name, value)
     try:
         return client.send(request)
-    except CoordinatorError as error:
+    except KafkaError as error:
         return error.code
 
 
 def joined(client: ConsumerClient) -> Any:
     try:
         return client.send(client.request())
-    except CoordinatorError as error:
+    except KafkaError as error:
         return error.code
 
 
@@ -131,7 +130,7 @@ def test_offset_commit_needs_a_member_and_no_later_epoch_than_its_own(shard: Con
     def refusal(member_id: str, epoch: int, version: int = 9) -> ErrorCode | None:
         try:
             shard.group.validate_offset_commit(member_id, None, epoch, api_version=version, is_transactional=False)
-        except CoordinatorError as error:
+        except KafkaError as error:
             return error.code
         return None
 
@@ -149,7 +148,7 @@ def test_offset_fetch_needs_the_current_member_epoch(shard: ConsumerGroups) -> N
     shard.group.validate_offset_fetch(None, -1)
     shard.group.validate_offset_fetch("m", client.epoch)
     for member_id, epoch, code in (("m", 0, ErrorCode.STALE_MEMBER_EPOCH), ("x", 1, UNKNOWN), (None, 1, UNKNOWN)):
-        with pytest.raises(CoordinatorError) as refused:
+        with pytest.raises(KafkaError) as refused:
             shard.group.validate_offset_fetch(member_id, epoch)
         assert refused.value.code is code
 

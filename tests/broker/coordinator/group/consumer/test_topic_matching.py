@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from broker.coordinator.group.consumer.topic_matching import SLICE, TopicMatcher
-from broker.coordinator.runtime.decision import CoordinatorError
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from metadata.image import MetadataDelta, MetadataImage
 from metadata.records import RemoveTopicRecord, TopicRecord
 from metadata.regex.matching import LENGTH_MAX, RegexError, compile_regex
@@ -149,7 +148,7 @@ def test_expressions_beyond_a_length_or_compiled_size_are_refused_cheaply(expres
 def test_a_heartbeat_with_a_huge_expression_is_refused_without_repeating_it(size: int) -> None:
     shard = ConsumerGroups()
     shard.create_topic("a", 1)
-    with pytest.raises(CoordinatorError) as refused:
+    with pytest.raises(KafkaError) as refused:
         ConsumerClient(shard, "m", regex="x" * size).heartbeat()
     assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
     assert len(str(refused.value)) < 500

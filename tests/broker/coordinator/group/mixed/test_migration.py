@@ -4,8 +4,7 @@ import pytest
 
 from broker.coordinator.group.classic.classic_group import ClassicGroup, GroupState
 from broker.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
-from broker.coordinator.runtime.decision import CoordinatorError
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from tests.support.classic_consumers import ClassicConsumer
 from tests.support.consumer_clients import GROUP, ConsumerClient, ConsumerGroups
 from tests.support.mixed_groups import (
@@ -119,7 +118,7 @@ def test_upgrade_keeps_partitions_of_a_member_that_has_not_synced(shard: Consume
 
 def test_group_that_cannot_be_upgraded_is_not_found_by_consumers() -> None:
     def refusal(shard: ConsumerGroups) -> str:
-        with pytest.raises(CoordinatorError) as refused:
+        with pytest.raises(KafkaError) as refused:
             ConsumerClient(shard, "new", ["a"]).send(ConsumerClient(shard, "new", ["a"]).request())
         assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
         assert isinstance(shard.state.groups[GROUP], ClassicGroup)
@@ -150,7 +149,7 @@ def test_upgrade_is_refused_if_assignments_have_user_data(shard: ConsumerGroups)
         member.act()
         shard.pass_ms(300)
     assert classic_group(shard).state is GroupState.STABLE
-    with pytest.raises(CoordinatorError) as refused:
+    with pytest.raises(KafkaError) as refused:
         ConsumerClient(shard, "new", ["a"]).send(ConsumerClient(shard, "new", ["a"]).request())
     assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 

@@ -8,9 +8,8 @@ import pytest
 from broker.coordinator.group.administration import describe_consumer_group, list_groups
 from broker.coordinator.group.classic.classic_group import ClassicGroup, GroupState
 from broker.coordinator.group.consumer.member import MemberState
-from broker.coordinator.runtime.decision import CoordinatorError
 from broker.wire.api.consumer_group_describe import CLASSIC_MEMBER, CONSUMER_MEMBER
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from tests.support.classic_consumers import SESSION_MS, ClassicConsumer
 from tests.support.consumer_clients import GROUP, ConsumerClient, ConsumerGroups, refused
 from tests.support.mixed_groups import classic_group, mixed, owned, settle, shard_with, stable_classic_members
@@ -302,6 +301,6 @@ def test_classic_member_commits_at_its_member_epoch(shard: ConsumerGroups) -> No
     member, _ = mixed(shard)
     validate = shard.group.validate_offset_commit
     validate(member.member_id, None, member.generation, api_version=8, is_transactional=False)
-    with pytest.raises(CoordinatorError) as refused:
+    with pytest.raises(KafkaError) as refused:
         validate(member.member_id, None, member.generation + 1, api_version=8, is_transactional=False)
     assert refused.value.code is ErrorCode.ILLEGAL_GENERATION

@@ -22,10 +22,10 @@ from broker.coordinator.group.offsets.requests import (
 )
 from broker.coordinator.group.record_formats import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
 from broker.coordinator.group.shard import UNREADABLE, GroupCoordinatorShard
-from broker.coordinator.runtime.decision import CoordinatorError, CoordinatorRecord
+from broker.coordinator.runtime.decision import CoordinatorRecord
 from broker.coordinator.runtime.shard import Timers
 from broker.wire.api.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.uuids import ZERO_UUID
 from metadata.image import MetadataDelta
 from metadata.records import RemoveTopicRecord, TopicRecord
@@ -93,7 +93,7 @@ class SomeGroup:
 
     def _check(self) -> None:
         if self.refusal is not ErrorCode.NONE:
-            raise CoordinatorError(self.refusal)
+            raise KafkaError(self.refusal)
 
     def validate_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, api_version: int, is_transactional: bool
@@ -173,7 +173,7 @@ def test_group_validates_commit_fetch_and_delete() -> None:
     shard = GroupsShard()
     shard.state.groups["group"] = SomeGroup(refusal=ErrorCode.ILLEGAL_GENERATION)
     for request in (commit, told, delete):
-        with pytest.raises(CoordinatorError) as raised:
+        with pytest.raises(KafkaError) as raised:
             request(shard, 0)
         assert raised.value.code is ErrorCode.ILLEGAL_GENERATION
     assert shard.log == []
@@ -356,7 +356,7 @@ def test_values_of_every_version_are_replayed(version: int) -> None:
 def test_commit_of_an_unknown_member_is_refused_by_version() -> None:
     shard = GroupsShard()
     for version, code in ((8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)):
-        with pytest.raises(CoordinatorError) as raised:
+        with pytest.raises(KafkaError) as raised:
             commit(shard, 1, epoch=3, api_version=version)
         assert raised.value.code is code
 
@@ -422,7 +422,7 @@ class OffsetsAgainstAModel(RuleBasedStateMachine):
         if self.shard.state.offsets.has_group(place.group_id):
             assert delete(self.shard, place.partition, group=place.group_id, topic=place.topic) is ErrorCode.NONE
         else:
-            with pytest.raises(CoordinatorError, match="GROUP_ID_NOT_FOUND"):
+            with pytest.raises(KafkaError, match="GROUP_ID_NOT_FOUND"):
                 delete(self.shard, place.partition, group=place.group_id, topic=place.topic)
         self._forget(place)
 
