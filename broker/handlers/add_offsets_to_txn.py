@@ -7,20 +7,20 @@ from typing import Final
 
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from broker.coordinator.transaction.transaction import ProducerIdAndEpoch
-from broker.server.authorizer import AclOperation, AclResourceType
 from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from broker.wire.errors import ErrorCode
+from metadata.protocol import AclOperation, ResourceType
 
 _FENCED_FROM: Final = 2
 
 
 def add_offsets_to_txn(context: RequestContext, request: AddOffsetsToTxnRequest) -> Work[AddOffsetsToTxnResponse]:
-    if not context.allows(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id):
+    if not context.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if not context.allows(AclOperation.READ, AclResourceType.GROUP, request.group_id):
+    if not context.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     services = context.services
     outcome = yield from services.transactions.add_partitions(

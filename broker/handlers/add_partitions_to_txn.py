@@ -11,7 +11,7 @@ from typing import Final
 from broker.coordinator.runtime.completion import Completion, completed, gather
 from broker.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION, ProducerIdAndEpoch, TopicPartition
 from broker.net.completion import Completion as OwnCompletion
-from broker.server.authorizer import CLUSTER_NAME, AclOperation, AclResourceType
+from broker.server.authorizer import CLUSTER_NAME
 from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
@@ -27,6 +27,7 @@ from broker.wire.api.add_partitions_to_txn import (
 )
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.image import MetadataImage
+from metadata.protocol import AclOperation, ResourceType
 
 _BROKERS_FROM: Final = 4
 _FENCED_FROM: Final = 2
@@ -36,7 +37,7 @@ def add_partitions_to_txn(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> Work[AddPartitionsToTxnResponse]:
     if context.api_version >= _BROKERS_FROM and not context.allows(
-        AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME
+        AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
     ):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     transactions = _transactions(context, request)
@@ -78,7 +79,7 @@ def _decide(context: RequestContext, transaction: AddPartitionsToTxnTransaction)
     """Completes with an error code for each of the partitions. They are added all or none."""
     places = _partitions(transaction.topics)
     if context.api_version < _BROKERS_FROM and not context.allows(
-        AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transaction.transactional_id
+        AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id
     ):
         return completed([ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * len(places))
     refusals = yield from each(partial(_refusal, context, context.services.loader.image), places)
@@ -106,7 +107,7 @@ def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartitio
 def _refusal(context: RequestContext, image: MetadataImage, place: TopicPartition) -> ErrorCode:
     """NONE, or why the partition cannot belong to a transaction of this client."""
     name, index = place
-    if context.api_version < _BROKERS_FROM and not context.allows(AclOperation.WRITE, AclResourceType.TOPIC, name):
+    if context.api_version < _BROKERS_FROM and not context.allows(AclOperation.WRITE, ResourceType.TOPIC, name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     topic = image.topics.by_name.get(name)
     if topic is None or index not in topic.partitions:

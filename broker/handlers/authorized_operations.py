@@ -5,7 +5,7 @@ Without an authorizer these are all operations of the resource's type, as in Kaf
 
 from typing import Final
 
-from broker.server.authorizer import AclOperation
+from metadata.protocol import AclOperation
 
 
 def bit_field(*operations: AclOperation) -> int:

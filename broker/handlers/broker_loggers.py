@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from broker.handlers.response_errors import code_of, message_of
-from broker.server.authorizer import CLUSTER_NAME, AclOperation, AclResourceType
+from broker.server.authorizer import CLUSTER_NAME
 from broker.server.context import Context
 from broker.server.handler import OwnPart
 from broker.server.services import NodeServices
@@ -18,7 +18,7 @@ from broker.wire.api.incremental_alter_configs import (
 )
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.controller import ConfigChange
-from metadata.protocol import ConfigOperation, ConfigResourceType
+from metadata.protocol import AclOperation, ConfigOperation, ConfigResourceType, ResourceType
 
 # More than there are loggers.
 _CHANGES_MAX: Final = 100
@@ -80,7 +80,7 @@ def _check(context: Context[NodeServices], name: str, times: int, changes: Seque
     nulls = [change.name for change in changes if change.op != ConfigOperation.DELETE and change.value is None]
     if nulls:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
-    if not context.allows(AclOperation.ALTER_CONFIGS, AclResourceType.CLUSTER, CLUSTER_NAME):
+    if not context.allows(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     node_id = context.services.config.node_id
     try:

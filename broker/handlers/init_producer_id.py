@@ -8,13 +8,13 @@ commit has transactions without a timeout (KIP-939).
 from typing import Final
 
 from broker.coordinator.transaction.transaction import ProducerIdAndEpoch, ProducerIdNeeded
-from broker.server.authorizer import AclOperation, AclResourceType
 from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from metadata.protocol import AclOperation, ResourceType
 
 # The first version whose clients know PRODUCER_FENCED (KIP-588).
 _FENCED_FROM: Final = 4
@@ -40,7 +40,7 @@ def init_producer_id(context: RequestContext, request: InitProducerIdRequest) ->
 
 def _is_allowed(context: RequestContext, request: InitProducerIdRequest, transactional_id: str) -> bool:
     operations = [AclOperation.WRITE, *([AclOperation.TWO_PHASE_COMMIT] if request.enable2_pc else [])]
-    return all(context.allows(each, AclResourceType.TRANSACTIONAL_ID, transactional_id) for each in operations)
+    return all(context.allows(each, ResourceType.TRANSACTIONAL_ID, transactional_id) for each in operations)
 
 
 def _init_transactional(

@@ -7,7 +7,6 @@ from typing import Final
 from broker.coordinator.runtime.completion import Completion, gather
 from broker.coordinator.transaction.transaction import Transaction
 from broker.coordinator.transaction.transaction import TransactionState as CoordinatorState
-from broker.server.authorizer import AclOperation, AclResourceType
 from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
@@ -20,6 +19,7 @@ from broker.wire.api.describe_transactions import (
     TransactionState,
 )
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.protocol import AclOperation, ResourceType
 from metadata.regex.matching import RegexError, compile_regex
 
 _STATES: Final = frozenset(state.wire_name for state in CoordinatorState)
@@ -61,7 +61,7 @@ def list_transactions(
                 transaction_state=transaction.state.wire_name,
             )
             for transactional_id, transaction in outcome
-            if context.allows(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
+            if context.allows(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         ]
     return response
 
@@ -80,7 +80,7 @@ def describe_transactions(
     yield from gather(completions)
     for transactional_id, completion in zip(ids, completions, strict=True):
         outcome = completion.outcome
-        if not context.allows(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, transactional_id):
+        if not context.allows(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
             outcome = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         response.transaction_states.append(_described(context, transactional_id, outcome))
     return response
@@ -91,7 +91,7 @@ def _described(context: RequestContext, transactional_id: str, outcome: Transact
         return TransactionState(transactional_id=transactional_id, error_code=outcome.code)
     topics: dict[str, list[int]] = {}
     for topic, index in outcome.partitions:
-        if context.allows(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic):
+        if context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
             topics.setdefault(topic, []).append(index)
     return TransactionState(
         transactional_id=transactional_id,

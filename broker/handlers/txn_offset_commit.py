@@ -12,7 +12,6 @@ from broker.coordinator.runtime.completion import Completion, failed
 from broker.coordinator.runtime.decision import Producer
 from broker.coordinator.transaction.transaction import ProducerIdAndEpoch
 from broker.coordinator.transaction.verification import ClientSupport
-from broker.server.authorizer import AclOperation, AclResourceType
 from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
@@ -26,6 +25,7 @@ from broker.wire.api.txn_offset_commit import (
 )
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.uuids import ZERO_UUID
+from metadata.protocol import AclOperation, ResourceType
 
 _MEMBERS_FROM: Final = 3
 _ABORTABLE_FROM: Final = 4
@@ -58,9 +58,9 @@ def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitRequest) 
 
 
 def _refusal(context: RequestContext, request: TxnOffsetCommitRequest) -> ErrorCode:
-    if not context.allows(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id):
+    if not context.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    if not context.allows(AclOperation.READ, AclResourceType.GROUP, request.group_id):
+    if not context.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     return ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
 
@@ -116,7 +116,7 @@ class _Commit:
         topics = context.services.loader.image.topics.by_name
         for topic in request.topics:
             image = topics.get(topic.name)
-            is_allowed = context.allows(AclOperation.READ, AclResourceType.TOPIC, topic.name)
+            is_allowed = context.allows(AclOperation.READ, ResourceType.TOPIC, topic.name)
             answers = TxnOffsetCommitResponseTopic(name=topic.name)
             self.response.topics.append(answers)
             for each in topic.partitions:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from broker.coordinator.runtime.completion import completed, gather
 from broker.coordinator.runtime.transaction_marker import TransactionMarker
 from broker.coordinator.transaction.marker_writer import Outcome
-from broker.server.authorizer import CLUSTER_NAME, AclOperation, AclResourceType
+from broker.server.authorizer import CLUSTER_NAME
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
@@ -21,6 +21,7 @@ from broker.wire.api.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.protocol import AclOperation, ResourceType
 
 # Markers that are appended in one slice: some 5 ms.
 _FEW: Final = 100
@@ -37,7 +38,7 @@ def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) 
     response = WriteTxnMarkersResponse()
     places = [_results_of(marker, response) for marker in request.markers]
     is_allowed = any(
-        context.allows(operation, AclResourceType.CLUSTER, CLUSTER_NAME)
+        context.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME)
         for operation in (AclOperation.CLUSTER_ACTION, AclOperation.ALTER)
     )
     wanted = [

@@ -8,7 +8,7 @@ import trio
 
 from broker.net.connection import Connection
 from broker.net.reply import Part, frame_response
-from broker.server.authorizer import AclOperation, AclResourceType, Authorizer
+from broker.server.authorizer import Authorizer
 from broker.server.message_codec import MessageCodec
 from broker.server.quotas import Allowance, Charging, MutationCharging, Usage
 from broker.server.scheduler import Scheduler
@@ -18,6 +18,7 @@ from broker.server.slices import Steps
 from broker.wire.api.api_versions import ApiVersion
 from broker.wire.api.names import api_name
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.protocol import AclOperation, ResourceType
 
 T = TypeVar("T")
 S = TypeVar("S", bound=NodeServices, covariant=True)
@@ -142,7 +143,7 @@ class Context(Generic[S]):
         charging = self.server.charging
         return work if charging is None or not charging.is_timed else charging.timed_task(self.session, work)
 
-    def allows(self, operation: AclOperation, resource_type: AclResourceType, resource_name: str) -> bool:
+    def allows(self, operation: AclOperation, resource_type: ResourceType, resource_name: str) -> bool:
         """True if the client may carry out the operation on the resource."""
         authorizer = self.server.authorizer
         return authorizer is None or authorizer.allows(self.session, operation, resource_type, resource_name)

@@ -4,12 +4,14 @@ The controller decides with them, and clients send and get them. `broker.wire` h
 """
 
 from metadata.protocol.enums import (
+    AclOperation,
     ConfigOperation,
     ConfigResourceType,
     ConfigSource,
     ConfigType,
     ElectionType,
     OpenEnum,
+    ResourceType,
     SecurityProtocol,
     UpgradeType,
 )
@@ -27,6 +29,7 @@ __all__ = [
     "RETRIABLE",
     "STALE_COORDINATOR",
     "STALE_METADATA",
+    "AclOperation",
     "ConfigOperation",
     "ConfigResourceType",
     "ConfigSource",
@@ -35,6 +38,7 @@ __all__ = [
     "ErrorCode",
     "KafkaError",
     "OpenEnum",
+    "ResourceType",
     "SecurityProtocol",
     "UpgradeType",
 ]

@@ -12,6 +12,43 @@ class OpenEnum(IntEnum):
         return cls(0)
 
 
+class AclOperation(OpenEnum):
+    """The operation that an access control entry allows or denies.
+
+    The number of an operation is also the position of its bit in a field of authorized operations (KIP-430).
+    """
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class ResourceType(OpenEnum):
+    """The type of resource that an access control entry protects."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
 class ConfigResourceType(OpenEnum):
     """The type of a resource that has configs."""
 

@@ -5,9 +5,9 @@ from math import inf
 import attrs
 
 from broker.server import Dispatcher, Services
-from broker.server.authorizer import AclOperation, AclResourceType
 from broker.server.quotas import Allowance, Charging, Usage
 from broker.server.session import HeldTime, Session
+from metadata.protocol import AclOperation, ResourceType
 from tests.support.running_node import RunningNode
 
 
@@ -19,11 +19,11 @@ class TestAuthorizer:
 
     __test__ = False
 
-    denied: set[tuple[str, AclOperation, AclResourceType, str]] = attrs.field(factory=set)
+    denied: set[tuple[str, AclOperation, ResourceType, str]] = attrs.field(factory=set)
     asked: int = 0
 
     def allows(
-        self, session: Session, operation: AclOperation, resource_type: AclResourceType, resource_name: str
+        self, session: Session, operation: AclOperation, resource_type: ResourceType, resource_name: str
     ) -> bool:
         self.asked += 1
         return (session.principal, operation, resource_type, resource_name) not in self.denied
@@ -68,7 +68,7 @@ class Access:
     quotas: TestQuotas
     dispatcher: Dispatcher[Services]
 
-    def deny(self, principal: str, operation: AclOperation, resource_type: AclResourceType, resource_name: str) -> None:
+    def deny(self, principal: str, operation: AclOperation, resource_type: ResourceType, resource_name: str) -> None:
         self.authorizer.denied.add((principal, operation, resource_type, resource_name))
         self.dispatcher.access_changed()
 

@@ -7,10 +7,8 @@ from broker.client.admin.acls import (
     ALL_ACLS,
     AclBinding,
     AclFilter,
-    AclOperation,
     AclPermission,
     PatternType,
-    ResourceType,
 )
 from broker.client.admin.admin import Admin
 from broker.client.admin.cluster import (
@@ -45,7 +43,16 @@ from broker.client.admin.transactions import (
     TransactionDescription,
     TransactionListing,
 )
-from metadata.protocol import ConfigOperation, ConfigResourceType, ConfigSource, ConfigType, ElectionType, UpgradeType
+from metadata.protocol import (
+    AclOperation,
+    ConfigOperation,
+    ConfigResourceType,
+    ConfigSource,
+    ConfigType,
+    ElectionType,
+    ResourceType,
+    UpgradeType,
+)
 
 __all__ = [
     "ALL_ACLS",

@@ -18,23 +18,10 @@ from broker.wire.api.delete_acls import (
     DeleteAclsResponse,
 )
 from broker.wire.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
-from metadata.protocol import OpenEnum
+from metadata.protocol import AclOperation, OpenEnum, ResourceType
 
 # A response carries this where authorized operations were not asked for.
 _NOT_ASKED_FOR: Final = -(2**31)
-
-
-class ResourceType(OpenEnum):
-    """The type of resource that an access control entry protects."""
-
-    UNKNOWN = 0
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
 
 
 class PatternType(OpenEnum):
@@ -45,27 +32,6 @@ class PatternType(OpenEnum):
     MATCH = 2
     LITERAL = 3
     PREFIXED = 4
-
-
-class AclOperation(OpenEnum):
-    """The operation that an access control entry allows or denies."""
-
-    UNKNOWN = 0
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
 
 
 class AclPermission(OpenEnum):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import attrs
 
-from broker.client.admin.acls import AclOperation, authorized_operations
+from broker.client.admin.acls import authorized_operations
 from broker.client.admin.results import Outcomes, Results, failure
 from broker.client.admin.routing import Deadline, Routing
 from broker.client.brokers import SOFTWARE_NAME, Broker, software_version
@@ -19,7 +19,7 @@ from broker.wire.api.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from metadata.protocol import UpgradeType
+from metadata.protocol import AclOperation, UpgradeType
 
 # The endpoint types of DescribeCluster (KIP-919).
 _BROKERS = 1

@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import attrs
 
-from broker.client.admin.acls import AclOperation, authorized_operations
+from broker.client.admin.acls import authorized_operations
 from broker.client.admin.results import Failure, Outcomes, Results, failure
 from broker.client.admin.routing import Deadline, Routing
 from broker.client.brokers import Broker
@@ -15,6 +15,7 @@ from broker.wire.api import consumer_group_describe as consumer
 from broker.wire.api import describe_groups as classic
 from broker.wire.consumer_protocol import decode_assignment
 from broker.wire.errors import ErrorCode, KafkaError, WireError
+from metadata.protocol import AclOperation
 
 CONSUMER_PROTOCOL: Final = "consumer"
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from broker.client.admin.acls import AclOperation, authorized_operations
+from broker.client.admin.acls import authorized_operations
 from broker.client.admin.results import Failure, Outcomes, Results, failure
 from broker.client.admin.routing import Deadline, Routing
 from broker.client.brokers import Broker
@@ -27,6 +27,7 @@ from broker.wire.api.metadata import (
     MetadataResponseTopic,
 )
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.protocol import AclOperation
 
 # Metadata describes topics by id from this version on (KIP-516).
 _IDS_SINCE = 12

@@ -11,13 +11,14 @@ from broker.replication.cached_partition import CachedPartition, FetchedPartitio
 from broker.replication.fetch_sessions import Fetch
 from broker.replication.leader_role import DivergingEpoch, diverging_epoch
 from broker.replication.partition import Partition
-from broker.server.authorizer import CLUSTER_NAME, AclOperation, AclResourceType
+from broker.server.authorizer import CLUSTER_NAME
 from broker.server.context import RequestContext
 from broker.server.slices import STEP_ITEMS, Steps, each
 from broker.storage.aborted_transactions import aborted_transactions
 from broker.storage.log import Log, LogSlice
 from broker.wire.api.fetch import AbortedTransaction
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.protocol import AclOperation, ResourceType
 
 _ABSENT: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 # Earlier versions do not know KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER makes their clients refresh metadata.
@@ -190,9 +191,9 @@ class LogReader:
         if context.server.authorizer is None:
             return True
         if self.policy.is_follower:
-            return context.allows(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)
+            return context.allows(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         name = topic_name(context, cached.topic)
-        return name is None or context.allows(AclOperation.READ, AclResourceType.TOPIC, name)
+        return name is None or context.allows(AclOperation.READ, ResourceType.TOPIC, name)
 
     def _read_log(
         self, partition: Partition, log: Log, cached: CachedPartition, left: int, *, is_first: bool

@@ -15,7 +15,6 @@ from broker.handlers.topic_names import is_internal, topic_name
 from broker.net.connection import ProtocolError
 from broker.replication.partition import Partition
 from broker.replication.refused_batches import RETRIED, RefusedBatches
-from broker.server.authorizer import AclOperation, AclResourceType
 from broker.server.context import RequestContext
 from broker.server.scheduler import Work, in_task
 from broker.server.session import Session
@@ -35,6 +34,7 @@ from broker.wire.api.produce import (
 from broker.wire.errors import ErrorCode, KafkaError, WireError
 from broker.wire.records import HEADER_SIZE, LOG_OVERHEAD, Compression, read_header
 from broker.wire.records.batch import COMPRESSION_MASK, MAGIC, TRANSACTIONAL_FLAG
+from metadata.protocol import AclOperation, ResourceType
 
 _LENGTH_MAGIC_ATTRIBUTES: Final = Struct(">8xi4xb4xh")
 # Partitions that one step appends to. A batch counts once more for every `_BYTES_PER_PARTITION` bytes.
@@ -69,7 +69,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> Work[ProduceRes
         return _refused(request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {request.acks}")
     transaction = None
     if request.transactional_id is not None:
-        if not context.allows(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id):
+        if not context.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
             return _refused(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "the client may not use the id")
         transaction = TransactionalProduce(context, request)
         if transaction.must_wait:
@@ -157,7 +157,7 @@ def _may_write(context: RequestContext, topic: str | bytes) -> bool:
     if context.server.authorizer is None:
         return True
     name = topic_name(context, topic)
-    return name is None or context.allows(AclOperation.WRITE, AclResourceType.TOPIC, name)
+    return name is None or context.allows(AclOperation.WRITE, ResourceType.TOPIC, name)
 
 
 def _absent(context: RequestContext, topic: str | bytes, index: int) -> KafkaError:

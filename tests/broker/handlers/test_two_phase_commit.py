@@ -10,10 +10,10 @@ import trio
 
 from broker.client import Admin, Consumer, KafkaError, NewTopic, PreparedTransaction, Producer, TopicPartition
 from broker.client.errors import UnsupportedByBroker
-from broker.server.authorizer import AclOperation, AclResourceType
 from broker.server.session import ANONYMOUS
 from broker.wire.api.api_versions import ApiVersionsRequest
 from broker.wire.errors import ErrorCode
+from metadata.protocol import AclOperation, ResourceType
 from tests.support.access import install_access
 from tests.support.running_node import RunningNode, running_node
 from tests.support.wire_client import connected, only
@@ -70,7 +70,7 @@ async def test_it_is_refused_unless_the_brokers_enable_it(tmp_path: Path) -> Non
 async def test_it_needs_an_operation_of_its_own_on_the_transactional_id(tmp_path: Path) -> None:
     async with node_with(tmp_path) as node:
         access = install_access(node)
-        access.deny(ANONYMOUS, AclOperation.TWO_PHASE_COMMIT, AclResourceType.TRANSACTIONAL_ID, "prepared")
+        access.deny(ANONYMOUS, AclOperation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID, "prepared")
         assert await code_of_init(node) == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         async with producer_of(node, "prepared", transaction_timeout_ms=500) as producer:
             await producer.init_transactions()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 import trio
 
-from broker.server.authorizer import CLUSTER_NAME, AclOperation, AclResourceType
+from broker.server.authorizer import CLUSTER_NAME
 from broker.server.session import ANONYMOUS
 from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
@@ -17,6 +17,7 @@ from broker.wire.api.metadata import MetadataRequest
 from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from broker.wire.codec import encoder
 from broker.wire.errors import ErrorCode
+from metadata.protocol import AclOperation, ResourceType
 from tests.support.access import Access, install_access
 from tests.support.requests import batch, create_topic, fetch, records_of
 from tests.support.running_node import RunningNode
@@ -78,7 +79,7 @@ async def test_next_produce_on_a_warm_connection_obeys_the_authorizer(
     for _ in range(REPEATS):
         assert await produced(client, request, version) is ErrorCode.NONE
 
-    access.deny(ANONYMOUS, AclOperation.WRITE, AclResourceType.TOPIC, "topic")
+    access.deny(ANONYMOUS, AclOperation.WRITE, ResourceType.TOPIC, "topic")
     for _ in range(REPEATS):  # a refusal is not learned
         answer = only((await client.call(request, version)).responses).partition_responses[0]
         assert answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -100,7 +101,7 @@ async def test_next_fetch_on_a_warm_connection_obeys_the_authorizer(
     for _ in range(REPEATS):
         assert await fetched(client, request, version) is ErrorCode.NONE
 
-    access.deny(ANONYMOUS, AclOperation.READ, AclResourceType.TOPIC, "topic")
+    access.deny(ANONYMOUS, AclOperation.READ, ResourceType.TOPIC, "topic")
     for _ in range(REPEATS):
         partition = only((await client.call(request, version)).responses).partitions[0]
         assert partition.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -115,8 +116,8 @@ async def test_shortcut_of_one_principal_does_not_serve_another(
     node: RunningNode, client: WireClient, access: Access, way: str
 ) -> None:
     topic_id = await create_topic(client, partitions=2)
-    access.deny("User:mallory", AclOperation.WRITE, AclResourceType.TOPIC, "topic")
-    access.deny("User:mallory", AclOperation.READ, AclResourceType.TOPIC, "topic")
+    access.deny("User:mallory", AclOperation.WRITE, ResourceType.TOPIC, "topic")
+    access.deny("User:mallory", AclOperation.READ, ResourceType.TOPIC, "topic")
     for _ in range(REPEATS):
         assert await produced(client, to_produce(topic_id, way)) is ErrorCode.NONE
         assert await fetched(client, to_fetch(topic_id, way)) is ErrorCode.NONE
@@ -137,8 +138,8 @@ async def test_shortcut_of_one_principal_does_not_serve_another(
 
 async def test_unknown_topics_are_told_only_to_clients_that_may_use_them(client: WireClient, access: Access) -> None:
     """For a name, the authorizer is asked first, as in Kafka; an unknown id has no name to ask about."""
-    access.deny(ANONYMOUS, AclOperation.WRITE, AclResourceType.TOPIC, "topic")
-    access.deny(ANONYMOUS, AclOperation.READ, AclResourceType.TOPIC, "topic")
+    access.deny(ANONYMOUS, AclOperation.WRITE, ResourceType.TOPIC, "topic")
+    access.deny(ANONYMOUS, AclOperation.READ, ResourceType.TOPIC, "topic")
 
     assert await produced(client, to_produce(bytes(16), "shortcut"), 12) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert await fetched(client, to_fetch(bytes(16), "shortcut"), 12) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -154,7 +155,7 @@ async def test_fetch_session_hears_of_changed_acls_although_nothing_was_produced
     following = FetchRequest(max_wait_ms=0, min_bytes=1, session_id=opened.session_id, session_epoch=1, topics=[])
     assert (await client.call(following, 12)).responses == []
 
-    access.deny(ANONYMOUS, AclOperation.READ, AclResourceType.TOPIC, "topic")
+    access.deny(ANONYMOUS, AclOperation.READ, ResourceType.TOPIC, "topic")
     following.session_epoch = 2
 
     assert await fetched(client, following) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -162,7 +163,7 @@ async def test_fetch_session_hears_of_changed_acls_although_nothing_was_produced
 
 async def test_follower_needs_to_be_allowed_to_act_for_the_cluster(client: WireClient, access: Access) -> None:
     topic_id = await create_topic(client)
-    access.deny(ANONYMOUS, AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)
+    access.deny(ANONYMOUS, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     request = to_fetch(topic_id, "shortcut")
     request.replica_state = ReplicaState(replica_id=7, replica_epoch=1)
 
