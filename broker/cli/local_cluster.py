@@ -59,7 +59,7 @@ async def open_cluster(
     the first node; None means the existing id, or 1. The k-th new node listens for clients on `first_port` + 2(k - 1),
     and for controllers on the port after that. If `first_port` is 0, a range of free ports is chosen.
 
-    Raises NotOneCluster, ConfigError, OSError, FsyncFailed.
+    Raises NotOneCluster, InvalidConfig, OSError, FsyncFailed.
     """
     found = _find(env, directory)
     if not found:

@@ -8,7 +8,7 @@ from broker.config import KafkaConfig, read_config
 
 
 def read_node_config(path: str | None, overrides: Sequence[str]) -> KafkaConfig:
-    """The configuration in the file at `path`, or that of a development node. Raises ConfigError, UnreadableFile.
+    """The configuration in the file at `path`, or that of a development node. Raises InvalidConfig, UnreadableFile.
 
     Its directories are absolute: they must not depend on the working directory of the process, which may change, and
     which differs for other processes that get their paths.

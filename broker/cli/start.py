@@ -44,7 +44,7 @@ from kraft.events import Level
 from kraft.file_descriptors import descriptor_limit, enlarge_descriptor_table, raise_descriptor_limit
 from kraft.log import CorruptLog
 from kraft.recovery import EpochsExhausted
-from metadata.configuration import ConfigError
+from metadata.configuration import InvalidConfig
 from metadata.records import MalformedRecord, UnknownRecordType
 
 # Enough for some thousand connections.
@@ -54,7 +54,7 @@ _USAGE: Final = 2
 
 # Errors that an operator can resolve. Any other error is a bug and shows its traceback.
 _REFUSALS: Final = (
-    ConfigError,
+    InvalidConfig,
     NotFormatted,
     MetadataDirectoryRefused,
     RegistrationFailed,

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from broker.config.endpoints import Endpoints
-from metadata.configuration import BrokerConfigs, ConfigError
+from metadata.configuration import BrokerConfigs, InvalidConfig
 from metadata.configuration.quorum_addresses import parse_quorum_voters
 from metadata.configuration.vocabulary import INT_MAX
 from metadata.protocol import SecurityProtocol
@@ -32,7 +32,7 @@ _ASSIGNORS: Final = (*ASSIGNOR_CLASSES.values(), *ASSIGNOR_CLASSES)
 
 
 def check_identity(config: BrokerConfigs) -> None:
-    """Check the node's id and roles; raises ConfigError."""
+    """Check the node's id and roles; raises InvalidConfig."""
     _require(config.node_id == config.broker_id, "You must set `node.id` to the same value as `broker.id`.")
     roles = config.process_roles
     _require(bool(roles), "At least one role must be defined via process.roles.")
@@ -40,7 +40,7 @@ def check_identity(config: BrokerConfigs) -> None:
 
 
 def check_values(config: BrokerConfigs, endpoints: Endpoints) -> None:
-    """Check a broker's or controller's values against each other; raises ConfigError about the first conflict."""
+    """Check a broker's or controller's values against each other; raises InvalidConfig about the first conflict."""
     for protocol in ("consumer", "share", "streams"):
         _check_group_bounds(config, f"group.{protocol}")
     _check_groups(config)
@@ -52,7 +52,7 @@ def check_values(config: BrokerConfigs, endpoints: Endpoints) -> None:
 
 
 def check_directories(config: BrokerConfigs, log_directories: Collection[str]) -> None:
-    """Raises ConfigError if a directory is cordoned that is not a log directory."""
+    """Raises InvalidConfig if a directory is cordoned that is not a log directory."""
     cordoned = set(config.cordoned_log_dirs)
     _require(
         cordoned <= {"*"} or cordoned <= set(log_directories),
@@ -61,22 +61,22 @@ def check_directories(config: BrokerConfigs, log_directories: Collection[str]) -
 
 
 def check_supported(config: BrokerConfigs, endpoints: Endpoints) -> None:
-    """Raises ConfigError if the configuration asks for TLS, SASL, or an assignor that is not built in.
+    """Raises InvalidConfig if the configuration asks for TLS, SASL, or an assignor that is not built in.
 
     Kafka supports these configurations, and this node does not support them yet. To ignore them would be worse: a
     listener that should be encrypted must not serve plain text, for example.
     """
     secured = [each.name for each in endpoints.listeners if each.security_protocol is not SecurityProtocol.PLAINTEXT]
     if secured:
-        raise ConfigError(f"TLS and SASL are not supported yet, but are asked for by: {', '.join(secured)}")
+        raise InvalidConfig(f"TLS and SASL are not supported yet, but are asked for by: {', '.join(secured)}")
     assignors = config.group_consumer_assignors
     if not assignors or not set(assignors) <= set(_ASSIGNORS):
-        raise ConfigError(f"group.consumer.assignors has to name some of: {', '.join(_ASSIGNORS)}")
+        raise InvalidConfig(f"group.consumer.assignors has to name some of: {', '.join(_ASSIGNORS)}")
 
 
 def _require(condition: bool, message: str) -> None:
     if not condition:
-        raise ConfigError(message)
+        raise InvalidConfig(message)
 
 
 def _require_order(config: BrokerConfigs, low: str, high: str) -> None:
@@ -302,7 +302,7 @@ def _check_connections(config: BrokerConfigs) -> None:
 def read_address_limits(text: str) -> dict[str, int]:
     """The limits of `max.connections.per.ip.overrides` by address.
 
-    Raises ConfigError for host names other than localhost: their addresses may change while a node runs.
+    Raises InvalidConfig for host names other than localhost: their addresses may change while a node runs.
     """
     name = BrokerConfigs.max_connections_per_ip_overrides.name
     limits: dict[str, int] = {}

@@ -8,7 +8,7 @@ import attrs
 from broker.config.kafka_config import KafkaConfig
 from broker.storage.log_config import LogConfig
 from kraft.env import Tracer
-from metadata.configuration import GROUP_CONFIGS, TOPIC_CONFIGS, ConfigDef, ConfigError, unusable, usable
+from metadata.configuration import GROUP_CONFIGS, TOPIC_CONFIGS, ConfigDef, InvalidConfig, unusable, usable
 from metadata.configuration.broker import broker_key
 from metadata.configuration.synonyms import listener_base
 from metadata.image import MetadataDelta, MetadataImage
@@ -186,12 +186,12 @@ class EffectiveConfig:
             if text:
                 self._trace("dynamic_configs_ignored", resource=self._resource(per_broker), configs=text)
 
-    def _error(self, change: _Change) -> ConfigError | None:
+    def _error(self, change: _Change) -> InvalidConfig | None:
         """The reason for which the value is invalid by itself."""
         if change.text is not None:
             try:
                 self._schema.validate_broker_keys({change.name: change.text}, per_broker=change.per_broker)
-            except ConfigError as error:
+            except InvalidConfig as error:
                 return error
         return None
 
@@ -245,5 +245,5 @@ class EffectiveConfig:
             resource=resource,
             config=name,
             value="removed" if text is None else "[hidden]" if is_secret else text,
-            error=str(error) if isinstance(error, ConfigError) else repr(error),
+            error=str(error) if isinstance(error, InvalidConfig) else repr(error),
         )

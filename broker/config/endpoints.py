@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from metadata.configuration import BrokerConfigs, ConfigError
+from metadata.configuration import BrokerConfigs, InvalidConfig
 from metadata.protocol import SecurityProtocol
 
 # Names of the local machine. A listener on every interface accepts connections to them.
@@ -84,7 +84,7 @@ class Endpoints:
 def read_endpoints(config: BrokerConfigs, set_names: Iterable[str]) -> Endpoints:
     """Read the keys about listeners; `set_names` are the names of keys that are not left to their defaults.
 
-    Raises ConfigError.
+    Raises InvalidConfig.
     """
     controller_names = tuple(_csv(config.controller_listener_names or ""))
     listeners_text = config.listeners
@@ -109,19 +109,19 @@ def read_endpoints(config: BrokerConfigs, set_names: Iterable[str]) -> Endpoints
 
 
 def parse_listeners(text: str, protocols: Mapping[str, SecurityProtocol]) -> tuple[Listener, ...]:
-    """Read a list of `name://host:port`; names become upper case. Raises ConfigError."""
+    """Read a list of `name://host:port`; names become upper case. Raises InvalidConfig."""
     problem = f"Error creating broker listeners from '{text}': "
     listeners = []
     for entry in _csv(text.strip()):
         match = re.fullmatch(_LISTENER, entry)
         if match is None:
-            raise ConfigError(f"{problem}Unable to parse {entry} to a broker endpoint")
+            raise InvalidConfig(f"{problem}Unable to parse {entry} to a broker endpoint")
         name = match[1].upper()
         if name not in protocols:
-            raise ConfigError(f"{problem}No security protocol defined for listener {name}")
+            raise InvalidConfig(f"{problem}No security protocol defined for listener {name}")
         listeners.append(Listener(name, match[2], int(match[3]), protocols[name]))
     if len({listener.name for listener in listeners}) != len(listeners):
-        raise ConfigError(f"Each listener must have a different name, listeners: {text}")
+        raise InvalidConfig(f"Each listener must have a different name, listeners: {text}")
     return tuple(listeners)
 
 
@@ -130,9 +130,9 @@ def _read_http(text: str | None, listeners: Sequence[Listener]) -> Listener | No
         return None
     match = re.fullmatch(_LISTENER, f"{HTTP}://{text}")
     if match is None or "://" in text or not 0 <= int(match[3]) <= _PORT_MAX:
-        raise ConfigError(f"http.listener has to be host:port, not {text}")
+        raise InvalidConfig(f"http.listener has to be host:port, not {text}")
     if any(listener.name == HTTP for listener in listeners):
-        raise ConfigError(f"No listener may be called {HTTP} on a node with http.listener")
+        raise InvalidConfig(f"No listener may be called {HTTP} on a node with http.listener")
     http = Listener(HTTP, match[2], int(match[3]), SecurityProtocol.PLAINTEXT)
     _require_distinct_ports((*listeners, http), text)
     return http
@@ -144,7 +144,7 @@ def _read_protocols(text: str) -> dict[str, SecurityProtocol]:
     for entry in _csv(text):
         name, colon, protocol = entry.rpartition(":")
         if not colon:
-            raise ConfigError(f"Error parsing configuration property '{key}': {entry}")
+            raise InvalidConfig(f"Error parsing configuration property '{key}': {entry}")
         protocols[name.strip().upper()] = _protocol(protocol.strip(), key)
     return protocols
 
@@ -152,7 +152,7 @@ def _read_protocols(text: str) -> dict[str, SecurityProtocol]:
 def _protocol(name: str, key: str) -> SecurityProtocol:
     protocol = SecurityProtocol.__members__.get(name.upper())
     if protocol is None:
-        raise ConfigError(f"Invalid security protocol `{name}` defined in {key}")
+        raise InvalidConfig(f"Invalid security protocol `{name}` defined in {key}")
     return protocol
 
 
@@ -172,10 +172,10 @@ def _inter_broker(
         protocol = _protocol(config.security_inter_broker_protocol, key.name)
         return protocol.name, protocol
     if is_protocol_set:
-        raise ConfigError("Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.")
+        raise InvalidConfig("Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.")
     listener_name = name.upper()
     if listener_name not in protocols:
-        raise ConfigError(
+        raise InvalidConfig(
             f"Listener with name {listener_name} defined in inter.broker.listener.name not found in "
             "listener.security.protocol.map."
         )
@@ -193,14 +193,14 @@ def _require_distinct_ports(listeners: Sequence[Listener], text: str) -> None:
             continue
         versions = [version for each in sharing if (version := _ip_version(each.host)) is not None]
         if len(sharing) - len(versions) > 1:
-            raise ConfigError(f"Each listener must have a different port, listeners: {text}")
+            raise InvalidConfig(f"Each listener must have a different port, listeners: {text}")
         if len(versions) != 2:
-            raise ConfigError(
+            raise InvalidConfig(
                 "Each listener must have a different port unless exactly one listener has an IPv4 address and the "
                 f"other IPv6 address, listeners: {text}, port: {port}"
             )
         if sorted(versions) != [4, 6] or len(sharing) > 2:
-            raise ConfigError(
+            raise InvalidConfig(
                 "If you have two listeners on the same port then one needs to be IPv4 and the other IPv6, "
                 f"listeners: {text}, port: {port}"
             )

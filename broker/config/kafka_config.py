@@ -14,9 +14,9 @@ from metadata.configuration import (
     BrokerConfigs,
     BrokerLayers,
     ConfigEntry,
-    ConfigError,
     ConfigSchema,
     DynamicOnlyConfigs,
+    InvalidConfig,
     TopicConfigs,
     describe_broker,
     describe_group,
@@ -52,7 +52,7 @@ class KafkaConfig(BrokerConfigs):
 
     `layers` are the texts that were set. `values` are the resulting values of all keys, by Kafka's names.
     `dynamic_only` are the keys that can be set only while a broker runs. A dynamic change makes a new KafkaConfig
-    (see `with_dynamic`). Raises ConfigError when a value is invalid, missing, or in conflict with another.
+    (see `with_dynamic`). Raises InvalidConfig when a value is invalid, missing, or in conflict with another.
     """
 
     def __init__(self, layers: BrokerLayers) -> None:
@@ -104,19 +104,19 @@ class KafkaConfig(BrokerConfigs):
     def with_dynamic(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> "KafkaConfig":
         """This configuration with the dynamic configs of all brokers and of this broker (KIP-226).
 
-        Raises ConfigError when a value is invalid, or in conflict with others or with this node's file.
+        Raises InvalidConfig when a value is invalid, or in conflict with others or with this node's file.
         """
         return KafkaConfig(BrokerLayers(self.layers.static, cluster, broker))
 
     def _check_dynamic(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
-        """Raises ConfigError for dynamic configs in conflict. `broker` are those of any broker, whose file may have
+        """Raises InvalidConfig for dynamic configs in conflict. `broker` are those of any broker, whose file may have
         other listeners and directories than this one.
         """
         config = self.with_dynamic(cluster, {name: text for name, text in broker.items() if name not in OF_ONE_FILE})
         check_local_retention(config.topic({}))
 
     def topic(self, overrides: Mapping[str, str]) -> TopicConfigs:
-        """The values in force for a topic that sets `overrides`. Raises ConfigError about an invalid value."""
+        """The values in force for a topic that sets `overrides`. Raises InvalidConfig about an invalid value."""
         return TopicConfigs(topic_values(self.values, overrides))
 
     def describe_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
@@ -163,13 +163,13 @@ def read_config(properties: bytes | None = None, overrides: Sequence[str] = ()) 
     """The configuration of a node from its properties file and its `--override key=value` arguments.
 
     `properties` is the content of the file. Without a file, DEVELOPMENT_DEFAULTS apply. Overrides win over both.
-    Raises ConfigError.
+    Raises InvalidConfig.
     """
     texts = dict(DEVELOPMENT_DEFAULTS) if properties is None else _parse_file(properties)
     for override in overrides:
         name, _, text = override.partition("=")
         if not text:
-            raise ConfigError(f"Missing value for key {name}")
+            raise InvalidConfig(f"Missing value for key {name}")
         texts[name] = text
     if properties is None:
         _set_own_quorum(texts)
@@ -193,7 +193,7 @@ def _parse_file(properties: bytes) -> dict[str, str]:
     try:
         return parse_properties(properties)
     except ValueError as error:
-        raise ConfigError(str(error)) from error
+        raise InvalidConfig(str(error)) from error
 
 
 def _with_node_id(static: Mapping[str, str]) -> dict[str, str]:
@@ -209,7 +209,7 @@ def _log_directories(config: BrokerConfigs) -> tuple[str, ...]:
     text = config.log_dir if config.log_dirs is None else config.log_dirs
     directories = tuple(filter(None, map(str.strip, text.split(","))))
     if not directories:
-        raise ConfigError("At least one log directory must be defined via log.dirs or log.dir.")
+        raise InvalidConfig("At least one log directory must be defined via log.dirs or log.dir.")
     return directories
 
 

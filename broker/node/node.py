@@ -66,7 +66,7 @@ class Node:
     `loader`, and `broker` if the node is a broker, are set once the node has joined the quorum. Tests and the
     simulation read them. `log_levels` are those of the log that prints what `env` traces, if clients may change them.
 
-    Raises ConfigError for a configuration that this node does not support.
+    Raises InvalidConfig for a configuration that this node does not support.
     """
 
     def __init__(self, env: Env, config: KafkaConfig, log_levels: LogLevels | None = None) -> None:

@@ -9,7 +9,7 @@ import attrs
 from broker.replication.in_sync_replicas import Follower
 from broker.replication.leader_role import LeaderRole
 from broker.replication.partition import Partition
-from metadata.configuration import BrokerConfigs, ConfigError
+from metadata.configuration import BrokerConfigs, InvalidConfig
 from metadata.image import BrokerImage
 
 
@@ -44,11 +44,11 @@ REPLICA_SELECTORS: Final[Mapping[str, ReplicaSelector]] = MappingProxyType(
 def find_replica_selector(config: BrokerConfigs) -> ReplicaSelector | None:
     """The selector that `replica.selector.class` names; None if it is not set: consumers then read from leaders.
 
-    Raises ConfigError for any other class.
+    Raises InvalidConfig for any other class.
     """
     name = config.replica_selector_class
     if name and name not in REPLICA_SELECTORS:
-        raise ConfigError(f"replica.selector.class can be {' or '.join(REPLICA_SELECTORS)}, and not {name}")
+        raise InvalidConfig(f"replica.selector.class can be {' or '.join(REPLICA_SELECTORS)}, and not {name}")
     return REPLICA_SELECTORS[name] if name else None
 
 

@@ -26,7 +26,7 @@ from broker.wire.records.compression import Compression, decompress
 from broker.wire.records.errors import CorruptBatch, TooLargeContent
 from broker.wire.uuids import METADATA_TOPIC_ID, ZERO_UUID, encode_uuid, new_uuid
 from kraft.env import Tracer
-from metadata.configuration import ConfigError
+from metadata.configuration import InvalidConfig
 from metadata.configuration.client_metrics import check_client_metrics
 from metadata.image import MetadataDelta, MetadataImage
 from metadata.protocol import ConfigResourceType
@@ -113,7 +113,7 @@ class ClientTelemetry:
             try:
                 check_client_metrics(configs)
                 self._subscriptions[resource.name] = Subscription(configs)
-            except ConfigError as error:
+            except InvalidConfig as error:
                 self._trace("client_metrics_ignored", subscription=resource.name, error=str(error))
         if changed:
             self._version += 1

@@ -21,7 +21,7 @@ _REPLACED: Final = "?"
 class Subscription:
     """One resource of type client metrics. Its patterns are compiled when the first client is compared with them.
 
-    Raises ConfigError for configs that the controller would refuse.
+    Raises InvalidConfig for configs that the controller would refuse.
     """
 
     def __init__(self, configs: Mapping[str, str]) -> None:

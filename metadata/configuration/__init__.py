@@ -9,11 +9,11 @@ from metadata.configuration.client_metrics import (
 )
 from metadata.configuration.definition import (
     ConfigDef,
-    ConfigError,
     ConfigKey,
     ConfigValue,
     ConfigValues,
     Importance,
+    InvalidConfig,
     Password,
     UpdateMode,
     Values,
@@ -55,7 +55,6 @@ __all__ = [
     "ClientMetricsRequestError",
     "ConfigDef",
     "ConfigEntry",
-    "ConfigError",
     "ConfigKey",
     "ConfigSchema",
     "ConfigSynonym",
@@ -64,6 +63,7 @@ __all__ = [
     "DynamicOnlyConfigs",
     "GroupConfigs",
     "Importance",
+    "InvalidConfig",
     "Password",
     "TopicConfigs",
     "UpdateMode",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from metadata.configuration.definition import ConfigDef, ConfigError, ConfigValues, key
+from metadata.configuration.definition import ConfigDef, ConfigValues, InvalidConfig, key
 from metadata.configuration.validators import no_empty_elements
 from metadata.configuration.vocabulary import INT, LIST, MEDIUM, MINUTE_MS
 from metadata.regex.matching import Regex, RegexError, compile_regex
@@ -27,7 +27,7 @@ CLIENT_ATTRIBUTES: Final = (
 PATTERN_LENGTH_MAX: Final = 512
 
 
-class ClientMetricsRequestError(ConfigError):
+class ClientMetricsRequestError(InvalidConfig):
     """An error about a client metrics subscription that Kafka answers with INVALID_REQUEST, not INVALID_CONFIG."""
 
 
@@ -49,7 +49,7 @@ CLIENT_METRICS_CONFIGS: Final = ConfigDef(ClientMetricsConfigs)
 
 
 def check_client_metrics(configs: Mapping[str, str]) -> None:
-    """Validate the configs of one subscription. Raises ConfigError, and ClientMetricsRequestError."""
+    """Validate the configs of one subscription. Raises InvalidConfig, and ClientMetricsRequestError."""
     for name in configs:
         if name not in CLIENT_METRICS_CONFIGS.keys:
             raise ClientMetricsRequestError(f"Unknown client metrics configuration: {name}")
@@ -65,14 +65,14 @@ def check_client_metrics(configs: Mapping[str, str]) -> None:
 def client_patterns(conditions: Sequence[str]) -> dict[str, Regex]:
     """The patterns of a `match` list by the client attribute that they apply to; the last one of an attribute counts.
 
-    Raises ConfigError for a condition that is not `attribute=pattern`.
+    Raises InvalidConfig for a condition that is not `attribute=pattern`.
     """
     last: dict[str, str] = {}
     for condition in conditions:
         # Java splits at each "=", and drops empty parts at the end.
         attribute, *patterns = condition.rstrip("=").split("=")
         if len(patterns) != 1 or attribute.strip() not in CLIENT_ATTRIBUTES:
-            raise ConfigError(f"Illegal client matching pattern: {condition}")
+            raise InvalidConfig(f"Illegal client matching pattern: {condition}")
         last[attribute.strip()] = condition
     return {attribute: _compile(condition) for attribute, condition in last.items()}
 
@@ -84,4 +84,4 @@ def _compile(condition: str) -> Regex:
             raise RegexError(f"it is longer than {PATTERN_LENGTH_MAX} characters")
         return compile_regex(pattern)
     except RegexError as error:
-        raise ConfigError(f"Illegal client matching pattern: {condition}") from error
+        raise InvalidConfig(f"Illegal client matching pattern: {condition}") from error

@@ -22,7 +22,7 @@ _DOUBLE: Final = r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?
 _HEX_DOUBLE: Final = r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]{1,9})[fFdD]?"
 
 
-class ConfigError(ValueError):
+class InvalidConfig(ValueError):
     """A configuration is invalid; `message` is Kafka's message about it."""
 
     def __init__(self, message: str) -> None:
@@ -118,7 +118,7 @@ class ConfigKey(Generic[T_co]):
     `log_roll_ms` is `log.roll.ms`. On the class the attribute is the key, on an instance it is the key's value.
 
     `default` is None where Kafka's is null, and REQUIRED where there is none. `validator` is called with the name and
-    the parsed value, and raises ConfigError. Internal keys exist for tests and are left out of descriptions. `doc` is
+    the parsed value, and raises InvalidConfig. Internal keys exist for tests and are left out of descriptions. `doc` is
     the text that DescribeConfigs returns as documentation. A key that does not take effect is checked, stored and
     described only. `synonyms` are the broker's keys whose values are the defaults of a topic's or a group's key; the
     first that is set counts. `described_as` is the type in DescribeConfigs, if it is another one than that of the
@@ -159,7 +159,7 @@ class ConfigKey(Generic[T_co]):
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> ConfigValue:
-        """Parse `text`. Raises ConfigError for a malformed or invalid value."""
+        """Parse `text`. Raises InvalidConfig for a malformed or invalid value."""
         value = parse_value(self.name, text, self.type)
         if isinstance(value, tuple) and not self.may_repeat:
             value = tuple(dict.fromkeys(value))
@@ -246,12 +246,12 @@ class ConfigDef:
     def parse(self, texts: Mapping[str, str]) -> dict[str, ConfigValue | None]:
         """The values of all keys: those in `texts`, else the defaults. Undefined names are ignored.
 
-        Raises ConfigError for the first invalid value, in the order of definition, or for a missing required key.
+        Raises InvalidConfig for the first invalid value, in the order of definition, or for a missing required key.
         """
         values = self._defaults.copy()
         for name in self._required:
             if name not in texts:
-                raise ConfigError(f'Missing required configuration "{name}" which has no default value.')
+                raise InvalidConfig(f'Missing required configuration "{name}" which has no default value.')
         for name, key in self.keys.items():
             if name in texts:
                 values[name] = key.parse(texts[name])
@@ -268,7 +268,7 @@ class ConfigDef:
 
 
 def parse_value(name: str, text: str, config_type: ConfigType) -> ConfigValue:
-    """Read `text` as Kafka's type; raises ConfigError with Kafka's message about the key `name`.
+    """Read `text` as Kafka's type; raises InvalidConfig with Kafka's message about the key `name`.
 
     A CLASS is the name of a Java class and stays a string: there is no class to load here.
     """
@@ -296,10 +296,10 @@ def parse_int(text: str) -> int | None:
     return value if -_INT_LIMIT <= value < _INT_LIMIT else None
 
 
-def invalid_value(name: str, value: ConfigValue | None, reason: str | None) -> ConfigError:
+def invalid_value(name: str, value: ConfigValue | None, reason: str | None) -> InvalidConfig:
     """The error about one key's value, with the message of Kafka's ConfigException."""
     text = f"Invalid value {java_text(value)} for configuration {name}"
-    return ConfigError(text if reason is None else f"{text}: {reason}")
+    return InvalidConfig(text if reason is None else f"{text}: {reason}")
 
 
 def value_text(value: ConfigValue) -> str:

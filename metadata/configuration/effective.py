@@ -13,7 +13,7 @@ import attrs
 
 from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, DYNAMIC_ONLY_CONFIGS, broker_key
 from metadata.configuration.client_metrics import CLIENT_METRICS_CONFIGS
-from metadata.configuration.definition import ConfigDef, ConfigError, ConfigKey, ConfigValue, Values, value_text
+from metadata.configuration.definition import ConfigDef, ConfigKey, ConfigValue, InvalidConfig, Values, value_text
 from metadata.configuration.group import GROUP_CONFIGS, default_of, group_values
 from metadata.configuration.synonyms import TOPIC_SYNONYMS, broker_synonyms, broker_synonyms_with_base
 from metadata.configuration.topic import TOPIC_CONFIGS, TopicConfigs
@@ -62,7 +62,7 @@ class BrokerLayers:
         return merged
 
 
-def unusable(definition: ConfigDef, texts: Mapping[str, str]) -> dict[str, ConfigError]:
+def unusable(definition: ConfigDef, texts: Mapping[str, str]) -> dict[str, InvalidConfig]:
     """The errors of the configs whose values are invalid, by name. Undefined names are not among them.
 
     The controller refuses such values. They are in the metadata log if a controller of another release wrote them.
@@ -73,7 +73,7 @@ def unusable(definition: ConfigDef, texts: Mapping[str, str]) -> dict[str, Confi
         if key is not None:
             try:
                 key.parse(text)
-            except ConfigError as error:
+            except InvalidConfig as error:
                 errors[name] = error
     return errors
 
@@ -100,7 +100,7 @@ def topic_defaults(broker: Values) -> dict[str, ConfigValue | None]:
 
 
 def topic_values(broker: Values, overrides: Mapping[str, str]) -> dict[str, ConfigValue | None]:
-    """The values of a topic with the configs `overrides`. Raises ConfigError for a malformed value."""
+    """The values of a topic with the configs `overrides`. Raises InvalidConfig for a malformed value."""
     values = topic_defaults(broker)
     for name, key in TOPIC_CONFIGS.keys.items():
         if name in overrides:

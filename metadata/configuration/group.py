@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from metadata.configuration.broker import BrokerConfigs
-from metadata.configuration.definition import ConfigDef, ConfigError, ConfigValue, ConfigValues, from_broker
+from metadata.configuration.definition import ConfigDef, ConfigValue, ConfigValues, InvalidConfig, from_broker
 
 
 class GroupConfigs(ConfigValues):
@@ -35,7 +35,7 @@ def default_of(name: str) -> str:
 
 
 def group_values(broker: Mapping[str, ConfigValue | None], overrides: Mapping[str, str]) -> dict[str, int]:
-    """The values of a group with the configs `overrides`. Raises ConfigError for a malformed value."""
+    """The values of a group with the configs `overrides`. Raises InvalidConfig for a malformed value."""
     return {
         name: _integer(key.parse(overrides[name]) if name in overrides else broker[default_of(name)])
         for name, key in GROUP_CONFIGS.keys.items()
@@ -43,18 +43,18 @@ def group_values(broker: Mapping[str, ConfigValue | None], overrides: Mapping[st
 
 
 def check_group_values(broker: Mapping[str, ConfigValue | None], values: Mapping[str, int]) -> None:
-    """Raises ConfigError if values exceed the broker's bounds, or contradict each other."""
+    """Raises InvalidConfig if values exceed the broker's bounds, or contradict each other."""
     heartbeat = GroupConfigs.consumer_heartbeat_interval_ms.name
     session = GroupConfigs.consumer_session_timeout_ms.name
     for name in (heartbeat, session, GroupConfigs.consumer_assignment_interval_ms.name):
         protocol, _, key = name.partition(".")
         low, high = f"group.{protocol}.min.{key}", f"group.{protocol}.max.{key}"
         if values[name] < _integer(broker[low]):
-            raise ConfigError(f"{name} must be greater than or equal to {low}")
+            raise InvalidConfig(f"{name} must be greater than or equal to {low}")
         if values[name] > _integer(broker[high]):
-            raise ConfigError(f"{name} must be less than or equal to {high}")
+            raise InvalidConfig(f"{name} must be less than or equal to {high}")
     if values[session] <= values[heartbeat]:
-        raise ConfigError(f"{session} must be greater than {heartbeat}")
+        raise InvalidConfig(f"{session} must be greater than {heartbeat}")
 
 
 def _integer(value: ConfigValue | None) -> int:

@@ -9,9 +9,9 @@ from metadata.configuration.broker import BROKER_CONFIGS, DYNAMIC_CONFIGS, Broke
 from metadata.configuration.client_metrics import CLIENT_METRICS_CONFIGS, check_client_metrics
 from metadata.configuration.definition import (
     ConfigDef,
-    ConfigError,
     ConfigKey,
     ConfigValue,
+    InvalidConfig,
     Scope,
     UpdateMode,
     Values,
@@ -49,7 +49,7 @@ _THREAD_COUNTS: Final = frozenset(
     )
 )
 
-# Raises ConfigError if the dynamic configs of all brokers and those of one contradict each other, or a node's file.
+# Raises InvalidConfig if the dynamic configs of all brokers and those of one contradict each other, or a node's file.
 CheckDynamic: TypeAlias = Callable[[Mapping[str, str], Mapping[str, str]], None]
 
 
@@ -65,10 +65,10 @@ class ConfigSchema:
         self._check_dynamic = check_dynamic
 
     def validate_topic(self, configs: Mapping[str, str], existing: Mapping[str, str] | None = None) -> None:
-        """Validate a topic's new configs, given its existing ones. Raises ConfigError (INVALID_CONFIG)."""
+        """Validate a topic's new configs, given its existing ones. Raises InvalidConfig (INVALID_CONFIG)."""
         for name in configs:
             if name not in TOPIC_CONFIGS.keys:
-                raise ConfigError(f"Unknown topic config name: {name}")
+                raise InvalidConfig(f"Unknown topic config name: {name}")
         values = topic_values(self._broker, configs)
         for name, key in TOPIC_CONFIGS.keys.items():
             if (
@@ -80,7 +80,7 @@ class ConfigSchema:
         if topic.remote_storage_enable:
             self._check_remote_storage(topic)
         elif _is_true(existing, TopicConfigs.remote_storage_enable.name) and not topic.remote_log_delete_on_disable:
-            raise ConfigError(
+            raise InvalidConfig(
                 "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote "
                 "data and turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If "
                 "you want to disable remote storage and delete all remote data, please set "
@@ -95,7 +95,7 @@ class ConfigSchema:
         existing: Mapping[str, str] = _NOTHING,
         cluster: Mapping[str, str] = _NOTHING,
     ) -> None:
-        """Validate the new configs of one broker, or of all brokers. Raises ConfigError.
+        """Validate the new configs of one broker, or of all brokers. Raises InvalidConfig.
 
         `existing` are the configs that the change replaces, `cluster` those of all brokers, for one broker.
 
@@ -134,14 +134,14 @@ class ConfigSchema:
         before = _integer(self._broker[listener_base(name) or name]) if current is None else int(current)
         reason = f"Dynamic thread count update validation failed for {name}={count}"
         if count < before // 2:
-            raise ConfigError(f"{reason}, value should be at least half the current value {before}")
+            raise InvalidConfig(f"{reason}, value should be at least half the current value {before}")
         if count > before * 2:
-            raise ConfigError(f"{reason}, value should not be greater than double the current value {before}")
+            raise InvalidConfig(f"{reason}, value should not be greater than double the current value {before}")
 
     def _check_contradictions(
         self, configs: Mapping[str, str], existing: Mapping[str, str], cluster: Mapping[str, str] | None
     ) -> None:
-        """Raises ConfigError for a contradiction that the change makes. One that was there does not hinder a change:
+        """Raises InvalidConfig for a contradiction that the change makes. One that was there does not hinder a change:
         the change may be a part of its removal.
         """
         check = self._check_dynamic
@@ -149,10 +149,10 @@ class ConfigSchema:
             return
         try:
             check(*((configs, _NOTHING) if cluster is None else (cluster, configs)))
-        except ConfigError:
+        except InvalidConfig:
             try:
                 check(*((existing, _NOTHING) if cluster is None else (cluster, existing)))
-            except ConfigError:
+            except InvalidConfig:
                 return
             raise
 
@@ -168,15 +168,15 @@ class ConfigSchema:
     def _is_valid_alone(self, name: str, text: str, per_broker: bool) -> bool:
         try:
             self.validate_broker_keys({name: text}, per_broker=per_broker)
-        except ConfigError:
+        except InvalidConfig:
             return False
         return True
 
     def validate_group(self, configs: Mapping[str, str]) -> None:
-        """Validate a group's new configs. Raises ConfigError (INVALID_CONFIG)."""
+        """Validate a group's new configs. Raises InvalidConfig (INVALID_CONFIG)."""
         for name in configs:
             if name not in GROUP_CONFIGS.keys:
-                raise ConfigError(f"Unknown group config name: {name}")
+                raise InvalidConfig(f"Unknown group config name: {name}")
         check_group_values(self._broker, group_values(self._broker, configs))
 
     def validate_client_metrics(self, configs: Mapping[str, str]) -> None:
@@ -205,18 +205,18 @@ class ConfigSchema:
         """
         for texts in (topic, cluster):
             if key.name in texts:
-                with suppress(ConfigError):  # see `unusable`
+                with suppress(InvalidConfig):  # see `unusable`
                     return cast(T, key.parse(texts[key.name]))
         return cast(T, self._broker[key.name])
 
     def _check_remote_storage(self, topic: TopicConfigs) -> None:
         if not self._broker[BrokerConfigs.remote_log_storage_system_enable.name]:
-            raise ConfigError(
+            raise InvalidConfig(
                 "Tiered Storage functionality is disabled in the broker. "
                 "Topic cannot be configured with remote log storage."
             )
         if topic.cleanup_policy != ("delete",):
-            raise ConfigError("Remote log storage only supports topics with cleanup.policy=delete")
+            raise InvalidConfig("Remote log storage only supports topics with cleanup.policy=delete")
         check_local_retention(topic)
 
 
@@ -267,7 +267,7 @@ def _definition(resource_type: ConfigResourceType) -> ConfigDef | None:
 
 def _refuse(names: Sequence[str], reason: str) -> None:
     if names:
-        raise ConfigError(f"{reason}: [{', '.join(names)}]")
+        raise InvalidConfig(f"{reason}: [{', '.join(names)}]")
 
 
 def _is_thread_count(name: str) -> bool:
@@ -290,13 +290,13 @@ def _is_per_broker(name: str) -> bool:
 def _check_compaction_lags(topic: TopicConfigs) -> None:
     shortest, longest = topic.min_compaction_lag_ms, topic.max_compaction_lag_ms
     if shortest > longest:
-        raise ConfigError(
+        raise InvalidConfig(
             f"conflict topic config setting min.compaction.lag.ms ({shortest}) > max.compaction.lag.ms ({longest})"
         )
 
 
 def check_local_retention(topic: TopicConfigs) -> None:
-    """Raises ConfigError if the local part of a log is kept longer than the whole."""
+    """Raises InvalidConfig if the local part of a log is kept longer than the whole."""
     for unit in ("bytes", "ms"):
         _check_local_retention(topic, f"local.retention.{unit}", f"retention.{unit}")
 
@@ -310,7 +310,7 @@ def _check_local_retention(topic: TopicConfigs, local_name: str, total_name: str
     if -1 < total < local:
         raise invalid_value(local_name, local, f"Value must not be more than {total_name} property value: {total}")
     if topic.remote_log_copy_disable and local != total:
-        raise ConfigError(
+        raise InvalidConfig(
             f"When `remote.log.copy.disable` is set to true, the `{local_name}` and `{total_name}` must be set to the "
             "identical value because there will be no more logs copied to the remote storage."
         )

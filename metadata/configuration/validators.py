@@ -1,8 +1,8 @@
-"""Validators of config values, which raise ConfigError with Kafka's messages."""
+"""Validators of config values, which raise InvalidConfig with Kafka's messages."""
 
 import re
 
-from metadata.configuration.definition import ConfigError, ConfigValue, Validator, invalid_value, java_text
+from metadata.configuration.definition import ConfigValue, InvalidConfig, Validator, invalid_value, java_text
 from metadata.configuration.quorum_addresses import parse_quorum_server, parse_quorum_voters
 
 
@@ -69,13 +69,13 @@ def each_of(*allowed: str) -> Validator:
 def no_empty_elements(name: str, value: ConfigValue | None) -> None:
     """A list may be empty, its elements may not."""
     if "" in _elements(value):
-        raise ConfigError(f"Configuration '{name}' values must not be empty.")
+        raise InvalidConfig(f"Configuration '{name}' values must not be empty.")
 
 
 def no_empty_names(name: str, value: ConfigValue | None) -> None:
     """As `no_empty_elements`, for a list that is described as a string. It may be null."""
     if value is not None and any(not element.strip() for element in str(value).split(",")):
-        raise ConfigError(f"Configuration '{name}' values must not be empty.")
+        raise InvalidConfig(f"Configuration '{name}' values must not be empty.")
 
 
 def non_empty(name: str, value: ConfigValue | None) -> None:

@@ -8,8 +8,8 @@ from metadata.configuration import (
     BROKER_CONFIGS,
     BrokerConfigs,
     ClientMetricsRequestError,
-    ConfigError,
     ConfigSchema,
+    InvalidConfig,
     append_to_list,
     parse_int,
     subtract_from_list,
@@ -150,7 +150,7 @@ class ConfigsControl:
         validate_topic_name(name)
         try:
             self._schema.validate_topic(after, before)
-        except ConfigError as error:
+        except InvalidConfig as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
         if name not in image.topics.by_name:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
@@ -161,7 +161,7 @@ class ConfigsControl:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
         try:
             self._schema.validate_group(after)
-        except ConfigError as error:
+        except InvalidConfig as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
 
     def _validate_client_metrics(self, name: str, after: Mapping[str, str]) -> None:
@@ -171,7 +171,7 @@ class ConfigsControl:
             self._schema.validate_client_metrics(after)
         except ClientMetricsRequestError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
-        except ConfigError as error:
+        except InvalidConfig as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
 
     def _validate_broker(
@@ -187,7 +187,7 @@ class ConfigsControl:
                 existing=before,
                 cluster=self._schema.valid_alone(ConfigResourceType.BROKER, image.configs.all_brokers()),
             )
-        except ConfigError as error:  # INVALID_REQUEST as in Kafka, although INVALID_CONFIG would fit (KAFKA-13609)
+        except InvalidConfig as error:  # INVALID_REQUEST as in Kafka, although INVALID_CONFIG would fit (KAFKA-13609)
             raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
         if broker_id is not None and broker_id not in image.cluster.brokers:
             raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {broker_id} found.")

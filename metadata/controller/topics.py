@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import attrs
 
-from metadata.configuration import ConfigError, ConfigSchema
+from metadata.configuration import ConfigSchema, InvalidConfig
 from metadata.controller.controller_config import ControllerConfig
 from metadata.controller.decision import Decision
 from metadata.controller.partitions import MAX_PARTITIONS_PER_BATCH, assign_partition, place_partitions
@@ -179,7 +179,7 @@ class TopicsControl:
         configs = {name: value for name, value in topic.configs.items() if value is not None}
         try:
             self._schema.validate_topic(configs)
-        except ConfigError as error:
+        except InvalidConfig as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
         return configs
 

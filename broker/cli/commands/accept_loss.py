@@ -19,9 +19,9 @@ from kraft.env import real_env
 from kraft.log import CorruptLog
 from kraft.recovery import Loss, find_loss
 from kraft.recovery import accept_loss as give_up
-from metadata.configuration import ConfigError
+from metadata.configuration import InvalidConfig
 
-_REFUSALS = (ConfigError, MetaPropertiesError, LogDirInUse, CorruptLog, OSError)
+_REFUSALS = (InvalidConfig, MetaPropertiesError, LogDirInUse, CorruptLog, OSError)
 
 
 @attrs.frozen

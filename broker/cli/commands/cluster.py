@@ -32,7 +32,7 @@ from broker.cli.start_arguments import LOG_FORMATS, LOG_LEVELS
 from broker.cli.supervisor import Supervisor, Task
 from broker.node.formatting import FormattingRefused
 from kraft.env import real_env
-from metadata.configuration import ConfigError
+from metadata.configuration import InvalidConfig
 
 # Leaves room for the ids of the other nodes below the largest int32.
 _NODE_ID_MAX: Final = 2_000_000_000
@@ -106,7 +106,7 @@ def start(invocation: Invocation, directory: str, **options: Any) -> None:
     try:
         run = partial(_start, absolute, **options)
         invocation.exit_code = trio.run(run, restrict_keyboard_interrupt_to_checkpoints=True)
-    except* (NotOneCluster, ConfigError, FormattingRefused, OSError) as group:
+    except* (NotOneCluster, InvalidConfig, FormattingRefused, OSError) as group:
         print_errors(group)
         invocation.exit_code = Exit.FAILED
 

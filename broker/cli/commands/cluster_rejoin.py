@@ -25,7 +25,7 @@ from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.uuids import encode_uuid
 from kraft.description import SILENT_MS
 from kraft.env import real_env
-from metadata.configuration import ConfigError
+from metadata.configuration import InvalidConfig
 
 _LOOK_S: Final = 0.5
 # How long the node may take to start and to fetch the metadata.
@@ -57,7 +57,7 @@ async def rejoin(invocation: Invocation, path: str, dry_run: bool, yes: bool) ->
     try:
         config = read_node_config(path, ())
         present = _directory_id(config)
-    except (ConfigError, MetaPropertiesError) as error:
+    except (InvalidConfig, MetaPropertiesError) as error:
         raise CommandFailed(str(error)) from error
     if not config.is_controller:
         raise CommandFailed(f"{path} is not the file of a controller: its process.roles have no controller.")

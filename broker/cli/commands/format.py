@@ -23,7 +23,7 @@ from broker.storage.log_dir import LogDirInUse
 from broker.storage.meta_properties import MetaPropertiesError
 from kraft.core import VoterSet
 from kraft.env import Env, real_env
-from metadata.configuration import ConfigError
+from metadata.configuration import InvalidConfig
 from metadata.controller import (
     DEFAULT_FEATURES,
     KRAFT_VERSION,
@@ -35,7 +35,7 @@ from metadata.controller import (
     release_level,
 )
 
-_REFUSALS = (ConfigError, FormattingRefused, MetaPropertiesError, LogDirInUse, OSError)
+_REFUSALS = (InvalidConfig, FormattingRefused, MetaPropertiesError, LogDirInUse, OSError)
 
 
 @attrs.frozen

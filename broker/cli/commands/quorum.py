@@ -25,7 +25,7 @@ from broker.config import KafkaConfig
 from broker.storage.meta_properties import MetaPropertiesError, read_meta_properties
 from broker.wire.uuids import decode_uuid, encode_uuid
 from kraft.env import real_env
-from metadata.configuration import ConfigError
+from metadata.configuration import InvalidConfig
 
 _CONTROLLERS: Final = "broker.cli.bootstrap_controllers"
 # How long a broker may ask the controllers for the quorum. One that is up has answered by then, and a person who asks
@@ -119,7 +119,7 @@ async def add_controller(invocation: Invocation, dry_run: bool) -> None:
                 "Is this a valid controller configuration file?"
             )
         directory_id = _directory_id(config)
-    except (ConfigError, MetaPropertiesError) as error:
+    except (InvalidConfig, MetaPropertiesError) as error:
         raise CommandFailed(str(error)) from error
     endpoints = controller_endpoints(config)
     if not dry_run:

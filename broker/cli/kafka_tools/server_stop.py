@@ -15,7 +15,7 @@ from broker.cli.node_config import read_node_config
 from broker.cli.printing import print_line
 from broker.cli.start_arguments import read_start_arguments
 from broker.config import KafkaConfig
-from metadata.configuration import ConfigError
+from metadata.configuration import InvalidConfig
 
 _PROCESSES: Final = Path("/proc")
 _MODULE: Final = "broker.cli"
@@ -37,7 +37,7 @@ class _Process:
         try:
             directory = os.readlink(_PROCESSES / str(self.process_id) / "cwd")
             return read_node_config(None if path is None else os.path.join(directory, path), started.overrides)
-        except (OSError, ConfigError, UnreadableFile):
+        except (OSError, InvalidConfig, UnreadableFile):
             return None
 
 

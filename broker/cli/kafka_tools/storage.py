@@ -14,7 +14,7 @@ from broker.cli.printing import print_text
 from broker.storage.meta_properties import META_PROPERTIES, MetaProperties, MetaPropertiesError, read_meta_properties
 from broker.wire.uuids import encode_uuid
 from kraft.env import real_env
-from metadata.configuration import ConfigError
+from metadata.configuration import InvalidConfig
 
 PARSER: Final = OptionParser(
     "Get information about the Kafka log directories on this node.",
@@ -35,7 +35,7 @@ def _print_info(path: str) -> int:
     """Prints the directories and their problems. Returns exit code 1 if there are problems. Raises ToolExit."""
     try:
         config = read_node_config(path, ())
-    except (ConfigError, UnreadableFile) as error:
+    except (InvalidConfig, UnreadableFile) as error:
         raise ToolExit(1, str(error)) from error
     directories = sorted({*config.log_directories, config.metadata_directory})
     found = [directory for directory in directories if directory_problem(directory) is None]

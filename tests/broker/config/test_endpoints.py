@@ -2,7 +2,7 @@ import pytest
 
 from broker.config import read_config
 from broker.config.endpoints import Listener, parse_listeners
-from metadata.configuration import ConfigError
+from metadata.configuration import InvalidConfig
 from metadata.protocol import SecurityProtocol
 
 PLAINTEXT = {"A": SecurityProtocol.PLAINTEXT, "B": SecurityProtocol.SSL, "CONTROLLER": SecurityProtocol.PLAINTEXT}
@@ -39,7 +39,7 @@ def test_listeners_are_names_hosts_and_ports() -> None:
     ],
 )
 def test_invalid_listeners_are_refused_with_kafkas_messages(text: str, message: str) -> None:
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(InvalidConfig) as raised:
         parse_listeners(text, PLAINTEXT)
     assert raised.value.message == message
 
@@ -150,6 +150,6 @@ def test_listener_named_after_a_protocol_uses_it() -> None:
     ],
 )
 def test_conflicting_listeners_are_refused(changes: dict[str, str], message: str) -> None:
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(InvalidConfig) as raised:
         read_config(properties(**changes))
     assert raised.value.message == message

@@ -2,7 +2,7 @@ import pytest
 
 from broker.config import DEVELOPMENT_DEFAULTS, KafkaConfig, read_config
 from broker.storage.log_config import LogConfig
-from metadata.configuration import BROKER_CONFIGS, TOPIC_CONFIGS, ConfigError
+from metadata.configuration import BROKER_CONFIGS, TOPIC_CONFIGS, InvalidConfig
 
 # The keys that Kafka's own config/server.properties sets.
 SHIPPED = b"""
@@ -86,13 +86,13 @@ def test_override_wins_over_the_file() -> None:
 
 @pytest.mark.parametrize("override", ["num.partitions", "num.partitions="])
 def test_override_without_a_value_is_refused(override: str) -> None:
-    with pytest.raises(ConfigError, match=r"Missing value for key num\.partitions"):
+    with pytest.raises(InvalidConfig, match=r"Missing value for key num\.partitions"):
         development(override)
 
 
 def test_broker_id_and_node_id_are_the_same_value() -> None:
     assert development().broker_id == 1
-    with pytest.raises(ConfigError, match=r"You must set `node\.id` to the same value as `broker\.id`"):
+    with pytest.raises(InvalidConfig, match=r"You must set `node\.id` to the same value as `broker\.id`"):
         development("broker.id=2")
 
 
@@ -110,7 +110,7 @@ def test_broker_id_and_node_id_are_the_same_value() -> None:
     ],
 )
 def test_invalid_files_are_refused(properties: bytes, message: str) -> None:
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(InvalidConfig) as raised:
         read_config(properties)
     assert raised.value.message == message
 
@@ -168,7 +168,7 @@ def test_invalid_files_are_refused(properties: bytes, message: str) -> None:
     ],
 )
 def test_conflicting_values_are_refused_with_kafkas_messages(override: str, message: str) -> None:
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(InvalidConfig) as raised:
         development(override)
     assert raised.value.message == message
 
@@ -188,7 +188,7 @@ def test_dynamic_values_override_the_file() -> None:
 
 def test_conflicting_dynamic_value_is_refused_and_keeps_the_configuration() -> None:
     config = development()
-    with pytest.raises(ConfigError, match=r"log\.roll\.ms must be greater"):
+    with pytest.raises(InvalidConfig, match=r"log\.roll\.ms must be greater"):
         config.with_dynamic({"log.roll.ms": "0"}, {})
     assert config.topic({}).segment_ms == 604_800_000
 
@@ -211,12 +211,12 @@ def test_limit_of_an_address_may_be_any_int() -> None:
     limits = development("max.connections.per.ip.overrides=127.0.0.1:2147483647").connections_per_ip_overrides
     assert limits == {"127.0.0.1": 2**31 - 1}
     for count in ("2147483648", "-1", "\u0661", "1_0"):
-        with pytest.raises(ConfigError, match="is not of the form host:count"):
+        with pytest.raises(InvalidConfig, match="is not of the form host:count"):
             development(f"max.connections.per.ip.overrides=127.0.0.1:{count}")
 
 
 def test_http_listener_has_no_protocol() -> None:
-    with pytest.raises(ConfigError, match=r"http\.listener has to be host:port, not HTTP://127\.0\.0\.1:1"):
+    with pytest.raises(InvalidConfig, match=r"http\.listener has to be host:port, not HTTP://127\.0\.0\.1:1"):
         development("http.listener=HTTP://127.0.0.1:1")
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from broker.config import KafkaConfig, read_config
 from broker.config.checks import check_supported
-from metadata.configuration import ConfigError
+from metadata.configuration import InvalidConfig
 
 
 def check(config: KafkaConfig) -> None:
@@ -28,5 +28,5 @@ def test_secured_listener_is_refused_rather_than_served_in_plain_text(protocol: 
             f"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SAFE:{protocol}",
         ]
     )
-    with pytest.raises(ConfigError, match="not supported yet, but are asked for by: SAFE"):
+    with pytest.raises(InvalidConfig, match="not supported yet, but are asked for by: SAFE"):
         check(config)

@@ -33,7 +33,7 @@ from broker.spark.data_loss import DataLoss
 from broker.storage.log_dir import LogDir, LogDirInUse
 from broker.wire.errors import ErrorCode
 from kraft.env import real_env
-from metadata.configuration import ConfigError
+from metadata.configuration import InvalidConfig
 from tests.support.source_code import ROOT
 
 DOCUMENT = ROOT / "docs" / "errors.md"
@@ -163,7 +163,7 @@ def produced(
         message_of(NotFormatted, start_on_an_empty_disk),
         message_of(LogDirInUse, claim_twice),
         message_of(OSError, listen_twice),
-        message_of(ConfigError, listen_with_tls),
+        message_of(InvalidConfig, listen_with_tls),
         message_of(Py4JJavaError, lambda: spark.read.format("no-such-source").load()),
         message_of(java.NoJava, lambda: java.find_java({"PATH": ""})),
         message_of(DataLoss, lose_records),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from metadata.configuration import ClientMetricsRequestError, ConfigError, describe_client_metrics
+from metadata.configuration import ClientMetricsRequestError, InvalidConfig, describe_client_metrics
 from metadata.configuration.client_metrics import PATTERN_LENGTH_MAX, check_client_metrics, client_patterns
 from metadata.protocol import ConfigSource
 
@@ -56,14 +56,14 @@ def test_request_errors_of_client_metrics_configs(configs: dict[str, str], messa
     ],
 )
 def test_invalid_client_metrics_configs_are_refused(configs: dict[str, str], message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(InvalidConfig) as caught:
         check_client_metrics(configs)
-    assert (type(caught.value), caught.value.message) == (ConfigError, message)
+    assert (type(caught.value), caught.value.message) == (InvalidConfig, message)
 
 
 def test_client_pattern_has_a_bounded_length() -> None:
     client_patterns(["client_id=" + "a" * PATTERN_LENGTH_MAX])
-    with pytest.raises(ConfigError):
+    with pytest.raises(InvalidConfig):
         client_patterns(["client_id=" + "a" * (PATTERN_LENGTH_MAX + 1)])
 
 

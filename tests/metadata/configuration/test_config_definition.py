@@ -8,10 +8,10 @@ from metadata.configuration import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
     ConfigDef,
-    ConfigError,
     ConfigKey,
     ConfigValues,
     Importance,
+    InvalidConfig,
 )
 from metadata.configuration.broker import DYNAMIC_ONLY_CONFIGS
 from metadata.configuration.definition import (
@@ -69,13 +69,13 @@ def test_values_are_parsed_as_by_java(config_type: ConfigType, text: str, value:
     ],
 )
 def test_malformed_values_are_refused_with_kafkas_messages(config_type: ConfigType, text: str, message: str) -> None:
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(InvalidConfig) as raised:
         parse_value("k", text, config_type)
     assert raised.value.message == message
 
 
 def test_a_number_of_absurd_length_is_a_config_error() -> None:
-    with pytest.raises(ConfigError, match="Not a number of type LONG"):
+    with pytest.raises(InvalidConfig, match="Not a number of type LONG"):
         parse_value("k", "9" * 10_000, ConfigType.LONG)
 
 
@@ -115,7 +115,7 @@ def test_a_shown_double_reads_back(value: float) -> None:
     ],
 )
 def test_validators_refuse_with_kafkas_messages(validator: Validator, value: ConfigValue | None, message: str) -> None:
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(InvalidConfig) as raised:
         validator("k", value)
     assert raised.value.message == message
 
@@ -125,7 +125,7 @@ def test_a_required_key_has_to_be_set() -> None:
         k = key(INT, REQUIRED, None, Importance.HIGH, "A number.")
 
     definition = ConfigDef(Keys)
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(InvalidConfig) as raised:
         definition.parse({})
     assert raised.value.message == 'Missing required configuration "k" which has no default value.'
     assert definition.parse({"k": "3", "unknown": "x"}) == {"k": 3}

@@ -7,7 +7,7 @@ from metadata.configuration import (
     DYNAMIC_CONFIGS,
     GROUP_CONFIGS,
     TOPIC_CONFIGS,
-    ConfigError,
+    InvalidConfig,
     UpdateMode,
 )
 from metadata.configuration.definition import Required, java_text
@@ -93,7 +93,7 @@ def test_types_defaults_and_update_modes_are_those_of_kafka_4_3(scope: str) -> N
 
 
 def test_lists_of_names_have_no_empty_elements() -> None:
-    with pytest.raises(ConfigError, match=r"Configuration 'cordoned\.log\.dirs' values must not be empty\."):
+    with pytest.raises(InvalidConfig, match=r"Configuration 'cordoned\.log\.dirs' values must not be empty\."):
         BROKER_CONFIGS.keys["cordoned.log.dirs"].parse("a,,b")
     assert BROKER_CONFIGS.keys["config.providers"].parse("") == ()
 

@@ -3,8 +3,8 @@ import pytest
 from metadata.configuration import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
-    ConfigError,
     ConfigSchema,
+    InvalidConfig,
     append_to_list,
     split_list,
     subtract_from_list,
@@ -64,14 +64,14 @@ def test_valid_topic_configs_pass(schema: ConfigSchema) -> None:
 def test_invalid_topic_configs_are_refused_with_kafkas_messages(
     schema: ConfigSchema, configs: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(InvalidConfig) as raised:
         schema.validate_topic(configs)
     assert raised.value.message == message
 
 
 def test_a_topics_lag_is_compared_with_the_brokers() -> None:
     schema = ConfigSchema(BROKER_CONFIGS.parse(NODE | {"log.cleaner.max.compaction.lag.ms": "100"}))
-    with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms \(101\) > max\.compaction\.lag\.ms \(100\)"):
+    with pytest.raises(InvalidConfig, match=r"min\.compaction\.lag\.ms \(101\) > max\.compaction\.lag\.ms \(100\)"):
         schema.validate_topic({"min.compaction.lag.ms": "101"})
 
 
@@ -90,7 +90,7 @@ def test_a_topics_lag_is_compared_with_the_brokers() -> None:
 def test_tiered_topics_have_rules_of_their_own(
     tiered_schema: ConfigSchema, configs: dict[str, str], reason: str
 ) -> None:
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(InvalidConfig) as raised:
         tiered_schema.validate_topic(configs | {"remote.storage.enable": "true"})
     assert reason in raised.value.message
     tiered_schema.validate_topic({"remote.storage.enable": "true", "local.retention.ms": "5"})
@@ -98,7 +98,7 @@ def test_tiered_topics_have_rules_of_their_own(
 
 def test_disabling_remote_storage_requires_a_choice_about_its_data(tiered_schema: ConfigSchema) -> None:
     existing = {"remote.storage.enable": "true"}
-    with pytest.raises(ConfigError, match="It is invalid to disable remote storage without deleting remote data"):
+    with pytest.raises(InvalidConfig, match="It is invalid to disable remote storage without deleting remote data"):
         tiered_schema.validate_topic({}, existing)
     tiered_schema.validate_topic({"remote.log.delete.on.disable": "true"}, existing)
 
@@ -140,7 +140,7 @@ def test_configs_that_may_change_on_one_broker_or_on_all(schema: ConfigSchema) -
 def test_configs_that_may_not_change_on_a_broker(
     schema: ConfigSchema, configs: dict[str, str], per_broker: bool, message: str
 ) -> None:
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(InvalidConfig) as raised:
         schema.validate_broker(configs, per_broker=per_broker)
     assert raised.value.message == message
 
@@ -219,7 +219,7 @@ def test_valid_group_configs_pass(schema: ConfigSchema) -> None:
     ],
 )
 def test_invalid_group_configs_are_refused(schema: ConfigSchema, configs: dict[str, str], message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(InvalidConfig) as caught:
         schema.validate_group(configs)
     assert caught.value.message == message
 
@@ -229,6 +229,6 @@ def test_group_configs_are_checked_together_with_the_brokers_values() -> None:
     schema = ConfigSchema(BROKER_CONFIGS.parse(NODE | bounds))
     schema.validate_group({"consumer.session.timeout.ms": "5000"})
     for configs in ({"consumer.session.timeout.ms": "4000"}, {"consumer.heartbeat.interval.ms": "45000"}):
-        with pytest.raises(ConfigError) as caught:
+        with pytest.raises(InvalidConfig) as caught:
             schema.validate_group(configs)
         assert caught.value.message == "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms"

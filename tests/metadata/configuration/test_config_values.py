@@ -10,7 +10,7 @@ import pytest
 
 from broker.config import KafkaConfig
 from broker.config.checks import check_supported
-from metadata.configuration import BrokerLayers, ConfigError
+from metadata.configuration import BrokerLayers, InvalidConfig
 from metadata.controller import check_quota
 from metadata.protocol import KafkaError
 from metadata.records import quota_entity
@@ -63,7 +63,7 @@ def accepts(node: KafkaConfig, scope: str, name: str, text: str) -> bool:
                 schema.validate_group({name: text})
             case "client-metrics":
                 schema.validate_client_metrics({name: text})
-    except ConfigError:
+    except InvalidConfig:
         return False
     return True
 

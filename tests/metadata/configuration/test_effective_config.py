@@ -4,7 +4,7 @@ from metadata.configuration import (
     BROKER_CONFIGS,
     BrokerLayers,
     ConfigEntry,
-    ConfigError,
+    InvalidConfig,
     describe_broker,
     describe_cluster_default,
     describe_group,
@@ -60,7 +60,7 @@ def test_a_topics_own_values_win_and_are_checked() -> None:
     broker = BROKER_CONFIGS.parse(NODE | {"log.segment.bytes": "2097152"})
     assert topic_values(broker, {"cleanup.policy": "compact, delete"})["cleanup.policy"] == ("compact", "delete")
     assert topic_values(broker, {})["segment.bytes"] == 2_097_152
-    with pytest.raises(ConfigError, match="Value must be at least 1048576"):
+    with pytest.raises(InvalidConfig, match="Value must be at least 1048576"):
         topic_values(broker, {"segment.bytes": "14"})
 
 
