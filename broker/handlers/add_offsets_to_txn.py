@@ -7,6 +7,7 @@ from typing import Final
 
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from broker.coordinator.transaction.transaction import ProducerIdAndEpoch
+from broker.handlers.response_errors import code_of
 from broker.server.context import RequestContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
@@ -29,7 +30,7 @@ def add_offsets_to_txn(context: RequestContext, request: AddOffsetsToTxnRequest)
         ((CONSUMER_OFFSETS, services.groups.runtime.partition_for(request.group_id)),),
         client_version=0,
     )
-    code = ErrorCode.NONE if outcome is None else outcome.code
+    code = code_of(outcome)
     if code is ErrorCode.PRODUCER_FENCED and context.api_version < _FENCED_FROM:
         code = ErrorCode.INVALID_PRODUCER_EPOCH
     return AddOffsetsToTxnResponse(error_code=code)

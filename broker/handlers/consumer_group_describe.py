@@ -6,6 +6,7 @@ from typing import Final
 from broker.coordinator.runtime.completion import gather
 from broker.handlers.authorized_operations import GROUP_OPERATIONS
 from broker.handlers.group_portions import portions
+from broker.handlers.response_errors import message_of
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
@@ -29,7 +30,6 @@ def consumer_group_describe(
     for some in portions(list(dict.fromkeys(request.group_ids))):
         completions = yield from each(describe, some, _STEP_GROUPS)
         outcomes = yield from gather(completions)
-        assert not isinstance(outcomes, KafkaError), "each group has its own error"
         response.groups += yield from each(partial(_described, request), zip(some, outcomes, strict=True))
     return response
 
@@ -39,7 +39,7 @@ def _described(
 ) -> DescribedGroup:
     group_id, outcome = described
     if isinstance(outcome, KafkaError):
-        return DescribedGroup(group_id=group_id, error_code=outcome.code, error_message=outcome.message or None)
+        return DescribedGroup(group_id=group_id, error_code=outcome.code, error_message=message_of(outcome))
     if request.include_authorized_operations and not outcome.error_code:
         outcome.authorized_operations = GROUP_OPERATIONS
     return outcome

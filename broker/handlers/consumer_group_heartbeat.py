@@ -1,5 +1,6 @@
 """ConsumerGroupHeartbeat (key 68): members of consumer groups join, keep their session, and leave (KIP-848)."""
 
+from broker.handlers.response_errors import message_of
 from broker.server.context import RequestContext
 from broker.server.handler import Handler
 from broker.server.scheduler import Work
@@ -12,7 +13,7 @@ def consumer_group_heartbeat(
 ) -> Work[ConsumerGroupHeartbeatResponse]:
     outcome = yield from context.services.groups.consumer_group_heartbeat(request, context)
     if isinstance(outcome, KafkaError):
-        return ConsumerGroupHeartbeatResponse(error_code=outcome.code, error_message=outcome.message or None)
+        return ConsumerGroupHeartbeatResponse(error_code=outcome.code, error_message=message_of(outcome))
     return outcome
 
 

@@ -25,10 +25,7 @@ def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> Work
     return response
 
 
-def _results(
-    names: list[list[str]], outcome: list[dict[str, ErrorCode] | KafkaError] | KafkaError
-) -> list[DeletableGroupResult]:
-    assert not isinstance(outcome, KafkaError), "each partition has its own error"
+def _results(names: list[list[str]], outcome: list[dict[str, ErrorCode] | KafkaError]) -> list[DeletableGroupResult]:
     results: list[DeletableGroupResult] = []
     for theirs, codes in zip(names, outcome, strict=True):
         for name in theirs:

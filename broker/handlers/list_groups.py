@@ -20,8 +20,7 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> Work[Lis
     return _respond(outcome)
 
 
-def _respond(outcome: list[list[ListedGroup] | KafkaError] | KafkaError) -> ListGroupsResponse:
-    assert not isinstance(outcome, KafkaError), "each partition has its own error"
+def _respond(outcome: list[list[ListedGroup] | KafkaError]) -> ListGroupsResponse:
     groups: list[ListedGroup] = []
     for of_partition in outcome:
         if not isinstance(of_partition, KafkaError):

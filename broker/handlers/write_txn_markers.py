@@ -20,7 +20,7 @@ from broker.wire.api.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from broker.wire.errors import ErrorCode, KafkaError
+from broker.wire.errors import ErrorCode
 from metadata.protocol import AclOperation, ResourceType
 
 # Markers that are appended in one slice: some 5 ms.
@@ -60,8 +60,7 @@ def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) 
             written.append(_Written(result, outcome))
     yield from gather([each.outcome for each in written])
     for each in written:
-        code = each.outcome.outcome
-        each.result.error_code = code.code if isinstance(code, KafkaError) else code
+        each.result.error_code = each.outcome.outcome
     return response
 
 

@@ -32,7 +32,7 @@ from broker.coordinator.group.offsets.requests import (
     fetch_offsets,
 )
 from broker.coordinator.group.shard import GroupCoordinatorShard
-from broker.coordinator.runtime.completion import Completion, failed, gather
+from broker.coordinator.runtime.completion import Completion, Gathered, failed, gather
 from broker.coordinator.runtime.decision import Decision, Producer
 from broker.coordinator.runtime.runtime import CoordinatorRuntime
 from broker.wire.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -134,9 +134,7 @@ class GroupCoordinator:
         """Completes with the groups of a partition that this broker coordinates. The filters are in lower case."""
         return self.runtime.read(partition, lambda state, now_ms: list_groups(state, states, types))
 
-    def delete_groups(
-        self, group_ids: Sequence[str]
-    ) -> tuple[list[list[str]], Completion[list[dict[str, ErrorCode] | KafkaError]]]:
+    def delete_groups(self, group_ids: Sequence[str]) -> tuple[list[list[str]], Gathered[dict[str, ErrorCode]]]:
         """Returns the group ids by partition, and a completion with the outcome of each partition in the same order."""
         by_partition: dict[int, list[str]] = {}
         for group_id in group_ids:

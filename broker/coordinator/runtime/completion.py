@@ -9,11 +9,13 @@ from broker.wire.errors import KafkaError
 T = TypeVar("T")
 
 Completion: TypeAlias = _Completion[T | KafkaError]
+# The outcomes of several completions: each may be an error, all together are none.
+Gathered: TypeAlias = _Completion[list[T | KafkaError]]
 
 
-def completed(value: T) -> Completion[T]:
+def completed(value: T) -> _Completion[T]:
     """Returns a completion that is done with this value."""
-    completion: Completion[T] = _Completion()
+    completion: _Completion[T] = _Completion()
     completion.complete(value)
     return completion
 
@@ -25,12 +27,12 @@ def failed(error: KafkaError) -> Completion[Any]:
     return completion
 
 
-def gather(completions: Sequence[Completion[T]]) -> Completion[list[T | KafkaError]]:
+def gather(completions: Sequence[_Completion[T]]) -> _Completion[list[T]]:
     """Completes when all the completions are done, with their outcomes in the same order."""
-    gathered: Completion[list[T | KafkaError]] = _Completion()
+    gathered: _Completion[list[T]] = _Completion()
     left = len(completions)
 
-    def one_more(outcome: T | KafkaError) -> None:
+    def one_more(outcome: T) -> None:
         nonlocal left
         left -= 1
         if not left:

@@ -26,7 +26,7 @@ from broker.wire.api.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from broker.wire.errors import ErrorCode, KafkaError
+from broker.wire.errors import ErrorCode
 from kraft.env import Tracer
 from metadata.image import MetadataImage
 
@@ -157,10 +157,7 @@ class MarkerSender:
             # Not within the commit of the partition: what follows may append to others.
             written.then(lambda code: self.run_soon(partial(self._settled, transaction, place, code)))
 
-    def _settled(
-        self, transaction: UnfinishedTransaction, place: TopicPartition, outcome: ErrorCode | KafkaError
-    ) -> None:
-        code = outcome.code if isinstance(outcome, KafkaError) else outcome
+    def _settled(self, transaction: UnfinishedTransaction, place: TopicPartition, code: ErrorCode) -> None:
         if code is ErrorCode.NONE:
             self._has_ended(transaction, place)
         elif code in _FENCED:

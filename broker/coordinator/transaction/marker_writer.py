@@ -23,7 +23,7 @@ _RETRIED_AS_NOT_LEADER = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
 )
 
-Outcome: TypeAlias = Completion[ErrorCode | KafkaError]
+Outcome: TypeAlias = Completion[ErrorCode]
 
 
 class MarkerWriter:
