@@ -98,13 +98,14 @@ def impurities(module: Module) -> list[str]:
 
 def system_access(module: Module) -> set[str]:
     """The modules and functions with which a module uses the operating system other than through Env and Trio."""
-    used = _used_names(module.tree)
+    tree = module.tree
+    used = _used_names(tree)
     found = {
         imported.top_level
         for imported in imports(module)
         if imported.top_level in SYSTEM_MODULES and imported.bound_name in used
     }
-    for node in ast.walk(module.tree):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Attribute | ast.Name) and (name := _dotted_name(node)) in SYSTEM_CALLS:
             found.add(name)
     return found
