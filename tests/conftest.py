@@ -59,7 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--other-interpreter",
         action="store_true",
-        help="leave out what does not depend on the version of Python: parameters after a test's first two, and Spark",
+        help="leave out what does not depend on the version of Python: parameters after a test's first ones, and Spark",
     )
     group.addoption("--records", type=int, help="records per client and compression in the round trips")
 
