@@ -12,6 +12,9 @@ from jepsen.history import Outcome
 from jepsen.processes.faults.network_faults import ring_cuts
 from jepsen.store import Store
 
+# Seconds that a fault lasts, and until the next, on average.
+FAULTS = ("--fault", "4", "--peace", "1")
+
 
 def perform(directory: Path, workload: str, nemesis: str, *arguments: str) -> tuple[Store, Verdict]:
     """Perform a run, which must have no anomaly."""
@@ -30,7 +33,7 @@ def perform(directory: Path, workload: str, nemesis: str, *arguments: str) -> tu
 
 @pytest.mark.clients
 def test_acknowledged_records_outlive_killed_nodes(tmp_path: Path) -> None:
-    store, verdict = perform(tmp_path, "queue", "kill-leader", "--time", "10", "--fault", "4", "--peace", "1")
+    store, verdict = perform(tmp_path, "queue", "kill-leader", "--time", "8", "--rate", "50", *FAULTS)
     # The faults occurred, many records were acknowledged, and the final reads came from clients and disks.
     assert {fault.kind for fault in store.faults()} == {"kill-leader"}
     assert any(uptime.end == "kill -9" for uptime in store.uptimes())
@@ -43,7 +46,7 @@ def test_acknowledged_records_outlive_killed_nodes(tmp_path: Path) -> None:
 
 @pytest.mark.clients
 def test_groups_outlive_their_coordinators_and_their_members(tmp_path: Path) -> None:
-    store, verdict = perform(tmp_path, "commits", "kill-coordinator", "--time", "15", "--fault", "4", "--peace", "1")
+    store, verdict = perform(tmp_path, "commits", "kill-coordinator", "--time", "10", "--rate", "25", *FAULTS)
     assert {fault.kind for fault in store.faults()} == {"kill-coordinator"}
     assert {uptime.node for uptime in store.members()} == {"old1", "old2", "new1", "new2"}
     history = store.history()
@@ -54,9 +57,7 @@ def test_groups_outlive_their_coordinators_and_their_members(tmp_path: Path) -> 
 
 @pytest.mark.clients
 def test_transactions_outlive_their_coordinators(tmp_path: Path) -> None:
-    store, verdict = perform(
-        tmp_path, "transactions", "kill-coordinator", "--time", "10", "--fault", "4", "--peace", "1"
-    )
+    store, verdict = perform(tmp_path, "transactions", "kill-coordinator", "--time", "10", *FAULTS)
     faults = store.faults()
     assert {fault.kind for fault in faults} == {"kill-coordinator"}
     assert all(fault.detail.startswith("of transactional id ") for fault in faults)

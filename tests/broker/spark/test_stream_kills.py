@@ -141,7 +141,7 @@ def test_exactly_once_holds_through_kills_of_a_worker_and_the_driver(
     cluster: ClusterProcess, tmp_path: Path, figure: Callable[[str], None]
 ) -> None:
     kills = [kill_worker, kill_driver]
-    _, summary = run_under_kills(cluster, tmp_path / "job", kills, rate=500, pause_s=1, exactly_once=True)
+    _, summary = run_under_kills(cluster, tmp_path / "job", kills, rate=100, pause_s=1, exactly_once=True)
     figure(summary)
 
 
