@@ -23,6 +23,7 @@ from broker.spark.jobs.load.manifest import Manifest, ManifestLog, Plan
 from broker.spark.jobs.results import JobFailed
 from broker.spark.ranges import OffsetRange
 from tests.support.job_topics import DAY_MS, HOUR_MS, JobTopics
+from tests.support.spark_session import BRIEF_JVM
 
 QUARANTINE = "_quarantine"
 
@@ -271,7 +272,8 @@ def test_load_that_is_killed_is_resumed_without_a_duplicate_or_a_gap(
     command = [sys.executable, "-m", "broker.cli", "spark", "load", topic, "--to", str(destination)]
     arguments = ["-b", topics.bootstrap, "--records-per-run", "200", "--master", "local[1]", "--compact-from", "4"]
     with (tmp_path / "job.log").open("wb") as log:
-        job = subprocess.Popen([*command, *arguments], stderr=log, stdout=log, start_new_session=True)
+        environment = {**os.environ, "SPARK_SUBMIT_OPTS": BRIEF_JVM}
+        job = subprocess.Popen([*command, *arguments], stderr=log, stdout=log, start_new_session=True, env=environment)
     try:
         deadline = time.monotonic() + 300
         while len(list((destination / "_manifests").glob("0*.json"))) < 3:
