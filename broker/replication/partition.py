@@ -12,11 +12,12 @@ from broker.replication.commit_state import CommitState
 from broker.replication.partition_context import PartitionContext, PartitionTasks
 from broker.replication.partition_role import LeaderlessRole, OfflineRole, PartitionRole
 from broker.replication.topic_traffic import PartitionTraffic
-from broker.replication.transitions import Cause, IllegalTransition, next_role
+from broker.replication.transitions import Cause, next_role
 from broker.replication.waiters import PartitionWaiters
 from broker.storage.log import Log
 from broker.storage.log_config import MAX_LONG
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft.core.transitions import IllegalTransition
 
 # A request without a leader epoch is not checked against the partition's (KIP-320).
 NO_EPOCH: Final = -1

@@ -31,6 +31,8 @@ never commit a record that a member of the maximal ISR may lack.
 
 from enum import Enum
 
+from kraft.core.transitions import IllegalTransition
+
 
 class Role(Enum):
     LEADERLESS = "leaderless"
@@ -44,10 +46,6 @@ class Cause(Enum):
     OTHER_ELECTED = "another replica is elected"
     NONE_ELECTED = "no replica can be elected"
     CLOSED = "its log directory fails, or it is removed"
-
-
-class IllegalTransition(AssertionError):
-    """The table has no transition from the role for the cause. Nothing was changed."""
 
 
 TRANSITIONS: dict[tuple[Role, Cause], Role] = {

@@ -8,8 +8,9 @@ import pytest
 from broker.replication.follower_role import FollowerRole, following
 from broker.replication.leader_role import LeaderRole, leading
 from broker.replication.partition_role import LeaderlessRole, OfflineRole
-from broker.replication.transitions import TRANSITIONS, Cause, IllegalTransition, Role, next_role
+from broker.replication.transitions import TRANSITIONS, Cause, Role, next_role
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft.core.transitions import IllegalTransition
 from tests.support.logs import NOW_MS, batch
 from tests.support.partition_harness import A, B, Harness
 
