@@ -12,6 +12,8 @@ from tests.support.architecture_rules import (
     mutable_globals,
     package_content,
     package_of,
+    repeated_enumerations,
+    repeated_exceptions,
     set_iterations,
     system_access,
 )
@@ -349,6 +351,12 @@ def test_nothing_below_it_imports_the_composition_root() -> None:
 
 def test_there_are_no_cycles_of_imports() -> None:
     assert import_cycle(MODULES) == []
+
+
+def test_enumerations_and_exceptions_are_defined_once() -> None:
+    product = [module for name, module in MODULES.items() if name.partition(".")[0] in ("kraft", "metadata", "broker")]
+    assert repeated_enumerations(product) == []
+    assert repeated_exceptions(product) == []
 
 
 @pytest.mark.parametrize("package", PURE)

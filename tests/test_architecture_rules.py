@@ -12,6 +12,8 @@ from tests.support.architecture_rules import (
     impurities,
     mutable_globals,
     package_content,
+    repeated_enumerations,
+    repeated_exceptions,
     set_iterations,
     system_access,
 )
@@ -47,6 +49,21 @@ def test_rule_directions(text: str) -> None:
     assert broken_directions(found, {"a": ("b",), "b": (), "c": ()}) == []
     assert len(broken_directions(found, {"a": ("b.other",), "b": (), "b.inner": (), "c": ()})) == 1
     assert broken_directions(found, {"a": ("b",), "b": ()}) == ["c belongs to no package"]
+
+
+def test_rule_enumerations() -> None:
+    few = "class A(IntEnum):\n    READ = 3\n    WRITE = 4"
+    more = "class B(OpenEnum):\n    UNKNOWN = 0\n    READ = 3\n    WRITE = 4"
+    assert repeated_enumerations(modules(a=few, b=more).values()) == ["a.A is b.B"]
+    assert repeated_enumerations(modules(a=few, b=more.replace("4", "5")).values()) == []
+    assert repeated_enumerations(modules(a=few, b=more.replace("OpenEnum", "Enum")).values()) == []
+
+
+def test_rule_exceptions() -> None:
+    derived = "class Base(ValueError): ...\nclass Lost(Base): ..."
+    assert repeated_exceptions(modules(a=derived, b="class Lost(Exception): ...").values()) == ["Lost is in a and b"]
+    assert repeated_exceptions(modules(a=derived, b="class Base(Exception): ...").values()) == ["Base is in a and b"]
+    assert repeated_exceptions(modules(a="class Lost: ...", b="class Lost: ...").values()) == []
 
 
 @pytest.mark.parametrize("text", ["import time\ntime.time()", "from os import path\npath", "import kraft.env\nkraft"])

@@ -1,6 +1,7 @@
 """The architecture rules as functions of source code. Each returns the violations, as readable lines."""
 
 import ast
+import builtins
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeGuard
@@ -45,6 +46,9 @@ SYSTEM_CALLS = (
     "trio.lowlevel.start_thread_soon",
 )
 FORBIDDEN_NAMES = re.compile(r"(?:.*_)?(?:utils?|helpers?|common|misc)")
+
+# The base classes of enumerations of numbers.
+_NUMBERED = ("IntEnum", "OpenEnum")
 
 _SETS = (ast.Set, ast.SetComp)
 # Targets of assignments that may be sets.
@@ -119,6 +123,53 @@ def _used_names(tree: ast.Module) -> set[str]:
             if isinstance(annotation, ast.expr):
                 annotations.update(id(inner) for inner in ast.walk(annotation))
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in annotations}
+
+
+def repeated_enumerations(modules: Iterable[Module]) -> list[str]:
+    """Pairs of enumerations of numbers of which one has all members of the other: they enumerate the same things."""
+    found = [
+        (f"{module.name}.{each.name}", _members(each))
+        for module in modules
+        for each in _classes(module)
+        if any(ast.unparse(base) in _NUMBERED for base in each.bases)
+    ]
+    return [
+        f"{name} is {other}"
+        for at, (name, members) in enumerate(found)
+        for other, others in found[at + 1 :]
+        if members and others and (members <= others or others <= members)
+    ]
+
+
+def repeated_exceptions(modules: Iterable[Module]) -> list[str]:
+    """Names that exceptions of two modules have."""
+    classes = [(module.name, each) for module in modules for each in _classes(module)]
+    raised = {"BaseException"} | {name for name, value in vars(builtins).items() if _is_exception(value)}
+    size = 0
+    while size != len(raised):  # until no class adds another one that is derived from it
+        size = len(raised)
+        raised |= {each.name for _, each in classes if any(ast.unparse(base) in raised for base in each.bases)}
+    places: dict[str, list[str]] = {}
+    for module, each in classes:
+        if each.name in raised:
+            places.setdefault(each.name, []).append(module)
+    return [f"{name} is in {' and '.join(found)}" for name, found in sorted(places.items()) if len(found) > 1]
+
+
+def _is_exception(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseException)
+
+
+def _classes(module: Module) -> Iterator[ast.ClassDef]:
+    return (each for each in module.tree.body if isinstance(each, ast.ClassDef))
+
+
+def _members(enumeration: ast.ClassDef) -> set[tuple[str, str]]:
+    return {
+        (ast.unparse(statement.targets[0]), ast.unparse(statement.value))
+        for statement in enumeration.body
+        if isinstance(statement, ast.Assign)
+    }
 
 
 def import_cycle(modules: Mapping[str, Module]) -> list[str]:
