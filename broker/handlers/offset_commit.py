@@ -29,6 +29,8 @@ _FEW: Final = 100
 
 def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Work[OffsetCommitResponse]:
     """Commits portions of the offsets by one decision each; offsets of partitions do not depend on each other."""
+    if not _is_one_portion(request.topics):
+        yield None
     response = OffsetCommitResponse()
     for portion in _portions(context, request):
         if response.topics:
@@ -37,6 +39,10 @@ def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Work
             portion.settle((yield from _begin(context, request, portion)))
         portion.add_to(response)
     return response
+
+
+def _is_one_portion(topics: Sequence[OffsetCommitRequestTopic]) -> bool:
+    return len(topics) <= _FEW and sum(max(len(topic.partitions), 1) for topic in topics) <= _FEW
 
 
 def _portions(context: RequestContext, request: OffsetCommitRequest) -> Iterator["_Commit"]:

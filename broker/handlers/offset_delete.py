@@ -26,6 +26,7 @@ def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Work
     """
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    yield None
     permitted = yield from context.services.groups.offset_delete(request.group_id, ())
     if isinstance(permitted, KafkaError):
         return OffsetDeleteResponse(error_code=permitted.code)

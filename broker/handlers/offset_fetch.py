@@ -39,6 +39,8 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Work[O
     """Large groups are read in portions, each of which reads the state at another time."""
     version = context.api_version
     groups = yield from _groups(request, version)
+    if not _is_one_portion(groups):
+        yield None
     image = context.services.loader.image.topics
     response = OffsetFetchResponse()
     for number, group in enumerate(groups, 1):
@@ -51,6 +53,14 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Work[O
     for message in (response, groups[0]):
         yield from freed(message)
     return old
+
+
+def _is_one_portion(groups: Sequence[OffsetFetchRequestGroup]) -> bool:
+    """False for all offsets of a group, whose number is not known."""
+    if len(groups) != 1 or groups[0].topics is None:
+        return not groups
+    topics = groups[0].topics
+    return len(topics) <= _FEW and sum(max(len(topic.partition_indexes), 1) for topic in topics) <= _FEW
 
 
 def _fetch_group(

@@ -9,11 +9,12 @@ Each `yield` waits for one of these:
   task: on Produce and Fetch one per request would cost more than the request itself;
 - a coroutine (`result = yield from in_task(coroutine)`), which runs in a task. The handler gets its exceptions.
 
-The connection serves its next request while a handler waits for a completion that it came to in its connection's turn.
-Otherwise the next request waits for the response: Kafka promises that the requests of one connection are processed in
-order. A handler `in_turns` appends, or reads what others have appended: it takes its steps in turns of the connection
-until it waits for a completion, because only a turn may append or read staged batches. Batches that other handlers
-append outside of a turn are committed as soon as the handler waits.
+The connection serves its next request while a handler waits for a completion, if that is the first thing that it waits
+for. Otherwise the next request waits for the response: Kafka promises that the requests of one connection are processed
+in order. So a handler that decides or reads in several portions yields nothing before the first of them. A handler
+`in_turns` appends, or reads what others have appended: it takes its steps in turns of the connection until it waits for
+a completion, because only a turn may append or read staged batches; the connection serves its next request then.
+Batches that other handlers append outside of a turn are committed as soon as the handler waits.
 
 If the connection closes, a handler that waits for a completion or for a turn is closed, and the completion abandoned.
 One that runs in a task goes on, for its effects. An error closes the connection of its request, and no other.
@@ -246,12 +247,12 @@ class _Run:
         if isinstance(reached, Finished):
             return self._reply(reached.result)
         connection = self._request.own_connection
-        if isinstance(reached, Completion):
+        if isinstance(reached, Completion) and (self._in_turns or not self._takes_steps):
             self._pending = PendingReply(connection)
             self._wait_for(reached)
         else:
             self._pending = PendingReply(connection, is_exclusive=not self._concurrent)
-            if self._in_turns:
+            if self._in_turns and not isinstance(reached, Completion):
                 connection.buffer.detach()
                 self._pending.on_abandon = self._work.close
                 self._scheduler.start_task(partial(self._wait_for_turn, reached))

@@ -128,6 +128,49 @@ async def test_next_request_waits_while_a_handler_waits_for_a_coroutine(heartbea
         assert [(await client.receive()).error_code for _ in range(2)] == [27, 27]
 
 
+async def test_next_request_waits_while_a_handler_waits_after_a_step(heartbeats: ParkedHeartbeats) -> None:
+    """It decides in portions, and the next request must not see some of them only."""
+
+    def handle(context: RequestContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
+        yield None
+        return (yield from heartbeats.park(context, request))
+
+    heartbeats.handle = handle
+    async with connected(heartbeats.port) as client, connected(heartbeats.port) as other:
+        await client.pipeline((HeartbeatRequest(), 4), (HeartbeatRequest(), 4))
+        await heartbeats.until_parked(1)
+        await other.send(HeartbeatRequest(), 4)
+        await heartbeats.until_parked(2)
+        heartbeats.complete(0, 25)
+        assert (await client.receive()).error_code == 25
+        await heartbeats.until_parked(3)
+        heartbeats.complete(2, 27)
+        assert (await client.receive()).error_code == 27
+
+
+async def test_handler_that_waits_after_a_step_goes_on_if_its_connection_closes(heartbeats: ParkedHeartbeats) -> None:
+    """Kafka carries out each request that it has received, and not only the first portion of it."""
+    ended = trio.Event()
+
+    def handle(context: RequestContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
+        yield None
+        response = yield from heartbeats.park(context, request)
+        ended.set()
+        return response
+
+    heartbeats.handle = handle
+    async with connected(heartbeats.port) as client:
+        await client.send(HeartbeatRequest(), 4)
+        await heartbeats.until_parked(1)
+    async with connected(heartbeats.port) as other:  # accepted after the node has seen the other one close
+        await other.send(HeartbeatRequest(), 4)
+        await heartbeats.until_parked(2)
+    heartbeats.complete(0, 25)
+    with trio.fail_after(20):
+        await ended.wait()
+    assert not heartbeats.traced.of("handler_failed")
+
+
 async def test_handler_gets_the_errors_of_its_coroutine(heartbeats: ParkedHeartbeats) -> None:
     async def fail() -> int:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
