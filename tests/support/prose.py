@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.support.source_code import ROOT
+from tests.support.source_code import ROOT, statements
 
 COUNTS: Final = ROOT / "tests" / "prose_counts.txt"
 TREES: Final = ("kraft", "metadata", "broker", "jepsen", "benchmarks", "pyspark_kraft", "tests", "docs")
@@ -77,7 +77,7 @@ def sentences_of(text: str) -> list[str]:
 
 def python_prose(text: str) -> Iterator[str]:
     """The paragraphs of a module's docstrings and comments."""
-    for node in ast.walk(ast.parse(text)):
+    for node in statements(ast.parse(text)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield from re.split(r"\n\s*\n", ast.get_docstring(node) or "")
     yield from _comments(text)
