@@ -1,4 +1,4 @@
-"""One module or folder per API: decode, check, call one package, encode. Handlers keep no state of their own."""
+"""One module or folder per API: check the request, call one package, build the response. Handlers keep no state."""
 
 from broker.handlers.registry import CONTROLLER_HANDLERS, HANDLERS, TELEMETRY_HANDLERS
 

@@ -53,7 +53,7 @@ def in_task(coroutine: Coroutine[Any, Any, T]) -> Work[T]:
 
 
 class Request(Protocol):
-    """The request of a handler, `broker.server.Context`."""
+    """The request of a handler, `broker.server.context.Context`."""
 
     @property
     def session(self) -> Session: ...
