@@ -21,7 +21,7 @@ from broker.replication.fetch_sessions import CachedPartitionKey, Fetch
 from broker.replication.partition import Partition
 from broker.server.context import RequestContext
 from broker.server.scheduler import Work
-from broker.server.slices import STEP_ITEMS, Steps
+from broker.server.slices import STEP_ITEMS, Steps, freed
 from broker.wire.api.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -44,9 +44,11 @@ _STEP_NAMED: Final = 256
 
 def fetch(context: RequestContext, request: FetchRequest) -> Work[FetchResponse]:
     named = yield from _cached_partitions(context, request.topics)
+    forgotten = (yield from _forgotten(context, request)) if request.forgotten_topics_data else []
+    if len(named) + len(forgotten) > _STEP_NAMED:
+        yield from freed(request)  # the scheduler keeps it, and its partitions need no memory while the fetch waits
     context.services.partitions.commit_staged()  # records appended earlier in this turn become readable
     policy = fetch_policy(context, request)
-    forgotten = (yield from _forgotten(context, request)) if request.forgotten_topics_data else []
     try:
         session_fetch = _begin(context, request, policy, named, forgotten)
         if len(named) + len(forgotten) > _STEP_NAMED:
@@ -56,7 +58,7 @@ def fetch(context: RequestContext, request: FetchRequest) -> Work[FetchResponse]
     max_bytes = response_bytes_max(context, request, policy)
     min_bytes = min(request.min_bytes, max_bytes)
     max_wait_ms, isolation_level = request.max_wait_ms, request.isolation_level
-    del request, named, forgotten  # they need no memory while the fetch waits
+    del request, named, forgotten
     reader = LogReader(context, session_fetch, policy, max_bytes)
     try:
         yield from reader.read(min_bytes, is_expired=max_wait_ms <= 0)

@@ -1,5 +1,6 @@
 """Large requests are answered like small ones: duplicates once, everything in order, in slices."""
 
+import gc
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,17 @@ async def test_large_fetch_that_waits_is_answered_after_an_append(tmp_path: Path
         assert len(answered) == MANY_PARTITIONS
         assert [record.value for record in records_of(answered[7])] == [b"value"]
         assert not any(partition.waiters.for_high_watermark for partition in _partitions(node))
+
+
+async def test_large_fetch_keeps_no_request_while_it_waits(tmp_path: Path) -> None:
+    """A request of 2 MB takes ten times as much when it is decoded."""
+    async with running_node(tmp_path) as node, connected(node.port) as client:
+        await _create_led(client, "wide", MANY_PARTITIONS)
+        await client.send(_large_fetch(max_wait_ms=FOREVER_MS), 12)
+        await client.expect_silence(0.05)
+        assert all(partition.waiters.for_high_watermark for partition in _partitions(node))
+        gc.collect()
+        assert not any(isinstance(each, FetchPartition) for each in gc.get_objects())
 
 
 async def test_large_fetch_session_returns_changes_and_ends(tmp_path: Path) -> None:
