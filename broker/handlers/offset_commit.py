@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from broker.coordinator.group.offsets.requests import Committer, OffsetToCommit
-from broker.coordinator.runtime.completion import Completion
 from broker.server.context import RequestContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
-from broker.server.scheduler import Work
+from broker.server.scheduler import Work, hold_next_request
 from broker.wire.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -23,56 +22,101 @@ from broker.wire.errors import ErrorCode, KafkaError
 from metadata.image import TopicImage
 
 _TOPIC_IDS_FROM: Final = 10
-# Topics, or partitions of one, that are committed by one decision: some 5 ms.
-_FEW: Final = 100
+# Partitions that are committed by one decision: some 5 ms. A topic without partitions counts as one.
+_PORTION_MAX: Final = 100
 
 
 def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Work[OffsetCommitResponse]:
-    """Commits portions of the offsets by one decision each; offsets of partitions do not depend on each other."""
+    """Commits the offsets in portions, each by one decision; offsets of partitions do not depend on each other."""
     if not _is_one_portion(request.topics):
-        yield None
+        yield from hold_next_request()
+    committer = Committer(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        context.api_version,
+    )
+    groups = context.services.groups
     response = OffsetCommitResponse()
     for portion in _portions(context, request):
         if response.topics:
             yield None
         if portion.offsets:
-            portion.settle((yield from _begin(context, request, portion)))
+            outcome = yield from groups.offset_commit(committer, portion.offsets, request.retention_time_ms)
+            portion.set_error_codes(outcome)
         portion.add_to(response)
     return response
 
 
 def _is_one_portion(topics: Sequence[OffsetCommitRequestTopic]) -> bool:
-    return len(topics) <= _FEW and sum(max(len(topic.partitions), 1) for topic in topics) <= _FEW
+    return len(topics) <= _PORTION_MAX and sum(max(len(topic.partitions), 1) for topic in topics) <= _PORTION_MAX
 
 
-def _portions(context: RequestContext, request: OffsetCommitRequest) -> Iterator["_Commit"]:
-    portion = _Commit()
+def _portions(context: RequestContext, request: OffsetCommitRequest) -> Iterator["_Portion"]:
+    portion = _Portion()
     for topic in request.topics:
         count = max(len(topic.partitions), 1)
-        if portion.size + count <= _FEW:
-            _take(context, topic, topic.partitions, portion)
+        if portion.size + count <= _PORTION_MAX:
+            portion.add(context, topic, topic.partitions)
             continue
-        for first in range(0, count, _FEW):
+        for first in range(0, count, _PORTION_MAX):
             if portion.size:
                 yield portion
-                portion = _Commit()
-            _take(context, topic, topic.partitions[first : first + _FEW], portion)
+                portion = _Portion()
+            portion.add(context, topic, topic.partitions[first : first + _PORTION_MAX])
     yield portion
 
 
-class _Commit:
-    """The offsets of one decision, the responses of all their topics, and the responses that wait for its outcome."""
+class _Portion:
+    """The part of a request that one decision commits: its offsets, and its topics in the response.
+
+    `committing` has the responses of the partitions in `offsets`, in the same order.
+    """
 
     def __init__(self) -> None:
         self.offsets: list[OffsetToCommit] = []
         self.topics: list[OffsetCommitResponseTopic] = []
-        self.waiting: list[OffsetCommitResponsePartition] = []
+        self.committing: list[OffsetCommitResponsePartition] = []
         self.size = 0
 
-    def settle(self, outcome: list[ErrorCode] | KafkaError) -> None:
-        codes = [outcome.code] * len(self.waiting) if isinstance(outcome, KafkaError) else outcome
-        for answer, code in zip(self.waiting, codes, strict=True):
-            answer.error_code = code
+    def add(
+        self,
+        context: RequestContext,
+        topic: OffsetCommitRequestTopic,
+        partitions: Sequence[OffsetCommitRequestPartition],
+    ) -> None:
+        """Add some partitions of a topic; partitions that do not exist are refused."""
+        image = _topic(context, topic)
+        is_unknown_id = image is None and context.api_version >= _TOPIC_IDS_FROM
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if is_unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        responses = []
+        for partition in partitions:
+            index = partition.partition_index
+            response = OffsetCommitResponsePartition(partition_index=index)
+            responses.append(response)
+            if image is None or index not in image.partitions:
+                response.error_code = unknown
+                continue
+            self.offsets.append(
+                OffsetToCommit(
+                    image.name,
+                    topic.topic_id,
+                    index,
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    partition.committed_metadata,
+                )
+            )
+            self.committing.append(response)
+        self.topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=responses))
+        self.size += max(len(partitions), 1)
+
+    def set_error_codes(self, outcome: list[ErrorCode] | KafkaError) -> None:
+        """Set the error codes of `committing` from the outcome of the decision."""
+        codes = [outcome.code] * len(self.committing) if isinstance(outcome, KafkaError) else outcome
+        for response, code in zip(self.committing, codes, strict=True):
+            response.error_code = code
 
     def add_to(self, response: OffsetCommitResponse) -> None:
         """Add the topics to the response; the first one may have begun in an earlier portion."""
@@ -83,50 +127,6 @@ class _Commit:
                 last.partitions += first.partitions
                 topics = topics[1:]
         response.topics += topics
-
-
-def _begin(context: RequestContext, request: OffsetCommitRequest, commit: _Commit) -> Completion[list[ErrorCode]]:
-    committer = Committer(
-        request.group_id,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id_or_member_epoch,
-        context.api_version,
-    )
-    return context.services.groups.offset_commit(committer, commit.offsets, request.retention_time_ms)
-
-
-def _take(
-    context: RequestContext,
-    topic: OffsetCommitRequestTopic,
-    partitions: Sequence[OffsetCommitRequestPartition],
-    commit: _Commit,
-) -> None:
-    """Add some partitions of a topic to a commit; refuse partitions that do not exist."""
-    image = _topic(context, topic)
-    answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-    commit.topics.append(answer)
-    commit.size += max(len(partitions), 1)
-    for partition in partitions:
-        index = partition.partition_index
-        partition_answer = OffsetCommitResponsePartition(partition_index=index)
-        answer.partitions.append(partition_answer)
-        if image is not None and index in image.partitions:
-            commit.offsets.append(
-                OffsetToCommit(
-                    image.name,
-                    topic.topic_id,
-                    index,
-                    partition.committed_offset,
-                    partition.committed_leader_epoch,
-                    partition.committed_metadata,
-                )
-            )
-            commit.waiting.append(partition_answer)
-        elif image is None and context.api_version >= _TOPIC_IDS_FROM:
-            partition_answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
-        else:
-            partition_answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _topic(context: RequestContext, topic: OffsetCommitRequestTopic) -> TopicImage | None:

@@ -10,7 +10,7 @@ from typing import Final
 from broker.coordinator.group.offsets.requests import no_offset
 from broker.server.context import RequestContext
 from broker.server.handler import Handler
-from broker.server.scheduler import Work
+from broker.server.scheduler import Work, hold_next_request
 from broker.server.slices import STEP_ITEMS, Steps, each, freed
 from broker.wire.api.offset_fetch import (
     OffsetFetchRequest,
@@ -27,11 +27,11 @@ from broker.wire.api.offset_fetch import (
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.image import TopicsImage
 
-_ERROR_OF_GROUP_FROM: Final = 2
-_MANY_FROM: Final = 8
+_GROUP_ERROR_FROM: Final = 2
+_GROUPS_FROM: Final = 8
 _TOPIC_IDS_FROM: Final = 10
-# Topics, or partitions of one, that are looked up at once.
-_FEW: Final = 200
+# Partitions that are looked up at once. A topic without partitions counts as one.
+_PORTION_MAX: Final = 200
 _STEP_GROUPS: Final = 16
 
 
@@ -40,19 +40,19 @@ def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Work[O
     version = context.api_version
     groups = yield from _groups(request, version)
     if not _is_one_portion(groups):
-        yield None
+        yield from hold_next_request()
     image = context.services.loader.image.topics
     response = OffsetFetchResponse()
     for number, group in enumerate(groups, 1):
         response.groups.append((yield from _fetch_group(context, group, image, require_stable=request.require_stable)))
         if not number % _STEP_GROUPS:
             yield None
-    if version >= _MANY_FROM:
+    if version >= _GROUPS_FROM:
         return response
-    old = yield from _in_old_shape(version, groups[0], response.groups[0])
+    single = yield from _single_group_response(version, groups[0], response.groups[0])
     for message in (response, groups[0]):
         yield from freed(message)
-    return old
+    return single
 
 
 def _is_one_portion(groups: Sequence[OffsetFetchRequestGroup]) -> bool:
@@ -60,14 +60,14 @@ def _is_one_portion(groups: Sequence[OffsetFetchRequestGroup]) -> bool:
     if len(groups) != 1 or groups[0].topics is None:
         return not groups
     topics = groups[0].topics
-    return len(topics) <= _FEW and sum(max(len(topic.partition_indexes), 1) for topic in topics) <= _FEW
+    return len(topics) <= _PORTION_MAX and sum(max(len(topic.partition_indexes), 1) for topic in topics) <= _PORTION_MAX
 
 
 def _fetch_group(
     context: RequestContext, group: OffsetFetchRequestGroup, image: TopicsImage, *, require_stable: bool
 ) -> Work[OffsetFetchResponseGroup]:
-    answer = OffsetFetchResponseGroup(group_id=group.group_id)
-    names_ids = context.api_version >= _TOPIC_IDS_FROM
+    response = OffsetFetchResponseGroup(group_id=group.group_id)
+    by_topic_id = context.api_version >= _TOPIC_IDS_FROM
     wants_all = group.topics is None
     if wants_all:
         committed = yield from context.services.groups.committed_partitions(group)
@@ -77,35 +77,34 @@ def _fetch_group(
     for number, portion in enumerate((yield from _portions(group))):
         if number:
             yield None
-        unknown = _name_topics(portion, image) if names_ids and not wants_all else []
+        unknown = _set_topic_names(portion, image) if by_topic_id and not wants_all else []
         outcome = yield from context.services.groups.offset_fetch(
             portion, require_stable=require_stable, only_committed=wants_all
         )
-        told = _answer(portion, outcome, unknown)
-        answer.error_code = told.error_code
-        if told.error_code:
-            answer.topics = told.topics
-            break
-        if names_ids:
-            _identify_topics(told, image)
-        _add(answer, told.topics)
-    return answer
+        if isinstance(outcome, KafkaError):
+            return OffsetFetchResponseGroup(group_id=group.group_id, error_code=outcome.code)
+        outcome.topics += map(_unknown_topic, unknown)
+        if by_topic_id:
+            _set_topic_ids(outcome, image)
+        _add_topics(response, outcome.topics)
+    return response
 
 
 def _portions(group: OffsetFetchRequestGroup) -> Steps[list[OffsetFetchRequestGroup]]:
     """The group's request, split into requests for some of its topics and partitions each."""
     portions: list[list[OffsetFetchRequestTopics]] = []
-    size = _FEW
+    size = _PORTION_MAX
     for topic in group.topics or ():
-        for first in range(0, max(len(topic.partition_indexes), 1), _FEW):
-            if size >= _FEW:
+        for first in range(0, max(len(topic.partition_indexes), 1), _PORTION_MAX):
+            if size >= _PORTION_MAX:
                 if portions:
                     yield
                 portions.append([])
                 size = 0
-            some = topic.partition_indexes[first : first + _FEW]
-            asked = OffsetFetchRequestTopics(name=topic.name, topic_id=topic.topic_id, partition_indexes=some)
-            portions[-1].append(asked)
+            some = topic.partition_indexes[first : first + _PORTION_MAX]
+            portions[-1].append(
+                OffsetFetchRequestTopics(name=topic.name, topic_id=topic.topic_id, partition_indexes=some)
+            )
             size += max(len(some), 1)
     return [
         OffsetFetchRequestGroup(
@@ -115,29 +114,30 @@ def _portions(group: OffsetFetchRequestGroup) -> Steps[list[OffsetFetchRequestGr
     ]
 
 
-def _add(answer: OffsetFetchResponseGroup, topics: list[OffsetFetchResponseTopics]) -> None:
-    last = answer.topics[-1] if answer.topics else None
+def _add_topics(response: OffsetFetchResponseGroup, topics: list[OffsetFetchResponseTopics]) -> None:
+    """Add the topics of a portion to the response. Partitions of one topic may come from several portions."""
+    last = response.topics[-1] if response.topics else None
     for topic in topics:
         if last is not None and (last.name, last.topic_id) == (topic.name, topic.topic_id):
-            last.partitions += topic.partitions  # a topic of several portions
+            last.partitions += topic.partitions
         else:
-            answer.topics.append(topic)
-        last = answer.topics[-1]
+            response.topics.append(topic)
+        last = response.topics[-1]
 
 
 def _groups(request: OffsetFetchRequest, version: int) -> Steps[list[OffsetFetchRequestGroup]]:
     """The requested groups. Before version 8 there is one, whose fields are in the request itself."""
-    if version >= _MANY_FROM:
+    if version >= _GROUPS_FROM:
         return request.groups
-    topics = None if request.topics is None else (yield from each(_topic_in_new_shape, request.topics))
+    topics = None if request.topics is None else (yield from each(_topic_of_group, request.topics))
     return [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
 
 
-def _topic_in_new_shape(topic: OffsetFetchRequestTopic) -> OffsetFetchRequestTopics:
+def _topic_of_group(topic: OffsetFetchRequestTopic) -> OffsetFetchRequestTopics:
     return OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
 
 
-def _name_topics(group: OffsetFetchRequestGroup, topics: TopicsImage) -> list[OffsetFetchRequestTopics]:
+def _set_topic_names(group: OffsetFetchRequestGroup, topics: TopicsImage) -> list[OffsetFetchRequestTopics]:
     """Set the names of topics that are requested by id. Unknown topics are removed from the group and returned."""
     unknown = []
     for topic in group.topics or ():
@@ -151,41 +151,39 @@ def _name_topics(group: OffsetFetchRequestGroup, topics: TopicsImage) -> list[Of
     return unknown
 
 
-def _answer(
-    group: OffsetFetchRequestGroup,
-    outcome: OffsetFetchResponseGroup | KafkaError,
-    unknown: list[OffsetFetchRequestTopics],
-) -> OffsetFetchResponseGroup:
-    if isinstance(outcome, KafkaError):
-        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=outcome.code)
-    outcome.topics += _refused(unknown, ErrorCode.UNKNOWN_TOPIC_ID)
-    return outcome
+def _unknown_topic(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[no_offset(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes],
+    )
 
 
-def _identify_topics(answer: OffsetFetchResponseGroup, topics: TopicsImage) -> None:
+def _set_topic_ids(group: OffsetFetchResponseGroup, topics: TopicsImage) -> None:
     """Set the ids of topics in a response with all offsets; leave out topics that do not exist any more."""
     identified = []
-    for topic in answer.topics:
+    for topic in group.topics:
         image = topics.by_name.get(topic.name)
         if image is not None and not any(topic.topic_id):
             topic.topic_id = image.topic_id
         if any(topic.topic_id):
             identified.append(topic)
-    answer.topics = identified
+    group.topics = identified
 
 
-def _in_old_shape(
-    version: int, group: OffsetFetchRequestGroup, answer: OffsetFetchResponseGroup
+def _single_group_response(
+    version: int, request: OffsetFetchRequestGroup, group: OffsetFetchResponseGroup
 ) -> Steps[OffsetFetchResponse]:
-    code = ErrorCode(answer.error_code)
+    """The response before version 8, which has one group. Before version 2, its error is that of each partition."""
+    code = ErrorCode(group.error_code)
     response = OffsetFetchResponse(error_code=code)
-    if code is not ErrorCode.NONE and version < _ERROR_OF_GROUP_FROM:
-        for topic in group.topics or ():
-            partitions = yield from each(partial(_refused_in_old_shape, code), topic.partition_indexes)
+    if code is not ErrorCode.NONE and version < _GROUP_ERROR_FROM:
+        for topic in request.topics or ():
+            partitions = yield from each(partial(_refused_partition, code), topic.partition_indexes)
             yield from _append(response, topic.name, partitions)
-    for told in answer.topics:
-        partitions = yield from each(_partition_in_old_shape, told.partitions)
-        yield from _append(response, told.name, partitions)
+    for fetched in group.topics:
+        partitions = yield from each(_single_group_partition, fetched.partitions)
+        yield from _append(response, fetched.name, partitions)
     return response
 
 
@@ -195,11 +193,11 @@ def _append(response: OffsetFetchResponse, name: str, partitions: list[OffsetFet
         yield
 
 
-def _refused_in_old_shape(code: ErrorCode, partition: int) -> OffsetFetchResponsePartition:
-    return _partition_in_old_shape(no_offset(partition, code))
+def _refused_partition(code: ErrorCode, partition: int) -> OffsetFetchResponsePartition:
+    return _single_group_partition(no_offset(partition, code))
 
 
-def _partition_in_old_shape(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+def _single_group_partition(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
     return OffsetFetchResponsePartition(
         partition_index=partition.partition_index,
         committed_offset=partition.committed_offset,
@@ -207,17 +205,6 @@ def _partition_in_old_shape(partition: OffsetFetchResponsePartitions) -> OffsetF
         metadata=partition.metadata,
         error_code=partition.error_code,
     )
-
-
-def _refused(topics: Sequence[OffsetFetchRequestTopics], code: ErrorCode) -> list[OffsetFetchResponseTopics]:
-    return [
-        OffsetFetchResponseTopics(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=[no_offset(index, code) for index in topic.partition_indexes],
-        )
-        for topic in topics
-    ]
 
 
 HANDLER = Handler(OffsetFetchRequest, offset_fetch)

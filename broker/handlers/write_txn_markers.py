@@ -23,8 +23,8 @@ from broker.wire.api.write_txn_markers import (
 from broker.wire.errors import ErrorCode
 from metadata.protocol import AclOperation, ResourceType
 
-# Markers that are appended in one slice: some 5 ms.
-_FEW: Final = 100
+# Markers that are appended in one step: some 5 ms.
+_STEP_MARKERS: Final = 100
 
 
 class _Written(NamedTuple):
@@ -48,10 +48,10 @@ def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) 
         for result in topic.partitions
     ]
     written: list[_Written] = []
-    for first in range(0, len(wanted), _FEW):
+    for first in range(0, len(wanted), _STEP_MARKERS):
         if first:
             yield None
-        for marker, topic, result in wanted[first : first + _FEW]:
+        for marker, topic, result in wanted[first : first + _STEP_MARKERS]:
             outcome = (
                 _write(context, marker, topic.name, result.partition_index)
                 if is_allowed

@@ -11,7 +11,7 @@ Each `yield` waits for one of these:
 
 The connection serves its next request while a handler waits for a completion, if that is the first thing that it waits
 for. Otherwise the next request waits for the response: Kafka promises that the requests of one connection are processed
-in order. So a handler that decides or reads in several portions yields nothing before the first of them. A handler
+in order. So a handler that decides or reads in several portions begins with `hold_next_request`. A handler
 `in_turns` appends, or reads what others have appended: it takes its steps in turns of the connection until it waits for
 a completion, because only a turn may append or read staged batches; the connection serves its next request then.
 Batches that other handlers append outside of a turn are committed as soon as the handler waits.
@@ -50,6 +50,14 @@ def in_task(coroutine: Coroutine[Any, Any, T]) -> Work[T]:
     """Wait for the result of a coroutine."""
     result: T = yield coroutine
     return result
+
+
+def hold_next_request() -> Steps[None]:
+    """Make the connection's next request wait for the response to this one.
+
+    It waits for nothing: the next request is served early only if a handler first waits for a completion.
+    """
+    yield None
 
 
 class Request(Protocol):
