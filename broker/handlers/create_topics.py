@@ -46,7 +46,7 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
         name=topic.name,
         num_partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
-        assignments=[(each.partition_index, tuple(each.broker_ids)) for each in topic.assignments],
+        assignments=[(partition.partition_index, tuple(partition.broker_ids)) for partition in topic.assignments],
         configs=_configs(topic),
     )
 

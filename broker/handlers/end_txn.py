@@ -1,4 +1,4 @@
-"""EndTxn (key 26): commit or abort a transaction. It is answered when the outcome is certain.
+"""EndTxn (key 26): commit or abort a transaction. The response leaves when the outcome is committed.
 
 From version 5 on, the producer gets a new epoch with each transaction, and a new id when the epochs of the old one are
 used up (KIP-890).

@@ -34,7 +34,7 @@ _Runtime: TypeAlias = CoordinatorRuntime[Any]
 def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> Work[FindCoordinatorResponse]:
     keys = [request.key]
     if context.api_version >= _MANY_FROM:
-        keys = request.coordinator_keys = list(dict.fromkeys(request.coordinator_keys))
+        keys = list(dict.fromkeys(request.coordinator_keys))
     runtime = context.services.coordinators.get(request.key_type)
     reason = ""
     if runtime is not None:
@@ -44,22 +44,21 @@ def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -
         missing = _not_led_yet(context, runtime, dict.fromkeys(indexes))
         if missing:
             yield from in_task(runtime.wait_until_coordinated(missing, _LEADERSHIP_TIMEOUT_S))
+    found = yield from each(partial(_found, context, request.key_type, reason), keys, _STEP_KEYS)
     if context.api_version >= _MANY_FROM:
-        found = yield from each(partial(_found, context, request.key_type, reason), keys, _STEP_KEYS)
         return FindCoordinatorResponse(coordinators=found)
-    try:
-        endpoint = _coordinator(context, request.key_type, reason, request.key)
-    except KafkaError as error:
-        return FindCoordinatorResponse(
-            error_code=error.code, error_message=error.message, node_id=_NO_NODE, host="", port=_NO_NODE
-        )
+    [one] = found
     return FindCoordinatorResponse(
-        error_message="NONE", node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port
+        error_code=one.error_code,
+        error_message=one.error_message if one.error_code else "NONE",
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
     )
 
 
 async def _create(context: RequestContext, topic: str) -> str:
-    """Creates the topic of a coordinator. Returns why that is not possible, for the client."""
+    """Creates the topic of a coordinator. Returns the reason for the client if that fails, otherwise nothing."""
     failures = await create_missing_topics(context, [topic])
     return f" {topic} cannot be created: {_trace_failure(context, topic, failures[topic])}." if failures else ""
 
@@ -81,12 +80,13 @@ def _trace_failure(context: RequestContext, topic: str, error: ErrorCode) -> str
 
 
 def _not_led_yet(context: RequestContext, runtime: _Runtime, indexes: Iterable[int]) -> list[int]:
+    """The partitions that this broker leads by the metadata, and does not coordinate yet."""
     services = context.services
     topic = services.loader.image.topics.by_name.get(runtime.settings.topic)
     if topic is None:
         return []
     node_id = services.config.node_id
-    return [each for each in indexes if topic.partitions[each].leader == node_id and not runtime.coordinates(each)]
+    return [index for index in indexes if topic.partitions[index].leader == node_id and not runtime.coordinates(index)]
 
 
 def _found(context: RequestContext, key_type: int, reason: str, key: str) -> Coordinator:
@@ -100,8 +100,9 @@ def _found(context: RequestContext, key_type: int, reason: str, key: str) -> Coo
 
 
 def _coordinator(context: RequestContext, key_type: int, reason: str, key: str) -> Endpoint:
-    """Raises KafkaError."""
-    services, runtime = context.services, context.services.coordinators.get(key_type)
+    """The endpoint of the key's coordinator. Raises KafkaError; its message ends with `reason`."""
+    services = context.services
+    runtime = services.coordinators.get(key_type)
     if runtime is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"This cluster has no coordinators for keys of type {key_type}.")
     topic = services.loader.image.topics.by_name.get(runtime.settings.topic)

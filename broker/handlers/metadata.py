@@ -34,12 +34,12 @@ from metadata.image import MetadataImage, PartitionImage, TopicImage
 
 _LISTENER_NOT_FOUND_FROM: Final = 6
 _TOPIC_IDS_FROM: Final = 12
-# From the arrival of a connection's end to its being known as lost, in turns of the event loop, and some to spare.
-_TURNS_OF_NEWS: Final = 6
-# An election takes far less. A leader that is out of this broker's reach only may not be out of the client's.
+# Turns of the event loop after which a connection that has ended is in `disconnected_brokers`, and some to spare.
+_DISCONNECT_TURNS: Final = 6
+# An election takes far less. Clients may still reach a leader that only this broker cannot reach.
 _ELECTION_S: Final = 0.5
 _NO_TOPIC_ID: Final = bytes(16)
-# Partitions whose leaders are looked at after each change of the metadata, for a request that waits for news.
+# Partitions whose leaders are checked after each change of the metadata, for a request that waits for an election.
 _AWAITED_PARTITIONS_MAX: Final = 2_000
 _STEP_PARTITIONS: Final = 16
 _STEP_PORTIONS: Final = 8
@@ -62,7 +62,7 @@ def metadata(context: RequestContext, request: MetadataRequest) -> Work[Metadata
     failures: dict[str, ErrorCode] = {}
     if topics:
         portions = [topics[first : first + STEP_ITEMS] for first in range(0, len(topics), STEP_ITEMS)]
-        if any((yield from each(partial(_is_misplaced, context), portions, _STEP_PORTIONS))):
+        if any((yield from each(partial(_has_invalid_topic, context), portions, _STEP_PORTIONS))):
             return _refused(topics)
         missing = yield from each(partial(_to_create, context, request), portions, _STEP_PORTIONS)
         names = list(chain.from_iterable(missing))
@@ -70,11 +70,10 @@ def metadata(context: RequestContext, request: MetadataRequest) -> Work[Metadata
             failures = yield from in_task(create_missing_topics(context, names[:_CREATED_TOPICS_MAX]))
         elif len(context.services.loader.image.cluster.brokers) > 1:
             yield from in_task(_until_failed_over(context, request))
-    response = yield from _answer(context, request, failures)
-    return response
+    return (yield from _response(context, request, failures))
 
 
-def _is_misplaced(context: RequestContext, topics: list[MetadataRequestTopic]) -> bool:
+def _has_invalid_topic(context: RequestContext, topics: list[MetadataRequestTopic]) -> bool:
     """True if a version without topic ids names a topic by id, or if a topic has no name."""
     if context.api_version >= _TOPIC_IDS_FROM:
         return False
@@ -82,7 +81,7 @@ def _is_misplaced(context: RequestContext, topics: list[MetadataRequestTopic]) -
 
 
 def _distinct(topics: list[MetadataRequestTopic]) -> Steps[list[MetadataRequestTopic]]:
-    """Each once, in the order of the request."""
+    """The topics without repetitions, in the order of the request."""
     distinct: dict[tuple[str | None, bytes], MetadataRequestTopic] = {}
     for number, topic in enumerate(topics):
         distinct.setdefault((topic.name, topic.topic_id), topic)
@@ -94,27 +93,30 @@ def _distinct(topics: list[MetadataRequestTopic]) -> Steps[list[MetadataRequestT
 async def _until_failed_over(context: RequestContext, request: MetadataRequest) -> None:
     """Wait until a new leader is known, if the leader of a requested topic has just failed.
 
-    A client often asks because its connection to a leader broke, which may be before this broker has processed the
-    same. With the former leader in the response, the client would retry there, and ask again long after the election.
+    A client often asks because its connection to a leader broke, and this broker may not have processed the end of its
+    own connection yet. With the former leader in the response, the client would retry there, and ask again long after
+    the election.
     """
-    for _ in range(_TURNS_OF_NEWS):
+    for _ in range(_DISCONNECT_TURNS):
         await trio.lowlevel.checkpoint()
     services = context.services
 
     def is_led(image: MetadataImage) -> bool:
         if not services.disconnected_brokers:
             return True
-        partitions = (partition for topic in _asked(image, request) for partition in topic.partitions.values())
+        partitions = (
+            partition for topic in _requested_topics(image, request) for partition in topic.partitions.values()
+        )
         awaited = islice(partitions, _AWAITED_PARTITIONS_MAX)
         return all(partition.leader not in services.disconnected_brokers for partition in awaited)
 
     await services.image_waits.until(is_led, _ELECTION_S)
 
 
-def _asked(image: MetadataImage, request: MetadataRequest) -> Iterator[TopicImage]:
+def _requested_topics(image: MetadataImage, request: MetadataRequest) -> Iterator[TopicImage]:
     topics = image.topics
-    for asked in request.topics or []:
-        found = topics.by_name.get(asked.name) if asked.name is not None else topics.by_id.get(asked.topic_id)
+    for topic in request.topics or []:
+        found = topics.by_name.get(topic.name) if topic.name is not None else topics.by_id.get(topic.topic_id)
         if found is not None:
             yield found
 
@@ -132,12 +134,12 @@ def _to_create(context: RequestContext, request: MetadataRequest, topics: list[M
 
 
 def _names(topics: list[MetadataRequestTopic]) -> list[str]:
-    """Each once, in the order of the request."""
+    """The topics' names without repetitions, in the order of the request."""
     return list(dict.fromkeys(topic.name for topic in topics if topic.name is not None))
 
 
 def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
-    """The response to a request for which `_is_misplaced` is true."""
+    """The response to a request for which `_has_invalid_topic` is true."""
     return MetadataResponse(
         topics=[
             MetadataResponseTopic(
@@ -148,7 +150,7 @@ def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
     )
 
 
-def _answer(
+def _response(
     context: RequestContext, request: MetadataRequest, failures: dict[str, ErrorCode]
 ) -> Steps[MetadataResponse]:
     services = context.services

@@ -25,8 +25,8 @@ class Deletion:
     offset: int
     result: DeleteRecordsPartitionResult
 
-    def is_done(self, find: FindPartition) -> bool:
-        """True if the records are deleted everywhere, or if this broker cannot tell any more."""
+    def update_result(self, find: FindPartition) -> bool:
+        """Set the result. True if the records are deleted everywhere, or if this broker cannot tell any more."""
         try:
             partition = find(self.partition.topic, self.partition.index)
             self.result.low_watermark = low_watermark(partition, partition.leader_log())
@@ -67,7 +67,7 @@ class DeletionWait(RequestWait[None]):
         """Called when the followers of a partition have deleted records; see `broker.replication.waiters.Waiter`."""
         if self.done:
             return
-        still_open = [each for each in self._open.pop(partition, ()) if not each.is_done(self._find)]
+        still_open = [each for each in self._open.pop(partition, ()) if not each.update_result(self._find)]
         if still_open:
             self._open[partition] = still_open
             partition.waiters.for_deletions[self] = None

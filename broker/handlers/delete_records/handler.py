@@ -33,32 +33,34 @@ def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> Wo
         for topic in request.topics:
             result = DeleteRecordsTopicResult(name=topic.name)
             response.topics.append(result)
-            for asked in topic.partitions:
+            for partition in topic.partitions:
                 if not deleted % _STEP_PARTITIONS:
                     if deleted:
                         yield None
                     partitions.commit_staged()
-                result.partitions.append(_delete(context, topic.name, asked, wait))
+                result.partitions.append(_delete(context, topic.name, partition, wait))
                 deleted += 1
         wait.begin(context.services.deadlines, request.timeout_ms)
         yield from wait
-    except BaseException:  # the connection was closed, or a mistake
+    except BaseException:  # the connection was closed, or the handler has a bug
         wait.abandon()
         raise
     return response
 
 
 def _delete(
-    context: RequestContext, topic_name: str, asked: DeleteRecordsPartition, wait: DeletionWait
+    context: RequestContext, topic_name: str, requested: DeleteRecordsPartition, wait: DeletionWait
 ) -> DeleteRecordsPartitionResult:
     """Delete records on this broker, and add the deletions that followers have yet to make to `wait`."""
-    result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=INVALID_LOW_WATERMARK)
+    result = DeleteRecordsPartitionResult(
+        partition_index=requested.partition_index, low_watermark=INVALID_LOW_WATERMARK
+    )
     try:
-        partition = context.services.partitions.get(topic_name, asked.partition_index)
+        partition = context.services.partitions.get(topic_name, requested.partition_index)
         if is_internal(topic_name):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic_name}")
-        deletion = Deletion(partition, _delete_here(context, partition, asked.offset), result)
-        if not deletion.is_done(context.services.partitions.get):
+        deletion = Deletion(partition, _delete_here(context, partition, requested.offset), result)
+        if not deletion.update_result(context.services.partitions.get):
             wait.add(deletion)
     except KafkaError as error:
         result.error_code = error.code

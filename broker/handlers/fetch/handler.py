@@ -67,7 +67,7 @@ def fetch(context: RequestContext, request: FetchRequest) -> Work[FetchResponse]
             if reads_again:
                 yield from reader.read(min_bytes, is_expired=True)
         return (yield from _respond(context, reader, isolation_level))
-    except BaseException:  # the connection was closed, or a mistake
+    except BaseException:  # the connection was closed, or the handler has a bug
         context.finish_later(session_fetch.end())
         raise
 

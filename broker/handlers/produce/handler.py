@@ -93,7 +93,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> Work[ProduceRes
             answers = [answer for topic in produced.response.responses for answer in topic.partition_responses]
             produced.response.node_endpoints = _endpoints(context, answers)
         return produced.response
-    except BaseException:  # the connection was closed, or a mistake
+    except BaseException:  # the connection was closed, or the handler has a bug
         produced.wait.abandon()
         raise
 
