@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 
 NO_CONTROLLER: Final = -1
 
 
-def active_controller(context: RequestContext) -> int:
+def active_controller(context: BrokerContext) -> int:
     """The active controller if clients can reach it, otherwise any broker, which forwards requests to the controller.
 
     Kafka names a random broker, since its controllers are mostly nodes of their own (KIP-590).

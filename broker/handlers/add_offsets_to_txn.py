@@ -8,7 +8,7 @@ from typing import Final
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from broker.coordinator.transaction.transaction import ProducerIdAndEpoch
 from broker.handlers.response_errors import code_of
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -18,7 +18,7 @@ from metadata.protocol import AclOperation, ResourceType
 _FENCED_FROM: Final = 2
 
 
-def add_offsets_to_txn(context: RequestContext, request: AddOffsetsToTxnRequest) -> Work[AddOffsetsToTxnResponse]:
+def add_offsets_to_txn(context: BrokerContext, request: AddOffsetsToTxnRequest) -> Work[AddOffsetsToTxnResponse]:
     if not context.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not context.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):

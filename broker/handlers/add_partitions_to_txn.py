@@ -12,7 +12,7 @@ from broker.coordinator.runtime.completion import Completion, completed, gather
 from broker.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION, ProducerIdAndEpoch, TopicPartition
 from broker.net.completion import Completion as OwnCompletion
 from broker.server.authorizer import CLUSTER_NAME
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.server.slices import STEP_ITEMS, Steps, each
@@ -34,7 +34,7 @@ _FENCED_FROM: Final = 2
 
 
 def add_partitions_to_txn(
-    context: RequestContext, request: AddPartitionsToTxnRequest
+    context: BrokerContext, request: AddPartitionsToTxnRequest
 ) -> Work[AddPartitionsToTxnResponse]:
     if context.api_version >= _BROKERS_FROM and not context.allows(
         AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
@@ -60,7 +60,7 @@ def add_partitions_to_txn(
     return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
-def _transactions(context: RequestContext, request: AddPartitionsToTxnRequest) -> list[AddPartitionsToTxnTransaction]:
+def _transactions(context: BrokerContext, request: AddPartitionsToTxnRequest) -> list[AddPartitionsToTxnTransaction]:
     """The transactions of a broker's request, or the one of a client."""
     if context.api_version >= _BROKERS_FROM:
         return request.transactions
@@ -74,7 +74,7 @@ def _transactions(context: RequestContext, request: AddPartitionsToTxnRequest) -
     ]
 
 
-def _decide(context: RequestContext, transaction: AddPartitionsToTxnTransaction) -> Steps[Completion[list[ErrorCode]]]:
+def _decide(context: BrokerContext, transaction: AddPartitionsToTxnTransaction) -> Steps[Completion[list[ErrorCode]]]:
     """Completes with an error code for each of the partitions. They are added all or none."""
     places = _partitions(transaction.topics)
     if context.api_version < _BROKERS_FROM and not context.allows(
@@ -103,7 +103,7 @@ def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartitio
     return [(topic.name, index) for topic in topics for index in topic.partitions]
 
 
-def _refusal(context: RequestContext, image: MetadataImage, place: TopicPartition) -> ErrorCode:
+def _refusal(context: BrokerContext, image: MetadataImage, place: TopicPartition) -> ErrorCode:
     """NONE, or why the partition cannot belong to a transaction of this client."""
     name, index = place
     if context.api_version < _BROKERS_FROM and not context.allows(AclOperation.WRITE, ResourceType.TOPIC, name):
@@ -115,7 +115,7 @@ def _refusal(context: RequestContext, image: MetadataImage, place: TopicPartitio
 
 
 def _results(
-    context: RequestContext, topics: Sequence[AddPartitionsToTxnTopic], outcome: list[ErrorCode] | KafkaError
+    context: BrokerContext, topics: Sequence[AddPartitionsToTxnTopic], outcome: list[ErrorCode] | KafkaError
 ) -> Steps[list[AddPartitionsToTxnTopicResult]]:
     count = sum(len(topic.partitions) for topic in topics)
     codes = iter([outcome.code] * count if isinstance(outcome, KafkaError) else outcome)

@@ -1,6 +1,6 @@
 """GetTelemetrySubscriptions and PushTelemetry (keys 71 and 72): clients push their metrics (KIP-714)."""
 
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.slices import Steps
 from broker.telemetry import TelemetryClient
@@ -12,18 +12,18 @@ from broker.wire.api.push_telemetry import PushTelemetryRequest, PushTelemetryRe
 
 
 def get_telemetry_subscriptions(
-    context: RequestContext, request: GetTelemetrySubscriptionsRequest
+    context: BrokerContext, request: GetTelemetrySubscriptionsRequest
 ) -> Steps[GetTelemetrySubscriptionsResponse]:
     response = yield from context.services.telemetry.get_subscriptions(request, _client(context))
     return response
 
 
-def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> Steps[PushTelemetryResponse]:
+def push_telemetry(context: BrokerContext, request: PushTelemetryRequest) -> Steps[PushTelemetryResponse]:
     response = yield from context.services.telemetry.push(request, _client(context))
     return response
 
 
-def _client(context: RequestContext) -> TelemetryClient:
+def _client(context: BrokerContext) -> TelemetryClient:
     software_name, software_version = context.session.client_software
     attributes = {
         "client_software_name": software_name,

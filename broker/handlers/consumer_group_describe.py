@@ -7,7 +7,7 @@ from broker.coordinator.runtime.completion import gather
 from broker.handlers.authorized_operations import GROUP_OPERATIONS
 from broker.handlers.group_portions import portions
 from broker.handlers.response_errors import message_of
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.server.slices import each
@@ -22,7 +22,7 @@ _STEP_GROUPS: Final = 4
 
 
 def consumer_group_describe(
-    context: RequestContext, request: ConsumerGroupDescribeRequest
+    context: BrokerContext, request: ConsumerGroupDescribeRequest
 ) -> Work[ConsumerGroupDescribeResponse]:
     """A group that is named more than once is described once."""
     response = ConsumerGroupDescribeResponse()

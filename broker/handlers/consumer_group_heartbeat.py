@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat (key 68): members of consumer groups join, keep their session, and leave (KIP-848)."""
 
 from broker.handlers.response_errors import message_of
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import Handler
 from broker.server.scheduler import Work
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -9,7 +9,7 @@ from broker.wire.errors import KafkaError
 
 
 def consumer_group_heartbeat(
-    context: RequestContext, request: ConsumerGroupHeartbeatRequest
+    context: BrokerContext, request: ConsumerGroupHeartbeatRequest
 ) -> Work[ConsumerGroupHeartbeatResponse]:
     outcome = yield from context.services.groups.consumer_group_heartbeat(request, context)
     if isinstance(outcome, KafkaError):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.wire.errors import ErrorCode
 
 # Responses with these errors contain the current leader and its epoch.
@@ -26,7 +26,7 @@ class Endpoint(NamedTuple):
     rack: str | None
 
 
-def current_leader(context: RequestContext, topic: str | bytes, index: int) -> LeaderAndEpoch | None:
+def current_leader(context: BrokerContext, topic: str | bytes, index: int) -> LeaderAndEpoch | None:
     """The leader of a partition, here or elsewhere; `topic` is a name or an id. None if there is no such partition."""
     topics = context.services.loader.image.topics
     found = topics.by_id.get(topic) if isinstance(topic, bytes) else topics.by_name.get(topic)
@@ -34,7 +34,7 @@ def current_leader(context: RequestContext, topic: str | bytes, index: int) -> L
     return None if partition is None else LeaderAndEpoch(partition.leader, partition.leader_epoch)
 
 
-def leader_endpoints(context: RequestContext, leader_ids: Iterable[int]) -> Iterator[Endpoint]:
+def leader_endpoints(context: BrokerContext, leader_ids: Iterable[int]) -> Iterator[Endpoint]:
     """The endpoints of these brokers, each once, without brokers that the client cannot reach."""
     brokers = context.services.loader.image.cluster.brokers
     for leader_id in dict.fromkeys(leader_ids):

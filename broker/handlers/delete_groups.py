@@ -3,7 +3,7 @@
 from typing import Final
 
 from broker.handlers.group_portions import portions
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.server.slices import each
@@ -14,7 +14,7 @@ from broker.wire.errors import ErrorCode, KafkaError
 _STEP_GROUPS: Final = 16
 
 
-def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> Work[DeleteGroupsResponse]:
+def delete_groups(context: BrokerContext, request: DeleteGroupsRequest) -> Work[DeleteGroupsResponse]:
     """Deletes the groups in portions, each with one decision per partition that has groups of the portion."""
     response = DeleteGroupsResponse()
     for some in portions(list(dict.fromkeys(request.groups_names))):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import Handler
 from broker.server.slices import STEP_ITEMS, Steps
 from broker.wire.api.describe_client_quotas import (
@@ -23,7 +23,7 @@ _NAMES: Final = {_EXACT: "MATCH_TYPE_EXACT", _DEFAULT: "MATCH_TYPE_DEFAULT", _SP
 
 
 def describe_client_quotas(
-    context: RequestContext, request: DescribeClientQuotasRequest
+    context: BrokerContext, request: DescribeClientQuotasRequest
 ) -> Steps[DescribeClientQuotasResponse]:
     try:
         _check(request.components)

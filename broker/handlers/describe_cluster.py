@@ -8,7 +8,7 @@ from typing import Final
 from broker.handlers.active_controller import NO_CONTROLLER, active_controller
 from broker.handlers.authorized_operations import CLUSTER_OPERATIONS
 from broker.handlers.voters import endpoint_of
-from broker.server.context import ControllerContext, RequestContext
+from broker.server.context import BrokerContext, ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from broker.wire.errors import ErrorCode
@@ -18,7 +18,7 @@ _CONTROLLERS: Final = 2
 _NAMES: Final = {_BROKERS: "BROKER", _CONTROLLERS: "CONTROLLER"}
 
 
-def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def describe_cluster(context: BrokerContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     if request.endpoint_type != _BROKERS:
         return _refused(request, _BROKERS)
     listener = context.listener

@@ -7,7 +7,7 @@ from broker.coordinator.group.classic.classic_group import GroupState
 from broker.coordinator.runtime.completion import gather
 from broker.handlers.authorized_operations import GROUP_OPERATIONS
 from broker.handlers.group_portions import portions
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.server.slices import each
@@ -17,7 +17,7 @@ from broker.wire.errors import ErrorCode, KafkaError
 _NOT_FOUND_FROM: Final = 6
 
 
-def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> Work[DescribeGroupsResponse]:
+def describe_groups(context: BrokerContext, request: DescribeGroupsRequest) -> Work[DescribeGroupsResponse]:
     """A group that is named more than once is described once."""
     response = DescribeGroupsResponse()
     for some in portions(list(dict.fromkeys(request.groups))):
@@ -29,7 +29,7 @@ def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> 
 
 
 def _described(
-    context: RequestContext, request: DescribeGroupsRequest, described: tuple[str, DescribedGroup | KafkaError]
+    context: BrokerContext, request: DescribeGroupsRequest, described: tuple[str, DescribedGroup | KafkaError]
 ) -> DescribedGroup:
     group_id, outcome = described
     group = _failed(outcome, group_id, context.api_version) if isinstance(outcome, KafkaError) else outcome

@@ -5,7 +5,7 @@ A directory counts as cordoned (KIP-1066) once the controllers know it, that is,
 
 from typing import Final
 
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import STEP_ITEMS, Steps
 from broker.storage.log_dir import LogDirUsage
@@ -27,7 +27,7 @@ _STEP_PARTITIONS: Final = 512
 _DAMAGE_MAX: Final = 1000
 
 
-def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) -> Steps[DescribeLogDirsResponse]:
+def describe_log_dirs(context: BrokerContext, request: DescribeLogDirsRequest) -> Steps[DescribeLogDirsResponse]:
     context.services.partitions.commit_staged()
     wanted = None if request.topics is None else (yield from _wanted(request.topics))
     results = []
@@ -59,14 +59,14 @@ def _wanted(topics: list[DescribableLogDirTopic]) -> Steps[set[tuple[str, int]]]
     return wanted
 
 
-def _cordoned_paths(context: RequestContext) -> list[str]:
+def _cordoned_paths(context: BrokerContext) -> list[str]:
     services = context.services
     broker = services.loader.image.cluster.brokers.get(services.config.node_id)
     known = () if broker is None else broker.cordoned_log_dirs
     return [path for path, each in services.log_manager.directories.items() if each.directory_id in known]
 
 
-def _damage(context: RequestContext, path: str, wanted: set[tuple[str, int]] | None) -> list[DescribeLogDirsDamage]:
+def _damage(context: BrokerContext, path: str, wanted: set[tuple[str, int]] | None) -> list[DescribeLogDirsDamage]:
     """The damage of the replicas in the directory `path`."""
     found: list[DescribeLogDirsDamage] = []
     for partition, replica in context.services.partitions.damaged.replicas.items():

@@ -4,7 +4,7 @@ An idempotent producer is known from its first batch until it has been idle for 
 """
 
 from broker.handlers.topic_names import unknown_topic
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.server.slices import Steps
@@ -17,7 +17,7 @@ _PRODUCERS_AT_ONCE = 1_000
 
 
 def describe_producers(
-    context: RequestContext, request: wire.DescribeProducersRequest
+    context: BrokerContext, request: wire.DescribeProducersRequest
 ) -> Work[wire.DescribeProducersResponse]:
     wanted: dict[str, dict[int, None]] = {}
     for topic in request.topics:
@@ -32,7 +32,7 @@ def describe_producers(
     return response
 
 
-def _describe_partition(context: RequestContext, name: str, index: int) -> Steps[wire.PartitionResponse]:
+def _describe_partition(context: BrokerContext, name: str, index: int) -> Steps[wire.PartitionResponse]:
     services = context.services
     if name not in services.loader.image.topics.by_name:
         error = unknown_topic(name)

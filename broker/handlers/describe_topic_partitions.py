@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from broker.handlers.authorized_operations import TOPIC_OPERATIONS
 from broker.handlers.availability import ClusterView
 from broker.handlers.topic_names import is_internal, unknown_topic_code
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.slices import STEP_ITEMS, Steps, each
 from broker.wire.api.describe_topic_partitions import (
@@ -25,7 +25,7 @@ _STEP = 16  # partitions; each takes about 5 us
 
 
 def describe_topic_partitions(
-    context: RequestContext, request: DescribeTopicPartitionsRequest
+    context: BrokerContext, request: DescribeTopicPartitionsRequest
 ) -> Steps[DescribeTopicPartitionsResponse]:
     services = context.services
     image = services.loader.image

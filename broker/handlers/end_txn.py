@@ -9,7 +9,7 @@ from typing import Final
 from broker.coordinator.runtime.completion import Completion
 from broker.coordinator.transaction.requests import EndedTransaction
 from broker.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION, ProducerIdAndEpoch, ProducerIdNeeded
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.wire.api.end_txn import EndTxnRequest, EndTxnResponse
@@ -20,7 +20,7 @@ _FENCED_FROM: Final = 2
 _EPOCH_PER_TRANSACTION_FROM: Final = 5
 
 
-def end_txn(context: RequestContext, request: EndTxnRequest) -> Work[EndTxnResponse]:
+def end_txn(context: BrokerContext, request: EndTxnRequest) -> Work[EndTxnResponse]:
     if not context.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
         return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     try:
@@ -40,7 +40,7 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> Work[EndTxnRespo
     return EndTxnResponse(producer_id=outcome.identity.producer_id, producer_epoch=outcome.identity.epoch)
 
 
-def _end(context: RequestContext, request: EndTxnRequest, producer_id: int | None) -> Completion[EndedTransaction]:
+def _end(context: BrokerContext, request: EndTxnRequest, producer_id: int | None) -> Completion[EndedTransaction]:
     return context.services.transactions.end_transaction(
         request.transactional_id,
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),

@@ -15,7 +15,7 @@ from broker.coordinator.internal_topics import internal_topic, replication_key
 from broker.coordinator.runtime.runtime import CoordinatorRuntime
 from broker.handlers.current_leader import Endpoint, leader_endpoints
 from broker.handlers.topic_creation import create_missing_topics
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.server.slices import each
@@ -31,7 +31,7 @@ _STEP_KEYS: Final = 8
 _Runtime: TypeAlias = CoordinatorRuntime[Any]
 
 
-def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> Work[FindCoordinatorResponse]:
+def find_coordinator(context: BrokerContext, request: FindCoordinatorRequest) -> Work[FindCoordinatorResponse]:
     keys = [request.key]
     if context.api_version >= _MANY_FROM:
         keys = list(dict.fromkeys(request.coordinator_keys))
@@ -57,13 +57,13 @@ def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -
     )
 
 
-async def _create(context: RequestContext, topic: str) -> str:
+async def _create(context: BrokerContext, topic: str) -> str:
     """Creates the topic of a coordinator. Returns the reason for the client if that fails, otherwise nothing."""
     failures = await create_missing_topics(context, [topic])
     return f" {topic} cannot be created: {_trace_failure(context, topic, failures[topic])}." if failures else ""
 
 
-def _trace_failure(context: RequestContext, topic: str, error: ErrorCode) -> str:
+def _trace_failure(context: BrokerContext, topic: str, error: ErrorCode) -> str:
     """Tells the operator why the topic cannot be created, since most clients only retry without end."""
     services = context.services
     reason = error.name
@@ -79,7 +79,7 @@ def _trace_failure(context: RequestContext, topic: str, error: ErrorCode) -> str
     return reason
 
 
-def _not_led_yet(context: RequestContext, runtime: _Runtime, indexes: Iterable[int]) -> list[int]:
+def _not_led_yet(context: BrokerContext, runtime: _Runtime, indexes: Iterable[int]) -> list[int]:
     """The partitions that this broker leads by the metadata, and does not coordinate yet."""
     services = context.services
     topic = services.loader.image.topics.by_name.get(runtime.settings.topic)
@@ -89,7 +89,7 @@ def _not_led_yet(context: RequestContext, runtime: _Runtime, indexes: Iterable[i
     return [index for index in indexes if topic.partitions[index].leader == node_id and not runtime.coordinates(index)]
 
 
-def _found(context: RequestContext, key_type: int, reason: str, key: str) -> Coordinator:
+def _found(context: BrokerContext, key_type: int, reason: str, key: str) -> Coordinator:
     try:
         endpoint = _coordinator(context, key_type, reason, key)
     except KafkaError as error:
@@ -99,7 +99,7 @@ def _found(context: RequestContext, key_type: int, reason: str, key: str) -> Coo
     return Coordinator(key=key, node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port)
 
 
-def _coordinator(context: RequestContext, key_type: int, reason: str, key: str) -> Endpoint:
+def _coordinator(context: BrokerContext, key_type: int, reason: str, key: str) -> Endpoint:
     """The endpoint of the key's coordinator. Raises KafkaError; its message ends with `reason`."""
     services = context.services
     runtime = services.coordinators.get(key_type)

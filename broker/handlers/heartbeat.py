@@ -1,13 +1,13 @@
 """Heartbeat (key 12): keeps a member's session, and tells the member whether to join again."""
 
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from broker.wire.errors import ErrorCode, KafkaError
 
 
-def heartbeat(context: RequestContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
+def heartbeat(context: BrokerContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
     if not request.group_id:
         return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     outcome = yield from context.services.groups.heartbeat(request)

@@ -8,7 +8,7 @@ commit has transactions without a timeout (KIP-939).
 from typing import Final
 
 from broker.coordinator.transaction.transaction import ProducerIdAndEpoch, ProducerIdNeeded
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -22,7 +22,7 @@ _FENCED_FROM: Final = 4
 _TWO_PHASE_FROM: Final = 6
 
 
-def init_producer_id(context: RequestContext, request: InitProducerIdRequest) -> Work[InitProducerIdResponse]:
+def init_producer_id(context: BrokerContext, request: InitProducerIdRequest) -> Work[InitProducerIdResponse]:
     transactional_id = request.transactional_id
     if transactional_id is not None and not _is_allowed(context, request, transactional_id):
         return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -38,13 +38,13 @@ def init_producer_id(context: RequestContext, request: InitProducerIdRequest) ->
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
-def _is_allowed(context: RequestContext, request: InitProducerIdRequest, transactional_id: str) -> bool:
+def _is_allowed(context: BrokerContext, request: InitProducerIdRequest, transactional_id: str) -> bool:
     operations = [AclOperation.WRITE, *([AclOperation.TWO_PHASE_COMMIT] if request.enable2_pc else [])]
     return all(context.allows(each, ResourceType.TRANSACTIONAL_ID, transactional_id) for each in operations)
 
 
 def _init_transactional(
-    context: RequestContext, request: InitProducerIdRequest, transactional_id: str
+    context: BrokerContext, request: InitProducerIdRequest, transactional_id: str
 ) -> Work[InitProducerIdResponse]:
     """Raises KafkaError if the controller has to allocate a producer id and cannot be reached."""
     services, producer_id = context.services, None

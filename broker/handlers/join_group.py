@@ -1,6 +1,6 @@
 """JoinGroup (key 11): the response is sent when the generation of the member begins."""
 
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
@@ -12,7 +12,7 @@ _NULL_PROTOCOL_FROM = 7
 _WITHOUT_MEMBER_ID = frozenset({ErrorCode.INCONSISTENT_GROUP_PROTOCOL})
 
 
-def join_group(context: RequestContext, request: JoinGroupRequest) -> Work[JoinGroupResponse]:
+def join_group(context: BrokerContext, request: JoinGroupRequest) -> Work[JoinGroupResponse]:
     version = context.api_version
     if version < _REBALANCE_TIMEOUT_FROM:
         request.rebalance_timeout_ms = request.session_timeout_ms

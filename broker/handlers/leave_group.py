@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -11,7 +11,7 @@ from broker.wire.errors import ErrorCode, KafkaError
 _MANY_FROM: Final = 3
 
 
-def leave_group(context: RequestContext, request: LeaveGroupRequest) -> Work[LeaveGroupResponse]:
+def leave_group(context: BrokerContext, request: LeaveGroupRequest) -> Work[LeaveGroupResponse]:
     if not request.group_id:
         return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     is_one = context.api_version < _MANY_FROM

@@ -4,7 +4,7 @@ The response lists all topics, all brokers with their loggers, and the groups an
 a config is set.
 """
 
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.slices import Steps, each
 from broker.wire.api.list_config_resources import (
@@ -20,7 +20,7 @@ _ALL = tuple(kind for kind in ConfigResourceType if kind is not ConfigResourceTy
 
 
 def list_config_resources(
-    context: RequestContext, request: ListConfigResourcesRequest
+    context: BrokerContext, request: ListConfigResourcesRequest
 ) -> Steps[ListConfigResourcesResponse]:
     supported = _ALL if context.api_version >= 1 else _OF_CLIENT_METRICS_ONLY
     wanted = request.resource_types or supported
@@ -33,7 +33,7 @@ def list_config_resources(
     return ListConfigResourcesResponse(config_resources=resources)
 
 
-def _names(context: RequestContext, kind: ConfigResourceType) -> list[str]:
+def _names(context: BrokerContext, kind: ConfigResourceType) -> list[str]:
     image = context.services.loader.image
     match kind:
         case ConfigResourceType.TOPIC:

@@ -4,7 +4,7 @@ from functools import partial
 
 from broker.coordinator.group.administration import lower_case
 from broker.coordinator.runtime.completion import gather
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.server.slices import each
@@ -12,7 +12,7 @@ from broker.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGrou
 from broker.wire.errors import ErrorCode, KafkaError
 
 
-def list_groups(context: RequestContext, request: ListGroupsRequest) -> Work[ListGroupsResponse]:
+def list_groups(context: BrokerContext, request: ListGroupsRequest) -> Work[ListGroupsResponse]:
     groups = context.services.groups
     ask = partial(groups.list_groups, lower_case(request.states_filter), lower_case(request.types_filter))
     completions = yield from each(ask, groups.runtime.led_partitions, step_items=1)

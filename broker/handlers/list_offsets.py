@@ -12,7 +12,7 @@ from typing import Final
 
 from broker.handlers.fetch.policies import DEBUGGING_REPLICA_ID
 from broker.replication.partition import Partition
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import Handler
 from broker.server.slices import Steps
 from broker.storage.timestamp_search import find_max_timestamp, search_timestamp
@@ -48,7 +48,7 @@ _STEP_PARTITIONS: Final = 16
 _OFFSET_NOT_AVAILABLE_FROM: Final = 5
 
 
-def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
+def list_offsets(context: BrokerContext, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
     partitions = context.services.partitions
     partitions.commit_staged()
     asked_before: set[tuple[str, int]] = set()
@@ -74,7 +74,7 @@ def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Steps[
 
 
 def _answer(
-    context: RequestContext, request: ListOffsetsRequest, topic_name: str, asked: ListOffsetsPartition, repeated: bool
+    context: BrokerContext, request: ListOffsetsRequest, topic_name: str, asked: ListOffsetsPartition, repeated: bool
 ) -> Steps[ListOffsetsPartitionResponse]:
     try:
         if repeated:
@@ -91,7 +91,7 @@ def _answer(
 
 
 def _list_one(
-    context: RequestContext, request: ListOffsetsRequest, topic_name: str, asked: ListOffsetsPartition
+    context: BrokerContext, request: ListOffsetsRequest, topic_name: str, asked: ListOffsetsPartition
 ) -> Steps[ListOffsetsPartitionResponse]:
     if asked.timestamp < 0 and context.api_version < _NEEDED_VERSION.get(asked.timestamp, _NEVER):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} needs a later version")
@@ -122,7 +122,7 @@ def _list_one(
     )
 
 
-def _check_available(context: RequestContext, partition: Partition) -> None:
+def _check_available(context: BrokerContext, partition: Partition) -> None:
     """Raises KafkaError while a new leader does not know the high watermark yet (KIP-207).
 
     It could return an earlier offset than its predecessor did. The error is OFFSET_NOT_AVAILABLE, or, for versions that

@@ -16,7 +16,7 @@ from broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPER
 from broker.handlers.availability import ClusterView
 from broker.handlers.topic_creation import create_missing_topics
 from broker.handlers.topic_names import is_internal, unknown_topic_code
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.server.slices import STEP_ITEMS, Steps, each
@@ -55,7 +55,7 @@ class View(NamedTuple):
     version: int
 
 
-def metadata(context: RequestContext, request: MetadataRequest) -> Work[MetadataResponse]:
+def metadata(context: BrokerContext, request: MetadataRequest) -> Work[MetadataResponse]:
     topics = request.topics
     if topics is not None and len(topics) > 1:
         topics = request.topics = yield from _distinct(topics)
@@ -73,7 +73,7 @@ def metadata(context: RequestContext, request: MetadataRequest) -> Work[Metadata
     return (yield from _response(context, request, failures))
 
 
-def _has_invalid_topic(context: RequestContext, topics: list[MetadataRequestTopic]) -> bool:
+def _has_invalid_topic(context: BrokerContext, topics: list[MetadataRequestTopic]) -> bool:
     """True if a version without topic ids names a topic by id, or if a topic has no name."""
     if context.api_version >= _TOPIC_IDS_FROM:
         return False
@@ -90,7 +90,7 @@ def _distinct(topics: list[MetadataRequestTopic]) -> Steps[list[MetadataRequestT
     return list(distinct.values())
 
 
-async def _until_failed_over(context: RequestContext, request: MetadataRequest) -> None:
+async def _until_failed_over(context: BrokerContext, request: MetadataRequest) -> None:
     """Wait until a new leader is known, if the leader of a requested topic has just failed.
 
     A client often asks because its connection to a leader broke, and this broker may not have processed the end of its
@@ -121,7 +121,7 @@ def _requested_topics(image: MetadataImage, request: MetadataRequest) -> Iterato
             yield found
 
 
-def _to_create(context: RequestContext, request: MetadataRequest, topics: list[MetadataRequestTopic]) -> list[str]:
+def _to_create(context: BrokerContext, request: MetadataRequest, topics: list[MetadataRequestTopic]) -> list[str]:
     """The names of `topics`, some of the request's, that do not exist and may be created."""
     services = context.services
     if not topics or not request.allow_auto_topic_creation or not services.config.auto_create_topics_enable:
@@ -151,7 +151,7 @@ def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
 
 
 def _response(
-    context: RequestContext, request: MetadataRequest, failures: dict[str, ErrorCode]
+    context: BrokerContext, request: MetadataRequest, failures: dict[str, ErrorCode]
 ) -> Steps[MetadataResponse]:
     services = context.services
     image = services.loader.image
@@ -172,9 +172,7 @@ def _response(
     return response
 
 
-def _topics(
-    context: RequestContext, view: View, request: MetadataRequest, failures: dict[str, ErrorCode]
-) -> Steps[Any]:
+def _topics(context: BrokerContext, view: View, request: MetadataRequest, failures: dict[str, ErrorCode]) -> Steps[Any]:
     with_operations = request.include_topic_authorized_operations
     describe = partial(_topic, view, with_operations)
     if request.topics is None or (view.version == 0 and not request.topics):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from broker.coordinator.group.offsets.requests import Committer, OffsetToCommit
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, hold_next_request
 from broker.wire.api.offset_commit import (
@@ -26,7 +26,7 @@ _TOPIC_IDS_FROM: Final = 10
 _PORTION_MAX: Final = 100
 
 
-def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Work[OffsetCommitResponse]:
+def offset_commit(context: BrokerContext, request: OffsetCommitRequest) -> Work[OffsetCommitResponse]:
     """Commits the offsets in portions, each by one decision; offsets of partitions do not depend on each other."""
     if not _is_one_portion(request.topics):
         yield from hold_next_request()
@@ -53,7 +53,7 @@ def _is_one_portion(topics: Sequence[OffsetCommitRequestTopic]) -> bool:
     return len(topics) <= _PORTION_MAX and sum(max(len(topic.partitions), 1) for topic in topics) <= _PORTION_MAX
 
 
-def _portions(context: RequestContext, request: OffsetCommitRequest) -> Iterator["_Portion"]:
+def _portions(context: BrokerContext, request: OffsetCommitRequest) -> Iterator["_Portion"]:
     portion = _Portion()
     for topic in request.topics:
         count = max(len(topic.partitions), 1)
@@ -82,7 +82,7 @@ class _Portion:
 
     def add(
         self,
-        context: RequestContext,
+        context: BrokerContext,
         topic: OffsetCommitRequestTopic,
         partitions: Sequence[OffsetCommitRequestPartition],
     ) -> None:
@@ -129,7 +129,7 @@ class _Portion:
         response.topics += topics
 
 
-def _topic(context: RequestContext, topic: OffsetCommitRequestTopic) -> TopicImage | None:
+def _topic(context: BrokerContext, topic: OffsetCommitRequestTopic) -> TopicImage | None:
     topics = context.services.loader.image.topics
     if context.api_version >= _TOPIC_IDS_FROM:
         return topics.by_id.get(topic.topic_id)

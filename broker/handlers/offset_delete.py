@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.coordinator.runtime.completion import Completion
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, hold_next_request
 from broker.wire.api.offset_delete import (
@@ -19,7 +19,7 @@ from broker.wire.errors import ErrorCode, KafkaError
 _PORTION_MAX: Final = 100
 
 
-def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Work[OffsetDeleteResponse]:
+def offset_delete(context: BrokerContext, request: OffsetDeleteRequest) -> Work[OffsetDeleteResponse]:
     """Deletes the offsets in portions, each by one decision.
 
     The first decision is about the group alone, which is checked even if none of the partitions exists.
@@ -51,7 +51,7 @@ def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Work
 class _Portion:
     """Partitions of one topic, and their part of the response. `_deleting` has those of the partitions that exist."""
 
-    def __init__(self, context: RequestContext, topic: str, indexes: Sequence[int]) -> None:
+    def __init__(self, context: BrokerContext, topic: str, indexes: Sequence[int]) -> None:
         image = context.services.loader.image.topics.by_name.get(topic)
         self._topic = topic
         self._deleting: list[OffsetDeleteResponsePartition] = []
@@ -64,7 +64,7 @@ class _Portion:
             else:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def delete(self, context: RequestContext, group_id: str) -> Completion[list[ErrorCode]] | None:
+    def delete(self, context: BrokerContext, group_id: str) -> Completion[list[ErrorCode]] | None:
         """Delete the offsets of the partitions that exist; None if there are none."""
         if not self._deleting:
             return None

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from broker.coordinator.group.offsets.requests import no_offset
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import Handler
 from broker.server.scheduler import Work, hold_next_request
 from broker.server.slices import STEP_ITEMS, Steps, each, freed
@@ -35,7 +35,7 @@ _PORTION_MAX: Final = 200
 _STEP_GROUPS: Final = 16
 
 
-def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Work[OffsetFetchResponse]:
+def offset_fetch(context: BrokerContext, request: OffsetFetchRequest) -> Work[OffsetFetchResponse]:
     """Large groups are read in portions, each of which reads the state at another time."""
     version = context.api_version
     groups = yield from _groups(request, version)
@@ -64,7 +64,7 @@ def _is_one_portion(groups: Sequence[OffsetFetchRequestGroup]) -> bool:
 
 
 def _fetch_group(
-    context: RequestContext, group: OffsetFetchRequestGroup, image: TopicsImage, *, require_stable: bool
+    context: BrokerContext, group: OffsetFetchRequestGroup, image: TopicsImage, *, require_stable: bool
 ) -> Work[OffsetFetchResponseGroup]:
     response = OffsetFetchResponseGroup(group_id=group.group_id)
     by_topic_id = context.api_version >= _TOPIC_IDS_FROM

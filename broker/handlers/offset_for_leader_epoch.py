@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch (key 23): the end offset of a leader epoch, to find where a log diverged (KIP-101, KIP-320)."""
 
 from broker.replication.partition import Partition
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import Handler
 from broker.server.slices import STEP_ITEMS, Steps
 from broker.wire.api.offset_for_leader_epoch import (
@@ -15,7 +15,7 @@ from broker.wire.errors import KafkaError
 
 
 def offset_for_leader_epoch(
-    context: RequestContext, request: OffsetForLeaderEpochRequest
+    context: BrokerContext, request: OffsetForLeaderEpochRequest
 ) -> Steps[OffsetForLeaderEpochResponse]:
     partitions = context.services.partitions
     partitions.commit_staged()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from broker.net.reply import PendingReply
-from broker.server.context import RequestContext, Server
+from broker.server.context import BrokerContext, Server
 from broker.server.message_codec import MessageCodec
 from broker.server.quotas import Usage
 from broker.server.services import Services
@@ -34,7 +34,7 @@ class PartitionEntry:
 
     __slots__ = ("allowance", "client_id", "index", "topic")
 
-    def __init__(self, context: RequestContext, topic: str | bytes, index: int) -> None:
+    def __init__(self, context: BrokerContext, topic: str | bytes, index: int) -> None:
         self.client_id = context.client_id
         self.allowance = context.allowance()
         self.topic, self.index = topic, index
@@ -52,13 +52,13 @@ class PartitionShortcut(ABC, Generic[E]):
         self._entries: dict[bytes, E] = {}
 
     @abstractmethod
-    def _key(self, context: RequestContext, request: Any, start: int, end: int) -> tuple[int, bytes] | None:
+    def _key(self, context: BrokerContext, request: Any, start: int, end: int) -> tuple[int, bytes] | None:
         """The length of the bytes before those that change, and all bytes that do not; None if it is unusual."""
 
     @abstractmethod
-    def _entry(self, context: RequestContext, request: Any) -> E: ...
+    def _entry(self, context: BrokerContext, request: Any) -> E: ...
 
-    def learn(self, context: RequestContext, request: Any, response: Any, start: int, end: int) -> bool:
+    def learn(self, context: BrokerContext, request: Any, response: Any, start: int, end: int) -> bool:
         """Remember a request that was accepted, if it is of the kind served here. True if it is new."""
         if not _is_accepted(response):
             return False

@@ -7,7 +7,7 @@ take it for a coordinator that has failed, and look the coordinator up again, fo
 
 from typing import Final
 
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 from broker.wire.api.share_fetch import ShareFetchRequest, ShareFetchResponse
@@ -17,15 +17,15 @@ from broker.wire.errors import ErrorCode
 _REFUSAL: Final = "This cluster has no share groups (KIP-932). Consume with a consumer group instead."
 
 
-def share_group_heartbeat(_: RequestContext, __: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
+def share_group_heartbeat(_: BrokerContext, __: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
     return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=_REFUSAL)
 
 
-def share_fetch(_: RequestContext, __: ShareFetchRequest) -> ShareFetchResponse:
+def share_fetch(_: BrokerContext, __: ShareFetchRequest) -> ShareFetchResponse:
     return ShareFetchResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=_REFUSAL)
 
 
-def share_acknowledge(_: RequestContext, __: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
+def share_acknowledge(_: BrokerContext, __: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
     return ShareAcknowledgeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=_REFUSAL)
 
 

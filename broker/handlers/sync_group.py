@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -11,7 +11,7 @@ from broker.wire.errors import ErrorCode, KafkaError
 _PROTOCOL_FROM: Final = 5
 
 
-def sync_group(context: RequestContext, request: SyncGroupRequest) -> Work[SyncGroupResponse]:
+def sync_group(context: BrokerContext, request: SyncGroupRequest) -> Work[SyncGroupResponse]:
     if context.api_version >= _PROTOCOL_FROM and None in (request.protocol_type, request.protocol_name):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not request.group_id:

@@ -5,7 +5,7 @@ from typing import Final
 
 from broker.client import decode_response, encode_request
 from broker.coordinator.internal_topics import internal_topic
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from broker.wire.errors import ErrorCode, KafkaError
 
@@ -16,7 +16,7 @@ _TIMEOUT_MS: Final = 2_000
 _THERE_NOW: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
-async def create_missing_topics(context: RequestContext, names: Sequence[str]) -> dict[str, ErrorCode]:
+async def create_missing_topics(context: BrokerContext, names: Sequence[str]) -> dict[str, ErrorCode]:
     """Have the controller create topics for the client's principal; returns the errors by name.
 
     Internal topics are created with their coordinators' configs, all others with the controller's defaults. If the

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.controller import validate_topic_name
 
@@ -14,7 +14,7 @@ def is_internal(name: str) -> bool:
     return name in INTERNAL_TOPICS
 
 
-def topic_name(context: RequestContext, topic: str | bytes) -> str | None:
+def topic_name(context: BrokerContext, topic: str | bytes) -> str | None:
     """The name of a topic that a request identifies by name or id; None if there is no topic of that id."""
     if isinstance(topic, str):
         return topic

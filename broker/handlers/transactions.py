@@ -7,7 +7,7 @@ from typing import Final
 from broker.coordinator.runtime.completion import Completion, gather
 from broker.coordinator.transaction.transaction import Transaction
 from broker.coordinator.transaction.transaction import TransactionState as CoordinatorState
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.server.slices import each
@@ -26,7 +26,7 @@ _STATES: Final = frozenset(state.wire_name for state in CoordinatorState)
 
 
 def list_transactions(
-    context: RequestContext, request: listing.ListTransactionsRequest
+    context: BrokerContext, request: listing.ListTransactionsRequest
 ) -> Work[listing.ListTransactionsResponse]:
     unknown = [state for state in dict.fromkeys(request.state_filters) if state not in _STATES]
     states = [state for state in request.state_filters if state in _STATES]
@@ -71,7 +71,7 @@ def _matcher(pattern: str | None) -> Callable[[str], bool] | None:
 
 
 def describe_transactions(
-    context: RequestContext, request: DescribeTransactionsRequest
+    context: BrokerContext, request: DescribeTransactionsRequest
 ) -> Work[DescribeTransactionsResponse]:
     ids = request.transactional_ids
     response = DescribeTransactionsResponse()
@@ -85,7 +85,7 @@ def describe_transactions(
     return response
 
 
-def _described(context: RequestContext, transactional_id: str, outcome: Transaction | KafkaError) -> TransactionState:
+def _described(context: BrokerContext, transactional_id: str, outcome: Transaction | KafkaError) -> TransactionState:
     if isinstance(outcome, KafkaError):
         return TransactionState(transactional_id=transactional_id, error_code=outcome.code)
     topics: dict[str, list[int]] = {}

@@ -12,7 +12,7 @@ from broker.coordinator.runtime.completion import Completion, failed
 from broker.coordinator.runtime.decision import Producer
 from broker.coordinator.transaction.transaction import ProducerIdAndEpoch
 from broker.coordinator.transaction.verification import ClientSupport
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.storage.producer_state import ProducerStates
@@ -35,7 +35,7 @@ _SEQUENCE: Final = 0
 _DEFAULT_RETENTION: Final = -1
 
 
-def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitRequest) -> Work[TxnOffsetCommitResponse]:
+def txn_offset_commit(context: BrokerContext, request: TxnOffsetCommitRequest) -> Work[TxnOffsetCommitResponse]:
     commit = _Commit(context, request)
     refusal = _refusal(context, request)
     if refusal is not ErrorCode.NONE:
@@ -57,7 +57,7 @@ def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitRequest) 
     return commit.respond(outcome)
 
 
-def _refusal(context: RequestContext, request: TxnOffsetCommitRequest) -> ErrorCode:
+def _refusal(context: BrokerContext, request: TxnOffsetCommitRequest) -> ErrorCode:
     if not context.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if not context.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
@@ -65,7 +65,7 @@ def _refusal(context: RequestContext, request: TxnOffsetCommitRequest) -> ErrorC
     return ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
 
 
-def _producers(context: RequestContext, request: TxnOffsetCommitRequest) -> ProducerStates | None:
+def _producers(context: BrokerContext, request: TxnOffsetCommitRequest) -> ProducerStates | None:
     """The producers of the group's partition; None if this broker does not lead it."""
     index = context.services.groups.runtime.partition_for(request.group_id)
     try:
@@ -75,7 +75,7 @@ def _producers(context: RequestContext, request: TxnOffsetCommitRequest) -> Prod
 
 
 def _begin_verification(
-    context: RequestContext, request: TxnOffsetCommitRequest, producers: ProducerStates
+    context: BrokerContext, request: TxnOffsetCommitRequest, producers: ProducerStates
 ) -> Verification | None:
     """The verification that the commit has to wait for. Raises KafkaError for a fenced producer."""
     adds = context.api_version >= _ADDS_FROM
@@ -84,7 +84,7 @@ def _begin_verification(
     return producers.begin_verification(request.producer_id, request.producer_epoch, _SEQUENCE, has_own_epoch=adds)
 
 
-async def _verify(context: RequestContext, request: TxnOffsetCommitRequest) -> ErrorCode:
+async def _verify(context: BrokerContext, request: TxnOffsetCommitRequest) -> ErrorCode:
     """The verdict of the transaction's coordinator."""
     services = context.services
     support = ClientSupport.NONE
@@ -107,7 +107,7 @@ async def _verify(context: RequestContext, request: TxnOffsetCommitRequest) -> E
 class _Commit:
     """The offsets of a request, and its response; partitions that do not exist are refused in it."""
 
-    def __init__(self, context: RequestContext, request: TxnOffsetCommitRequest) -> None:
+    def __init__(self, context: BrokerContext, request: TxnOffsetCommitRequest) -> None:
         self._context = context
         self._request = request
         self.offsets: list[OffsetToCommit] = []

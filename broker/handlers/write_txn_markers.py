@@ -9,7 +9,7 @@ from broker.coordinator.runtime.completion import completed, gather
 from broker.coordinator.runtime.transaction_marker import TransactionMarker
 from broker.coordinator.transaction.marker_writer import Outcome
 from broker.server.authorizer import CLUSTER_NAME
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.wire.api.write_txn_markers import (
@@ -34,7 +34,7 @@ class _Written(NamedTuple):
     outcome: Outcome
 
 
-def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> Work[WriteTxnMarkersResponse]:
+def write_txn_markers(context: BrokerContext, request: WriteTxnMarkersRequest) -> Work[WriteTxnMarkersResponse]:
     response = WriteTxnMarkersResponse()
     places = [_results_of(marker, response) for marker in request.markers]
     is_allowed = any(
@@ -77,7 +77,7 @@ def _results_of(marker: WritableTxnMarker, response: WriteTxnMarkersResponse) ->
     return topics
 
 
-def _write(context: RequestContext, marker: WritableTxnMarker, topic: str, index: int) -> Outcome:
+def _write(context: BrokerContext, marker: WritableTxnMarker, topic: str, index: int) -> Outcome:
     return context.services.transaction_markers.write(
         TransactionMarker(
             marker.producer_id,

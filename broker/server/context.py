@@ -221,5 +221,6 @@ class Context(Generic[S]):
         return frame_response(self.correlation_id, codec.flexible_response_header, body)
 
 
-RequestContext: TypeAlias = Context[Services]
+# The contexts on the listeners for clients and brokers, and on those of controllers.
+BrokerContext: TypeAlias = Context[Services]
 ControllerContext: TypeAlias = Context[ControllerServices]

@@ -6,7 +6,7 @@ from broker.handlers.delete_records.deletion_wait import INVALID_LOW_WATERMARK, 
 from broker.handlers.topic_names import is_internal
 from broker.replication.partition import Partition
 from broker.replication.record_deletion import delete_before
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.wire.api.delete_records import (
@@ -24,7 +24,7 @@ HIGH_WATERMARK: Final = -1
 _STEP_PARTITIONS: Final = 16
 
 
-def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> Work[DeleteRecordsResponse]:
+def delete_records(context: BrokerContext, request: DeleteRecordsRequest) -> Work[DeleteRecordsResponse]:
     partitions = context.services.partitions
     response = DeleteRecordsResponse()
     wait = DeletionWait(partitions.get)
@@ -49,7 +49,7 @@ def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> Wo
 
 
 def _delete(
-    context: RequestContext, topic_name: str, requested: DeleteRecordsPartition, wait: DeletionWait
+    context: BrokerContext, topic_name: str, requested: DeleteRecordsPartition, wait: DeletionWait
 ) -> DeleteRecordsPartitionResult:
     """Delete records on this broker, and add the deletions that followers have yet to make to `wait`."""
     result = DeleteRecordsPartitionResult(
@@ -67,7 +67,7 @@ def _delete(
     return result
 
 
-def _delete_here(context: RequestContext, partition: Partition, offset: int) -> int:
+def _delete_here(context: BrokerContext, partition: Partition, offset: int) -> int:
     """Delete the records on this broker; returns the new log start offset."""
     log = partition.leader_log()
     if not log.config.delete_enabled:

@@ -19,7 +19,7 @@ from broker.replication.cached_partition import CachedPartition, FetchedPartitio
 from broker.replication.commit_state import READ_COMMITTED
 from broker.replication.fetch_sessions import CachedPartitionKey, Fetch
 from broker.replication.partition import Partition
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.scheduler import Work
 from broker.server.slices import STEP_ITEMS, Steps, freed
 from broker.wire.api.fetch import (
@@ -42,7 +42,7 @@ _CURRENT_LEADER_FROM: Final = 16
 _STEP_NAMED: Final = 256
 
 
-def fetch(context: RequestContext, request: FetchRequest) -> Work[FetchResponse]:
+def fetch(context: BrokerContext, request: FetchRequest) -> Work[FetchResponse]:
     named = yield from _cached_partitions(context, request.topics)
     forgotten = (yield from _forgotten(context, request)) if request.forgotten_topics_data else []
     if len(named) + len(forgotten) > _STEP_NAMED:
@@ -73,7 +73,7 @@ def fetch(context: RequestContext, request: FetchRequest) -> Work[FetchResponse]
 
 
 def _begin(
-    context: RequestContext,
+    context: BrokerContext,
     request: FetchRequest,
     policy: FetchPolicy,
     named: Sequence[CachedPartition],
@@ -134,7 +134,7 @@ class DelayedFetch(RequestWait[bool]):
 
     __slots__ = ("_context", "_deferred", "_min_bytes", "_reader")
 
-    def __init__(self, context: RequestContext, reader: LogReader, min_bytes: int, max_wait_ms: int) -> None:
+    def __init__(self, context: BrokerContext, reader: LogReader, min_bytes: int, max_wait_ms: int) -> None:
         super().__init__()
         self._context = context
         self._reader = reader
@@ -175,7 +175,7 @@ class DelayedFetch(RequestWait[bool]):
             session.waiter = None
 
 
-def _respond(context: RequestContext, reader: LogReader, isolation_level: int) -> Steps[FetchResponse]:
+def _respond(context: BrokerContext, reader: LogReader, isolation_level: int) -> Steps[FetchResponse]:
     """The response with the results. The results are freed in steps."""
     session_fetch = reader.fetch
     response = throttled_response(context, reader)
@@ -200,7 +200,7 @@ def _respond(context: RequestContext, reader: LogReader, isolation_level: int) -
 
 
 def _add_responses(
-    context: RequestContext,
+    context: BrokerContext,
     reader: LogReader,
     isolation_level: int,
     fetched: Iterable[FetchedPartition],
@@ -230,7 +230,7 @@ def _add_responses(
         responses[-1].partitions.append(data)
 
 
-def _endpoints(context: RequestContext, leader_ids: Collection[int]) -> list[NodeEndpoint]:
+def _endpoints(context: BrokerContext, leader_ids: Collection[int]) -> list[NodeEndpoint]:
     """The endpoints of these leaders."""
     if not leader_ids:
         return []
@@ -240,7 +240,7 @@ def _endpoints(context: RequestContext, leader_ids: Collection[int]) -> list[Nod
     ]
 
 
-def _partition_data(context: RequestContext, found: FetchedPartition, isolation_level: int) -> PartitionData:
+def _partition_data(context: BrokerContext, found: FetchedPartition, isolation_level: int) -> PartitionData:
     data = PartitionData(
         partition_index=found.cached.index,
         error_code=found.error,
@@ -261,7 +261,7 @@ def _partition_data(context: RequestContext, found: FetchedPartition, isolation_
     return data
 
 
-def _cached_partitions(context: RequestContext, topics: Iterable[FetchTopic]) -> Steps[list[CachedPartition]]:
+def _cached_partitions(context: BrokerContext, topics: Iterable[FetchTopic]) -> Steps[list[CachedPartition]]:
     """The partitions that a request names."""
     by_id = context.api_version >= _TOPIC_IDS_FROM
     named: list[CachedPartition] = []
@@ -284,7 +284,7 @@ def _cached_partitions(context: RequestContext, topics: Iterable[FetchTopic]) ->
     return named
 
 
-def _forgotten(context: RequestContext, request: FetchRequest) -> Steps[list[CachedPartitionKey]]:
+def _forgotten(context: BrokerContext, request: FetchRequest) -> Steps[list[CachedPartitionKey]]:
     """The partitions that the session shall forget."""
     by_id = context.api_version >= _TOPIC_IDS_FROM
     forgotten: list[CachedPartitionKey] = []

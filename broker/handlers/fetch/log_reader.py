@@ -12,7 +12,7 @@ from broker.replication.fetch_sessions import Fetch
 from broker.replication.leader_role import DivergingEpoch, diverging_epoch
 from broker.replication.partition import Partition
 from broker.server.authorizer import CLUSTER_NAME
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.slices import STEP_ITEMS, Steps, each
 from broker.storage.aborted_transactions import aborted_transactions
 from broker.storage.log import Log, LogSlice
@@ -51,7 +51,7 @@ class LogReader:
         "results",
     )
 
-    def __init__(self, context: RequestContext, fetch: Fetch, policy: FetchPolicy, max_bytes: int) -> None:
+    def __init__(self, context: BrokerContext, fetch: Fetch, policy: FetchPolicy, max_bytes: int) -> None:
         self._context = context
         self.max_bytes = max_bytes
         self._has_updated_followers = False

@@ -17,7 +17,7 @@ from broker.replication.partition import Partition
 from broker.replication.replica_selector import ReplicaSelector, preferred_read_replica
 from broker.replication.throttles import Throttle
 from broker.replication.waiters import Waiter
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.storage.log import Log
 from broker.wire.api.fetch import FetchRequest, ReplicaState
 from broker.wire.errors import ErrorCode
@@ -265,7 +265,7 @@ class FollowerPolicy(FetchPolicy):
         return follower is not None and in_sync.waits_for(follower, end_offset, partition.context.now_ms())
 
 
-def fetch_policy(context: RequestContext, request: FetchRequest) -> FetchPolicy:
+def fetch_policy(context: BrokerContext, request: FetchRequest) -> FetchPolicy:
     """The policy for the client that sent the request."""
     select = context.services.replica_selector
     replica = request.replica_state or ReplicaState(replica_id=request.replica_id)

@@ -25,7 +25,7 @@ from broker.net.reply import FileRange, Part
 from broker.replication.commit_state import READ_COMMITTED
 from broker.replication.fetch_sessions import FINAL_EPOCH, NO_SESSION
 from broker.replication.partition import NO_EPOCH, Partition
-from broker.server.context import RequestContext, Server
+from broker.server.context import BrokerContext, Server
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.message_codec import MessageCodec
 from broker.server.services import Services
@@ -112,10 +112,10 @@ class FetchShortcut(PartitionShortcut["_Entry"]):
         throttle_time_ms = self._charge(session, entry, request_bytes, entry.overhead_bytes + records_bytes)
         if not throttle_time_ms:
             return None
-        context = RequestContext.charged(self._server, session, self._codec, correlation_id, throttle_time_ms)
+        context = BrokerContext.charged(self._server, session, self._codec, correlation_id, throttle_time_ms)
         return context.pack(FetchResponse())
 
-    def _key(self, context: RequestContext, request: FetchRequest, start: int, end: int) -> tuple[int, bytes] | None:
+    def _key(self, context: BrokerContext, request: FetchRequest, start: int, end: int) -> tuple[int, bytes] | None:
         """All bytes without the fetch offset."""
         if (
             len(request.topics) != 1
@@ -133,7 +133,7 @@ class FetchShortcut(PartitionShortcut["_Entry"]):
         position = _offset_position(context, frame, request)
         return None if position is None else (position, frame[PREFIX_START:position] + frame[position + 8 :])
 
-    def _entry(self, context: RequestContext, request: FetchRequest) -> "_Entry":
+    def _entry(self, context: BrokerContext, request: FetchRequest) -> "_Entry":
         return _Entry(context, request, self._flexible)
 
 
@@ -155,7 +155,7 @@ class _Entry(PartitionEntry):
         "repeats",
     )
 
-    def __init__(self, context: RequestContext, request: FetchRequest, flexible: bool) -> None:
+    def __init__(self, context: BrokerContext, request: FetchRequest, flexible: bool) -> None:
         topic = request.topics[0]
         partition = topic.partitions[0]
         has_ids = context.api_version >= TOPIC_IDS_FROM
@@ -194,7 +194,7 @@ def _has_aborted(entry: _Entry, log: Log, found: LogSlice, offset: int, end_offs
     return entry.isolation_level == READ_COMMITTED and bool(aborted_transactions(log, found, offset, end_offset))
 
 
-def _offset_position(context: RequestContext, frame: bytes, request: FetchRequest) -> int | None:
+def _offset_position(context: BrokerContext, frame: bytes, request: FetchRequest) -> int | None:
     """The position of the fetch offset in the frame: a change of these bytes changes only the decoded offset."""
     offset = request.topics[0].partitions[0].fetch_offset
     encoded = _OFFSET.pack(offset)
@@ -208,7 +208,7 @@ def _offset_position(context: RequestContext, frame: bytes, request: FetchReques
     return None
 
 
-def _decodes_to(context: RequestContext, frame: bytes, body: int, request: FetchRequest, fetch_offset: int) -> bool:
+def _decodes_to(context: BrokerContext, frame: bytes, body: int, request: FetchRequest, fetch_offset: int) -> bool:
     """True if the frame decodes to `request` with this fetch offset, up to the end of the frame."""
     try:
         decoded, end = context.codec.decode(frame, body, len(frame))
@@ -223,7 +223,7 @@ def _decodes_to(context: RequestContext, frame: bytes, body: int, request: Fetch
     return repr(decoded) == repr(request)
 
 
-def _reply_template(context: RequestContext, topic: FetchTopic, isolation_level: int, flexible: bool) -> Frame:
+def _reply_template(context: BrokerContext, topic: FetchTopic, isolation_level: int, flexible: bool) -> Frame:
     """(correlation id, size of the records, (high watermark, last stable offset, log start offset)) -> head and tail.
 
     The codec encodes one such reply; what the fields look like in it tells where to put others.
@@ -247,7 +247,7 @@ def _reply_template(context: RequestContext, topic: FetchTopic, isolation_level:
             )
         ]
     )
-    sample = RequestContext.charged(context.server, context.session, context.codec, 0)
+    sample = BrokerContext.charged(context.server, context.session, context.codec, 0)
     parts = sample.pack(response)
     assert isinstance(parts, list), "records in a file are a separate part"
     head, _, *rest = parts

@@ -7,7 +7,7 @@ import attrs
 
 from broker.handlers.fetch.log_reader import LogReader
 from broker.handlers.fetch.policies import FetchPolicy
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.wire.api.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -52,7 +52,7 @@ class ResponseSizes:
 response_sizes: Final = cache(ResponseSizes.of)
 
 
-def response_bytes(context: RequestContext, reader: LogReader) -> int:
+def response_bytes(context: BrokerContext, reader: LogReader) -> int:
     """The size of the response to a consumer with the results of `reader`, see `ResponseSizes`."""
     sizes = response_sizes(context.api_version)
     count = aborted = 0
@@ -67,7 +67,7 @@ def response_bytes(context: RequestContext, reader: LogReader) -> int:
     return FRAME_LENGTH_BYTES + sizes.empty + parts + names + reader.size
 
 
-def response_bytes_max(context: RequestContext, request: FetchRequest, policy: FetchPolicy) -> int:
+def response_bytes_max(context: BrokerContext, request: FetchRequest, policy: FetchPolicy) -> int:
     """The maximum size of the response's records, in bytes; a first batch may be larger."""
     max_bytes = min(request.max_bytes, context.services.config.fetch_max_bytes)
     charging = context.server.charging
@@ -76,7 +76,7 @@ def response_bytes_max(context: RequestContext, request: FetchRequest, policy: F
     return int(min(max_bytes, charging.fetched_bytes_max(context.session, context.client_id)))
 
 
-def throttled_response(context: RequestContext, reader: LogReader) -> FetchResponse | None:
+def throttled_response(context: BrokerContext, reader: LogReader) -> FetchResponse | None:
     """The empty response to a consumer that exceeds a quota, or None. The consumer repeats the fetch (KIP-219).
 
     A session that the request has created is closed, as the response does not contain its id.

@@ -15,7 +15,7 @@ from broker.handlers.topic_names import is_internal, topic_name
 from broker.net.connection import ProtocolError
 from broker.replication.partition import Partition
 from broker.replication.refused_batches import RETRIED, RefusedBatches
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.scheduler import Work, in_task
 from broker.server.session import Session
 from broker.server.slices import STEP_ITEMS, Steps
@@ -59,7 +59,7 @@ _WITHOUT_LOG_START: Final = (
 )
 
 
-def produce(context: RequestContext, request: ProduceRequest) -> Work[ProduceResponse | None]:
+def produce(context: BrokerContext, request: ProduceRequest) -> Work[ProduceResponse | None]:
     """Append to each partition, with a step after some partitions or bytes, and wait for acknowledgements.
 
     A turn commits what was appended in it, so waits for acknowledgements begin in the turn of their append. The request
@@ -114,7 +114,7 @@ class _Produced:
         self.wait = AcknowledgementWait()
 
 
-def _append_all(context: RequestContext, request: ProduceRequest, produced: _Produced) -> Steps[None]:
+def _append_all(context: BrokerContext, request: ProduceRequest, produced: _Produced) -> Steps[None]:
     partitions = context.services.partitions
     now_ms = context.services.now_ms()
     step = 0
@@ -143,7 +143,7 @@ def _append_all(context: RequestContext, request: ProduceRequest, produced: _Pro
             step += 1 + len(data.records or ()) // _BYTES_PER_PARTITION
 
 
-def _refuse_late(context: RequestContext, produced: _Produced, errors: Mapping[int, ErrorCode]) -> Steps[None]:
+def _refuse_late(context: BrokerContext, produced: _Produced, errors: Mapping[int, ErrorCode]) -> Steps[None]:
     """Set the errors of partitions whose acknowledgement failed, by their number among those that waited."""
     late = [(*produced.waiting[number], code) for number, code in errors.items()]
     for first in range(0, len(late), STEP_ITEMS):
@@ -152,7 +152,7 @@ def _refuse_late(context: RequestContext, produced: _Produced, errors: Mapping[i
         refuse(context, produced.response, late[first : first + STEP_ITEMS])
 
 
-def _may_write(context: RequestContext, topic: str | bytes) -> bool:
+def _may_write(context: BrokerContext, topic: str | bytes) -> bool:
     """False if the topic exists, or is asked for by name, and the client may not write to it."""
     if context.server.authorizer is None:
         return True
@@ -160,7 +160,7 @@ def _may_write(context: RequestContext, topic: str | bytes) -> bool:
     return name is None or context.allows(AclOperation.WRITE, ResourceType.TOPIC, name)
 
 
-def _absent(context: RequestContext, topic: str | bytes, index: int) -> KafkaError:
+def _absent(context: BrokerContext, topic: str | bytes, index: int) -> KafkaError:
     """The error for a partition that does not exist here, or to which the client may not write."""
     if not _may_write(context, topic):
         return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -168,7 +168,7 @@ def _absent(context: RequestContext, topic: str | bytes, index: int) -> KafkaErr
 
 
 def _append(
-    context: RequestContext,
+    context: BrokerContext,
     topic: str | bytes,
     partition: Partition,
     data: PartitionProduceData,
@@ -207,7 +207,7 @@ def appended(index: int, info: AppendInfo) -> PartitionProduceResponse:
 
 
 def refuse(
-    context: RequestContext,
+    context: BrokerContext,
     response: ProduceResponse,
     late: Sequence[tuple[str | bytes, PartitionProduceResponse, ErrorCode]],
 ) -> None:
@@ -250,7 +250,7 @@ def _not_one_batch(api_version: int) -> KafkaError:
 
 
 def _failure(
-    context: RequestContext,
+    context: BrokerContext,
     partition: Partition | None,
     topic: str | bytes,
     data: PartitionProduceData,
@@ -303,7 +303,7 @@ def _check_order(session: Session, topic: str | bytes, partition: Partition, rec
             session.refused_batches = None
 
 
-def _name_leader(context: RequestContext, response: PartitionProduceResponse, topic: str | bytes) -> None:
+def _name_leader(context: BrokerContext, response: PartitionProduceResponse, topic: str | bytes) -> None:
     """Name the leader, if another broker leads (KIP-951)."""
     if response.error_code in LEADER_CHANGED and context.api_version >= _CURRENT_LEADER_FROM:
         leader = current_leader(context, topic, response.index)
@@ -311,7 +311,7 @@ def _name_leader(context: RequestContext, response: PartitionProduceResponse, to
             response.current_leader = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.leader_epoch)
 
 
-def _endpoints(context: RequestContext, answers: Sequence[PartitionProduceResponse]) -> list[NodeEndpoint]:
+def _endpoints(context: BrokerContext, answers: Sequence[PartitionProduceResponse]) -> list[NodeEndpoint]:
     """The endpoints of the leaders that the answers name."""
     leader_ids = [answer.current_leader.leader_id for answer in answers if answer.current_leader is not None]
     return [

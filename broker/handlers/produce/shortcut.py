@@ -23,7 +23,7 @@ from broker.net.connection import Connection
 from broker.net.deadlines import Deadlines
 from broker.net.reply import Part, PendingReply
 from broker.replication.partition import Partition
-from broker.server.context import RequestContext, Server
+from broker.server.context import BrokerContext, Server
 from broker.server.handler import Handler
 from broker.server.message_codec import MessageCodec
 from broker.server.services import Services
@@ -116,7 +116,7 @@ class ProduceShortcut(PartitionShortcut["_Entry"]):
         self._partitions.turn_ms = self._now_ms()
         return self._partitions.turn_ms
 
-    def _key(self, context: RequestContext, request: ProduceRequest, start: int, end: int) -> tuple[int, bytes] | None:
+    def _key(self, context: BrokerContext, request: ProduceRequest, start: int, end: int) -> tuple[int, bytes] | None:
         """The bytes up to the length of the batch."""
         if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
             return None
@@ -136,11 +136,11 @@ class ProduceShortcut(PartitionShortcut["_Entry"]):
             return None  # tagged fields, or a length that is not encoded in the shortest way
         return prefix_end - start, bytes(view[start + PREFIX_START : prefix_end])
 
-    def _entry(self, context: RequestContext, request: ProduceRequest) -> "_Entry":
+    def _entry(self, context: BrokerContext, request: ProduceRequest) -> "_Entry":
         return _Entry(context, request, request.topic_data[0])
 
 
-def _topic_key(context: RequestContext, topic: TopicProduceData) -> str | bytes:
+def _topic_key(context: BrokerContext, topic: TopicProduceData) -> str | bytes:
     return topic.topic_id if context.api_version >= TOPIC_IDS_FROM else topic.name
 
 
@@ -157,7 +157,7 @@ class _Entry(PartitionEntry):
 
     __slots__ = ("_charging", "_pack", "_timeout_ms", "acks", "reply")
 
-    def __init__(self, context: RequestContext, request: ProduceRequest, topic: TopicProduceData) -> None:
+    def __init__(self, context: BrokerContext, request: ProduceRequest, topic: TopicProduceData) -> None:
         index = topic.partition_data[0].index
         super().__init__(context, _topic_key(context, topic), index)
         self._charging = context.server.charging
@@ -213,7 +213,7 @@ class _Entry(PartitionEntry):
 
 
 def _packing(
-    context: RequestContext, topic: TopicProduceData, index: int
+    context: BrokerContext, topic: TopicProduceData, index: int
 ) -> Callable[[Session, int, AppendInfo, int, ErrorCode], bytes | list[Part]]:
     """(session, correlation id, append, throttle time in ms, error) -> the frame of a reply, by the codec.
 
@@ -224,7 +224,7 @@ def _packing(
     def pack(
         session: Session, correlation_id: int, info: AppendInfo, throttle_time_ms: int, code: ErrorCode
     ) -> bytes | list[Part]:
-        like = RequestContext.charged(server, session, codec, correlation_id, throttle_time_ms)
+        like = BrokerContext.charged(server, session, codec, correlation_id, throttle_time_ms)
         answer = appended(index, info)
         topic_response = TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[answer])
         response = ProduceResponse(responses=[topic_response])
@@ -236,7 +236,7 @@ def _packing(
 
 
 def _reply_template(
-    context: RequestContext, topic: TopicProduceData, index: int
+    context: BrokerContext, topic: TopicProduceData, index: int
 ) -> Callable[[int, int, int, int], bytes]:
     """(correlation id, base offset, log append time, log start offset) -> the frame of a successful reply.
 
@@ -258,7 +258,7 @@ def _reply_template(
             )
         ]
     )
-    sample = RequestContext.charged(context.server, context.session, context.codec, _CORRELATION_ID)
+    sample = BrokerContext.charged(context.server, context.session, context.codec, _CORRELATION_ID)
     encoded = sample.pack(response)
     assert isinstance(encoded, bytes), "a reply without records is one small buffer"
     before, _, rest = encoded.partition(_CORRELATION_ID.to_bytes(4, "big"))

@@ -9,7 +9,7 @@ from typing import Final
 from broker.coordinator.transaction.transaction import ProducerIdAndEpoch, TopicPartition
 from broker.coordinator.transaction.verification import ClientSupport
 from broker.replication.partition import Partition
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.storage.verifications import Verification
 from broker.wire.api.produce import ProduceRequest
 from broker.wire.errors import ErrorCode, KafkaError, WireError
@@ -27,7 +27,7 @@ class VerificationFailed(KafkaError):
 class TransactionalProduce:
     """The verifications of one request and their outcomes. `is_verified` is false if a config disables them."""
 
-    def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
+    def __init__(self, context: BrokerContext, request: ProduceRequest) -> None:
         self._context = context
         self._transactional_id = request.transactional_id or ""
         version = context.api_version

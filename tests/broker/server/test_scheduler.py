@@ -11,7 +11,7 @@ import trio
 from broker.net.acceptor import Acceptor
 from broker.net.admission import ConnectionLimits
 from broker.net.completion import RequestWait
-from broker.server.context import RequestContext
+from broker.server.context import BrokerContext
 from broker.server.dispatch import Dispatcher
 from broker.server.handler import Handler
 from broker.server.scheduler import Work, in_task
@@ -34,7 +34,7 @@ class ParkedHeartbeats:
         self.port = 0
         self.handle = self.park
 
-    def park(self, context: RequestContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
+    def park(self, context: BrokerContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
         wait: RequestWait[int] = RequestWait()
         self.parked.append(wait)
         code = yield from wait
@@ -110,7 +110,7 @@ async def test_next_request_waits_while_a_handler_waits_for_a_coroutine(heartbea
         await may_return.wait()
         return 27
 
-    def handle(context: RequestContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
+    def handle(context: BrokerContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
         began.append(request.group_id)
         code = yield from in_task(wait(request))
         return HeartbeatResponse(error_code=code)
@@ -131,7 +131,7 @@ async def test_next_request_waits_while_a_handler_waits_for_a_coroutine(heartbea
 async def test_next_request_waits_while_a_handler_waits_after_a_step(heartbeats: ParkedHeartbeats) -> None:
     """It decides in portions, and the next request must not see some of them only."""
 
-    def handle(context: RequestContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
+    def handle(context: BrokerContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
         yield None
         return (yield from heartbeats.park(context, request))
 
@@ -152,7 +152,7 @@ async def test_handler_that_waits_after_a_step_goes_on_if_its_connection_closes(
     """Kafka carries out each request that it has received, and not only the first portion of it."""
     ended = trio.Event()
 
-    def handle(context: RequestContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
+    def handle(context: BrokerContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
         yield None
         response = yield from heartbeats.park(context, request)
         ended.set()
@@ -175,7 +175,7 @@ async def test_handler_gets_the_errors_of_its_coroutine(heartbeats: ParkedHeartb
     async def fail() -> int:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
-    def handle(context: RequestContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
+    def handle(context: BrokerContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
         try:
             code: int = yield from in_task(fail())
         except KafkaError as error:
@@ -191,7 +191,7 @@ async def test_handler_gets_the_errors_of_its_coroutine(heartbeats: ParkedHeartb
 async def test_handler_is_closed_with_its_connection(heartbeats: ParkedHeartbeats) -> None:
     closed = trio.Event()
 
-    def handle(context: RequestContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
+    def handle(context: BrokerContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
         try:
             return (yield from heartbeats.park(context, request))
         finally:
@@ -211,7 +211,7 @@ async def test_handler_may_wait_for_one_thing_after_the_other(heartbeats: Parked
     async def one() -> int:
         return 1
 
-    def handle(context: RequestContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
+    def handle(context: BrokerContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
         total = 0
         for _ in range(2):
             total += (yield from heartbeats.park(context, request)).error_code
@@ -235,7 +235,7 @@ async def test_batches_staged_outside_of_turns_are_committed_before_the_handler_
     async def nothing() -> None:
         """Returns at once."""
 
-    def handle(context: RequestContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
+    def handle(context: BrokerContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
         yield from in_task(nothing())
         heartbeats.commits = 0  # what it stages now needs a commit
         return (yield from heartbeats.park(context, request))
