@@ -1,4 +1,4 @@
-"""Files, modules and classes that documents for newcomers name must exist."""
+"""Files, modules and classes that documents for newcomers and the source's own text name must exist."""
 
 import importlib
 import re
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from metadata.configuration import BROKER_CONFIGS
-from tests.support.source_code import ROOT
+from tests.support.source_code import ROOT, read_modules
 
 DOCUMENTS = (
     "docs/architecture.md",
@@ -19,6 +19,8 @@ DOCUMENTS = (
     "docs/where-is-what.md",
 )
 TREES = ("kraft", "metadata", "broker", "jepsen", "benchmarks", "tests", "docs")
+# Names that begin as those of packages: Kafka's features, a config of clients, and the command line's file of contexts.
+OTHER_NAMES = frozenset({"kraft.version", "metadata.version", "metadata.max.idle.ms", "kraft/config.toml"})
 _QUOTED = re.compile(r"`([^`\s]+)`")
 _LINK = re.compile(r"\]\(([^)#]+?)(?:#[^)]*)?\)")
 _PATH = re.compile(rf"(?:{'|'.join(TREES)})(?:/[\w.]+)*/?")
@@ -57,6 +59,17 @@ def test_each_named_place_exists(document: str) -> None:
     assert [place for place in places if not exists(place)] == []
     links = [link for link in _LINK.findall(text) if not link.startswith("https://")]
     assert [link for link in links if not (ROOT / "docs" / link).exists()] == []
+
+
+def test_each_place_that_the_source_names_exists() -> None:
+    places = {
+        (module.name, place)
+        for module in read_modules().values()
+        for place in named_places(module.text)
+        if place not in OTHER_NAMES
+    }
+    assert len(places) > 100
+    assert sorted((module, place) for module, place in places if not exists(place)) == []
 
 
 def test_thirty_questions_have_places_as_answers() -> None:
