@@ -27,17 +27,17 @@ def consumer_group_describe(
     """A group that is named more than once is described once."""
     response = ConsumerGroupDescribeResponse()
     describe = context.services.groups.consumer_group_describe
-    for some in portions(list(dict.fromkeys(request.group_ids))):
-        completions = yield from each(describe, some, _STEP_GROUPS)
+    for group_ids in portions(list(dict.fromkeys(request.group_ids))):
+        completions = yield from each(describe, group_ids, _STEP_GROUPS)
         outcomes = yield from gather(completions)
-        response.groups += yield from each(partial(_described, request), zip(some, outcomes, strict=True))
+        response.groups += yield from each(partial(_described, request), zip(group_ids, outcomes, strict=True))
     return response
 
 
 def _described(
-    request: ConsumerGroupDescribeRequest, described: tuple[str, DescribedGroup | KafkaError]
+    request: ConsumerGroupDescribeRequest, id_and_outcome: tuple[str, DescribedGroup | KafkaError]
 ) -> DescribedGroup:
-    group_id, outcome = described
+    group_id, outcome = id_and_outcome
     if isinstance(outcome, KafkaError):
         return DescribedGroup(group_id=group_id, error_code=outcome.code, error_message=message_of(outcome))
     if request.include_authorized_operations and not outcome.error_code:

@@ -17,20 +17,22 @@ _STEP_GROUPS: Final = 16
 def delete_groups(context: BrokerContext, request: DeleteGroupsRequest) -> Work[DeleteGroupsResponse]:
     """Deletes the groups in portions, each with one decision per partition that has groups of the portion."""
     response = DeleteGroupsResponse()
-    for some in portions(list(dict.fromkeys(request.groups_names))):
-        begun = yield from each(context.services.groups.delete_groups, portions(some, _STEP_GROUPS), 1)
-        for names, completion in begun:
-            outcome = yield from completion
-            response.results += _results(names, outcome)
+    for group_ids in portions(list(dict.fromkeys(request.groups_names))):
+        begun = yield from each(context.services.groups.delete_groups, portions(group_ids, _STEP_GROUPS), 1)
+        for by_partition, completion in begun:
+            outcomes = yield from completion
+            response.results += _results(by_partition, outcomes)
     return response
 
 
-def _results(names: list[list[str]], outcome: list[dict[str, ErrorCode] | KafkaError]) -> list[DeletableGroupResult]:
+def _results(
+    by_partition: list[list[str]], outcomes: list[dict[str, ErrorCode] | KafkaError]
+) -> list[DeletableGroupResult]:
     results: list[DeletableGroupResult] = []
-    for theirs, codes in zip(names, outcome, strict=True):
-        for name in theirs:
-            code = codes.code if isinstance(codes, KafkaError) else codes[name]
-            results.append(DeletableGroupResult(group_id=name, error_code=code))
+    for group_ids, outcome in zip(by_partition, outcomes, strict=True):
+        for group_id in group_ids:
+            code = outcome.code if isinstance(outcome, KafkaError) else outcome[group_id]
+            results.append(DeletableGroupResult(group_id=group_id, error_code=code))
     return results
 
 

@@ -20,18 +20,18 @@ _NOT_FOUND_FROM: Final = 6
 def describe_groups(context: BrokerContext, request: DescribeGroupsRequest) -> Work[DescribeGroupsResponse]:
     """A group that is named more than once is described once."""
     response = DescribeGroupsResponse()
-    for some in portions(list(dict.fromkeys(request.groups))):
-        completions = yield from each(context.services.groups.describe_group, some)
+    described = partial(_described, context, request)
+    for group_ids in portions(list(dict.fromkeys(request.groups))):
+        completions = yield from each(context.services.groups.describe_group, group_ids)
         outcomes = yield from gather(completions)
-        described = partial(_described, context, request)
-        response.groups += yield from each(described, zip(some, outcomes, strict=True))
+        response.groups += yield from each(described, zip(group_ids, outcomes, strict=True))
     return response
 
 
 def _described(
-    context: BrokerContext, request: DescribeGroupsRequest, described: tuple[str, DescribedGroup | KafkaError]
+    context: BrokerContext, request: DescribeGroupsRequest, id_and_outcome: tuple[str, DescribedGroup | KafkaError]
 ) -> DescribedGroup:
-    group_id, outcome = described
+    group_id, outcome = id_and_outcome
     group = _failed(outcome, group_id, context.api_version) if isinstance(outcome, KafkaError) else outcome
     if request.include_authorized_operations and not group.error_code:
         group.authorized_operations = GROUP_OPERATIONS

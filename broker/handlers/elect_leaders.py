@@ -42,9 +42,11 @@ def _result(topic: str, partitions: Sequence[ElectedPartition]) -> ReplicaElecti
         topic=topic,
         partition_result=[
             PartitionResult(
-                partition_id=each.partition_id, error_code=code_of(each.error), error_message=message_of(each.error)
+                partition_id=partition.partition_id,
+                error_code=code_of(partition.error),
+                error_message=message_of(partition.error),
             )
-            for each in partitions
+            for partition in partitions
         ],
     )
 

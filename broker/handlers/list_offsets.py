@@ -54,19 +54,19 @@ def list_offsets(context: BrokerContext, request: ListOffsetsRequest) -> Steps[L
     asked_before: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
     for topic in request.topics:
-        for asked in topic.partitions:
-            key = (topic.name, asked.partition_index)
+        for requested in topic.partitions:
+            key = (topic.name, requested.partition_index)
             (repeated if key in asked_before else asked_before).add(key)
-            if not asked.partition_index % _STEP_PARTITIONS:
+            if not requested.partition_index % _STEP_PARTITIONS:
                 yield
     topics: dict[str, ListOffsetsTopicResponse] = {}
     for topic in request.topics:
         answer = topics.setdefault(topic.name, ListOffsetsTopicResponse(name=topic.name))
-        for number, asked in enumerate(topic.partitions):
-            key = (topic.name, asked.partition_index)
+        for number, requested in enumerate(topic.partitions):
+            key = (topic.name, requested.partition_index)
             if key in asked_before:
                 asked_before.remove(key)  # the response has one entry per partition
-                answer.partitions.append((yield from _answer(context, request, topic.name, asked, key in repeated)))
+                answer.partitions.append((yield from _answer(context, request, topic.name, requested, key in repeated)))
             if number % _STEP_PARTITIONS == _STEP_PARTITIONS - 1:
                 yield
         yield
@@ -74,15 +74,19 @@ def list_offsets(context: BrokerContext, request: ListOffsetsRequest) -> Steps[L
 
 
 def _answer(
-    context: BrokerContext, request: ListOffsetsRequest, topic_name: str, asked: ListOffsetsPartition, repeated: bool
+    context: BrokerContext,
+    request: ListOffsetsRequest,
+    topic_name: str,
+    requested: ListOffsetsPartition,
+    repeated: bool,
 ) -> Steps[ListOffsetsPartitionResponse]:
     try:
         if repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is asked for more than once")
-        return (yield from _list_one(context, request, topic_name, asked))
+        return (yield from _list_one(context, request, topic_name, requested))
     except KafkaError as error:
         return ListOffsetsPartitionResponse(
-            partition_index=asked.partition_index,
+            partition_index=requested.partition_index,
             error_code=error.code,
             timestamp=_UNKNOWN,
             offset=_UNKNOWN,
@@ -91,28 +95,28 @@ def _answer(
 
 
 def _list_one(
-    context: BrokerContext, request: ListOffsetsRequest, topic_name: str, asked: ListOffsetsPartition
+    context: BrokerContext, request: ListOffsetsRequest, topic_name: str, requested: ListOffsetsPartition
 ) -> Steps[ListOffsetsPartitionResponse]:
-    if asked.timestamp < 0 and context.api_version < _NEEDED_VERSION.get(asked.timestamp, _NEVER):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} needs a later version")
-    partition = context.services.partitions.get(topic_name, asked.partition_index)
+    if requested.timestamp < 0 and context.api_version < _NEEDED_VERSION.get(requested.timestamp, _NEVER):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {requested.timestamp} needs a later version")
+    partition = context.services.partitions.get(topic_name, requested.partition_index)
     is_debugging = request.replica_id == DEBUGGING_REPLICA_ID
     is_consumer = request.replica_id == _CONSUMER_REPLICA_ID
-    log = (partition.readable_log if is_debugging else partition.leader_log)(asked.current_leader_epoch)
+    log = (partition.readable_log if is_debugging else partition.leader_log)(requested.current_leader_epoch)
     end = partition.commit_state.end_for(log, request.isolation_level) if is_consumer else log.readable_end_offset
     timestamp, offset, epoch = _UNKNOWN, _UNKNOWN, _UNKNOWN
-    if asked.timestamp == LATEST:
+    if requested.timestamp == LATEST:
         if is_consumer:
             _check_available(context, partition)
         offset, epoch = end, partition.leader_epoch
-    elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
+    elif requested.timestamp in (EARLIEST, EARLIEST_LOCAL):
         offset = log.log_start_offset
         epoch = log.epochs.epoch_for_offset(offset)
-    elif asked.timestamp not in _OF_TIERED_STORAGE:
-        if asked.timestamp == MAX_TIMESTAMP:
+    elif requested.timestamp not in _OF_TIERED_STORAGE:
+        if requested.timestamp == MAX_TIMESTAMP:
             found = find_max_timestamp(log)
         else:
-            found = yield from search_timestamp(log, asked.timestamp)
+            found = yield from search_timestamp(log, requested.timestamp)
         if found is not None and found.offset < end:
             timestamp, offset, epoch = found.timestamp, found.offset, found.leader_epoch
         elif found is not None and is_consumer:

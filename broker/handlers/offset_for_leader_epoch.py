@@ -23,20 +23,20 @@ def offset_for_leader_epoch(
     for topic_request in request.topics:
         answers: list[EpochEndOffset] = []
         yield
-        for asked in topic_request.partitions:
+        for requested in topic_request.partitions:
             if len(answers) % STEP_ITEMS == STEP_ITEMS - 1:
                 yield
             try:
-                answers.append(_end_offset(partitions.get(topic_request.topic, asked.partition), asked))
+                answers.append(_end_offset(partitions.get(topic_request.topic, requested.partition), requested))
             except KafkaError as error:
-                answers.append(EpochEndOffset(partition=asked.partition, error_code=error.code))
+                answers.append(EpochEndOffset(partition=requested.partition, error_code=error.code))
         results.append(OffsetForLeaderTopicResult(topic=topic_request.topic, partitions=answers))
     return OffsetForLeaderEpochResponse(topics=results)
 
 
-def _end_offset(partition: Partition, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    log = partition.leader_log(asked.current_leader_epoch)
-    epoch, end_offset = log.epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
+def _end_offset(partition: Partition, requested: OffsetForLeaderPartition) -> EpochEndOffset:
+    log = partition.leader_log(requested.current_leader_epoch)
+    epoch, end_offset = log.epochs.end_offset_for(requested.leader_epoch, log.log_end_offset)
     return EpochEndOffset(partition=partition.index, leader_epoch=epoch, end_offset=end_offset)
 
 

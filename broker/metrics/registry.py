@@ -24,8 +24,8 @@ class Collector(Protocol):
 class MetricsRegistry:
     """All collectors of a node, in the order of the output.
 
-    A collector that has to ask other brokers first is also added to `preparations`: these are awaited at the beginning
-    of each scrape, at the same time, for a bounded time.
+    A collector that has to ask other brokers first is added with a function `prepare`. All these functions are awaited
+    at the beginning of each scrape, at the same time, for a bounded time.
     """
 
     def __init__(self) -> None:

@@ -166,14 +166,14 @@ class LogReader:
             self._immediate += sign
 
     def _read_partition(self, cached: CachedPartition, left: int, *, is_first: bool) -> FetchedPartition:
-        topics = self._context.services.partitions
+        partitions = self._context.services.partitions
         if not self._may_read(cached):
             cached.partition = None
             return FetchedPartition(cached, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        topic = topics.topic(cached.topic)
+        topic = partitions.topic(cached.topic)
         partition = cached.partition = None if topic is None else topic.partitions.get(cached.index)
         if partition is None:
-            return FetchedPartition(cached, topics.absent(cached.topic, cached.index).code)
+            return FetchedPartition(cached, partitions.absent(cached.topic, cached.index).code)
         try:
             log = self.policy.log(partition, cached)
             read_replica = self.policy.read_replica(partition, cached)
@@ -231,8 +231,8 @@ class LogReader:
 
 def _aborted(log: Log, found: LogSlice, cached: CachedPartition, end_offset: int) -> list[AbortedTransaction]:
     return [
-        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-        for each in aborted_transactions(log, found, cached.fetch_offset, end_offset)
+        AbortedTransaction(producer_id=transaction.producer_id, first_offset=transaction.first_offset)
+        for transaction in aborted_transactions(log, found, cached.fetch_offset, end_offset)
     ]
 
 
