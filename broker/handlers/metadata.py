@@ -124,7 +124,7 @@ def _requested_topics(image: MetadataImage, request: MetadataRequest) -> Iterato
 def _to_create(context: BrokerContext, request: MetadataRequest, topics: list[MetadataRequestTopic]) -> list[str]:
     """The names of `topics`, some of the request's, that do not exist and may be created."""
     services = context.services
-    if not topics or not request.allow_auto_topic_creation or not services.config.auto_create_topics_enable:
+    if not request.allow_auto_topic_creation or not services.config.auto_create_topics_enable:
         return []
     if any(topic.topic_id != _NO_TOPIC_ID for topic in topics):
         return []  # a request has topic ids or names, never both

@@ -52,7 +52,7 @@ def fetch(context: BrokerContext, request: FetchRequest) -> Work[FetchResponse]:
     try:
         session_fetch = _begin(context, request, policy, named, forgotten)
         if len(named) + len(forgotten) > _STEP_NAMED:
-            yield from _add_others(session_fetch, named, forgotten)
+            yield from _add_remaining(session_fetch, named, forgotten)
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     max_bytes = response_bytes_max(context, request, policy)
@@ -108,14 +108,14 @@ def _begin(
 
 
 def _forgotten_at_once(named: Sequence[CachedPartition]) -> int:
-    """The number of forgotten partitions that are removed at once: none before all are added that are named."""
+    """The number of forgotten partitions to remove in the first step: none if named ones remain to be added."""
     return _STEP_NAMED if len(named) <= _STEP_NAMED else 0
 
 
-def _add_others(
+def _add_remaining(
     session_fetch: Fetch, named: Sequence[CachedPartition], forgotten: Sequence[CachedPartitionKey]
 ) -> Steps[None]:
-    """Add and remove the partitions that were too many to begin with. Raises KafkaError if a later request arrives."""
+    """Add and remove the partitions beyond the first step. Raises KafkaError if a later request arrives."""
     for first in range(_STEP_NAMED, len(named), _STEP_NAMED):
         yield
         session_fetch.check_is_current()
@@ -285,7 +285,7 @@ def _cached_partitions(context: BrokerContext, topics: Iterable[FetchTopic]) -> 
 
 
 def _forgotten(context: BrokerContext, request: FetchRequest) -> Steps[list[CachedPartitionKey]]:
-    """The partitions that the session shall forget."""
+    """The partitions to remove from the session."""
     by_id = context.api_version >= _TOPIC_IDS_FROM
     forgotten: list[CachedPartitionKey] = []
     for topic in request.forgotten_topics_data:

@@ -134,7 +134,7 @@ class LogReader:
         return self._immediate > 0 or self._size >= min_bytes or is_alone or self._absent > self._absent_before
 
     def watch_all(self) -> None:
-        """As `watch`, for all partitions that were read since the last call and have no news."""
+        """As `watch`, for all partitions that were read since the last call and have nothing new."""
         for cached in self._unwatched:
             self.watch(cached)
         self._unwatched.clear()

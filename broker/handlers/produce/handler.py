@@ -82,13 +82,13 @@ def produce(context: BrokerContext, request: ProduceRequest) -> Work[ProduceResp
         context.charge()
         if acks == 0:
             if produced.has_failed:
-                # Kafka's way of telling a client that asked for no answer: it reconnects and refreshes its metadata.
+                # As in Kafka: the client gets no response, and learns of the failure when its connection closes.
                 raise ProtocolError("a produce request with acks=0 failed")
             return None
         if produced.waiting:
             produced.wait.begin(context.services.deadlines, timeout_ms)
             errors = yield from produced.wait
-            yield from _refuse_late(context, produced, errors)
+            yield from _fail_unacknowledged(context, produced, errors)
         elif produced.has_failed:
             answers = [answer for topic in produced.response.responses for answer in topic.partition_responses]
             produced.response.node_endpoints = _endpoints(context, answers)
@@ -134,7 +134,7 @@ def _append_all(context: BrokerContext, request: ProduceRequest, produced: _Prod
             partition = None if topic is None else topic.partitions.get(data.index)
             try:
                 if partition is None:
-                    raise _absent(context, key, data.index)
+                    raise _absent_partition(context, key, data.index)
                 answer = _append(context, key, partition, data, request.acks, now_ms, produced)
             except KafkaError as error:
                 produced.has_failed = True
@@ -143,13 +143,13 @@ def _append_all(context: BrokerContext, request: ProduceRequest, produced: _Prod
             step += 1 + len(data.records or ()) // _BYTES_PER_PARTITION
 
 
-def _refuse_late(context: BrokerContext, produced: _Produced, errors: Mapping[int, ErrorCode]) -> Steps[None]:
+def _fail_unacknowledged(context: BrokerContext, produced: _Produced, errors: Mapping[int, ErrorCode]) -> Steps[None]:
     """Set the errors of partitions whose acknowledgement failed, by their number among those that waited."""
-    late = [(*produced.waiting[number], code) for number, code in errors.items()]
-    for first in range(0, len(late), STEP_ITEMS):
+    failed = [(*produced.waiting[number], code) for number, code in errors.items()]
+    for first in range(0, len(failed), STEP_ITEMS):
         if first:
             yield
-        refuse(context, produced.response, late[first : first + STEP_ITEMS])
+        set_acknowledgement_errors(context, produced.response, failed[first : first + STEP_ITEMS])
 
 
 def _may_write(context: BrokerContext, topic: str | bytes) -> bool:
@@ -160,7 +160,7 @@ def _may_write(context: BrokerContext, topic: str | bytes) -> bool:
     return name is None or context.allows(AclOperation.WRITE, ResourceType.TOPIC, name)
 
 
-def _absent(context: BrokerContext, topic: str | bytes, index: int) -> KafkaError:
+def _absent_partition(context: BrokerContext, topic: str | bytes, index: int) -> KafkaError:
     """The error for a partition that does not exist here, or to which the client may not write."""
     if not _may_write(context, topic):
         return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -182,7 +182,7 @@ def _append(
     if is_internal(partition.topic) and context.client_id != _ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}")
     check_single_batch(records, context.api_version, is_transactional=produced.transaction is not None)
-    _check_order(context.session, topic, partition, records, now_ms)
+    _check_retry_order(context.session, topic, partition, records, now_ms)
     if produced.transaction is not None:
         produced.transaction.check(partition, records)
     info = partition.role.append(records, acks, now_ms)
@@ -206,17 +206,20 @@ def appended(index: int, info: AppendInfo) -> PartitionProduceResponse:
     )
 
 
-def refuse(
+def set_acknowledgement_errors(
     context: BrokerContext,
     response: ProduceResponse,
-    late: Sequence[tuple[str | bytes, PartitionProduceResponse, ErrorCode]],
+    failed: Sequence[tuple[str | bytes, PartitionProduceResponse, ErrorCode]],
 ) -> None:
-    """Set the errors of partitions whose acknowledgement failed; `late` has them with their topic's name or id."""
-    for topic, answer, code in late:
+    """Set the errors of partitions that were appended and not acknowledged, with the leader if it is another broker.
+
+    `failed` has the topic's name or id, the response and the error of each of these partitions.
+    """
+    for topic, answer, code in failed:
         answer.error_code = code
         _name_leader(context, answer, topic)
     known = {endpoint.node_id for endpoint in response.node_endpoints}
-    answers = [answer for _, answer, _ in late]
+    answers = [answer for _, answer, _ in failed]
     response.node_endpoints += [each for each in _endpoints(context, answers) if each.node_id not in known]
 
 
@@ -257,7 +260,7 @@ def _failure(
     error: KafkaError,
     now_ms: int,
 ) -> PartitionProduceResponse:
-    _remember(context.session, topic, data.index, data.records, error, now_ms)
+    _remember_refused_batch(context.session, topic, data.index, data.records, error, now_ms)
     response = PartitionProduceResponse(
         index=data.index, error_code=error.code, base_offset=-1, log_append_time_ms=-1, error_message=error.message
     )
@@ -278,7 +281,7 @@ def _failure(
     return response
 
 
-def _remember(
+def _remember_refused_batch(
     session: Session, topic: str | bytes, index: int, records: memoryview | None, error: KafkaError, now_ms: int
 ) -> None:
     """Remember a refused batch if its error is one after which the producer retries."""
@@ -294,7 +297,9 @@ def _remember(
         session.refused_batches.add(topic, index, header, now_ms)
 
 
-def _check_order(session: Session, topic: str | bytes, partition: Partition, records: memoryview, now_ms: int) -> None:
+def _check_retry_order(
+    session: Session, topic: str | bytes, partition: Partition, records: memoryview, now_ms: int
+) -> None:
     """Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that arrives before the retry of a refused one."""
     refused = session.refused_batches
     if refused is not None:

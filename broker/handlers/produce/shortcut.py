@@ -17,7 +17,7 @@ from broker.handlers.partition_shortcut import (
     around_fields,
 )
 from broker.handlers.produce.acknowledgement_wait import PartitionWait
-from broker.handlers.produce.handler import ZSTD_FROM, appended, produce, refuse
+from broker.handlers.produce.handler import ZSTD_FROM, appended, produce, set_acknowledgement_errors
 from broker.handlers.topic_names import is_internal
 from broker.net.connection import Connection
 from broker.net.deadlines import Deadlines
@@ -229,7 +229,9 @@ def _packing(
         topic_response = TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[answer])
         response = ProduceResponse(responses=[topic_response])
         if code is not ErrorCode.NONE:
-            refuse(like, response, [(topic_id if like.api_version >= TOPIC_IDS_FROM else name, answer, code)])
+            set_acknowledgement_errors(
+                like, response, [(topic_id if like.api_version >= TOPIC_IDS_FROM else name, answer, code)]
+            )
         return like.pack(response)
 
     return pack
