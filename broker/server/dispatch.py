@@ -18,7 +18,7 @@ from broker.net.connection import Connection, ProtocolError, Sender
 from broker.net.reply import FileRange, PendingReply, Reply, frame_response
 from broker.server.authorizer import Authorizer
 from broker.server.context import Context, Message, S
-from broker.server.forwarding import Forward, forwarded
+from broker.server.forwarding import Forward, forward_request
 from broker.server.handler import Handler
 from broker.server.quotas import Charging, MutationCharging
 from broker.server.request_admission import RequestAdmission
@@ -172,7 +172,7 @@ class Dispatcher(Generic[S]):
             self._request_log.log(context, request)
         if handler.forwarded and self._forward is not None:
             return self.scheduler.start(
-                context, forwarded(self._forward, context, handler, request, bytes(payload)), large
+                context, forward_request(self._forward, context, handler, request, bytes(payload)), large
             )
         response = handler.carry_out(context, request)
         if type(response) is not GeneratorType:

@@ -1,4 +1,4 @@
-"""Forwarding of requests to the active controller, of which a broker carries out a part itself."""
+"""Forwards requests to the active controller. A broker may carry out a part of a request itself."""
 
 from typing import Any, Final, Protocol
 
@@ -18,20 +18,20 @@ class Forward(Protocol):
     async def __call__(self, payload: bytes, *, principal: str, client_host: str) -> bytes: ...
 
 
-def forwarded(
+def forward_request(
     forward: Forward, context: Context[Any], handler: Handler, request: Message, payload: bytes
 ) -> Work[Message | Frame]:
-    """The controller's response to the request in `payload`, with that of this broker's own part."""
+    """Forward the request in `payload`. Returns the controller's response, with that of this broker's own part."""
     own = None
     if handler.take_own_part is not None:
         own = yield from handler.take_own_part(context, request)
     if own is not None:
         response = None
         if own.remaining is not None:
-            response = yield from _remaining(forward, context, handler, own.remaining, payload)
+            response = yield from _forward_remaining(forward, context, handler, own.remaining, payload)
         return (yield from own.respond(response))
     try:
-        answer = yield from in_task(_sent(forward, context, payload))
+        answer = yield from in_task(_send(forward, context, payload))
     except KafkaError as error:
         return (yield from handler.refuse(context, request, error))
     charging = context.server.charging
@@ -43,18 +43,18 @@ def forwarded(
     return response
 
 
-def _remaining(
+def _forward_remaining(
     forward: Forward, context: Context[Any], handler: Handler, remaining: Message, payload: bytes
 ) -> Work[Message]:
-    """The controller's response to a part of the request in `payload`."""
+    """Forward `remaining`, a part of the request in `payload`. Returns the controller's response to it."""
     header = payload[: parse_request_header(payload)[-1]]
     request = b"".join([header, *map(bytes, encode(remaining, context.api_version))])
     try:
-        answer = yield from in_task(_sent(forward, context, request))
+        answer = yield from in_task(_send(forward, context, request))
     except KafkaError as error:
         return (yield from handler.refuse(context, remaining, error))
     return context.codec.decode_response(answer)
 
 
-async def _sent(forward: Forward, context: Context[Any], payload: bytes) -> bytes:
+async def _send(forward: Forward, context: Context[Any], payload: bytes) -> bytes:
     return await forward(payload, principal=context.principal, client_host=context.client_host)
