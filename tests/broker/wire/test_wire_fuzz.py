@@ -101,6 +101,15 @@ def test_every_truncation_of_a_message_is_a_wire_error() -> None:
 
 
 def peak_of_decoding(cls: type[Any], version: int, data: bytes) -> int:
+    """The memory that decoding takes at most, in bytes.
+
+    `tracemalloc` counts the allocations of all threads. One of them receives the lists of tests that this process is to
+    run, in a few large messages, so the least of three measurements counts.
+    """
+    return min(_traced_peak(cls, version, data) for _ in range(3))
+
+
+def _traced_peak(cls: type[Any], version: int, data: bytes) -> int:
     tracemalloc.start()
     try:
         decode(cls, version, data)
