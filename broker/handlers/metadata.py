@@ -6,7 +6,7 @@ versions null means all topics. From version 12 on, requests may name topics by 
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import trio
@@ -19,7 +19,7 @@ from broker.handlers.topic_names import is_internal, unknown_topic_code
 from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
-from broker.server.slices import STEP_ITEMS, Steps, each
+from broker.server.slices import STEP_ITEMS, Steps
 from broker.server.topic_encodings import Variant
 from broker.wire.api.metadata import (
     MetadataRequest,
@@ -42,7 +42,7 @@ _NO_TOPIC_ID: Final = bytes(16)
 # Partitions whose leaders are checked after each change of the metadata, for a request that waits for an election.
 _AWAITED_PARTITIONS_MAX: Final = 2_000
 _STEP_PARTITIONS: Final = 16
-_STEP_PORTIONS: Final = 8
+_STEP_NAMES: Final = 256
 # Topics that one request has created; clients ask again for those that are unknown.
 _CREATED_TOPICS_MAX: Final = 500
 
@@ -61,11 +61,14 @@ def metadata(context: BrokerContext, request: MetadataRequest) -> Work[MetadataR
         topics = request.topics = yield from _distinct(topics)
     failures: dict[str, ErrorCode] = {}
     if topics:
-        portions = [topics[first : first + STEP_ITEMS] for first in range(0, len(topics), STEP_ITEMS)]
-        if any((yield from each(partial(_has_invalid_topic, context), portions, _STEP_PORTIONS))):
-            return _refused(topics)
-        missing = yield from each(partial(_to_create, context, request), portions, _STEP_PORTIONS)
-        names = list(chain.from_iterable(missing))
+        names: list[str] = []
+        for first in range(0, len(topics), _STEP_NAMES):
+            if first:
+                yield None
+            some = topics[first : first + _STEP_NAMES]
+            if _has_invalid_topic(context, some):
+                return _refused(topics)
+            names += _to_create(context, request, some)
         if names:  # create missing topics with the broker's defaults (`auto.create.topics.enable`)
             failures = yield from in_task(create_missing_topics(context, names[:_CREATED_TOPICS_MAX]))
         elif len(context.services.loader.image.cluster.brokers) > 1:

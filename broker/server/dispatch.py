@@ -133,7 +133,7 @@ class Dispatcher(Generic[S]):
         route = self._admission.admit(session, api_key, version, end - start)
         if route is None:
             return self._unsupported_api_versions(correlation_id)
-        self._count(api_key, version)
+        self._count(route.key)
         session.client_id = client_id
         context = Context(self, session, route.codec, correlation_id, client_id, end - start)
         handler = route.handler
@@ -141,8 +141,7 @@ class Dispatcher(Generic[S]):
             return self._decode_in_slices(context, handler, bytes(data[start:end]), position - start)
         request, _ = route.codec.decode(data, position, end)
         response = self._respond(context, handler, request, data[start:end] if handler.forwarded else b"", None)
-        may_learn = self._request_log is None and session.authenticated_until == inf
-        if handler.shortcut is not None and may_learn and connection.buffer.data is data:
+        if handler.shortcut is not None and self._may_learn(session) and connection.buffer.data is data:
             self._learn(handler, context, request, response, start, end)
         if response is None:
             context.charge()
@@ -177,11 +176,13 @@ class Dispatcher(Generic[S]):
         response = handler.carry_out(context, request)
         if type(response) is not GeneratorType:
             return response
-        return self.scheduler.start(context, response, large, in_turns=handler.in_turns, concurrent=handler.concurrent)
+        return self.scheduler.start(context, response, large, handler.in_turns, handler.concurrent)
 
-    def _count(self, api_key: int, version: int) -> None:
+    def _may_learn(self, session: Session) -> bool:
+        return self._request_log is None and session.authenticated_until == inf
+
+    def _count(self, key: TableKey) -> None:
         """Count a request. One that a shortcut serves was counted here before, when it was learned."""
-        key = table_key(api_key, version)
         self.request_counts[key] = self.request_counts.get(key, 0) + 1
 
     def _serve_timed(self, charging: Charging, connection: Connection, session: Session, start: int, end: int) -> Reply:
@@ -217,7 +218,7 @@ class Dispatcher(Generic[S]):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from error
         except (WireError, ProtocolError) as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
-        self._count(api_key, version)
+        self._count(route.key)
         context = Context(self, session, route.codec, correlation_id, client_id, len(payload))
         try:
             response = route.handler.carry_out(context, request)

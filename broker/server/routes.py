@@ -7,6 +7,7 @@ import attrs
 from broker.net.connection import ProtocolError
 from broker.server.handler import Handler
 from broker.server.message_codec import MessageCodec, message_codec
+from broker.server.shortcut_tables import TableKey, table_key
 from broker.wire.api import APIS
 from broker.wire.api.api_versions import ApiVersion
 from broker.wire.api.names import api_name
@@ -16,10 +17,11 @@ API_VERSIONS_KEY = 18
 
 @attrs.frozen
 class Route:
-    """One API in one version, ready to serve."""
+    """One API in one version, ready to serve. `key` stands for both in tables."""
 
     handler: Handler
     codec: MessageCodec
+    key: TableKey
 
 
 class UnservedVersion(ProtocolError):
@@ -74,5 +76,7 @@ class Routes:
             if api_key == API_VERSIONS_KEY:
                 return None
             raise UnservedVersion(f"version {version} of {api_name(api_key)} is not served")
-        route = self._routes[api_key, version] = Route(handler, message_codec(api_key, version))
+        route = self._routes[api_key, version] = Route(
+            handler, message_codec(api_key, version), table_key(api_key, version)
+        )
         return route

@@ -109,7 +109,6 @@ class Scheduler:
         request: Request,
         work: Work[Message | Frame | None],
         large: Message | None = None,
-        *,
         in_turns: bool = False,
         concurrent: bool = False,
     ) -> Message | Frame | PendingReply | None:
@@ -122,7 +121,7 @@ class Scheduler:
             reached = next(work)
         except StopIteration as stopped:  # by far the most frequent case
             return stopped.value
-        run = _Run(self, request, work, large, in_turns=in_turns, concurrent=concurrent)
+        run = _Run(self, request, work, large, in_turns, concurrent)
         return run.begin() if reached is None else run.reply_or_wait(reached)
 
     def decode(self, request: Request, decoding: Steps[T], carry_out: Callable[[T], Reply]) -> PendingReply:
@@ -232,7 +231,6 @@ class _Run:
         request: Request,
         work: Work[Message | Frame | None],
         large: Message | None,
-        *,
         in_turns: bool,
         concurrent: bool,
     ) -> None:
