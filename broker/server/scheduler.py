@@ -221,9 +221,22 @@ class Scheduler:
 
 
 class _Run:
-    """A handler that waits. `_takes_steps` is true once it has taken steps: its response may be large, too."""
+    """A handler that waits. `_takes_steps` is true once it has taken steps: its response may be large, too.
 
-    __slots__ = ("_concurrent", "_in_turns", "_large", "_pending", "_request", "_scheduler", "_takes_steps", "_work")
+    `_is_abandoned` is true after the connection has closed.
+    """
+
+    __slots__ = (
+        "_concurrent",
+        "_in_turns",
+        "_is_abandoned",
+        "_large",
+        "_pending",
+        "_request",
+        "_scheduler",
+        "_takes_steps",
+        "_work",
+    )
 
     def __init__(
         self,
@@ -240,7 +253,7 @@ class _Run:
         self._large = large
         self._in_turns = in_turns
         self._concurrent = concurrent
-        self._takes_steps = False
+        self._takes_steps = self._is_abandoned = False
         self._pending: PendingReply
 
     def begin(self) -> Reply:
@@ -303,15 +316,17 @@ class _Run:
         completion.then(self._completed)
 
     def _abandon(self, completion: Completion[Any]) -> None:
+        """Drop the connection: a completion that others share, as in JoinGroup, may refer to this object for long."""
         completion.abandon()
         self._work.close()
+        self._is_abandoned = True
+        del self._request, self._pending, self._large
 
     def _completed(self, outcome: Any) -> None:
         """Called by a timer, a task or another client's request. Errors must not reach the caller."""
-        pending = self._pending
-        if pending.done:
+        if self._is_abandoned:
             return
-        pending.on_abandon = None  # the work cannot be closed while it runs
+        self._pending.on_abandon = None  # the work cannot be closed while it runs
         try:
             self._request.timed_call(partial(self._go_on, outcome))
         except FsyncFailed:
