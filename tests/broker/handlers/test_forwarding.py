@@ -62,8 +62,21 @@ async def test_request_in_an_envelope_gets_the_response_of_its_client(node: Runn
         envelope(b""),
         envelope(payload(creation("topic"), 7), client_host_address=b"abc"),
         envelope(payload(creation("topic"), 7), request_principal=b"\xff"),
+        envelope(payload(creation("topic"), 7), request_principal=None),
+        envelope(payload(creation("topic"), 7), request_principal=b""),
+        envelope(payload(creation("topic"), 7), request_principal=b"User:"),
     ],
-    ids=["not forwarded", "an envelope", "cut short", "empty", "from nowhere", "from nobody"],
+    ids=[
+        "not forwarded",
+        "an envelope",
+        "cut short",
+        "empty",
+        "from nowhere",
+        "undecodable principal",
+        "no principal",
+        "empty principal",
+        "unnamed principal",
+    ],
 )
 async def test_an_envelope_that_is_wrong_harms_no_other(node: RunningNode, request_: EnvelopeRequest) -> None:
     async with connected(node.controller_port) as broker:
