@@ -3,9 +3,8 @@ the input.
 """
 
 import time
-import tracemalloc
+from collections.abc import Iterator
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,6 +19,7 @@ from broker.wire.compile_decode import REQUEST_ELEMENTS_MAX
 from broker.wire.errors import WireError
 from broker.wire.header import parse_request_header
 from broker.wire.varint import encode_varint
+from tests.support.decoding_memory import PeakOfDecoding, measuring_process
 from tests.support.wire_messages import message_id, message_versions, random_message
 
 # Bytes with a meaning: signs, counts and lengths of all sizes, ends of varints.
@@ -100,39 +100,22 @@ def test_every_truncation_of_a_message_is_a_wire_error() -> None:
                 decode(cls, version, encoded, 0, end)
 
 
-def peak_of_decoding(cls: type[Any], version: int, data: bytes) -> int:
-    """The memory that decoding takes at most, in bytes.
-
-    `tracemalloc` counts the allocations of all threads. One of them receives the lists of tests that this process is to
-    run, in a few large messages, so the least of three measurements counts.
-    """
-    return min(_traced_peak(cls, version, data) for _ in range(3))
-
-
-def _traced_peak(cls: type[Any], version: int, data: bytes) -> int:
-    tracemalloc.start()
-    try:
-        decode(cls, version, data)
-    except WireError:
-        pass
-    finally:
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    return peak
+@pytest.fixture(scope="module")
+def peak_of_decoding() -> Iterator[PeakOfDecoding]:
+    with measuring_process() as measure:
+        yield measure
 
 
 @pytest.mark.parametrize("version", [3, 7])
-def test_a_count_that_the_bytes_do_not_cover_takes_no_memory(version: int) -> None:
-    decoder(CreateTopicsRequest, version)
+def test_a_count_that_the_bytes_do_not_cover_takes_no_memory(version: int, peak_of_decoding: PeakOfDecoding) -> None:
     for count in (0x7FFFFFFF, REQUEST_ELEMENTS_MAX):
         data = encode_varint(count + 1) if version >= 5 else count.to_bytes(4, "big")
         assert peak_of_decoding(CreateTopicsRequest, version, data + bytes(64)) < 20_000
 
 
-def test_an_array_of_numbers_is_not_allocated_before_its_bytes_are_there() -> None:
+def test_an_array_of_numbers_is_not_allocated_before_its_bytes_are_there(peak_of_decoding: PeakOfDecoding) -> None:
     topic = b"\0\0\0\1" + b"\0\1t" + b"\0\0\0\1" + bytes(4)  # one topic, one assignment of partition 0
     data = b"\0\0\0\1" + b"\0\1t" + bytes(6) + topic[7:] + (400_000).to_bytes(4, "big") + bytes(64)
-    decoder(CreateTopicsRequest, 2)
     assert peak_of_decoding(CreateTopicsRequest, 2, data) < 20_000
 
 
@@ -162,7 +145,7 @@ def test_the_limit_counts_unknown_tagged_fields() -> None:
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=message_id)
-def test_an_element_of_a_request_takes_a_few_hundred_bytes_at_most(api: Api) -> None:
+def test_an_element_of_a_request_takes_a_few_hundred_bytes_at_most(api: Api, peak_of_decoding: PeakOfDecoding) -> None:
     """With the limit on elements, this bounds the memory of a decoded request."""
     count = 500
     for version in (api.min_version, api.max_version):
@@ -170,5 +153,4 @@ def test_an_element_of_a_request_takes_a_few_hundred_bytes_at_most(api: Api) -> 
             if version in spec.versions and isinstance(spec.type, list) and isinstance(spec.type[0], type):
                 message = api.request(**{spec.name: [spec.type[0]() for _ in range(count)]})
                 encoded = b"".join(encode(message, version))
-                decoder(api.request, version)
                 assert peak_of_decoding(api.request, version, encoded) < count * 300
