@@ -1,7 +1,7 @@
 # Every target sets up what it needs from a bare clone: Python 3.11 or later, and PyPI.
 #
 #   make run                 a cluster of three nodes, its data in ./data; ARGS="--nodes 5 --override key=value"
-#   make test                the tests, in four processes; WORKERS=2 ARGS="-k words"
+#   make test                the tests, in five processes; WORKERS=2 ARGS="-k words"
 #   make test-client-kafka   the client library's tests against Apache Kafka; needs java and mvn, skipped without
 #   make test-differential   random sequences of requests to a node and to Apache Kafka, whose responses must be the same;
 #                            needs java and mvn, skipped without; FAMILY=transactions FIRST=0 COUNT=1000
@@ -63,7 +63,7 @@ endif
 
 .DELETE_ON_ERROR:
 # Tests that are under way at the same time, on two cores. Half of their time they wait.
-WORKERS ?= 4
+WORKERS ?= 5
 SEEDS ?= 2000
 SECONDS ?= 60
 JOBS ?= 2
