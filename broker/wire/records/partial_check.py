@@ -109,7 +109,7 @@ def _is_plain_record(batch: memoryview) -> bool:
         length = length & 0x7F | first << 7
         at += 1
         second, third, fourth, fifth, sixth = third, fourth, fifth, sixth, seventh
-    is_plain = second < 0x80 and third == 0 and fourth == _NULL and (length >> 1) == size - at + 5
+    is_plain = second == third == 0 and fourth == _NULL and (length >> 1) == size - at + 5
     if fifth >= 0x80:
         if sixth >= 0x80:
             return False

@@ -92,6 +92,16 @@ def test_a_single_record_passes_just_when_a_full_check_finds_it_sound(record: Re
     assert passes(batch, check) == passes(batch) == is_sound(batch)
 
 
+@pytest.mark.parametrize("size", [1, 100])
+def test_a_single_record_with_another_timestamp_than_the_header_does_not_pass(size: int) -> None:
+    batch = encode_batch([Record(timestamp=TIME, value=bytes(size))])
+    timestamp_at = HEADER_SIZE + (3 if batch[HEADER_SIZE] >= 0x80 else 2)
+    for delta in (b"\x01", b"\x02", b"\x7f"):
+        data = batch[HEADER_SIZE:timestamp_at] + delta + batch[timestamp_at + 1 :]
+        assert not is_sound(with_records(batch, data))
+        assert not passes(with_records(batch, data))
+
+
 def test_a_remembered_record_of_another_size_does_not_pass() -> None:
     check = PartialCheck()
     batch = encode_batch([Record(timestamp=TIME, value=bytes(100))])
