@@ -75,6 +75,9 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "kraft",
         "metadata",
     ),
+    "broker.security": (),
+    # Mechanisms are the same for servers and clients.
+    "broker.security.sasl": ("metadata.protocol",),
     "broker.quota": ("broker.net.admission", "broker.replication.throttles", "broker.server", "kraft.env", "metadata"),
     "broker.log_levels": ("kraft.events", "metadata.controller", "metadata.protocol"),
     "broker.telemetry": ("broker.metrics.exposition", "broker.net.connection", "broker.wire", "kraft.env", "metadata"),
@@ -189,6 +192,7 @@ PURE: dict[str, frozenset[str]] = {
         }
     ),
     "broker.quota": frozenset(),
+    "broker.security.sasl": frozenset(),
     "broker.log_levels": frozenset(),
     "broker.telemetry": frozenset(),
     "broker.client.consumer": frozenset(

@@ -1,0 +1,1 @@
+"""Security: TLS, SASL, and ACLs. They decide the principal of a client, and its rights."""
