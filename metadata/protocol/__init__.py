@@ -12,6 +12,7 @@ from metadata.protocol.enums import (
     ElectionType,
     OpenEnum,
     ResourceType,
+    ScramMechanism,
     SecurityProtocol,
     UpgradeType,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "KafkaError",
     "OpenEnum",
     "ResourceType",
+    "ScramMechanism",
     "SecurityProtocol",
     "UpgradeType",
 ]

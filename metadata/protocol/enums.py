@@ -124,3 +124,16 @@ class SecurityProtocol(IntEnum):
     SSL = 1
     SASL_PLAINTEXT = 2
     SASL_SSL = 3
+
+
+class ScramMechanism(OpenEnum):
+    """A SCRAM mechanism (KIP-554)."""
+
+    UNKNOWN = 0
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @property
+    def sasl_name(self) -> str:
+        """The name of the mechanism in SASL: "SCRAM-SHA-256"."""
+        return self.name.replace("_", "-")

@@ -26,7 +26,7 @@ from broker.client.admin.hanging_transactions import HangingTransaction
 from broker.client.admin.log_dirs import LogDir, LogDirDamage, LogDirReplica
 from broker.client.admin.offsets import OffsetSpec
 from broker.client.admin.quorum import QuorumDescription, QuorumReplica, RaftEndpoint
-from broker.client.admin.quotas import ClientQuota, QuotaMatch, ScramCredential, ScramMechanism
+from broker.client.admin.quotas import ClientQuota, QuotaMatch, ScramCredential
 from broker.client.admin.reassignments import PartitionReassignment
 from broker.client.admin.resource_configs import (
     ConfigChange,
@@ -51,6 +51,7 @@ from metadata.protocol import (
     ConfigType,
     ElectionType,
     ResourceType,
+    ScramMechanism,
     UpgradeType,
 )
 

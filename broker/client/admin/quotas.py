@@ -28,7 +28,7 @@ from broker.wire.api.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     UserName,
 )
-from metadata.protocol import OpenEnum
+from metadata.protocol import ScramMechanism
 
 _EXACT: Final = 0
 _DEFAULT: Final = 1
@@ -52,14 +52,6 @@ class ClientQuota:
 
     entity: Mapping[str, str | None]
     values: Mapping[str, float]
-
-
-class ScramMechanism(OpenEnum):
-    """A SCRAM mechanism."""
-
-    UNKNOWN = 0
-    SCRAM_SHA_256 = 1
-    SCRAM_SHA_512 = 2
 
 
 class ScramCredential(NamedTuple):

@@ -17,6 +17,10 @@ class SaslFailure(Exception):
     """The authentication has failed. The message may be sent to the other side, and names no secret."""
 
 
+class InvalidCredentials(SaslFailure):
+    """The client gets to know no more than that its credentials are invalid. The message is for the server's log."""
+
+
 @attrs.frozen
 class Authenticated:
     """The result of an exchange: the identity of a client.
