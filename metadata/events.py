@@ -19,9 +19,13 @@ _REASSIGNMENT: Final = {
     "removing": "ids of the replicas that are being removed",
 }
 
+_ACL: Final = {**_DECISION, "entry": "the entry: what it allows or denies to whom, and on which resources"}
+
 CONTROLLER_EVENTS: Final = EventCatalogue(
     "metadata",
     {
+        "acl_created": EventKind(Level.INFO, "An access control entry was added.", _ACL),
+        "acl_deleted": EventKind(Level.INFO, "An access control entry was removed.", _ACL),
         "broker_fenced": EventKind(
             Level.WARNING,
             "A broker is fenced without having asked for it: it leads nothing and is in no ISR of several replicas.",

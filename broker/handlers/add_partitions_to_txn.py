@@ -11,7 +11,6 @@ from typing import Final
 from broker.coordinator.runtime.completion import Completion, completed, gather
 from broker.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION, ProducerIdAndEpoch, TopicPartition
 from broker.net.completion import Completion as OwnCompletion
-from broker.server.authorizer import CLUSTER_NAME
 from broker.server.context import BrokerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
@@ -26,6 +25,7 @@ from broker.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.controller import CLUSTER_NAME
 from metadata.image import MetadataImage
 from metadata.protocol import AclOperation, ResourceType
 

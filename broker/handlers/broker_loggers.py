@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from broker.handlers.response_errors import code_of, message_of
-from broker.server.authorizer import CLUSTER_NAME
 from broker.server.context import Context
 from broker.server.handler import OwnPart
 from broker.server.services import NodeServices
@@ -17,7 +16,7 @@ from broker.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from broker.wire.errors import ErrorCode, KafkaError
-from metadata.controller import ConfigChange
+from metadata.controller import CLUSTER_NAME, ConfigChange
 from metadata.protocol import AclOperation, ConfigOperation, ConfigResourceType, ResourceType
 
 # More than there are loggers.

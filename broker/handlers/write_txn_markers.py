@@ -8,7 +8,6 @@ from typing import Final
 from broker.coordinator.runtime.completion import completed
 from broker.coordinator.runtime.transaction_marker import TransactionMarker
 from broker.coordinator.transaction.marker_writer import Outcome
-from broker.server.authorizer import CLUSTER_NAME
 from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
@@ -22,6 +21,7 @@ from broker.wire.api.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from broker.wire.errors import ErrorCode
+from metadata.controller import CLUSTER_NAME
 from metadata.protocol import AclOperation, ResourceType
 
 # Markers that are appended in one step: some 5 ms.

@@ -1,12 +1,9 @@
 """The port to an authorizer: which operations a client may carry out on which resources."""
 
-from typing import Final, Protocol
+from typing import Protocol
 
 from broker.server.session import Session
 from metadata.protocol import AclOperation, ResourceType
-
-# The name of the only resource of the type CLUSTER.
-CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class Authorizer(Protocol):

@@ -1,5 +1,6 @@
 """The controller. One class per concern decides which records to append; only replaying records changes the state."""
 
+from metadata.controller.acls import ACL_ENTRIES_MAX, CLUSTER_NAME, check_filter
 from metadata.controller.alter_partition import (
     ANY_BROKER_EPOCH,
     AlteredPartition,
@@ -47,7 +48,9 @@ from metadata.controller.topic_names import validate_topic_name
 from metadata.controller.topics import CreatedTopic, DeletedTopic, NewTopic, TopicToDelete
 
 __all__ = [
+    "ACL_ENTRIES_MAX",
     "ANY_BROKER_EPOCH",
+    "CLUSTER_NAME",
     "DEFAULT_FEATURES",
     "ELIGIBLE_LEADER_REPLICAS_VERSION",
     "GROUP_VERSION",
@@ -95,6 +98,7 @@ __all__ = [
     "TopicOutcome",
     "TopicReassignments",
     "TopicToDelete",
+    "check_filter",
     "check_quota",
     "initial_levels",
     "missing_dependency",

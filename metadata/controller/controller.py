@@ -36,6 +36,7 @@ from metadata.controller.reassignment import (
 )
 from metadata.controller.replica_directories import AssignedReplica, DirectoryAssignment, ReplicaDirectoriesControl
 from metadata.controller.request_queue import RequestQueue
+from metadata.controller.security_requests import SecurityRequests
 from metadata.controller.sessions import NOT_KNOWN, BrokerSessions
 from metadata.controller.topics import CreatedTopic, DeletedTopic, NewTopic, TopicsControl, TopicToDelete
 from metadata.image import BrokerImage, MetadataDelta, MetadataImage, MetadataLoader
@@ -58,7 +59,7 @@ class Controller:
     """Serves requests while this node leads the metadata log. A listener of that log, to be registered after `loader`.
 
     `image` is the state on which the controller decides: all committed records, and appended ones that are not
-    committed yet. It changes only by replaying records.
+    committed yet. It changes only by replaying records. `security` has the requests about access.
 
     A method returns once its records, and all records on which it was decided, are committed and published. It raises
     KafkaError NOT_CONTROLLER if this node does not lead, or stops leading before. A controller that was replaced may
@@ -86,6 +87,7 @@ class Controller:
         self._reassignments = ReassignmentsControl(schema)
         self._elections = ElectLeadersControl(schema)
         self._balance = LeaderBalance(schema, config.leader_balance_interval_ms)
+        self.security = SecurityRequests(self._write, self._write_portions, env.rng)
         self._sessions = BrokerSessions(config.broker_session_timeout_ms, config.connection_lost_grace_ms)
         self._timer = trio.CancelScope()
         self._epoch: int | None = None

@@ -11,6 +11,7 @@ from metadata.records import (
     LEADER_RECOVERING,
     NO_LEADER,
     NO_LEADER_CHANGE,
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
@@ -22,6 +23,7 @@ from metadata.records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
@@ -75,7 +77,7 @@ class DecisionEvents:
             elif isinstance(record, PartitionRecord):
                 created.append(record)
             else:
-                self._report_record(decided.before, record)
+                self._report_record(decided, record)
         self._report_created(decided, created)
         if changes:
             self._report_changes(decided, changes)
@@ -86,7 +88,8 @@ class DecisionEvents:
     def _trace(self, kind: str, **fields: object) -> None:
         self._tracer(kind, node=self._node_id, cause=self._cause, **fields)
 
-    def _report_record(self, before: MetadataImage, record: MetadataRecord) -> None:
+    def _report_record(self, decided: DecidedRecords, record: MetadataRecord) -> None:
+        before = decided.before
         match record:
             case RegisterBrokerRecord(broker_id=broker, broker_epoch=epoch, fenced=fenced, rack=rack):
                 self._trace("broker_registered", broker=broker, broker_epoch=epoch, fenced=fenced, rack=rack)
@@ -103,6 +106,10 @@ class DecisionEvents:
                 self._trace("config_changed", resource_type=type_, resource=resource, name=name, removed=removed)
             case ClientQuotaRecord(entity=entity, key=key, value=quota, remove=removed):
                 self._trace("client_quota_changed", entity=entity, key=key, value=None if removed else quota)
+            case AccessControlEntryRecord(id=acl_id):
+                self._trace("acl_created", entry=str(decided.after.acls.by_id[acl_id]))
+            case RemoveAccessControlEntryRecord(id=acl_id):
+                self._trace("acl_deleted", entry=str(before.acls.by_id[acl_id]))
             case RemoveTopicRecord(topic_id=topic_id):
                 self._trace("topic_deleted", topic=before.topics.by_id[topic_id].name, topic_id=topic_id.hex())
 

@@ -91,11 +91,13 @@ SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = MappingProxyType(
     }
 )
 
-# A registration says with this name whether the node knows ClientQuotaRecord. It is no feature of Kafka's, so neither
-# clients nor tools are told of it. Earlier releases of this project end when they read the record.
+# A registration says with these names whether the node knows ClientQuotaRecord and AccessControlEntryRecord. They are
+# no features of Kafka's, so neither clients nor tools are told of them. Earlier releases of this project end when they
+# read such a record.
 QUOTA_RECORDS: Final = "client.quota.records"
+ACL_RECORDS: Final = "access.control.entry.records"
 REGISTERED_FEATURES: Final[Mapping[str, VersionRange]] = MappingProxyType(
-    {**SUPPORTED_FEATURES, QUOTA_RECORDS: VersionRange(0, 1)}
+    {**SUPPORTED_FEATURES, QUOTA_RECORDS: VersionRange(0, 1), ACL_RECORDS: VersionRange(0, 1)}
 )
 
 

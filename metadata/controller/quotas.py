@@ -11,6 +11,7 @@ import attrs
 
 from metadata.controller.decision import Decision
 from metadata.controller.feature_levels import QUOTA_RECORDS
+from metadata.controller.known_records import check_nodes_know
 from metadata.image import MetadataImage
 from metadata.protocol import ErrorCode, KafkaError
 from metadata.records import ClientQuotaRecord, QuotaEntity
@@ -78,7 +79,7 @@ def alter_client_quotas(image: MetadataImage, alterations: Sequence[QuotaAlterat
     Raises KafkaError UNSUPPORTED_VERSION while a registered node is of a release that does not know the record: the
     node would end.
     """
-    _check_nodes(image)
+    check_nodes_know(image, QUOTA_RECORDS, "client quotas")
     named = Counter(alteration.entity for alteration in alterations)
     repeated = KafkaError(ErrorCode.INVALID_REQUEST, "Each quota entity must appear at most once.")
     records: list[ClientQuotaRecord] = []
@@ -97,19 +98,6 @@ def alter_client_quotas(image: MetadataImage, alterations: Sequence[QuotaAlterat
 def check_quota(entity: QuotaEntity, key: str, value: float) -> None:
     """Raises KafkaError INVALID_REQUEST for a quota that the entity cannot have."""
     _check_value(_rules(entity), key, value)
-
-
-def _check_nodes(image: MetadataImage) -> None:
-    cluster = image.cluster
-    nodes = {f"Broker {broker.broker_id}": broker.features for broker in cluster.brokers.values()}
-    nodes |= {f"Controller {each.controller_id}": each.features for each in cluster.controllers.values()}
-    for name, features in nodes.items():
-        known = features.get(QUOTA_RECORDS)
-        if known is None or known.max_version < 1:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"{name} is of a release that does not know client quotas. Upgrade it first.",
-            )
 
 
 def _changes(

@@ -1,12 +1,22 @@
 """Immutable images of the metadata, deltas between two images, and the loader that replays the log."""
 
+from metadata.image.acls import (
+    WILDCARD,
+    WILDCARD_PRINCIPAL,
+    AccessControlEntry,
+    AclEntryFilter,
+    AclsDelta,
+    AclsImage,
+    Network,
+    host_network,
+)
 from metadata.image.client_quotas import ClientQuotasDelta, ClientQuotasImage
 from metadata.image.cluster import BrokerImage, ClusterDelta, ClusterImage, ControllerImage
 from metadata.image.configs import ConfigResource, ConfigsDelta, ConfigsImage
 from metadata.image.image import MetadataDelta, MetadataImage
 from metadata.image.metadata_loader import MetadataLoader, Publisher
 from metadata.image.persistent_map import PersistentMap
-from metadata.image.snapshot import image_records
+from metadata.image.snapshot import acl_record, image_records
 from metadata.image.topics import (
     PartitionImage,
     TopicDelta,
@@ -18,6 +28,12 @@ from metadata.image.topics import (
 )
 
 __all__ = [
+    "WILDCARD",
+    "WILDCARD_PRINCIPAL",
+    "AccessControlEntry",
+    "AclEntryFilter",
+    "AclsDelta",
+    "AclsImage",
     "BrokerImage",
     "ClientQuotasDelta",
     "ClientQuotasImage",
@@ -30,6 +46,7 @@ __all__ = [
     "MetadataDelta",
     "MetadataImage",
     "MetadataLoader",
+    "Network",
     "PartitionImage",
     "PersistentMap",
     "Publisher",
@@ -37,7 +54,9 @@ __all__ = [
     "TopicImage",
     "TopicsDelta",
     "TopicsImage",
+    "acl_record",
     "changed_partition",
+    "host_network",
     "image_records",
     "unify_collision_chars",
 ]

@@ -5,12 +5,14 @@ from typing import Any
 
 import attrs
 
+from metadata.image.acls import AclsDelta, AclsImage
 from metadata.image.client_quotas import ClientQuotasDelta, ClientQuotasImage
 from metadata.image.cluster import ClusterDelta, ClusterImage
 from metadata.image.configs import ConfigResource, ConfigsDelta, ConfigsImage
 from metadata.image.topics import TopicsDelta, TopicsImage
 from metadata.protocol import ConfigResourceType
 from metadata.records import (
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
@@ -22,6 +24,7 @@ from metadata.records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
@@ -38,6 +41,7 @@ class MetadataImage:
     topics: TopicsImage = attrs.field(factory=TopicsImage)
     configs: ConfigsImage = attrs.field(factory=ConfigsImage)
     client_quotas: ClientQuotasImage = attrs.field(factory=ClientQuotasImage)
+    acls: AclsImage = attrs.field(factory=AclsImage)
     next_producer_id: int = 0
 
 
@@ -55,6 +59,7 @@ class MetadataDelta:
         self.topics = TopicsDelta(base.topics)
         self.configs = ConfigsDelta(base.configs)
         self.client_quotas = ClientQuotasDelta(base.client_quotas)
+        self.acls = AclsDelta(base.acls)
         self.next_producer_id = base.next_producer_id
         self._replay: dict[type[MetadataRecord], Callable[[Any], object]] = {
             PartitionRecord: self.topics.replay_partition,
@@ -63,6 +68,8 @@ class MetadataDelta:
             RemoveTopicRecord: self._replay_remove_topic,
             ConfigRecord: self.configs.replay,
             ClientQuotaRecord: self.client_quotas.replay,
+            AccessControlEntryRecord: self.acls.replay,
+            RemoveAccessControlEntryRecord: self.acls.replay_remove,
             RegisterBrokerRecord: self.cluster.replay_register,
             RegisterControllerRecord: self.cluster.replay_register_controller,
             UnregisterBrokerRecord: self.cluster.replay_unregister,
@@ -87,6 +94,7 @@ class MetadataDelta:
             topics=self.topics.apply() if self.topics.changed or self.topics.deleted else base.topics,
             configs=self.configs.apply() if self.configs.changed else base.configs,
             client_quotas=self.client_quotas.apply() if self.client_quotas.changed else base.client_quotas,
+            acls=self.acls.apply() if self.acls.changed else base.acls,
             next_producer_id=self.next_producer_id,
         )
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias, TypeVar
 
+from metadata.image.acls import AccessControlEntry, AclsImage
 from metadata.image.client_quotas import ClientQuotasImage
 from metadata.image.cluster import BrokerImage
 from metadata.image.configs import ConfigResource, ConfigsImage
@@ -10,6 +11,7 @@ from metadata.image.image import MetadataDelta, MetadataImage
 from metadata.image.persistent_map import PersistentMap
 from metadata.image.topics import PartitionImage, TopicDelta, TopicsDelta, TopicsImage
 from metadata.records import (
+    AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
@@ -57,6 +59,8 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
     for entity, quotas in image.client_quotas.entities.items():
         for key, quota in quotas.items():
             yield ClientQuotaRecord(entity=entity, key=key, value=quota)
+    for acl_id, entry in image.acls.by_id.items():
+        yield acl_record(acl_id, entry)
     if image.next_producer_id > 0:
         yield ProducerIdsRecord(broker_id=NO_BROKER, broker_epoch=NO_BROKER, next_producer_id=image.next_producer_id)
 
@@ -74,8 +78,14 @@ def difference(base: MetadataImage, image: MetadataImage) -> MetadataDelta:
     _change_topics(delta.topics, image.topics)
     delta.configs.changed.update(_config_changes(base.configs, image.configs))
     delta.client_quotas.changed.update(_quota_changes(base.client_quotas, image.client_quotas))
+    delta.acls.changed.update(_acl_changes(base.acls, image.acls))
     delta.next_producer_id = image.next_producer_id
     return delta
+
+
+def acl_record(acl_id: bytes, entry: AccessControlEntry) -> AccessControlEntryRecord:
+    """The record that adds an entry."""
+    return AccessControlEntryRecord(id=acl_id, **entry._asdict())
 
 
 def _broker_record(broker: BrokerImage) -> RegisterBrokerRecord:
@@ -141,3 +151,11 @@ def _quota_changes(before: ClientQuotasImage, after: ClientQuotasImage) -> dict[
     entities = dict.fromkeys([*before.entities, *after.entities])
     changes = {each: _changes(before.of(each), after.of(each), None) for each in entities}
     return {entity: changed for entity, changed in changes.items() if changed}
+
+
+def _acl_changes(before: AclsImage, after: AclsImage) -> dict[bytes, AccessControlEntry | None]:
+    changes: dict[bytes, AccessControlEntry | None] = dict.fromkeys(
+        acl_id for acl_id in before.by_id if acl_id not in after.by_id
+    )
+    added: dict[bytes, AccessControlEntry] = _new(before.by_id, after.by_id)
+    return {**changes, **added}

@@ -49,6 +49,25 @@ class ResourceType(OpenEnum):
     USER = 7
 
 
+class PatternType(OpenEnum):
+    """How the name of a resource is read. MATCH, in filters, finds all patterns that apply to a name."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclPermission(OpenEnum):
+    """Whether an entry denies or allows."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
 class ConfigResourceType(OpenEnum):
     """The type of a resource that has configs."""
 

@@ -1,5 +1,6 @@
 """The records of the metadata log. Names and meanings are KRaft's; the encoding is not (see `record`)."""
 
+from metadata.records.acls import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from metadata.records.brokers import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -39,6 +40,7 @@ __all__ = [
     "NO_LEADER_CHANGE",
     "NO_LEADER_RECOVERY_CHANGE",
     "ZERO_UUID",
+    "AccessControlEntryRecord",
     "BrokerEndpoint",
     "BrokerRegistrationChangeRecord",
     "ClientQuotaRecord",
@@ -55,6 +57,7 @@ __all__ = [
     "RecordType",
     "RegisterBrokerRecord",
     "RegisterControllerRecord",
+    "RemoveAccessControlEntryRecord",
     "RemoveTopicRecord",
     "TopicRecord",
     "UnknownRecordType",

@@ -11,7 +11,8 @@ from kraft.replicated_log import Leadership
 from metadata.controller import NewPartitions, NewTopic, TopicToDelete
 from metadata.controller.reassignment import Reassignment, TopicReassignments
 from metadata.events import CONTROLLER_EVENTS
-from metadata.protocol import KafkaError
+from metadata.image import AccessControlEntry
+from metadata.protocol import AclOperation, AclPermission, KafkaError, PatternType, ResourceType
 from tests.support.metadata import MetadataNode, metadata_node
 from tests.support.volatile_disk import VolatileDisk
 
@@ -66,6 +67,20 @@ async def test_creation_growth_and_deletion_of_a_topic(autojump_clock: MockClock
             {"cause": "CreateTopics", "topic": "t", "partitions": 3, "replication_factor": 1},
             {"cause": "CreatePartitions", "topic": "t", "partitions": 2},
             {"cause": "DeleteTopics", "topic": "t"},
+        ]
+
+
+async def test_access_control_entries_are_created_and_deleted(autojump_clock: MockClock) -> None:
+    entry = AccessControlEntry(
+        ResourceType.TOPIC, "t", PatternType.PREFIXED, "User:a\n", "*", AclOperation.READ, AclPermission.DENY
+    )
+    async with traced_controller() as (node, log):
+        await node.controller.security.create_acls([entry])
+        await node.controller.security.delete_acls([node.controller.image.acls.ids[entry]])
+        told = "DENY READ to 'User:a\\n' from '*' on PREFIXED TOPIC 't'"
+        assert log.take("acl_created", "acl_deleted") == [
+            {"cause": "CreateAcls", "entry": told},
+            {"cause": "DeleteAcls", "entry": told},
         ]
 
 

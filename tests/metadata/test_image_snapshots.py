@@ -7,10 +7,18 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.image import MetadataDelta, MetadataImage, MetadataLoader, image_records
+from metadata.image import (
+    AccessControlEntry,
+    MetadataDelta,
+    MetadataImage,
+    MetadataLoader,
+    acl_record,
+    image_records,
+)
 from metadata.image.cluster import BrokerImage
 from metadata.image.snapshot import difference
 from metadata.image.topics import PartitionImage
+from metadata.protocol import AclOperation, AclPermission, PatternType, ResourceType
 from metadata.records import (
     BrokerEndpoint,
     ClientQuotaRecord,
@@ -21,6 +29,7 @@ from metadata.records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
@@ -84,6 +93,21 @@ QUOTAS = st.dictionaries(
     st.floats(1, 3),
 )
 
+ACLS = st.dictionaries(
+    st.builds(
+        AccessControlEntry,
+        resource_type=st.just(ResourceType.TOPIC),
+        resource_name=st.sampled_from(["*", "a", "ab"]),
+        pattern_type=st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
+        principal=st.sampled_from(["User:*", "User:a"]),
+        host=st.just("*"),
+        operation=st.sampled_from([AclOperation.READ, AclOperation.WRITE]),
+        permission=st.sampled_from([AclPermission.ALLOW, AclPermission.DENY]),
+    ),
+    st.integers(0, 30).map(lambda number: bytes([number]) * 16),
+    max_size=4,
+).filter(lambda acls: len(set(acls.values())) == len(acls))
+
 
 @st.composite
 def states(draw: st.DrawFn) -> list[MetadataRecord]:
@@ -104,6 +128,8 @@ def states(draw: st.DrawFn) -> list[MetadataRecord]:
             records.append(PartitionRecord(topic_id=topic_id, partition_id=partition_id, **partition))
     for (type_, resource, name), value in draw(CONFIGS).items():
         records.append(ConfigRecord(resource_type=type_, resource_name=resource, name=name, value=value))
+    for entry, acl_id in draw(ACLS).items():
+        records.append(acl_record(acl_id, entry))
     for (entity, key), quota in draw(QUOTAS).items():
         records.append(ClientQuotaRecord(entity=entity, key=key, value=quota))
     if next_producer_id := draw(st.integers(0, 3)):
@@ -151,7 +177,7 @@ def test_generated_images_cover_every_field() -> None:
     """A new field of an image has to be generated above, which tests that snapshots preserve it."""
     assert {field.name for field in attrs.fields(PartitionImage)} == set(PARTITION)
     assert {field.name for field in attrs.fields(BrokerImage)} == set(BROKER)
-    aspects = {"features", "cluster", "topics", "configs", "client_quotas", "next_producer_id"}
+    aspects = {"features", "cluster", "topics", "configs", "client_quotas", "acls", "next_producer_id"}
     assert {field.name for field in attrs.fields(MetadataImage)} == {"offset", *aspects}
 
 
@@ -188,17 +214,29 @@ def test_difference_holds_removed_configs_but_not_absent_ones() -> None:
     broker = RegisterBrokerRecord(broker_id=1, incarnation_id=bytes(16), broker_epoch=0)
     level = FeatureLevelRecord(name="group.version", feature_level=1)
     quota = ClientQuotaRecord(entity=(("user", "u"),), key="producer_byte_rate", value=1.5)
-    base = image_of([topic, config, broker, level, quota], 4)
+    entry = AccessControlEntry(
+        ResourceType.TOPIC,
+        "gone",
+        PatternType.LITERAL,
+        "User:u",
+        "*",
+        AclOperation.READ,
+        AclPermission.ALLOW,
+    )
+    base = image_of([topic, config, broker, level, quota, acl_record(b"a" * 16, entry)], 4)
     off = [
         RemoveTopicRecord(topic_id=topic.topic_id),
         UnregisterBrokerRecord(broker_id=1, broker_epoch=0),
         FeatureLevelRecord(name="group.version", feature_level=0),
         attrs.evolve(quota, remove=True),
+        RemoveAccessControlEntryRecord(id=b"a" * 16),
     ]
     image = image_of(off, 8, base)
     assert list(image_records(image)) == []
     delta = difference(base, image)
     assert delta.client_quotas.changed == {quota.entity: {"producer_byte_rate": None}}
+    assert delta.acls.changed == {b"a" * 16: None}
+    assert list(delta.acls.removed()) == [entry]
     assert delta.topics.deleted == {topic.topic_id: base.topics.by_id[topic.topic_id]}
     assert delta.cluster.changed == {1: None}
     assert list(delta.configs.changed.values()) == [{"retention.ms": None}]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metadata.records import (
+    AccessControlEntryRecord,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
@@ -23,6 +24,7 @@ from metadata.records import (
     RecordType,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnknownRecordType,
@@ -127,6 +129,18 @@ RECORDS = st.one_of(
         value=st.floats(allow_nan=False),
         remove=st.booleans(),
     ),
+    record(
+        AccessControlEntryRecord,
+        id=UUIDS,
+        resource_type=st.integers(0, 9),
+        resource_name=st.text(),
+        pattern_type=st.integers(0, 9),
+        principal=st.text(),
+        host=st.text(),
+        operation=st.integers(0, 99),
+        permission=st.integers(0, 9),
+    ),
+    record(RemoveAccessControlEntryRecord, id=UUIDS),
     record(ProducerIdsRecord, broker_id=INT32, broker_epoch=INT64, next_producer_id=INT64),
     record(FeatureLevelRecord, name=st.text(), feature_level=st.integers(0, 99)),
     record(NoOpRecord),
@@ -151,6 +165,8 @@ def test_the_numbers_are_those_of_kafka() -> None:
         "CLIENT_QUOTA": 14,
         "PRODUCER_IDS": 15,
         "BROKER_REGISTRATION_CHANGE": 17,
+        "ACCESS_CONTROL_ENTRY": 18,
+        "REMOVE_ACCESS_CONTROL_ENTRY": 19,
         "NO_OP": 20,
         "REGISTER_CONTROLLER": 27,
     }

@@ -7,8 +7,6 @@ from broker.client.admin.acls import (
     ALL_ACLS,
     AclBinding,
     AclFilter,
-    AclPermission,
-    PatternType,
 )
 from broker.client.admin.admin import Admin
 from broker.client.admin.cluster import (
@@ -45,11 +43,13 @@ from broker.client.admin.transactions import (
 )
 from metadata.protocol import (
     AclOperation,
+    AclPermission,
     ConfigOperation,
     ConfigResourceType,
     ConfigSource,
     ConfigType,
     ElectionType,
+    PatternType,
     ResourceType,
     ScramMechanism,
     UpgradeType,

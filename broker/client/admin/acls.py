@@ -18,29 +18,10 @@ from broker.wire.api.delete_acls import (
     DeleteAclsResponse,
 )
 from broker.wire.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
-from metadata.protocol import AclOperation, OpenEnum, ResourceType
+from metadata.protocol import AclOperation, AclPermission, PatternType, ResourceType
 
 # A response carries this where authorized operations were not asked for.
 _NOT_ASKED_FOR: Final = -(2**31)
-
-
-class PatternType(OpenEnum):
-    """How the name of a resource is read. MATCH, in filters, finds all patterns that apply to a name."""
-
-    UNKNOWN = 0
-    ANY = 1
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class AclPermission(OpenEnum):
-    """Whether an entry denies or allows."""
-
-    UNKNOWN = 0
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
 
 
 @attrs.frozen

@@ -11,13 +11,13 @@ from broker.replication.cached_partition import CachedPartition, FetchedPartitio
 from broker.replication.fetch_sessions import Fetch
 from broker.replication.leader_role import DivergingEpoch, diverging_epoch
 from broker.replication.partition import Partition
-from broker.server.authorizer import CLUSTER_NAME
 from broker.server.context import BrokerContext
 from broker.server.slices import STEP_ITEMS, Steps, each
 from broker.storage.aborted_transactions import aborted_transactions
 from broker.storage.log import Log, LogSlice
 from broker.wire.api.fetch import AbortedTransaction
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.controller import CLUSTER_NAME
 from metadata.protocol import AclOperation, ResourceType
 
 _ABSENT: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)

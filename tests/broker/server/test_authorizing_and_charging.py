@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import pytest
 import trio
 
-from broker.server.authorizer import CLUSTER_NAME
 from broker.server.session import ANONYMOUS
 from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
@@ -17,6 +16,7 @@ from broker.wire.api.metadata import MetadataRequest
 from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from broker.wire.codec import encoder
 from broker.wire.errors import ErrorCode
+from metadata.controller import CLUSTER_NAME
 from metadata.protocol import AclOperation, ResourceType
 from tests.support.access import Access, install_access
 from tests.support.requests import batch, create_topic, fetch, records_of

@@ -1,0 +1,61 @@
+"""The controller's requests about who may use the cluster."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from random import Random
+from typing import Final, Protocol, TypeVar
+
+from metadata.controller.acls import create_acls, delete_acls
+from metadata.controller.decision import Decision
+from metadata.image import AccessControlEntry, MetadataImage
+from metadata.protocol import KafkaError
+from metadata.request_context import Requester
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+# Entries that are decided together, in some 5 ms.
+ENTRIES_AT_ONCE: Final = 500
+
+
+class Write(Protocol):
+    """Appends the records of a decision, and returns its response once they are committed."""
+
+    async def __call__(
+        self,
+        api: str,
+        decide: Callable[[MetadataImage], Decision[T]],
+        validate_only: bool = False,
+        context: Requester = None,
+    ) -> T: ...
+
+
+class WritePortions(Protocol):
+    """Like `Write`, with one decision for each portion of a request."""
+
+    async def __call__(
+        self,
+        api: str,
+        portions: Iterable[Sequence[A]],
+        decide: Callable[[MetadataImage, Sequence[A]], Decision[list[T]]],
+        validate_only: bool = False,
+        context: Requester = None,
+    ) -> list[T]: ...
+
+
+class SecurityRequests:
+    """Serves requests as `Controller` does, and raises KafkaError NOT_CONTROLLER like its methods."""
+
+    def __init__(self, write: Write, write_portions: WritePortions, rng: Random) -> None:
+        self._write, self._write_portions, self._rng = write, write_portions, rng
+
+    async def create_acls(
+        self, entries: Sequence[AccessControlEntry], *, context: Requester = None
+    ) -> list[KafkaError | None]:
+        """Return an error or None for each entry, in order."""
+        portions = (entries[first : first + ENTRIES_AT_ONCE] for first in range(0, len(entries), ENTRIES_AT_ONCE))
+        return await self._write_portions("CreateAcls", portions, partial(create_acls, rng=self._rng), context=context)
+
+    async def delete_acls(self, ids: Sequence[bytes], *, context: Requester = None) -> None:
+        """Remove the entries with these ids, all at once."""
+        await self._write("DeleteAcls", partial(delete_acls, ids=ids), context=context)
