@@ -78,6 +78,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "broker.security": (),
     # Mechanisms are the same for servers and clients.
     "broker.security.sasl": ("metadata.protocol",),
+    "broker.security.oauth": ("broker.security.sasl",),
     "broker.quota": ("broker.net.admission", "broker.replication.throttles", "broker.server", "kraft.env", "metadata"),
     "broker.log_levels": ("kraft.events", "metadata.controller", "metadata.protocol"),
     "broker.telemetry": ("broker.metrics.exposition", "broker.net.connection", "broker.wire", "kraft.env", "metadata"),
@@ -193,6 +194,10 @@ PURE: dict[str, frozenset[str]] = {
     ),
     "broker.quota": frozenset(),
     "broker.security.sasl": frozenset(),
+    # They fetch keys and tokens from identity providers.
+    "broker.security.oauth": frozenset(
+        {"broker.security.oauth.documents", "broker.security.oauth.http_exchange", "broker.security.oauth.key_source"}
+    ),
     "broker.log_levels": frozenset(),
     "broker.telemetry": frozenset(),
     "broker.client.consumer": frozenset(
@@ -243,6 +248,8 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     # The driver of kernel sockets, which carries plain TCP faster than Trio does. The simulation replaces it.
     "broker.net.epoll_reactor": {"select", "socket"},
     "broker.net.send": {"socket"},
+    # Files of keys and of tokens, where the configuration names them.
+    "broker.security.oauth.documents": {"pathlib"},
     # The simulated kernel: its errors and constants, and random numbers that follow from a seed.
     "jepsen.simulation.disk.volume": {"os"},
     "jepsen.simulation.network.handshake": {"os"},

@@ -20,6 +20,7 @@ from broker.client.cluster import Cluster
 from broker.client.errors import (
     ConnectionLost,
     KafkaError,
+    MismatchedEndpointType,
     TimedOut,
     UnsupportedByBroker,
     check,
@@ -314,7 +315,7 @@ class Sender:
                 known = self._cluster.metadata.topic(routing.topic)
                 routing.give_up_held(hold_timeout(routing.topic, known, trouble, self._config.max_block_ms))
                 continue
-            if trouble is not None and not trouble.retriable:
+            if isinstance(trouble, MismatchedEndpointType):
                 routing.give_up_held(trouble)
                 continue
             next_at = min(next_at, held.created_at + max_block_s)
