@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from broker.client.consumer.group import GroupMetadata as GroupMetadata
     from broker.client.consumer.group import RebalanceInProgress as RebalanceInProgress
     from broker.client.consumer.group import RebalanceListener as RebalanceListener
+    from broker.client.errors import AuthenticationFailed as AuthenticationFailed
     from broker.client.errors import ClientError as ClientError
     from broker.client.errors import ClientFailed as ClientFailed
     from broker.client.errors import ClosedError as ClosedError

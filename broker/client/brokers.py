@@ -253,7 +253,7 @@ class BrokerLink:
             self._failures += 1
             attempt.failure = failure
             if isinstance(failure, ConnectionLost):
-                attempt.failure = type(failure)(self._reachability.failed(self.node, str(failure)))
+                attempt.failure = self._reachability.failed(self.node, failure)
                 attempt.failure.__cause__ = failure
             self._pause(self._failures)
         finally:

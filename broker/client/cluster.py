@@ -18,7 +18,6 @@ from broker.client.errors import (
     ClosedError,
     ConnectionLost,
     KafkaError,
-    MismatchedEndpointType,
     TimedOut,
     UnsupportedByBroker,
     check,
@@ -82,8 +81,8 @@ class Cluster:
 
         Without a connection to a broker that answers, it tries the known brokers in random order, then the bootstrap
         servers, whose names are resolved again (KIP-899); each for a moment before it tries the next one too. Raises
-        ConnectionLost after one round in which none could be reached, and MismatchedEndpointType if each is a
-        controller.
+        ConnectionLost after one round in which none could be reached; MismatchedEndpointType if each is a controller,
+        and AuthenticationFailed if each refuses this client or is refused.
         """
         await self._check_open()
         links = self._links.connected()
@@ -149,9 +148,7 @@ class Cluster:
         found = self._unreachable
         if found is None and not reachability.has_reached_broker:
             found = reachability.of_brokers()
-        if found is None or (
-            reachability.has_reached_broker and trio.current_time() - found.since < tolerated_ms / 1000
-        ):
+        if found is None or (reachability.has_reached_broker and found.is_tolerated(tolerated_ms)):
             return None
         return found.error()
 
@@ -159,7 +156,7 @@ class Cluster:
         """Why this client gets no answers of one broker, since more than `tolerated_ms`."""
         node = self.metadata.brokers.get(node_id)
         found = None if node is None else self.reachability.of(node)
-        if found is None or trio.current_time() - found.since < tolerated_ms / 1000:
+        if found is None or found.is_tolerated(tolerated_ms):
             return self.trouble(tolerated_ms=tolerated_ms)
         return found.error()
 
@@ -265,9 +262,9 @@ class Cluster:
             while True:
                 try:
                     return await attempt()
-                except MismatchedEndpointType:
-                    raise
                 except ConnectionLost as failure:
+                    if not failure.retriable:
+                        raise
                     last = failure
                     self.request_refresh()
                 except KafkaError as failure:

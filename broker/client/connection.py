@@ -9,11 +9,13 @@ from typing import Any, Final
 import attrs
 import trio
 
-from broker.client.errors import ConnectionLost
+from broker.client.connection_security import PLAINTEXT, ConnectionSecurity, refusal
+from broker.client.errors import AuthenticationFailed, ConnectionLost
 from broker.client.payloads import decode_response, encode_request
+from broker.net.tls_stream import socket_beneath
 from broker.wire.errors import WireError
 
-_PLAINTEXT_ONLY: Final = "this client speaks PLAINTEXT only, so far"
+_IS_PLAINTEXT: Final = "this client has security.protocol=PLAINTEXT"
 # Requests that wait for an answer at a time; more of them queue. A node runs 256 of one connection before it stops
 # reading, so what was sent is being worked on.
 IN_FLIGHT_MAX: Final = 64
@@ -58,8 +60,9 @@ class Connection:
     cancels its call. Its request is then not sent, if it was not sent before; otherwise its response is dropped.
     """
 
-    def __init__(self, stream: trio.SocketStream, client_id: str, *, request_timeout_ms: float) -> None:
+    def __init__(self, stream: trio.abc.Stream, client_id: str, *, request_timeout_ms: float) -> None:
         self._stream = stream
+        self._transport = socket_beneath(stream)
         self.client_id = client_id
         self._request_timeout_s = request_timeout_ms / 1000
         self._unsent: deque[_PendingRequest] = deque()
@@ -68,45 +71,61 @@ class Connection:
         self._room = trio.lowlevel.ParkingLot()
         self._wanted = trio.Event()
         self._deadline_scope = trio.CancelScope()
-        self._lost = ""
+        self._lost: ConnectionLost | None = None
         self._is_answered = False  # True once the other side has sent something
         self.used_at = trio.current_time()  # of the last request
 
     @classmethod
     async def open(
-        cls, host: str, port: int, client_id: str, *, connect_timeout_ms: float, request_timeout_ms: float
+        cls,
+        host: str,
+        port: int,
+        client_id: str,
+        *,
+        connect_timeout_ms: float,
+        request_timeout_ms: float,
+        security: ConnectionSecurity = PLAINTEXT,
     ) -> "Connection":
-        """Connects to a broker. Raises ConnectionLost if that takes longer than `connect_timeout_ms`, or fails."""
+        """Connects to a broker, and secures the connection.
+
+        Raises ConnectionLost if that takes longer than `connect_timeout_ms`, or fails; AuthenticationFailed if one side
+        refuses the other.
+        """
         try:
             with trio.fail_after(connect_timeout_ms / 1000):
-                stream = await trio.open_tcp_stream(host, port)
+                transport = await trio.open_tcp_stream(host, port)
+                try:
+                    stream = await security.secure(transport, host)
+                except BaseException:
+                    transport.socket.close()
+                    raise
         except (OSError, UnicodeError, trio.TooSlowError) as error:  # UnicodeError: the host name cannot be one
             raise ConnectionLost(_connect_failure(error, connect_timeout_ms)) from error
         return cls(stream, client_id, request_timeout_ms=request_timeout_ms)
 
     async def run(self) -> None:
         """Carry requests until the connection is lost; then close it and raise ConnectionLost."""
-        reason = "given up"
+        lost = ConnectionLost("given up")
         try:
             with trio.CancelScope() as self._deadline_scope:
                 self._watch()
-                reason = await self._carry()
+                lost = await self._carry()
             if self._deadline_scope.cancelled_caught:
-                reason = NO_ANSWER
+                lost = ConnectionLost(NO_ANSWER)
         finally:
-            self._end(reason)
-        raise ConnectionLost(reason)
+            self._end(lost)
+        raise lost
 
     def set_buffer_sizes(self, send_bytes: int, receive_bytes: int) -> None:
         """Set the kernel's buffers of the socket; -1 leaves one as it is."""
         for option, size in ((trio.socket.SO_SNDBUF, send_bytes), (trio.socket.SO_RCVBUF, receive_bytes)):
             if size != -1:
-                self._stream.setsockopt(trio.socket.SOL_SOCKET, option, size)
+                self._transport.setsockopt(trio.socket.SOL_SOCKET, option, size)
 
     @property
     def is_lost(self) -> bool:
         """True if the connection cannot be used again."""
-        return bool(self._lost)
+        return self._lost is not None
 
     @property
     def in_flight(self) -> int:
@@ -121,7 +140,7 @@ class Connection:
         """
         pending = await self._queue(encode_request(request, version, self.client_id), timeout_ms)
         if pending.response is None:
-            raise ConnectionLost(self._lost)
+            raise self._lost_error()
         try:
             return decode_response(request, version, pending.response)
         except WireError as error:
@@ -134,7 +153,7 @@ class Connection:
         """
         pending = await self._queue(payload, timeout_ms)
         if pending.response is None:
-            raise ConnectionLost(self._lost)
+            raise self._lost_error()
         return payload[_REQUEST_ID] + pending.response[_RESPONSE_ID.stop :]
 
     def post(self, payload: bytes, on_response: Callable[[bytes | None], None], *, is_answered: bool = True) -> None:
@@ -151,11 +170,16 @@ class Connection:
             lambda pending: on_response(None if pending.response is None else bytes(pending.response)),
         )
 
+    def _lost_error(self) -> ConnectionLost:
+        """A new error for each caller: a raise adds its traceback to what it raises."""
+        assert self._lost is not None, "requests end without a response only when the connection is lost"
+        return type(self._lost)(*self._lost.args)
+
     def _enqueue(
         self, payload: bytes, timeout_ms: float | None, is_answered: bool, on_end: Callable[[_PendingRequest], None]
     ) -> _PendingRequest:
-        if self._lost:
-            raise ConnectionLost(self._lost)
+        if self._lost is not None:
+            raise self._lost_error()
         timeout_s = self._request_timeout_s if timeout_ms is None else timeout_ms / 1000
         self.used_at = trio.current_time()
         pending = _PendingRequest(payload, self.used_at + timeout_s, is_answered, on_end)
@@ -166,7 +190,7 @@ class Connection:
 
     async def _queue(self, payload: bytes, timeout_ms: float | None) -> _PendingRequest:
         """Queue a request and wait until it is answered or the connection is lost."""
-        while not self._lost and self.in_flight >= IN_FLIGHT_MAX:
+        while self._lost is None and self.in_flight >= IN_FLIGHT_MAX:
             await self._room.park()
         ended = trio.Event()
         pending = self._enqueue(payload, timeout_ms, True, lambda pending: ended.set())
@@ -179,18 +203,18 @@ class Connection:
                 self._room.unpark()
         return pending
 
-    async def _carry(self) -> str:
+    async def _carry(self) -> ConnectionLost:
         """Sends and receives until one of both ends. Returns the reason."""
-        reasons: list[str] = []
+        reasons: list[ConnectionLost] = []
         async with trio.open_nursery() as nursery:
 
             async def until_lost(way: Callable[[], Awaitable[None]]) -> None:
                 try:
                     await way()
                 except ConnectionLost as error:
-                    reasons.append(str(error))
+                    reasons.append(error)
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                    reasons.append(_lost_reason(error, is_answered=self._is_answered))
+                    reasons.append(self._broken(error))
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(until_lost, self._send)
@@ -233,7 +257,7 @@ class Connection:
             while len(received) - start >= 4:
                 size = int.from_bytes(received[start : start + 4])
                 if size > RESPONSE_BYTES_MAX:
-                    raise ConnectionLost(_foreign_answer(bytes(received[start : start + _SHOWN_BYTES])))
+                    raise _foreign_answer(bytes(received[start : start + _SHOWN_BYTES]))
                 missing = size - (len(received) - start - 4)
                 if missing > 0:
                     wanted = min(max(missing, _RECEIVE_BYTES), _RECEIVE_BYTES_MAX)
@@ -247,7 +271,18 @@ class Connection:
                 self._answered(response)
                 start += 4 + size
             del received[:start]
-        raise ConnectionLost(_lost_reason(None, is_answered=self._is_answered))
+        raise self._broken(None)
+
+    def _broken(self, error: Exception | None) -> ConnectionLost:
+        """The error of a connection that broke, or that the other side has closed if `error` is None.
+
+        In TLS 1.3 a node refuses a client's certificate only after the handshake of the client has ended.
+        """
+        refused = None if error is None or self._is_answered else refusal(error.__cause__)
+        if refused is not None:
+            return AuthenticationFailed(refused)
+        is_secured = self._stream is not self._transport
+        return ConnectionLost(_lost_reason(error, may_be_tls_port=not self._is_answered and not is_secured))
 
     def _answered(self, response: bytes | memoryview) -> None:
         if not self._sent or self._sent[0][0] != response[_RESPONSE_ID]:
@@ -266,13 +301,13 @@ class Connection:
         oldest = self._sent[0][1] if self._sent else self._unsent[0] if self._unsent else None
         self._deadline_scope.deadline = inf if oldest is None else oldest.deadline
 
-    def _end(self, reason: str) -> None:
+    def _end(self, lost: ConnectionLost) -> None:
         """Reset the connection where requests are open: what the kernel has not sent yet must not run later."""
-        self._lost = reason
+        self._lost = lost
         open_requests = [*(pending for _, pending in self._sent), *self._unsent]
         if open_requests:
-            self._stream.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_LINGER, _LINGER.pack(1, 0))
-        self._stream.socket.close()
+            self._transport.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_LINGER, _LINGER.pack(1, 0))
+        self._transport.socket.close()
         self._sent.clear()
         self._unsent.clear()
         for pending in open_requests:
@@ -305,20 +340,20 @@ def _words(error: BaseException) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def _lost_reason(error: Exception | None, *, is_answered: bool) -> str:
+def _lost_reason(error: Exception | None, *, may_be_tls_port: bool) -> str:
     """Why a connection was lost: by an error, or without one because the other side has closed it.
 
     TLS servers often end a connection of a client that does not speak TLS without a word.
     """
     reason = "closed by the other side" if error is None else f"the connection broke: {error.__cause__ or error}"
-    return reason if is_answered else f"{reason}, without an answer, as TLS ports do; {_PLAINTEXT_ONLY}"
+    return f"{reason}, without an answer, as TLS ports do; {_IS_PLAINTEXT}" if may_be_tls_port else reason
 
 
-def _foreign_answer(first_bytes: bytes) -> str:
+def _foreign_answer(first_bytes: bytes) -> ConnectionLost:
     """Names the server that answers where no broker does, by the first bytes that it sends."""
     if first_bytes.startswith(b"HTTP"):
-        return "an HTTP server answers, not a Kafka broker"
+        return ConnectionLost("an HTTP server answers, not a Kafka broker")
     if first_bytes[:2] in (b"\x15\x03", b"\x16\x03"):
-        return f"a TLS port answers; {_PLAINTEXT_ONLY}"
+        return AuthenticationFailed(f"a TLS port answers; {_IS_PLAINTEXT}")
     size = int.from_bytes(first_bytes[:4])
-    return f"a response of {size} bytes, as no broker sends it; it begins with {first_bytes!r}"
+    return ConnectionLost(f"a response of {size} bytes, as no broker sends it; it begins with {first_bytes!r}")

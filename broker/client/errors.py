@@ -7,6 +7,7 @@ from broker.printable import printable
 from metadata.protocol import RETRIABLE, STALE_COORDINATOR, STALE_METADATA, ErrorCode, KafkaError
 
 __all__ = [
+    "AuthenticationFailed",
     "ClientError",
     "ClientFailed",
     "ClosedError",
@@ -50,6 +51,15 @@ class MismatchedEndpointType(ConnectionLost):
     """The bootstrap servers are controllers, which serve no clients (KIP-919). Nothing was sent.
 
     A retry does not help: the client needs the address of a broker, or an Admin with `bootstrap_controllers`.
+    """
+
+    retriable = False
+
+
+class AuthenticationFailed(ConnectionLost):
+    """The broker refuses this client, or cannot prove who it is: a certificate, or credentials. Nothing was sent.
+
+    A retry does not help: the client needs other credentials, other trusted authorities, or another port.
     """
 
     retriable = False

@@ -8,7 +8,7 @@ import attrs
 import trio
 
 from broker.client.addresses import Address
-from broker.client.errors import ConnectionLost, MismatchedEndpointType
+from broker.client.errors import ConnectionLost
 from broker.client.types import Node
 
 LOGGER: Final = __name__
@@ -19,28 +19,33 @@ _log: Final = logging.getLogger(LOGGER)
 class Trouble:
     """An address that cannot be reached since a time of Trio's clock. `text` says what it is, and why.
 
-    `is_final` is True if only another configuration of the client helps.
+    `kind` is the class of the last failure. If it is not retriable, only another configuration of the client helps.
     """
 
     text: str
     since: float
     is_bootstrap: bool
-    is_final: bool = False
+    kind: type[ConnectionLost] = ConnectionLost
 
     def error(self) -> ConnectionLost:
         """The error of a call that needs the address."""
-        return (MismatchedEndpointType if self.is_final else ConnectionLost)(self.text)
+        return self.kind(self.text)
+
+    def is_tolerated(self, tolerated_ms: float) -> bool:
+        """True if the trouble has lasted less than that, and may end without a change of the client."""
+        return self.kind.retriable and trio.current_time() - self.since < tolerated_ms / 1000
 
 
 def trouble_with_all(failures: Iterable[Exception], before: Trouble | None) -> Trouble:
     """The trouble of a client that has tried all servers, which failed so. `before` is the trouble that it had."""
     found = list(failures)
     reasons = "; ".join(map(str, found)) or "all were tried a moment ago"
+    final = [type(failure) for failure in found if isinstance(failure, ConnectionLost) and not failure.retriable]
     return Trouble(
         f"no broker can be reached: {reasons}",
         since=trio.current_time() if before is None else before.since,
         is_bootstrap=True,
-        is_final=bool(found) and all(isinstance(failure, MismatchedEndpointType) for failure in found),
+        kind=final[0] if final and len(final) == len(found) else ConnectionLost,
     )
 
 
@@ -56,15 +61,19 @@ class Reachability:
         self._reached_bootstrap: str | None = None
         self.has_reached_broker = False
 
-    def failed(self, node: Node, reason: str) -> str:
-        """Notes that an attempt to connect has failed, which is logged the first time. Returns what is wrong."""
-        text = f"{self._place(node)} cannot be reached: {reason}"
+    def failed(self, node: Node, failure: ConnectionLost) -> ConnectionLost:
+        """Notes that an attempt to connect has failed, which is logged the first time.
+
+        Returns the failure with the place that cannot be reached.
+        """
+        text = f"{self._place(node)} cannot be reached: {failure}"
         before = self._troubles.get(address_of(node))
         if before is None:
             _log.warning("%s%s", self._prefix, text)
         since = trio.current_time() if before is None else before.since
-        self._troubles[address_of(node)] = Trouble(text, since, is_bootstrap(node))
-        return text
+        trouble = Trouble(text, since, is_bootstrap(node), type(failure))
+        self._troubles[address_of(node)] = trouble
+        return trouble.error()
 
     def reached(self, node: Node) -> None:
         """Notes that an attempt to connect has succeeded."""

@@ -1,11 +1,13 @@
 """A node that accepts connections and answers requests according to a script."""
 
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
 import trio
 
+from broker.net.tls_stream import HandshakeFailed, start_tls
 from broker.wire.api import APIS
 from broker.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from broker.wire.codec import decode, encode
@@ -57,7 +59,7 @@ class ScriptedNode:
         for scope in self._scopes:
             scope.cancel()
 
-    async def serve(self, stream: trio.SocketStream) -> None:
+    async def serve(self, stream: trio.abc.Stream) -> None:
         self.connections += 1
         with trio.CancelScope() as scope:
             self._scopes.append(scope)
@@ -69,7 +71,7 @@ class ScriptedNode:
                 self.ends.append("closed")
             self._ended.set()
 
-    async def _serve(self, stream: trio.SocketStream) -> None:
+    async def _serve(self, stream: trio.abc.Stream) -> None:
         received = bytearray()
         while data := await stream.receive_some():
             received += data
@@ -78,7 +80,7 @@ class ScriptedNode:
                 del received[: 4 + size]
                 await self._answer(stream, payload)
 
-    async def _answer(self, stream: trio.SocketStream, payload: bytes) -> None:
+    async def _answer(self, stream: trio.abc.Stream, payload: bytes) -> None:
         key, version, correlation_id, _, start = parse_request_header(payload)
         request, _ = decode(APIS[key].request, version, payload, start)
         if isinstance(request, ApiVersionsRequest):
@@ -105,11 +107,21 @@ class ScriptedNode:
 
 
 @asynccontextmanager
-async def scripted_node(script: Script) -> AsyncIterator[ScriptedNode]:
-    """A node that listens on a free port within the block."""
+async def scripted_node(script: Script, context: ssl.SSLContext | None = None) -> AsyncIterator[ScriptedNode]:
+    """A node that listens on a free port within the block; with a `context`, it speaks TLS."""
     node = ScriptedNode(script)
+
+    async def serve(stream: trio.SocketStream) -> None:
+        if context is None:
+            await node.serve(stream)
+            return
+        try:
+            await node.serve(await start_tls(stream, context))
+        except HandshakeFailed:
+            node.ends.append("refused")
+
     async with trio.open_nursery() as nursery:
-        listeners = await nursery.start(trio.serve_tcp, node.serve, 0)
+        listeners = await nursery.start(trio.serve_tcp, serve, 0)
         node.port = listeners[0].socket.getsockname()[1]
         yield node
         nursery.cancel_scope.cancel()

@@ -11,7 +11,7 @@ from broker.client.cluster import Cluster
 from broker.client.consumer.group import GroupMember
 from broker.client.consumer.group.coordinator_trouble import CoordinatorTrouble
 from broker.client.consumer.subscription import SubscriptionKind, SubscriptionState
-from broker.client.errors import ClientError, ConnectionLost, KafkaError, MismatchedEndpointType
+from broker.client.errors import ClientError, ConnectionLost, KafkaError
 from broker.client.every_broker import look_for_topic
 from broker.client.types import TopicPartition
 from broker.wire.api.metadata import MetadataResponseTopic
@@ -83,7 +83,7 @@ class ReadObstacles:
             self._unreachable_since = None
             coordinator = self._wanted_coordinator()
             return None if coordinator is None else coordinator.error(self._tolerated_ms, trio.current_time())
-        if isinstance(trouble, MismatchedEndpointType):
+        if not trouble.retriable:
             return trouble
         if since is None:
             self._unreachable_since = trio.current_time()

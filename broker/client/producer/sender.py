@@ -20,7 +20,6 @@ from broker.client.cluster import Cluster
 from broker.client.errors import (
     ConnectionLost,
     KafkaError,
-    MismatchedEndpointType,
     TimedOut,
     UnsupportedByBroker,
     check,
@@ -315,7 +314,7 @@ class Sender:
                 known = self._cluster.metadata.topic(routing.topic)
                 routing.give_up_held(hold_timeout(routing.topic, known, trouble, self._config.max_block_ms))
                 continue
-            if isinstance(trouble, MismatchedEndpointType):
+            if trouble is not None and not trouble.retriable:
                 routing.give_up_held(trouble)
                 continue
             next_at = min(next_at, held.created_at + max_block_s)

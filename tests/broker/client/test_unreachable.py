@@ -14,6 +14,7 @@ import trio
 
 from broker.client import (
     Admin,
+    AuthenticationFailed,
     ConnectionLost,
     Consumer,
     KafkaError,
@@ -60,9 +61,9 @@ async def send_to(address: str) -> str:
     """The error of a record that no broker is there for."""
     with trio.fail_after(WITHIN_S):
         async with Producer(address, max_block_ms=300, **QUICK) as producer:
-            with pytest.raises(TimedOut) as raised:
+            with pytest.raises((TimedOut, AuthenticationFailed)) as raised:
                 await producer.send("orders", b"value")
-    assert isinstance(raised.value.__cause__, ConnectionLost)
+    assert isinstance(raised.value.__cause__ or raised.value, ConnectionLost)
     return str(raised.value)
 
 
@@ -99,7 +100,7 @@ async def test_unknown_host_is_named() -> None:
     ("answer", "reason"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "an HTTP server answers, not a Kafka broker"),
-        (b"\x15\x03\x01\x00\x02\x02\x46", "a TLS port answers; this client speaks PLAINTEXT only, so far"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "a TLS port answers; this client has security.protocol=PLAINTEXT"),
         (
             b"SSH-2.0-OpenSSH_9.2\r\n",
             "a response of 1397966893 bytes, as no broker sends it; it begins with b'SSH-2.0-OpenSSH",
@@ -107,7 +108,7 @@ async def test_unknown_host_is_named() -> None:
         (b"\x00\x00\x00\x04\x00\x00\x00\x00", "the other side does not speak Kafka's protocol"),
         (
             b"",
-            "closed by the other side, without an answer, as TLS ports do; this client speaks PLAINTEXT only, so far",
+            "closed by the other side, without an answer, as TLS ports do; this client has security.protocol=PLAINTEXT",
         ),
     ],
     ids=["http", "tls", "ssh", "short", "closed"],
