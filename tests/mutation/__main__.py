@@ -31,7 +31,8 @@ PACKAGES: Final = {
     "broker/coordinator": "tests/broker/coordinator",
     "broker/client": "tests/broker/client",
 }
-# A change may make a loop endless. It is noticed, if the tests pass in a part of this time without it.
+# A change may make a loop endless. It is noticed, if the tests pass in a part of this time without it. A busy machine
+# needs more.
 TIMEOUT_S: Final = 120.0
 KILLED, SURVIVED, TIMED_OUT = "killed", "survived", "timed out"
 # Exit codes of pytest: all tests have passed; one has failed; a module of tests could not be imported.
@@ -43,6 +44,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=300, help="the number of mutants, divided among the packages")
     parser.add_argument("--seed", type=int, default=1, help="chooses the mutants")
     parser.add_argument("--jobs", type=int, default=2, help="runs of tests at a time")
+    parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="seconds for the tests of one mutant")
     parser.add_argument("--packages", nargs="+", choices=[*PACKAGES], default=[*PACKAGES], help="only of these")
     parser.add_argument("--only", metavar="PATH:LINE", help="all mutants of this line instead")
     parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
@@ -56,7 +58,7 @@ def main() -> int:
         print(*chosen, sep="\n")
         return 0
     try:
-        results = run_all(chosen, options.jobs)
+        results = run_all(chosen, options.jobs, options.timeout)
     except Unusable as error:
         print(error, file=sys.stderr)
         return 1
@@ -81,7 +83,7 @@ def sampled(packages: Sequence[str], count: int, rng: Random) -> Iterator[Mutant
         yield from sorted(rng.sample(found, min(share, len(found))))
 
 
-def run_all(mutants: Sequence[Mutant], jobs: int) -> dict[Mutant, str]:
+def run_all(mutants: Sequence[Mutant], jobs: int, timeout_s: float) -> dict[Mutant, str]:
     """The outcome of each mutant, which is printed when it is known. Raises Unusable."""
     with tempfile.TemporaryDirectory() as directory, ThreadPoolExecutor(jobs) as pool:
         copies = SimpleQueue[Path]()
@@ -92,7 +94,7 @@ def run_all(mutants: Sequence[Mutant], jobs: int) -> dict[Mutant, str]:
             copy = copies.get()
             try:
                 began = time.monotonic()
-                outcome = outcome_of(mutant, copy)
+                outcome = outcome_of(mutant, copy, timeout_s)
                 print(f"{outcome:9} {time.monotonic() - began:4.0f} s  {mutant}", flush=True)
                 return outcome
             finally:
@@ -102,10 +104,10 @@ def run_all(mutants: Sequence[Mutant], jobs: int) -> dict[Mutant, str]:
             copy = copies.get()
             try:
                 began = time.monotonic()
-                outcome = _outcome_of_tests(related_tests(f"{directory}/", copy), copy)
+                outcome = _outcome_of_tests(related_tests(f"{directory}/", copy), copy, timeout_s)
                 print(f"{directory}: its tests take {time.monotonic() - began:.0f} s", flush=True)
                 if outcome != SURVIVED:
-                    raise Unusable(f"{directory}: its tests have not passed within {TIMEOUT_S:.0f} s without a change")
+                    raise Unusable(f"{directory}: its tests have not passed within {timeout_s:.0f} s without a change")
             finally:
                 copies.put(copy)
 
@@ -113,12 +115,12 @@ def run_all(mutants: Sequence[Mutant], jobs: int) -> dict[Mutant, str]:
         return dict(zip(mutants, pool.map(run, mutants), strict=True))
 
 
-def outcome_of(mutant: Mutant, copy: Path) -> str:
+def outcome_of(mutant: Mutant, copy: Path, timeout_s: float = TIMEOUT_S) -> str:
     module = copy / mutant.path
     source = module.read_bytes()
     module.write_bytes(mutant.apply(source))
     try:
-        return _outcome_of_tests(related_tests(mutant.path, copy), copy)
+        return _outcome_of_tests(related_tests(mutant.path, copy), copy, timeout_s)
     finally:
         module.write_bytes(source)
 
@@ -136,14 +138,14 @@ def _is_in(path: str, package: str) -> bool:
     return path.startswith(f"{package}/")
 
 
-def _outcome_of_tests(tests: Sequence[str], copy: Path) -> str:
+def _outcome_of_tests(tests: Sequence[str], copy: Path, timeout_s: float) -> str:
     # Compiled modules are told apart by their time and size, which a change may leave as they were.
     command = [sys.executable, "-B", "-m", "pytest", "-x", "--quiet", "-p", "no:cacheprovider", *tests]
     with subprocess.Popen(
         command, cwd=copy, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     ) as run:
         try:
-            code = run.wait(TIMEOUT_S)
+            code = run.wait(timeout_s)
         except subprocess.TimeoutExpired:
             os.killpg(run.pid, signal.SIGKILL)  # also the nodes that the tests have started
             return TIMED_OUT
