@@ -134,6 +134,17 @@ CONTROLLER_EVENTS: Final = EventCatalogue(
         "reassignment_started": EventKind(
             Level.INFO, "Replicas of a partition move to other brokers (KIP-455).", _REASSIGNMENT, lines_max=LINES_MAX
         ),
+        "scram_credential_changed": EventKind(
+            Level.INFO,
+            "A SCRAM credential of a user was set or removed.",
+            {
+                **_DECISION,
+                "user": "name of the user",
+                "mechanism": "its mechanism",
+                "removed": "whether it was removed",
+            },
+            lines_max=LINES_MAX,
+        ),
         "topic_created": EventKind(
             Level.INFO,
             "A topic exists.",

@@ -44,6 +44,7 @@ from metadata.controller.reassignment import (
     TopicReassignments,
 )
 from metadata.controller.replica_directories import AssignedReplica, DirectoryAssignment
+from metadata.controller.scram import ScramAlteration, ScramOutcome, scram_record
 from metadata.controller.topic_names import validate_topic_name
 from metadata.controller.topics import CreatedTopic, DeletedTopic, NewTopic, TopicToDelete
 
@@ -94,6 +95,8 @@ __all__ = [
     "ReassignedPartition",
     "ReassignedTopic",
     "Reassignment",
+    "ScramAlteration",
+    "ScramOutcome",
     "TopicIsrChanges",
     "TopicOutcome",
     "TopicReassignments",
@@ -103,5 +106,6 @@ __all__ = [
     "initial_levels",
     "missing_dependency",
     "release_level",
+    "scram_record",
     "validate_topic_name",
 ]

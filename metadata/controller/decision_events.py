@@ -7,6 +7,7 @@ import attrs
 
 from kraft.env import Tracer
 from metadata.image import MetadataImage, PartitionImage
+from metadata.protocol import ScramMechanism
 from metadata.records import (
     LEADER_RECOVERING,
     NO_LEADER,
@@ -25,8 +26,10 @@ from metadata.records import (
     RegisterControllerRecord,
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 
 
@@ -110,8 +113,16 @@ class DecisionEvents:
                 self._trace("acl_created", entry=str(decided.after.acls.by_id[acl_id]))
             case RemoveAccessControlEntryRecord(id=acl_id):
                 self._trace("acl_deleted", entry=str(before.acls.by_id[acl_id]))
+            case UserScramCredentialRecord(name=user, mechanism=mechanism):
+                self._trace_credential(user, mechanism, removed=False)
+            case RemoveUserScramCredentialRecord(name=user, mechanism=mechanism):
+                self._trace_credential(user, mechanism, removed=True)
             case RemoveTopicRecord(topic_id=topic_id):
                 self._trace("topic_deleted", topic=before.topics.by_id[topic_id].name, topic_id=topic_id.hex())
+
+    def _trace_credential(self, user: str, mechanism: int, *, removed: bool) -> None:
+        name = ScramMechanism(mechanism).sasl_name
+        self._trace("scram_credential_changed", user=user, mechanism=name, removed=removed)
 
     def _report_broker(self, before: MetadataImage, change: BrokerRegistrationChangeRecord) -> None:
         broker, epoch = change.broker_id, change.broker_epoch

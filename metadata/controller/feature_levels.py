@@ -21,6 +21,8 @@ from metadata.records import VersionRange
 METADATA_VERSION: Final = "metadata.version"
 # The metadata.version from which on log directories can be cordoned (KIP-1066): 4.3-IV0.
 CORDONS_SINCE: Final = 30
+# The metadata.version from which on there are SCRAM credentials: 3.5-IV2.
+SCRAM_SINCE: Final = 11
 KRAFT_VERSION: Final = "kraft.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
@@ -91,13 +93,14 @@ SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = MappingProxyType(
     }
 )
 
-# A registration says with these names whether the node knows ClientQuotaRecord and AccessControlEntryRecord. They are
-# no features of Kafka's, so neither clients nor tools are told of them. Earlier releases of this project end when they
-# read such a record.
+# A registration says with these names whether the node knows ClientQuotaRecord, AccessControlEntryRecord and
+# UserScramCredentialRecord. They are no features of Kafka's, so neither clients nor tools are told of them. Earlier
+# releases of this project end when they read such a record.
 QUOTA_RECORDS: Final = "client.quota.records"
 ACL_RECORDS: Final = "access.control.entry.records"
+SCRAM_RECORDS: Final = "scram.records"
 REGISTERED_FEATURES: Final[Mapping[str, VersionRange]] = MappingProxyType(
-    {**SUPPORTED_FEATURES, QUOTA_RECORDS: VersionRange(0, 1), ACL_RECORDS: VersionRange(0, 1)}
+    {**SUPPORTED_FEATURES, **dict.fromkeys((QUOTA_RECORDS, ACL_RECORDS, SCRAM_RECORDS), VersionRange(0, 1))}
 )
 
 

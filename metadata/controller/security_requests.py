@@ -7,6 +7,8 @@ from typing import Final, Protocol, TypeVar
 
 from metadata.controller.acls import create_acls, delete_acls
 from metadata.controller.decision import Decision
+from metadata.controller.portions import in_portions
+from metadata.controller.scram import ScramAlteration, ScramOutcome, alter_user_scram_credentials
 from metadata.image import AccessControlEntry, MetadataImage
 from metadata.protocol import KafkaError
 from metadata.request_context import Requester
@@ -59,3 +61,12 @@ class SecurityRequests:
     async def delete_acls(self, ids: Sequence[bytes], *, context: Requester = None) -> None:
         """Remove the entries with these ids, all at once."""
         await self._write("DeleteAcls", partial(delete_acls, ids=ids), context=context)
+
+    async def alter_user_scram_credentials(
+        self, alterations: Sequence[ScramAlteration], *, context: Requester = None
+    ) -> list[ScramOutcome]:
+        """Return one result per user, with repeated users last (KIP-554)."""
+        portions = in_portions(alterations, lambda alteration: alteration.user)
+        return await self._write_portions(
+            "AlterUserScramCredentials", portions, alter_user_scram_credentials, context=context
+        )

@@ -16,6 +16,7 @@ from metadata.image.configs import ConfigResource, ConfigsDelta, ConfigsImage
 from metadata.image.image import MetadataDelta, MetadataImage
 from metadata.image.metadata_loader import MetadataLoader, Publisher
 from metadata.image.persistent_map import PersistentMap
+from metadata.image.scram import ScramDelta, ScramImage
 from metadata.image.snapshot import acl_record, image_records
 from metadata.image.topics import (
     PartitionImage,
@@ -50,6 +51,8 @@ __all__ = [
     "PartitionImage",
     "PersistentMap",
     "Publisher",
+    "ScramDelta",
+    "ScramImage",
     "TopicDelta",
     "TopicImage",
     "TopicsDelta",

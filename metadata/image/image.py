@@ -9,6 +9,7 @@ from metadata.image.acls import AclsDelta, AclsImage
 from metadata.image.client_quotas import ClientQuotasDelta, ClientQuotasImage
 from metadata.image.cluster import ClusterDelta, ClusterImage
 from metadata.image.configs import ConfigResource, ConfigsDelta, ConfigsImage
+from metadata.image.scram import ScramDelta, ScramImage
 from metadata.image.topics import TopicsDelta, TopicsImage
 from metadata.protocol import ConfigResourceType
 from metadata.records import (
@@ -26,8 +27,10 @@ from metadata.records import (
     RegisterControllerRecord,
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 
 
@@ -42,6 +45,7 @@ class MetadataImage:
     configs: ConfigsImage = attrs.field(factory=ConfigsImage)
     client_quotas: ClientQuotasImage = attrs.field(factory=ClientQuotasImage)
     acls: AclsImage = attrs.field(factory=AclsImage)
+    scram: ScramImage = attrs.field(factory=ScramImage)
     next_producer_id: int = 0
 
 
@@ -60,6 +64,7 @@ class MetadataDelta:
         self.configs = ConfigsDelta(base.configs)
         self.client_quotas = ClientQuotasDelta(base.client_quotas)
         self.acls = AclsDelta(base.acls)
+        self.scram = ScramDelta(base.scram)
         self.next_producer_id = base.next_producer_id
         self._replay: dict[type[MetadataRecord], Callable[[Any], object]] = {
             PartitionRecord: self.topics.replay_partition,
@@ -70,6 +75,8 @@ class MetadataDelta:
             ClientQuotaRecord: self.client_quotas.replay,
             AccessControlEntryRecord: self.acls.replay,
             RemoveAccessControlEntryRecord: self.acls.replay_remove,
+            UserScramCredentialRecord: self.scram.replay,
+            RemoveUserScramCredentialRecord: self.scram.replay_remove,
             RegisterBrokerRecord: self.cluster.replay_register,
             RegisterControllerRecord: self.cluster.replay_register_controller,
             UnregisterBrokerRecord: self.cluster.replay_unregister,
@@ -95,6 +102,7 @@ class MetadataDelta:
             configs=self.configs.apply() if self.configs.changed else base.configs,
             client_quotas=self.client_quotas.apply() if self.client_quotas.changed else base.client_quotas,
             acls=self.acls.apply() if self.acls.changed else base.acls,
+            scram=self.scram.apply() if self.scram.changed else base.scram,
             next_producer_id=self.next_producer_id,
         )
 

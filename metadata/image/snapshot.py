@@ -9,7 +9,10 @@ from metadata.image.cluster import BrokerImage
 from metadata.image.configs import ConfigResource, ConfigsImage
 from metadata.image.image import MetadataDelta, MetadataImage
 from metadata.image.persistent_map import PersistentMap
+from metadata.image.scram import ScramImage
 from metadata.image.topics import PartitionImage, TopicDelta, TopicsDelta, TopicsImage
+from metadata.protocol import ScramMechanism
+from metadata.protocol.scram import ScramCredential
 from metadata.records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -61,6 +64,7 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
             yield ClientQuotaRecord(entity=entity, key=key, value=quota)
     for acl_id, entry in image.acls.by_id.items():
         yield acl_record(acl_id, entry)
+    yield from image.scram.records()
     if image.next_producer_id > 0:
         yield ProducerIdsRecord(broker_id=NO_BROKER, broker_epoch=NO_BROKER, next_producer_id=image.next_producer_id)
 
@@ -79,6 +83,7 @@ def difference(base: MetadataImage, image: MetadataImage) -> MetadataDelta:
     delta.configs.changed.update(_config_changes(base.configs, image.configs))
     delta.client_quotas.changed.update(_quota_changes(base.client_quotas, image.client_quotas))
     delta.acls.changed.update(_acl_changes(base.acls, image.acls))
+    delta.scram.changed.update(_credential_changes(base.scram, image.scram))
     delta.next_producer_id = image.next_producer_id
     return delta
 
@@ -159,3 +164,11 @@ def _acl_changes(before: AclsImage, after: AclsImage) -> dict[bytes, AccessContr
     )
     added: dict[bytes, AccessControlEntry] = _new(before.by_id, after.by_id)
     return {**changes, **added}
+
+
+def _credential_changes(
+    before: ScramImage, after: ScramImage
+) -> dict[str, dict[ScramMechanism, ScramCredential | None]]:
+    users = dict.fromkeys([*before.users, *after.users])
+    changes = {each: _changes(before.of(each), after.of(each), None) for each in users}
+    return {user: changed for user, changed in changes.items() if changed}

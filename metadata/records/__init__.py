@@ -21,6 +21,7 @@ from metadata.records.record import (
     decode_record,
     encode_record,
 )
+from metadata.records.scram import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from metadata.records.topics import (
     LEADER_RECOVERED,
     LEADER_RECOVERING,
@@ -59,9 +60,11 @@ __all__ = [
     "RegisterControllerRecord",
     "RemoveAccessControlEntryRecord",
     "RemoveTopicRecord",
+    "RemoveUserScramCredentialRecord",
     "TopicRecord",
     "UnknownRecordType",
     "UnregisterBrokerRecord",
+    "UserScramCredentialRecord",
     "VersionRange",
     "decode_record",
     "encode_record",

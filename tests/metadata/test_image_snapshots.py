@@ -18,7 +18,7 @@ from metadata.image import (
 from metadata.image.cluster import BrokerImage
 from metadata.image.snapshot import difference
 from metadata.image.topics import PartitionImage
-from metadata.protocol import AclOperation, AclPermission, PatternType, ResourceType
+from metadata.protocol import AclOperation, AclPermission, PatternType, ResourceType, ScramMechanism
 from metadata.records import (
     BrokerEndpoint,
     ClientQuotaRecord,
@@ -31,8 +31,10 @@ from metadata.records import (
     RegisterControllerRecord,
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
     VersionRange,
     decode_record,
     encode_record,
@@ -92,6 +94,9 @@ QUOTAS = st.dictionaries(
     ),
     st.floats(1, 3),
 )
+CREDENTIALS = st.dictionaries(
+    st.tuples(st.sampled_from("uv"), st.sampled_from([1, 2])), st.tuples(st.binary(max_size=2), st.integers(4096, 4098))
+)
 
 ACLS = st.dictionaries(
     st.builds(
@@ -132,6 +137,9 @@ def states(draw: st.DrawFn) -> list[MetadataRecord]:
         records.append(acl_record(acl_id, entry))
     for (entity, key), quota in draw(QUOTAS).items():
         records.append(ClientQuotaRecord(entity=entity, key=key, value=quota))
+    for (user, mechanism), (key, iterations) in draw(CREDENTIALS).items():
+        keys = {"salt": key, "stored_key": key + b"s", "server_key": key + b"v"}
+        records.append(UserScramCredentialRecord(name=user, mechanism=mechanism, iterations=iterations, **keys))
     if next_producer_id := draw(st.integers(0, 3)):
         records.append(ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=next_producer_id))
     return records
@@ -177,7 +185,7 @@ def test_generated_images_cover_every_field() -> None:
     """A new field of an image has to be generated above, which tests that snapshots preserve it."""
     assert {field.name for field in attrs.fields(PartitionImage)} == set(PARTITION)
     assert {field.name for field in attrs.fields(BrokerImage)} == set(BROKER)
-    aspects = {"features", "cluster", "topics", "configs", "client_quotas", "acls", "next_producer_id"}
+    aspects = {"features", "cluster", "topics", "configs", "client_quotas", "acls", "scram", "next_producer_id"}
     assert {field.name for field in attrs.fields(MetadataImage)} == {"offset", *aspects}
 
 
@@ -223,13 +231,17 @@ def test_difference_holds_removed_configs_but_not_absent_ones() -> None:
         AclOperation.READ,
         AclPermission.ALLOW,
     )
-    base = image_of([topic, config, broker, level, quota, acl_record(b"a" * 16, entry)], 4)
+    credential = UserScramCredentialRecord(
+        name="u", mechanism=1, salt=b"", stored_key=b"", server_key=b"", iterations=4096
+    )
+    base = image_of([topic, config, broker, level, quota, acl_record(b"a" * 16, entry), credential], 4)
     off = [
         RemoveTopicRecord(topic_id=topic.topic_id),
         UnregisterBrokerRecord(broker_id=1, broker_epoch=0),
         FeatureLevelRecord(name="group.version", feature_level=0),
         attrs.evolve(quota, remove=True),
         RemoveAccessControlEntryRecord(id=b"a" * 16),
+        RemoveUserScramCredentialRecord(name="u", mechanism=1),
     ]
     image = image_of(off, 8, base)
     assert list(image_records(image)) == []
@@ -237,6 +249,7 @@ def test_difference_holds_removed_configs_but_not_absent_ones() -> None:
     assert delta.client_quotas.changed == {quota.entity: {"producer_byte_rate": None}}
     assert delta.acls.changed == {b"a" * 16: None}
     assert list(delta.acls.removed()) == [entry]
+    assert delta.scram.changed == {"u": {ScramMechanism.SCRAM_SHA_256: None}}
     assert delta.topics.deleted == {topic.topic_id: base.topics.by_id[topic.topic_id]}
     assert delta.cluster.changed == {1: None}
     assert list(delta.configs.changed.values()) == [{"retention.ms": None}]

@@ -5,10 +5,19 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata.controller import ConfigChange, Decision, NewPartitions, NewTopic, QuotaAlteration, TopicToDelete
+from metadata.controller import (
+    ConfigChange,
+    Decision,
+    NewPartitions,
+    NewTopic,
+    QuotaAlteration,
+    ScramAlteration,
+    TopicToDelete,
+)
 from metadata.controller.partitions import create_partitions
 from metadata.controller.producer_ids import allocate_producer_ids
 from metadata.controller.quotas import alter_client_quotas
+from metadata.controller.scram import alter_user_scram_credentials
 from metadata.image import ConfigResource, MetadataDelta, MetadataImage
 from metadata.protocol import ConfigOperation, ConfigResourceType
 from metadata.records import decode_record, encode_record
@@ -22,6 +31,7 @@ STEPS = st.lists(
         st.tuples(st.just("grow"), st.lists(NAMES, min_size=1, max_size=2), st.integers(1, 80)),
         st.tuples(st.just("config"), st.lists(NAMES, min_size=1, max_size=2), st.integers(0, 3)),
         st.tuples(st.just("quota"), st.lists(NAMES, min_size=1, max_size=2), st.integers(0, 3)),
+        st.tuples(st.just("scram"), st.lists(NAMES, min_size=1, max_size=2), st.integers(0, 3)),
         st.tuples(st.just("join"), st.just([""]), st.integers(1, 4)),
         st.tuples(st.just("producer ids"), st.just([""]), st.just(0)),
     ),
@@ -47,6 +57,11 @@ def decided(cluster: Cluster, kind: str, names: list[str], number: int) -> Decis
             ops = [("producer_byte_rate", number or None)]
             entities = [(("user", name),) for name in names]
             return alter_client_quotas(image, [QuotaAlteration(entity, ops) for entity in entities])
+        case "scram":
+            secret = b"s" * number or None
+            return alter_user_scram_credentials(
+                image, [ScramAlteration(name, 1 + number % 2, 4096 + number, b"salt", secret) for name in names]
+            )
         case _:
             return allocate_producer_ids(image, 1, image.cluster.brokers[1].broker_epoch)
 
