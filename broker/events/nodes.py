@@ -26,6 +26,13 @@ NODE_EVENTS: Final = EventCatalogue(
             "{listener} did not serve {peer}: {reason}",
             LINES_MAX,
         ),
+        "connection_not_secured": EventKind(
+            Level.WARNING,
+            "A TLS handshake failed, so that the listener closed the connection.",
+            _CONNECTION,
+            "{listener} closed a connection of {peer}: {reason}",
+            LINES_MAX,
+        ),
         "metadata_file_ignored": EventKind(
             Level.WARNING,
             "A file in the metadata log's directory does not belong there.",

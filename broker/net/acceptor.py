@@ -24,6 +24,7 @@ from broker.net.connection import Connection, Service
 from broker.net.connection_scheduler import ConnectionScheduler, LoopMeter
 from broker.net.deadlines import Deadlines
 from broker.net.epoll_reactor import EpollReactor
+from broker.net.listener_security import PLAINTEXT, Handshakes, ListenerSecurity, NotSecured
 from broker.net.peeked_stream import peek
 from broker.net.reserve import Reserve
 from broker.net.stream_driver import serve_stream
@@ -61,7 +62,8 @@ class Acceptor:
     None for a stream that has none and is served through Trio. `on_close` is called with every closed connection, which
     has the reason, and `on_refused` for refused ones, with the listener, the peer's address and the reason. While
     connections are held because of their addresses' rates, only the first of them is reported. `timer` measures
-    requests. `accepted` and `refused` count connections by listener.
+    requests. `on_unsecured` is called like `on_refused`, for connections whose TLS handshake has failed. `accepted` and
+    `refused` count connections by listener.
     """
 
     def __init__(
@@ -73,7 +75,10 @@ class Acceptor:
         on_refused: Callable[[str, str, str], None],
         rates: ConnectionRates | None = None,
         timer: TurnTimer | None = None,
+        on_unsecured: Callable[[str, str, str], None] | None = None,
     ) -> None:
+        self._on_unsecured = on_unsecured or on_refused
+        self._handshakes = Handshakes()
         self._admission = Admission(limits, rates or UnlimitedRates())
         self._kernel_socket = kernel_socket
         self._on_close = on_close
@@ -128,7 +133,13 @@ class Acceptor:
             self._held.clear()
 
     async def serve(
-        self, name: str, listeners: Sequence[trio.SocketListener], service: Service, *, is_for_peers: bool = False
+        self,
+        name: str,
+        listeners: Sequence[trio.SocketListener],
+        service: Service,
+        *,
+        is_for_peers: bool = False,
+        security: ListenerSecurity = PLAINTEXT,
     ) -> None:
         """Accept on the sockets of the listener called `name`, for `service`, until cancelled.
 
@@ -136,27 +147,28 @@ class Acceptor:
         """
         self._admission.add_listener(name, ListenerKind.BROKERS if is_for_peers else ListenerKind.CLIENTS)
 
-        async def handle(stream: trio.SocketStream, host: str, is_in_reserve: bool) -> None:
-            connection = self._connection(host, name, service, self._admission.limits.request_size_max)
-            if is_in_reserve:
-                self._reserve.add(connection)
-            elif self._admission.has_too_many:
-                self._close_client()
-            try:
-                sock = self._kernel_socket(stream)
-                if sock is not None:
-                    self._reactor.adopt(sock, connection)
-                    return
-            except OSError as error:
-                self._forget(connection)
-                self._on_refused(name, host, str(error))
+        async def handle(transport: trio.SocketStream, host: str, is_in_reserve: bool) -> None:
+            times_closed = self._times_closed[name]
+            secured = await self._secured(security, transport, name, host, is_in_reserve)
+            if secured is None:
                 return
-            await serve_stream(stream, connection, self._scheduler)
+            if times_closed != self._times_closed[name]:
+                self._release(name, host, is_in_reserve)
+                return
+            stream, principal = secured
+            connection = self._connection(host, name, service, self._admission.limits.request_size_max, principal)
+            await self._drive(stream, connection, is_in_reserve)
 
         await self._accept(name, handle, listeners)
 
     async def serve_controllers(
-        self, name: str, listeners: Sequence[trio.SocketListener], service: Service, replicas: ServeStream
+        self,
+        name: str,
+        listeners: Sequence[trio.SocketListener],
+        service: Service,
+        replicas: ServeStream,
+        *,
+        security: ListenerSecurity = PLAINTEXT,
     ) -> None:
         """Like `serve`, for listeners to which other quorum replicas connect too; `replicas` serves their streams.
 
@@ -166,20 +178,20 @@ class Acceptor:
         self._admission.add_listener(name, ListenerKind.CONTROLLERS)
         request_size_max = self._admission.limits.request_size_max + ENVELOPE_BYTES_MAX
 
-        async def handle(stream: trio.SocketStream, host: str, is_in_reserve: bool) -> None:
+        async def handle(transport: trio.SocketStream, host: str, is_in_reserve: bool) -> None:
             assert not is_in_reserve, "controllers are not limited"
             times_closed = self._times_closed[name]
-            prefix = b""
-            with suppress(trio.BrokenResourceError), trio.move_on_after(_FIRST_BYTES_TIMEOUT_S):
-                prefix, peeked = await peek(stream, _PEEKED_BYTES)
-            is_whole = len(prefix) == _PEEKED_BYTES
-            if is_whole and prefix[-1] != _HELLO_BEGINS and times_closed == self._times_closed[name]:
-                connection = self._connection(host, name, service, request_size_max)
-                await serve_stream(peeked, connection, self._scheduler)
+            secured = await self._secured(security, transport, name, host, is_in_reserve)
+            if secured is None:
+                return
+            prefix, stream = await _first_bytes(secured[0])
+            if prefix and prefix[-1] != _HELLO_BEGINS and times_closed == self._times_closed[name]:
+                connection = self._connection(host, name, service, request_size_max, secured[1])
+                await serve_stream(stream, connection, self._scheduler)
                 return
             try:
-                if is_whole and prefix[-1] == _HELLO_BEGINS:
-                    await replicas(peeked)
+                if prefix and prefix[-1] == _HELLO_BEGINS:
+                    await replicas(stream)
             finally:
                 self._admission.remove(name, host)
 
@@ -260,7 +272,53 @@ class Acceptor:
         if victim is not None:
             victim.close("a broker needs the place, and there are as many connections as max.connections allows")
 
-    def _connection(self, host: str, listener: str, service: Service, request_size_max: int) -> Connection:
+    async def _secured(
+        self,
+        security: ListenerSecurity,
+        transport: trio.SocketStream,
+        listener: str,
+        host: str,
+        is_in_reserve: bool,
+    ) -> tuple[trio.abc.Stream, str] | None:
+        """The stream of an admitted connection and its principal; None if it cannot be secured."""
+        is_secured = False
+        try:
+            secured = await self._handshakes.secure(security, transport, host)
+            is_secured = True
+        except NotSecured as error:
+            self._on_unsecured(listener, host, str(error))
+            return None
+        finally:
+            if not is_secured:
+                self._release(listener, host, is_in_reserve)
+        return secured
+
+    async def _drive(self, stream: trio.abc.Stream, connection: Connection, is_in_reserve: bool) -> None:
+        """Serve a connection of `serve` by the driver for its kind of stream."""
+        if is_in_reserve:
+            self._reserve.add(connection)
+        elif self._admission.has_too_many:
+            self._close_client()
+        try:
+            sock = self._kernel_socket(stream)
+            if sock is not None:
+                self._reactor.adopt(sock, connection)
+                return
+        except OSError as error:
+            self._forget(connection)
+            self._on_refused(connection.listener, connection.peer_host, str(error))
+            return
+        await serve_stream(stream, connection, self._scheduler)
+
+    def _release(self, listener: str, host: str, is_in_reserve: bool) -> None:
+        """Forget an admitted connection that is not served."""
+        if not is_in_reserve:
+            self._admission.remove(listener, host)
+            self._reserve.let_in_soon()
+
+    def _connection(
+        self, host: str, listener: str, service: Service, request_size_max: int, principal: str
+    ) -> Connection:
         connection = Connection(
             service,
             self._scheduler.run,
@@ -268,6 +326,7 @@ class Acceptor:
             request_size_max=request_size_max,
             peer_host=host,
             listener=listener,
+            principal=principal,
         )
         self._activity[connection] = _NOT_LOOKED_AT
         return connection
@@ -319,6 +378,15 @@ class Acceptor:
                     raise
                 self._on_refused(name, "a client", f"{error.strerror}; it waits to be accepted")
                 await trio.sleep(_ACCEPT_PAUSE_S)
+
+
+async def _first_bytes(stream: trio.abc.Stream) -> tuple[bytes, trio.abc.Stream]:
+    """The bytes that tell the protocol, and a stream that returns them again; no bytes if not all of them arrive."""
+    with suppress(trio.BrokenResourceError), trio.move_on_after(_FIRST_BYTES_TIMEOUT_S):
+        prefix, peeked = await peek(stream, _PEEKED_BYTES)
+        if len(prefix) == _PEEKED_BYTES:
+            return prefix, peeked
+    return b"", stream
 
 
 async def _handle(handle: Handle, stream: trio.SocketStream, host: str, is_in_reserve: bool) -> None:

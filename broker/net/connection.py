@@ -15,6 +15,7 @@ from enum import Enum
 from struct import Struct
 from typing import Any, Final, Protocol, TypeAlias
 
+from broker.net.listener_security import ANONYMOUS
 from broker.net.receive_buffer import ReceiveBuffer
 from broker.net.reply import Part, PendingReply, Reply
 
@@ -115,7 +116,8 @@ class ProtocolError(Exception):
 class Connection:
     """The state of one connection; see the module's docstring.
 
-    `peer_host` is the client's address, `listener` the name of the listener it connected to. `session` is the
+    `peer_host` is the client's address, `listener` the name of the listener it connected to, and `principal` the one
+    that its transport proves, empty if the client has to authenticate by requests. `session` is the
     service's. `muted` is set by the transport while it does not read, because `receive_space` was empty or the
     connection is `throttled`; the next `flush` reads again. `activity` counts what was received, for telling idle
     connections. `service` may be replaced, which takes effect with the next turn.
@@ -139,6 +141,7 @@ class Connection:
         "outgoing",
         "outgoing_size",
         "peer_host",
+        "principal",
         "queued",
         "service",
         "session",
@@ -155,6 +158,7 @@ class Connection:
         request_size_max: int,
         peer_host: str,
         listener: str,
+        principal: str = ANONYMOUS,
     ) -> None:
         self.service = service
         self._run = run
@@ -169,6 +173,7 @@ class Connection:
         self.transport: Transport
         self.peer_host = peer_host
         self.listener = listener
+        self.principal = principal
         self.activity = 0
         self.queued = self.muted = self.closed = self.throttled = self._is_finishing = False
         self._is_held = False

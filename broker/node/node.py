@@ -215,6 +215,7 @@ class Node:
             self._on_connection_refused,
             rates,
             timer,
+            self._on_connection_not_secured,
         )
 
         def reconfigure(changed: KafkaConfig) -> None:
@@ -302,6 +303,9 @@ class Node:
 
     def _on_connection_refused(self, listener: str, peer: str, reason: str) -> None:
         self._env.trace("connection_refused", peer=peer, listener=listener, reason=reason)
+
+    def _on_connection_not_secured(self, listener: str, peer: str, reason: str) -> None:
+        self._env.trace("connection_not_secured", peer=peer, listener=listener, reason=reason)
 
 
 def _directory_id(log_manager: LogManager, path: str) -> str:

@@ -27,7 +27,7 @@ from broker.server.routes import API_VERSIONS_KEY, Routes, UnservedVersion
 from broker.server.scheduler import Frame, Scheduler
 from broker.server.senders import sender_of
 from broker.server.services import ControllerServices, Services
-from broker.server.session import ANONYMOUS, Session
+from broker.server.session import Session
 from broker.server.shortcut_tables import ShortcutTables, TableKey, table_key
 from broker.server.slices import Steps, freed
 from broker.wire.api.api_versions import ApiVersionsResponse
@@ -99,8 +99,10 @@ class Dispatcher(Generic[S]):
 
     def open_session(self, connection: Connection) -> Session:
         """See `broker.net.connection.Service`."""
-        # All listeners are PLAINTEXT.
-        return Session.authenticated(ANONYMOUS, connection.peer_host, connection.listener, self.shortcuts, connection)
+        session = Session(connection.peer_host, connection.listener, self.shortcuts, connection)
+        if connection.principal:
+            session.authenticate(connection.principal)
+        return session
 
     def serve(self, connection: Connection, start: int, end: int) -> Reply:
         """See `broker.net.connection.Service`."""

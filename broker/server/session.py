@@ -7,8 +7,6 @@ from broker.net.connection import Connection
 from broker.replication.refused_batches import RefusedBatches
 from broker.server.shortcut_tables import ClientKind, ShortcutTable, ShortcutTables
 
-# The principal of a client that has not authenticated, as Kafka names it.
-ANONYMOUS: Final = "User:ANONYMOUS"
 UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
 
 

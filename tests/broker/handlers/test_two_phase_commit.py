@@ -10,7 +10,7 @@ import trio
 
 from broker.client import Admin, Consumer, KafkaError, NewTopic, PreparedTransaction, Producer, TopicPartition
 from broker.client.errors import UnsupportedByBroker
-from broker.server.session import ANONYMOUS
+from broker.net.listener_security import ANONYMOUS
 from broker.wire.api.api_versions import ApiVersionsRequest
 from broker.wire.errors import ErrorCode
 from metadata.protocol import AclOperation, ResourceType

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 import trio
 
-from broker.server.session import ANONYMOUS
+from broker.net.listener_security import ANONYMOUS
 from broker.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
 from broker.wire.api.metadata import MetadataRequest

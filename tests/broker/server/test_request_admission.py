@@ -8,10 +8,11 @@ from trio.testing import MockClock
 
 from broker.handlers import CONTROLLER_HANDLERS, HANDLERS
 from broker.net.connection import ProtocolError
+from broker.net.listener_security import ANONYMOUS
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX
 from broker.server.request_admission import RequestAdmission
 from broker.server.routes import Routes, UnservedVersion
-from broker.server.session import ANONYMOUS, Session
+from broker.server.session import Session
 from broker.server.shortcut_tables import ShortcutTables
 
 API_VERSIONS, METADATA, HEARTBEAT, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 3, 12, 17, 36

@@ -4,7 +4,8 @@ import gc
 from types import SimpleNamespace
 from typing import Any
 
-from broker.server.session import ANONYMOUS, Session
+from broker.net.listener_security import ANONYMOUS
+from broker.server.session import Session
 from broker.server.shortcut_tables import ENTRIES_MAX, ClientKind, ShortcutTables
 
 SHORTCUT: Any = SimpleNamespace()

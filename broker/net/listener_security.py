@@ -1,0 +1,94 @@
+"""How a listener secures its connections: TLS or plain TCP, and the principal that the transport proves."""
+
+import ssl
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+import trio
+
+from broker.net.tls_stream import HandshakeFailed, start_tls
+
+# The principal of a client that has not authenticated, as Kafka names it.
+ANONYMOUS: Final = "User:ANONYMOUS"
+# How long a handshake may take. Clients give up after 10 s by default (socket.connection.setup.timeout.ms).
+HANDSHAKE_TIMEOUT_S: Final = 10.0
+# The handshakes of one address that are not finished. A client that opens connections and never finishes them takes
+# the place of its own older ones, and not of other addresses'. Each takes a descriptor and some 50 KB.
+UNFINISHED_PER_ADDRESS_MAX: Final = 256
+
+
+class NotSecured(Exception):
+    """A connection was not secured, and has to be closed; the message says why."""
+
+
+def anonymous(certificate: bytes | None) -> str:
+    """The principal of every client of a listener without authentication."""
+    return ANONYMOUS
+
+
+def _describe(failure: HandshakeFailed) -> str:
+    return str(failure.tls_error or failure.__cause__ or failure)
+
+
+@attrs.frozen
+class ListenerSecurity:
+    """How the connections of one listener are secured.
+
+    `tls` gives the context of a new connection, whose certificates may have been replaced; None is plain TCP.
+    `principal_of` gives the principal of a client from the certificate that it has shown, in DER, or from None. It is
+    empty if the client has to authenticate by SASL. It raises NotSecured for a certificate without a principal.
+    `explain` says in words why a handshake has failed.
+    """
+
+    tls: Callable[[], ssl.SSLContext] | None = attrs.field(default=None, repr=False)
+    principal_of: Callable[[bytes | None], str] = anonymous
+    explain: Callable[[HandshakeFailed], str] = _describe
+
+    async def secure(self, stream: trio.abc.Stream) -> tuple[trio.abc.Stream, str]:
+        """The stream of a new connection, ready for requests, and the principal. Raises NotSecured."""
+        if self.tls is None:
+            return stream, self.principal_of(None)
+        try:
+            with trio.fail_after(HANDSHAKE_TIMEOUT_S):
+                secured = await start_tls(stream, self.tls())
+        except HandshakeFailed as failure:
+            raise NotSecured(self.explain(failure)) from failure
+        except trio.TooSlowError as error:
+            raise NotSecured(f"the client has not finished the TLS handshake in {HANDSHAKE_TIMEOUT_S:.0f} s") from error
+        return secured, self.principal_of(secured.getpeercert(binary_form=True))
+
+
+PLAINTEXT: Final = ListenerSecurity()
+
+
+class Handshakes:
+    """The handshakes that are not finished, with a bound per address: the oldest one makes room for a new one."""
+
+    def __init__(self) -> None:
+        self._unfinished: dict[trio.CancelScope, str] = {}
+        self._per_address: Counter[str] = Counter()
+
+    async def secure(
+        self, security: ListenerSecurity, stream: trio.abc.Stream, address: str
+    ) -> tuple[trio.abc.Stream, str]:
+        """See `ListenerSecurity.secure`."""
+        if security.tls is None:
+            return await security.secure(stream)
+        if self._per_address[address] >= UNFINISHED_PER_ADDRESS_MAX:
+            next(scope for scope, host in self._unfinished.items() if host == address).cancel()
+        with trio.CancelScope() as scope:
+            self._unfinished[scope] = address
+            self._per_address[address] += 1
+            try:
+                return await security.secure(stream)
+            finally:
+                self._forget(scope)
+        raise NotSecured(f"{UNFINISHED_PER_ADDRESS_MAX} newer connections from there have not finished the handshake")
+
+    def _forget(self, scope: trio.CancelScope) -> None:
+        address = self._unfinished.pop(scope)
+        self._per_address[address] -= 1
+        if not self._per_address[address]:
+            del self._per_address[address]
