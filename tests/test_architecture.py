@@ -78,7 +78,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "broker.security": (),
     # Mechanisms are the same for servers and clients.
     "broker.security.sasl": ("metadata.protocol",),
-    "broker.security.oauth": ("broker.security.sasl",),
+    "broker.security.oauth": ("broker.printable", "broker.security.sasl"),
     "broker.quota": ("broker.net.admission", "broker.replication.throttles", "broker.server", "kraft.env", "metadata"),
     "broker.log_levels": ("kraft.events", "metadata.controller", "metadata.protocol"),
     "broker.telemetry": ("broker.metrics.exposition", "broker.net.connection", "broker.wire", "kraft.env", "metadata"),
@@ -196,7 +196,12 @@ PURE: dict[str, frozenset[str]] = {
     "broker.security.sasl": frozenset(),
     # They fetch keys and tokens from identity providers.
     "broker.security.oauth": frozenset(
-        {"broker.security.oauth.documents", "broker.security.oauth.http_exchange", "broker.security.oauth.key_source"}
+        {
+            "broker.security.oauth.documents",
+            "broker.security.oauth.http_exchange",
+            "broker.security.oauth.key_source",
+            "broker.security.oauth.login",
+        }
     ),
     "broker.log_levels": frozenset(),
     "broker.telemetry": frozenset(),
