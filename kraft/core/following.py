@@ -29,7 +29,7 @@ def send_fetch_without_leader(replica: Replica) -> None:
     """Fetch from a random voter or bootstrap server, whose response names the leader."""
     choices = [(voter.node_id, voter.address) for voter in replica.other_voters()]
     choices += [(-1 - index, address) for index, address in enumerate(replica.config.bootstrap_servers)]
-    if not choices or replica.installing is not None or replica.requests.any_under_way:
+    if replica.installing is not None or replica.requests.any_under_way:
         return
     free = [choice for choice in choices if replica.requests.may_send(choice[0], FetchRequest, replica.now_ms)]
     if free:

@@ -86,11 +86,12 @@ def test_presumed_session_keeps_its_broker_unfenced_but_is_no_proof() -> None:
 
 def test_expired_session_is_extended_when_the_controller_did_not_run() -> None:
     """After a suspension, the clock has advanced and the sockets have unread heartbeats."""
-    sessions = taken_over()
-    sessions.extend_expired(now_ms=30_000)
-    assert sessions.expired(now_ms=30_000) == []
-    sessions.record_contact(1, 5, now_ms=30_010)
-    assert sessions.expired(now_ms=30_300) == [2, 3]
+    for now_ms in (9_000, 30_000):
+        sessions = taken_over()
+        sessions.extend_expired(now_ms)
+        assert sessions.expired(now_ms) == []
+        sessions.record_contact(1, 5, now_ms + 10)
+        assert sessions.expired(now_ms + 300) == [2, 3]
 
 
 def test_fenced_brokers_have_no_session() -> None:
@@ -102,6 +103,14 @@ def test_fenced_brokers_have_no_session() -> None:
     assert cluster.sessions.metadata_offset(1) == NOT_KNOWN
     cluster.decide(cluster.brokers.unregister(cluster.image, 2))
     assert cluster.sessions.next_end_ms() is None
+
+
+def test_controller_that_is_active_again_forgets_the_sessions_of_brokers_fenced_meanwhile() -> None:
+    sessions = taken_over(brokers=2)
+    cluster = Cluster(2)
+    cluster.fence(1)
+    sessions.reset(cluster.image.cluster, cluster.image.offset, now_ms=1_000)
+    assert sessions.expired(now_ms=1_000_000) == [2]
 
 
 def test_new_controller_requires_its_own_offset_for_a_controlled_shutdown() -> None:

@@ -30,5 +30,11 @@ def test_portions_are_bounded(named: list[tuple[str, list[int]]]) -> None:
         assert sum(max(len(members), 1) for _, members in portion) <= PORTION_SIZE
 
 
+def test_small_topics_share_a_portion_until_it_is_full() -> None:
+    for size in (0, 1):  # a topic without partitions counts as one
+        named = [(f"topic-{number}", list(range(size))) for number in range(PORTION_SIZE + 1)]
+        assert [len(portion) for portion in topics_in_portions(named)] == [PORTION_SIZE, 1]
+
+
 def test_empty_request_is_one_portion() -> None:
     assert list(topics_in_portions([])) == [[]]

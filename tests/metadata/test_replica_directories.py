@@ -109,6 +109,15 @@ def test_assignment_to_a_failed_directory_removes_the_replica_from_the_isr() -> 
     assert 1 not in partition(cluster).isr
 
 
+def test_replica_that_was_in_a_failed_directory_when_it_was_assigned_stays_eligible_kip_966() -> None:
+    """Its records are not lost: the directory may return with them."""
+    cluster = cluster_of_three(min_insync_replicas=3)
+    fail(cluster, TWO)
+    assign(cluster, TWO)
+    assert partition(cluster).isr == (2, 3)
+    assert partition(cluster).eligible_leader_replicas == (1,)
+
+
 def test_partition_has_no_leader_when_the_directory_of_its_sole_replica_failed() -> None:
     cluster = cluster_of_three((1,), min_insync_replicas=1)
     assign(cluster, TWO)

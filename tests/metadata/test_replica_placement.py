@@ -90,10 +90,11 @@ def test_broker_in_shutdown_gets_no_replicas_while_there_are_others() -> None:
     assert all(placer.place()[2] == 2 for _ in range(20))
 
 
-def test_small_topics_are_spread_over_brokers() -> None:
-    brokers = [broker(i) for i in range(5)]
+@pytest.mark.parametrize("count", [2, 5])
+def test_small_topics_are_spread_over_brokers(count: int) -> None:
+    brokers = [broker(i) for i in range(count)]
     rng = Random(3)
-    assert len({StripedReplicaPlacer(brokers, 1, rng).place() for _ in range(50)}) == 5
+    assert len({StripedReplicaPlacer(brokers, 1, rng).place() for _ in range(50)}) == count
 
 
 def test_a_fenced_broker_is_the_last_choice() -> None:

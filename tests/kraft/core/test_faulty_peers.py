@@ -148,3 +148,4 @@ def test_voter_with_a_leader_sends_nothing_when_an_unknown_peer_claims_to_lead()
     one.follow(2, 1)
     begin = said.BeginEpochRequest(7, 5, "host5:1", KEYS[1])
     assert not sends(one.step(happened.Received(1, begin, is_unknown_peer=True)))
+    assert not sends(one.step(happened.ConnectionReset(2))), "nor when it loses its leader later"
