@@ -76,6 +76,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "metadata",
     ),
     "broker.security": (),
+    "broker.security.acls": ("broker.config", "broker.server.authorizer", "broker.server.session", "metadata"),
     # Mechanisms are the same for servers and clients.
     "broker.security.sasl": ("metadata.protocol",),
     "broker.security.oauth": ("broker.printable", "broker.security.sasl"),
@@ -193,6 +194,7 @@ PURE: dict[str, frozenset[str]] = {
         }
     ),
     "broker.quota": frozenset(),
+    "broker.security.acls": frozenset(),
     "broker.security.sasl": frozenset(),
     # They fetch keys and tokens from identity providers.
     "broker.security.oauth": frozenset(

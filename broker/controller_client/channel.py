@@ -47,8 +47,8 @@ class LocalController(Protocol):
     @property
     def is_active(self) -> bool: ...
 
-    async def execute(self, payload: bytes, *, principal: str, client_host: str) -> bytes:
-        """Execute the request in `payload` and return the payload of the response.
+    async def execute(self, payload: bytes, *, principal: str, client_host: str, is_own: bool = False) -> bytes:
+        """Execute the request in `payload` and return the payload of the response. This node's own is not authorized.
 
         Raises KafkaError: NOT_CONTROLLER if this node does not lead, or stopped leading before the response was
         certain; another code if the request has no response in its own API.
@@ -123,9 +123,10 @@ class ControllerChannel:
                 response = await controller.call(request, version)
             else:
                 payload = encode_request(request, version, self._client_id)
-                answer = await controller.execute(payload, principal=_OWN_PRINCIPAL, client_host=_OWN_HOST)
+                answer = await controller.execute(payload, principal=_OWN_PRINCIPAL, client_host=_OWN_HOST, is_own=True)
                 response = decode_response(request, version, answer)
-            if response.error_code == ErrorCode.NOT_CONTROLLER:
+            # Some responses have an error for each element only.
+            if getattr(response, "error_code", None) == ErrorCode.NOT_CONTROLLER:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER)
             return response
 

@@ -153,6 +153,22 @@ CONTROLLER_CLIENT_EVENTS: Final = EventCatalogue(
 SERVER_EVENTS: Final = EventCatalogue(
     "broker.server",
     {
+        "authorization_refused": EventKind(
+            Level.INFO,
+            "A client tried what it is not allowed to do. Operations and resources are those of access control lists.",
+            {
+                "principal": "principal of the client",
+                "host": "address of the client",
+                "listener": "name of the listener, empty for a request that another node has forwarded",
+                "operation": "the operation",
+                "resource_type": "type of the resource",
+                "resource": "name of the resource",
+                "request": "name of the API",
+            },
+            "{principal} at {host} is not allowed to {operation} {resource_type} {resource} (request {request}, "
+            "listener {listener})",
+            LINES_MAX,
+        ),
         "handler_failed": EventKind(
             Level.ERROR,
             "An API's code raised an unexpected error. The connection is closed.",

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from broker.coordinator.internal_topics import internal_topic, replication_key
 from broker.coordinator.runtime.runtime import CoordinatorRuntime
 from broker.handlers.current_leader import Endpoint, leader_endpoints
-from broker.handlers.topic_creation import create_missing_topics
+from broker.handlers.topic_creation import create_internal_topic
 from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
@@ -59,8 +59,8 @@ def find_coordinator(context: BrokerContext, request: FindCoordinatorRequest) ->
 
 async def _create(context: BrokerContext, topic: str) -> str:
     """Creates the topic of a coordinator. Returns the reason for the client if that fails, otherwise nothing."""
-    failures = await create_missing_topics(context, [topic])
-    return f" {topic} cannot be created: {_trace_failure(context, topic, failures[topic])}." if failures else ""
+    failure = await create_internal_topic(context, topic)
+    return f" {topic} cannot be created: {_trace_failure(context, topic, failure)}." if failure else ""
 
 
 def _trace_failure(context: BrokerContext, topic: str, error: ErrorCode) -> str:

@@ -173,6 +173,7 @@ class BrokerRole:
             commit=services.partitions.commit_staged,
             serves_unstable=shared.config.unstable_api_versions_enable,
         )
+        dispatcher.authorize(shared.authorizer)
         self._install_quotas()
         shared.request_logging.add(dispatcher)
         if shared.metrics is not None:
@@ -191,7 +192,7 @@ class BrokerRole:
         dispatcher = self.dispatcher
         if dispatcher is not None:
             charging = Charging(self._quotas, self._deadlines) if self._quotas.any_set else None
-            dispatcher.install(dispatcher.authorizer, charging)
+            dispatcher.charge(charging)
             is_timed = charging is not None and charging.is_timed
             self._shared.acceptor.meter_connections(charging if is_timed else None)
 

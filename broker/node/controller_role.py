@@ -71,7 +71,9 @@ class ControllerRole:
             heartbeat_connections=self._heartbeat_connections,
             log_levels=shared.log_levels,
         )
-        return ControllerDispatcher(services, CONTROLLER_HANDLERS, nursery)
+        dispatcher = ControllerDispatcher(services, CONTROLLER_HANDLERS, nursery)
+        dispatcher.authorize(shared.authorizer)
+        return dispatcher
 
     def _limit_mutations(self) -> Deadlines:
         """Charge clients for changes of metadata (KIP-599). Returns the deadlines at which muted clients go on."""

@@ -37,6 +37,7 @@ from broker.node.scrubbing import make_scrubber
 from broker.quota import ConnectionRates, QuotaWindows, UnusableQuotas
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replica_selector import find_replica_selector
+from broker.security.acls import StandardAuthorizer, find_authorizer
 from broker.storage.log_manager import LogManager
 from broker.storage.log_manager_config import LogManagerConfig
 from broker.wire.uuids import encode_uuid
@@ -72,6 +73,7 @@ class Node:
     def __init__(self, env: Env, config: KafkaConfig, log_levels: LogLevels | None = None) -> None:
         check_supported(config, config.endpoints)
         find_replica_selector(config)
+        self._authorizer = find_authorizer(config)
         self._env = env
         self._config = config
         self._log_levels = log_levels or LogLevels()
@@ -167,6 +169,8 @@ class Node:
         acceptor = self._acceptor(partitions, effective, loader, timer)
         request_logging = RequestLogging(self._env.trace, acceptor, timer, self._config)
         effective.add_listener(request_logging.configure)
+        if isinstance(self._authorizer, StandardAuthorizer):
+            loader.add_publisher(self._authorizer.publish)
         return NodeContext(
             env=self._env,
             config=self._config,
@@ -178,6 +182,7 @@ class Node:
             acceptor=acceptor,
             log_levels=self._log_levels,
             request_logging=request_logging,
+            authorizer=self._authorizer,
             metrics=metrics,
         )
 

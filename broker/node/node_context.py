@@ -12,6 +12,7 @@ from broker.log_levels import LogLevels
 from broker.net.acceptor import Acceptor
 from broker.node.listeners import BoundListener
 from broker.node.request_logging import RequestLogging
+from broker.server.authorizer import Authorizer
 from kraft.env import Env
 from kraft.raft_node import RaftNode
 from metadata.image import MetadataLoader
@@ -37,6 +38,7 @@ class NodeContext:
     acceptor: Acceptor
     log_levels: LogLevels
     request_logging: RequestLogging
+    authorizer: Authorizer | None = None
     metrics: "NodeMetrics | None" = None
 
     def bound_for(self, listeners: Sequence[Listener]) -> list[BoundListener]:

@@ -18,6 +18,7 @@ from broker.server.slices import Steps
 from broker.wire.api.api_versions import ApiVersion
 from broker.wire.api.names import api_name
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.controller import CLUSTER_NAME
 from metadata.protocol import AclOperation, ResourceType
 
 T = TypeVar("T")
@@ -51,8 +52,8 @@ class Server(Protocol[S]):
         """True if brokers forward requests like this one. Raises WireError."""
         ...
 
-    async def execute(self, payload: bytes, *, principal: str, client_host: str) -> bytes:
-        """Answer the request of a client that is not connected here."""
+    async def execute(self, payload: bytes, *, principal: str, client_host: str, is_own: bool = False) -> bytes:
+        """Answer the request of a client that is not connected here, or of this node."""
         ...
 
 
@@ -143,10 +144,43 @@ class Context(Generic[S]):
         charging = self.server.charging
         return work if charging is None or not charging.is_timed else charging.timed_task(self.session, work)
 
-    def allows(self, operation: AclOperation, resource_type: ResourceType, resource_name: str) -> bool:
-        """True if the client may carry out the operation on the resource."""
+    def allows(
+        self, operation: AclOperation, resource_type: ResourceType, resource_name: str, *, is_tried: bool = True
+    ) -> bool:
+        """True if the client may carry out the operation on the resource.
+
+        A refusal is traced if the client has tried to: not if the answer only leaves something out, or if there is
+        another operation or resource that may allow the same. Raises KafkaError if the authorizer is not ready.
+        """
         authorizer = self.server.authorizer
-        return authorizer is None or authorizer.allows(self.session, operation, resource_type, resource_name)
+        if authorizer is None or self.session.is_own:
+            return True
+        if authorizer.allows(self.session, operation, resource_type, resource_name):
+            return True
+        if is_tried:
+            self._trace_refusal(operation, resource_type, resource_name)
+        return False
+
+    def allows_cluster(self, operation: AclOperation, *, is_tried: bool = True) -> bool:
+        """True if the client may carry out the operation on the cluster; see `allows`."""
+        return self.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME, is_tried=is_tried)
+
+    def allows_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """True if the client may carry out the operation on at least one resource of the type."""
+        authorizer = self.server.authorizer
+        return authorizer is None or authorizer.allows_any(self.session, operation, resource_type)
+
+    def _trace_refusal(self, operation: AclOperation, resource_type: ResourceType, resource_name: str) -> None:
+        self.services.env.trace(
+            "authorization_refused",
+            principal=self.principal,
+            host=self.client_host,
+            listener=self.listener,
+            operation=operation.name,
+            resource_type=resource_type.name,
+            resource=resource_name,
+            request=self.api_name,
+        )
 
     def charge(self, fetched_bytes: int = 0, *, is_exempt: bool = False) -> int:
         """Charge the request to its client, the first time this is called, and return its `throttle_time_ms`.

@@ -80,9 +80,15 @@ class Dispatcher(Generic[S]):
         self.request_counts: dict[TableKey, int] = {}
         self.advertised = self._routes.advertised
 
-    def install(self, authorizer: Authorizer | None, charging: Charging | None) -> None:
-        """Have requests authorized and charged from now on; None allows everything, or charges nothing."""
+    def authorize(self, authorizer: Authorizer | None) -> None:
+        """Have requests authorized from now on; None allows everything."""
         self.authorizer = authorizer
+        if authorizer is not None:
+            authorizer.when_changed(self.access_changed)
+        self.access_changed()
+
+    def charge(self, charging: Charging | None) -> None:
+        """Have requests charged from now on; None charges nothing."""
         self.charging = charging
         self.access_changed()
 
@@ -202,7 +208,7 @@ class Dispatcher(Generic[S]):
         """See `broker.net.connection.Service`."""
         self._routes.check_size(api_key, size)
 
-    async def execute(self, payload: bytes, *, principal: str, client_host: str) -> bytes:
+    async def execute(self, payload: bytes, *, principal: str, client_host: str, is_own: bool = False) -> bytes:
         """Answer a request without a connection: one that was forwarded, or this node's own. Both have headers.
 
         Raises KafkaError: NOT_CONTROLLER, after which another controller may be asked; UNSUPPORTED_VERSION for a
@@ -210,6 +216,7 @@ class Dispatcher(Generic[S]):
         served; another code for an API that has no response for a refusal.
         """
         session = Session.authenticated(principal, client_host, "", self.shortcuts)
+        session.is_own = is_own
         try:
             api_key, version, correlation_id, client_id, position = parse_request_header(payload)
             route = self._admission.admit(session, api_key, version, len(payload))

@@ -29,7 +29,8 @@ class Session:
     version from ApiVersions (KIP-511). `refused_batches` are those that the client's producers have to send again
     before later ones are accepted. `prefix_length` is the number of bytes that the next request may have in common
     with the last one; `shortcuts` looks requests up by these bytes. The connection is muted until
-    `throttled_until`, of Trio's clock. `held_time` is that of the client while it has a request quota.
+    `throttled_until`, of Trio's clock. `held_time` is that of the client while it has a request quota. `is_own`
+    is true for this node's own requests to its controller, which are not authorized.
     """
 
     __slots__ = (
@@ -40,6 +41,7 @@ class Session:
         "client_software",
         "connection",
         "held_time",
+        "is_own",
         "listener",
         "prefix_length",
         "principal",
@@ -62,6 +64,7 @@ class Session:
         self.prefix_length = 0
         self.throttled_until = 0.0
         self.held_time: HeldTime | None = None
+        self.is_own = False
         self.shortcuts = ShortcutTable()
         self._tables = tables
 

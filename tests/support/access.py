@@ -1,5 +1,6 @@
 """An authorizer and quotas that a test controls, installed in a running node."""
 
+from collections.abc import Callable
 from math import inf
 
 import attrs
@@ -21,12 +22,19 @@ class TestAuthorizer:
 
     denied: set[tuple[str, AclOperation, ResourceType, str]] = attrs.field(factory=set)
     asked: int = 0
+    uses_acls: bool = False
 
     def allows(
         self, session: Session, operation: AclOperation, resource_type: ResourceType, resource_name: str
     ) -> bool:
         self.asked += 1
         return (session.principal, operation, resource_type, resource_name) not in self.denied
+
+    def allows_any(self, session: Session, operation: AclOperation, resource_type: ResourceType) -> bool:
+        return self.allows(session, operation, resource_type, "*")
+
+    def when_changed(self, callback: Callable[[], None]) -> None:
+        """Tests tell the dispatcher themselves."""
 
 
 @attrs.define
@@ -89,5 +97,6 @@ def install_access(node: RunningNode) -> Access:
     assert broker.dispatcher is not None, "the broker serves"
     dispatcher = broker.dispatcher
     access = Access(TestAuthorizer(), TestQuotas(), dispatcher)
-    dispatcher.install(access.authorizer, Charging(access.quotas, dispatcher.services.deadlines))
+    dispatcher.authorize(access.authorizer)
+    dispatcher.charge(Charging(access.quotas, dispatcher.services.deadlines))
     return access

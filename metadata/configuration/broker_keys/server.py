@@ -66,10 +66,15 @@ class ServerConfigs(ConfigValues):
     config_providers = key(LIST, (), no_empty_elements, LOW,
         "Names of the providers that resolve variables in configs.", CLUSTER_WIDE, takes_effect=False)
     authorizer_class_name = key(STRING, "", non_null, LOW,
-        "The authorizer's class; empty allows everything to everyone.", takes_effect=False)
+        "The authorizer: org.apache.kafka.metadata.authorizer.StandardAuthorizer decides by ACLs, and module:Class is "
+        "one of your own in Python; empty allows everything to everyone.")
+    super_users = key(STRING, "", None, MEDIUM,
+        "Principals that may do everything where there is an authorizer, such as User:admin;User:broker.")
+    allow_everyone_if_no_acl_found = key(BOOLEAN, False, None, MEDIUM,
+        "Whether everyone may use a resource for which there are no ACLs.")
     early_start_listeners = key(STRING, None, None, HIGH,
-        "Listeners that open before the authorizer is ready; not set are the controller's.", takes_effect=False,
-        described_as=ConfigType.LIST)
+        "Listeners that open before the ACLs are loaded: here always those of controllers, and no others.",
+        takes_effect=False, described_as=ConfigType.LIST)
     controlled_shutdown_enable = key(BOOLEAN, True, None, MEDIUM,
         "Whether a stopping broker hands its leaderships over first.", takes_effect=False)
     delete_topic_enable = key(BOOLEAN, True, None, HIGH,

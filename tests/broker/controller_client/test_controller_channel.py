@@ -31,7 +31,7 @@ class Own(LocalController):
         self.deposed = trio.Event()
         self.executed: list[tuple[bytes, str, str]] = []
 
-    async def execute(self, payload: bytes, *, principal: str, client_host: str) -> bytes:
+    async def execute(self, payload: bytes, *, principal: str, client_host: str, is_own: bool = False) -> bytes:
         self.executed.append((payload, principal, client_host))
         return self.serve(payload)
 

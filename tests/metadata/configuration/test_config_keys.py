@@ -35,9 +35,10 @@ OTHER_DEFAULT_HERE = {
     "group.consumer.min.heartbeat.interval.ms",
     "socket.listen.backlog.size",
 }
-# Keys that Kafka does not have.
+# Keys that Kafka does not have, or does not define: its authorizer reads two by itself.
 OWN_KEYS = {
     "broker": {
+        "allow.everyone.if.no.acl.found",
         "dynamic.configs.ignored",
         "http.listener",
         "log.scrub.enable",
@@ -46,6 +47,7 @@ OWN_KEYS = {
         "request.log.client.ids",
         "request.log.slow.ms",
         "request.log.topics",
+        "super.users",
     },
     "topic": set[str](),
     "group": set[str](),
