@@ -197,10 +197,6 @@ class LeaderRole(PartitionRole):
         end = min(end_offset, self.flushed_end) if partition.flushes_appends else end_offset
         return min(end, in_sync.high_watermark(end_offset, partition.context.now_ms()))
 
-    def commit_code(self) -> ErrorCode:
-        is_enough = len(self.in_sync.maximal) >= self.min_isr
-        return ErrorCode.NONE if is_enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-
     # Followers
 
     def find_follower(self, replica_id: int, broker_epoch: int, current_leader_epoch: int) -> Follower:

@@ -202,12 +202,13 @@ class Partition(PartitionTraffic):
         """Set the high watermark; nothing else moves it. It only moves back on a follower that has truncated its log.
 
         Notifies the producers' states (last stable offset), producers that wait for acks=all, and the fetches of
-        consumers and followers that wait for it.
+        consumers and followers that wait for it. No producer gets NOT_ENOUGH_REPLICAS_AFTER_APPEND: while the ISR is
+        below min.insync.replicas, a leader does not move the high watermark (KIP-966).
         """
         has_moved = offset != self.commit_state.high_watermark
         self.commit_state.move(log, offset)
         waiters = self.waiters
         if has_moved and waiters.for_commit.waiting:
-            waiters.for_commit.complete_up_to(offset, self.role.commit_code())
+            waiters.for_commit.complete_up_to(offset)
         if has_moved and waiters.for_high_watermark:
             waiters.notify_high_watermark(self)

@@ -106,10 +106,6 @@ class PartitionRole:
     def advance_high_watermark(self) -> None:
         """As the leader, move the high watermark to the offset that every in-sync replica has reached."""
 
-    def commit_code(self) -> ErrorCode:
-        """NONE, or a leader's error for records that fewer than `min.insync.replicas` have committed."""
-        return ErrorCode.NONE
-
     def state_changed(self) -> None:
         """As the leader, re-check what depends on the ISR and the config."""
 

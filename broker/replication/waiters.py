@@ -48,15 +48,15 @@ class Acknowledgements:
         """Drop a waiter without notifying it."""
         self.waiting.pop(waiter, None)
 
-    def complete_up_to(self, end_offset: int, code: ErrorCode = ErrorCode.NONE) -> None:
-        """Complete the requests that wait for offsets up to `end_offset`, with `code`."""
+    def complete_up_to(self, end_offset: int) -> None:
+        """Complete the requests that wait for offsets up to `end_offset`: these are committed or flushed."""
         waiting = self.waiting
         while waiting:
             waiter, wanted = next(iter(waiting.items()))
             if wanted > end_offset:
                 return
             del waiting[waiter]
-            waiter.complete(code)
+            waiter.complete(ErrorCode.NONE)
 
     def fail(self, code: ErrorCode) -> None:
         """Complete all waiting requests with the error `code`: their offsets may never be reached."""

@@ -27,12 +27,13 @@ BATCHES = 4
 
 
 class CountingDisk(RealDisk):
-    """Records the parts of logs that are checked."""
+    """Records the parts of logs that are checked. `on_checked` is called after each check, before its result counts."""
 
     def __init__(self) -> None:
         super().__init__()
         self.parts: list[LogPart] = []
         self.has_descriptors = True
+        self.on_checked: Callable[[], object] = lambda: None
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         if not self.has_descriptors:
@@ -42,7 +43,9 @@ class CountingDisk(RealDisk):
     async def run_apart(self, work: Callable[[], T]) -> T:
         assert isinstance(work, partial)
         self.parts.append(work.args[1])
-        return work()
+        result = work()
+        self.on_checked()
+        return result
 
 
 class Checked:
@@ -129,6 +132,19 @@ async def test_damage_is_passed_on(tmp_path: Path, autojump_clock: MockClock) ->
         checked.checks.add_old(checked.partition, 0)
         await trio.sleep(1)
         assert [(damage.first_offset, damage.end_offset) for damage in checked.found] == [(2, 3)]
+
+
+async def test_damage_of_records_that_are_truncated_during_the_check_is_not_passed_on(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    async with running(tmp_path) as checked:
+        log = checked.partition.log
+        assert log is not None
+        flip(log.segments.locate(2)[:2], 70)
+        checked.disk.on_checked = lambda: log.truncate_to(2)
+        checked.checks.add(checked.partition, 0)
+        await trio.sleep(1)
+        assert (checked.count, checked.found, log.log_end_offset) == (1, [], 2)
 
 
 async def test_damage_is_looked_for_once_in_ten_minutes_where_it_is_known(

@@ -1,9 +1,7 @@
 """Attempts to repair replicas whose leader accepts connections and answers nothing."""
 
-import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from math import inf
 from pathlib import Path
 
 import attrs
@@ -11,19 +9,10 @@ import trio
 from trio.testing import MockClock
 
 from broker.replication.damaged_replicas import DamagedReplicas
-from broker.replication.disconnected_brokers import DisconnectedBrokers
-from broker.replication.fetch_plan import FetchSettings
-from broker.replication.partition import Partition
-from broker.replication.replica_fetcher import FetcherContext
-from broker.replication.throttles import Throttle
 from broker.storage.damage import Damage
-from kraft.env import Env, RealDisk
-from metadata.image import BrokerImage
-from metadata.records import BrokerEndpoint
+from tests.support.fetcher_context import REQUEST_TIMEOUT_MS, fetcher_context, leader_at
 from tests.support.logs import flip, no_trace
-from tests.support.partition_harness import LOCAL, A, Harness
-
-REQUEST_TIMEOUT_MS = 5_000
+from tests.support.partition_harness import A, Harness
 
 
 @attrs.define
@@ -40,28 +29,6 @@ class SilentLeader:
                 pass
 
 
-def context(port: int) -> FetcherContext:
-    leader = BrokerImage(
-        A, 7, b"", {"PLAINTEXT": BrokerEndpoint("PLAINTEXT", "127.0.0.1", port, 0)}, {}, None, False, False, ()
-    )
-    return FetcherContext(
-        env=Env(RealDisk(), random.Random(1), lambda: 0.0, no_trace),
-        settings=FetchSettings(LOCAL),
-        client_id="follower",
-        listener_name="PLAINTEXT",
-        request_timeout_ms=REQUEST_TIMEOUT_MS,
-        source=lambda broker_id: leader,
-        broker_epoch=lambda: 7,
-        throttle=Throttle(1, 1_000, quota=lambda: inf, now_ms=lambda: 0),
-        log_failed=fail,
-        disconnected_brokers=DisconnectedBrokers(lambda broker_id: 7),
-    )
-
-
-def fail(partition: Partition, error: OSError) -> None:
-    raise AssertionError("the disk works") from error
-
-
 @asynccontextmanager
 async def silent_leader() -> AsyncIterator[tuple[DamagedReplicas, SilentLeader]]:
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
@@ -69,7 +36,7 @@ async def silent_leader() -> AsyncIterator[tuple[DamagedReplicas, SilentLeader]]
     replicas = DamagedReplicas()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, leader.serve, [listener])
-        nursery.start_soon(replicas.run, context(leader.port))
+        nursery.start_soon(replicas.run, fetcher_context(lambda: leader_at(leader.port)))
         yield replicas, leader
         nursery.cancel_scope.cancel()
 

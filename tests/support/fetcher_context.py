@@ -1,0 +1,44 @@
+"""The context of a follower's fetchers, whose leader is broker A on this machine."""
+
+from collections.abc import Callable
+from math import inf
+from random import Random
+
+from broker.replication.disconnected_brokers import DisconnectedBrokers
+from broker.replication.fetch_plan import FetchSettings
+from broker.replication.partition import Partition
+from broker.replication.replica_fetcher import FetcherContext
+from broker.replication.throttles import Throttle
+from kraft.env import Env, RealDisk
+from metadata.image import BrokerImage
+from metadata.records import BrokerEndpoint
+from tests.support.logs import no_trace
+from tests.support.partition_harness import LOCAL, A
+
+REQUEST_TIMEOUT_MS = 5_000
+
+
+def leader_at(port: int) -> BrokerImage:
+    """The registration of a leader that listens on `port`."""
+    end_points = {"PLAINTEXT": BrokerEndpoint("PLAINTEXT", "127.0.0.1", port, 0)}
+    return BrokerImage(A, 7, b"", end_points, {}, None, False, False, ())
+
+
+def fetcher_context(leader: Callable[[], BrokerImage | None]) -> FetcherContext:
+    """The context of a follower that finds the registration of its leader by `leader`."""
+    return FetcherContext(
+        env=Env(RealDisk(), Random(1), lambda: 0.0, no_trace),
+        settings=FetchSettings(LOCAL),
+        client_id="follower",
+        listener_name="PLAINTEXT",
+        request_timeout_ms=REQUEST_TIMEOUT_MS,
+        source=lambda broker_id: leader(),
+        broker_epoch=lambda: 7,
+        throttle=Throttle(1, 1_000, quota=lambda: inf, now_ms=lambda: 0),
+        log_failed=fail,
+        disconnected_brokers=DisconnectedBrokers(lambda broker_id: 7),
+    )
+
+
+def fail(partition: Partition, error: OSError) -> None:
+    raise AssertionError("the disk works") from error
