@@ -24,7 +24,13 @@ def leader_at(port: int) -> BrokerImage:
     return BrokerImage(A, 7, b"", end_points, {}, None, False, False, ())
 
 
-def fetcher_context(leader: Callable[[], BrokerImage | None]) -> FetcherContext:
+def fail(partition: Partition, error: OSError) -> None:
+    raise AssertionError("the disk works") from error
+
+
+def fetcher_context(
+    leader: Callable[[], BrokerImage | None], log_failed: Callable[[Partition, OSError], None] = fail
+) -> FetcherContext:
     """The context of a follower that finds the registration of its leader by `leader`."""
     return FetcherContext(
         env=Env(RealDisk(), Random(1), lambda: 0.0, no_trace),
@@ -35,10 +41,6 @@ def fetcher_context(leader: Callable[[], BrokerImage | None]) -> FetcherContext:
         source=lambda broker_id: leader(),
         broker_epoch=lambda: 7,
         throttle=Throttle(1, 1_000, quota=lambda: inf, now_ms=lambda: 0),
-        log_failed=fail,
+        log_failed=log_failed,
         disconnected_brokers=DisconnectedBrokers(lambda broker_id: 7),
     )
-
-
-def fail(partition: Partition, error: OSError) -> None:
-    raise AssertionError("the disk works") from error

@@ -13,6 +13,7 @@ from broker.replication.partition import Partition
 from broker.replication.partition_context import PartitionContext, PartitionTasks
 from broker.replication.role_changes import apply_image
 from broker.wire.errors import ErrorCode
+from kraft.env import Disk
 from metadata.image import BrokerImage, PartitionImage
 from tests.support.logs import NOW_MS, batch, no_trace, open_log
 
@@ -37,7 +38,7 @@ class Waiting:
 class Harness:
     """The context of one partition: the test sets the clock, and reads proposals and pending flushes."""
 
-    def __init__(self, directory: Path, trace: Callable[..., None] = no_trace) -> None:
+    def __init__(self, directory: Path, trace: Callable[..., None] = no_trace, *, disk: Disk | None = None) -> None:
         self.now_ms = 0.0
         self.fenced: tuple[int, ...] = ()
         self.proposed = 0
@@ -47,7 +48,7 @@ class Harness:
             "topic",
             b"id".ljust(16),
             0,
-            open_log(directory / "topic-0"),
+            open_log(directory / "topic-0", disk=disk),
             PartitionContext(
                 local_id=LOCAL,
                 lag_max_ms=1_000,
