@@ -12,6 +12,8 @@ _TOPIC: Final = {**_DECISION, "topic": "topic", "topic_id": "id of the topic, in
 _PARTITION: Final = {**_DECISION, "topic": "topic", "partition": "number of the partition"}
 _BROKER: Final = {**_DECISION, "broker": "id of the broker"}
 _INCARNATION: Final = {**_BROKER, "broker_epoch": "broker epoch"}
+_TOKEN: Final = {**_DECISION, "token_id": "id of the token", "owner": "principal that the token stands for"}
+_TOKEN_EXPIRATION: Final = {**_TOKEN, "expires_ms": "when it expires unless it is renewed, in ms since 1970"}
 _REASSIGNMENT: Final = {
     **_PARTITION,
     "replicas": "ids of all replicas now",
@@ -79,6 +81,15 @@ CONTROLLER_EVENTS: Final = EventCatalogue(
         ),
         "controller_registered": EventKind(
             Level.DEBUG, "A controller process is registered (KIP-919).", {**_DECISION, "controller": "its id"}
+        ),
+        "delegation_token_changed": EventKind(
+            Level.INFO, "A delegation token expires at another time.", _TOKEN_EXPIRATION, lines_max=LINES_MAX
+        ),
+        "delegation_token_created": EventKind(
+            Level.INFO, "A delegation token was created (KIP-48).", _TOKEN_EXPIRATION, lines_max=LINES_MAX
+        ),
+        "delegation_token_removed": EventKind(
+            Level.INFO, "A delegation token was removed, or has expired.", _TOKEN, lines_max=LINES_MAX
         ),
         "features_changed": EventKind(
             Level.INFO, "Finalized feature levels changed (KIP-584).", {**_DECISION, "features": "new level by feature"}

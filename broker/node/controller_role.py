@@ -1,6 +1,7 @@
 """The controller role of a node: active while this node leads the quorum, and idle otherwise."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import trio
 
@@ -19,7 +20,14 @@ from broker.server.quotas import MutationCharging
 from broker.wire.uuids import new_uuid
 from kraft.replicated_log import Batch, Leadership
 from metadata.configuration.settings import settings_from
-from metadata.controller import REGISTERED_FEATURES, Controller, ControllerConfig, ControllerRegistration
+from metadata.controller import (
+    REGISTERED_FEATURES,
+    Controller,
+    ControllerConfig,
+    ControllerRegistration,
+    DelegationTokenConfig,
+)
+from metadata.protocol import KafkaError
 from metadata.records import BrokerEndpoint
 
 
@@ -35,7 +43,12 @@ class ControllerRole:
     def __init__(self, shared: NodeContext, nursery: trio.Nursery) -> None:
         self._shared, config = shared, shared.config
         self.controller = Controller(
-            settings_from(ControllerConfig, config, cluster_id=shared.cluster_id),
+            settings_from(
+                ControllerConfig,
+                config,
+                cluster_id=shared.cluster_id,
+                tokens=settings_from(DelegationTokenConfig, config),
+            ),
             shared.quorum,
             shared.loader,
             config.schema(),
@@ -98,6 +111,16 @@ class ControllerRole:
             )
         self._nursery.start_soon(self._deadlines.run)
         await self._nursery.start(self.controller.run)
+        if (secret_key := shared.config.delegation_token_secret_key) is not None and secret_key.value:
+            self._nursery.start_soon(self._remove_expired_tokens)
+
+    async def _remove_expired_tokens(self) -> None:
+        """Look for delegation tokens that have expired, until cancelled."""
+        interval_s = self._shared.config.delegation_token_expiry_check_interval_ms / 1000
+        while True:
+            await trio.sleep(interval_s)
+            with suppress(KafkaError):  # this node is not the active controller
+                await self.controller.security.remove_expired_tokens()
 
     def registrar(self, channel: ControllerChannel) -> ControllerRegistrar:
         """The task that registers this process as a controller, over `channel`."""

@@ -15,6 +15,7 @@ from metadata.controller.controller import Controller
 from metadata.controller.controller_config import ControllerConfig
 from metadata.controller.controller_registration import ControllerRegistration
 from metadata.controller.decision import Decision
+from metadata.controller.delegation_tokens import CreatedToken, DelegationTokenConfig, NewDelegationToken
 from metadata.controller.elect_leaders import ElectedPartition, ElectedTopic
 from metadata.controller.feature_levels import (
     DEFAULT_FEATURES,
@@ -74,8 +75,10 @@ __all__ = [
     "Controller",
     "ControllerConfig",
     "ControllerRegistration",
+    "CreatedToken",
     "CreatedTopic",
     "Decision",
+    "DelegationTokenConfig",
     "DeletedTopic",
     "DirectoryAssignment",
     "ElectedPartition",
@@ -83,6 +86,7 @@ __all__ = [
     "FeatureUpdate",
     "IsrChange",
     "IsrMember",
+    "NewDelegationToken",
     "NewPartitions",
     "NewTopic",
     "OngoingReassignment",

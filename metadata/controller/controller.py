@@ -87,7 +87,7 @@ class Controller:
         self._reassignments = ReassignmentsControl(schema)
         self._elections = ElectLeadersControl(schema)
         self._balance = LeaderBalance(schema, config.leader_balance_interval_ms)
-        self.security = SecurityRequests(self._write, self._write_portions, env.rng)
+        self.security = SecurityRequests(self._write, self._write_portions, env, config.tokens)
         self._sessions = BrokerSessions(config.broker_session_timeout_ms, config.connection_lost_grace_ms)
         self._timer = trio.CancelScope()
         self._epoch: int | None = None

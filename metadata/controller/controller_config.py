@@ -6,6 +6,7 @@ import attrs
 
 from metadata.configuration import BrokerConfigs
 from metadata.configuration.settings import from_key
+from metadata.controller.delegation_tokens import DelegationTokenConfig
 from metadata.controller.feature_levels import DEFAULT_FEATURES
 
 
@@ -25,6 +26,7 @@ class ControllerConfig:
     connection_lost_grace_ms: int = 300
     auto_leader_rebalance_enable: bool = from_key(BrokerConfigs.auto_leader_rebalance_enable)
     leader_imbalance_check_interval_seconds: int = from_key(BrokerConfigs.leader_imbalance_check_interval_seconds)
+    tokens: DelegationTokenConfig = attrs.field(factory=DelegationTokenConfig)
     features: Mapping[str, int] = DEFAULT_FEATURES
 
     @property

@@ -16,6 +16,7 @@ from metadata.records import (
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     FencingChange,
     MetadataRecord,
@@ -25,6 +26,7 @@ from metadata.records import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -109,6 +111,15 @@ class DecisionEvents:
                 self._trace("config_changed", resource_type=type_, resource=resource, name=name, removed=removed)
             case ClientQuotaRecord(entity=entity, key=key, value=quota, remove=removed):
                 self._trace("client_quota_changed", entity=entity, key=key, value=None if removed else quota)
+            case RemoveTopicRecord(topic_id=topic_id):
+                self._trace("topic_deleted", topic=before.topics.by_id[topic_id].name, topic_id=topic_id.hex())
+            case _:
+                self._report_access(decided, record)
+
+    def _report_access(self, decided: DecidedRecords, record: MetadataRecord) -> None:
+        """Report a record about who may use the cluster."""
+        before = decided.before
+        match record:
             case AccessControlEntryRecord(id=acl_id):
                 self._trace("acl_created", entry=str(decided.after.acls.by_id[acl_id]))
             case RemoveAccessControlEntryRecord(id=acl_id):
@@ -117,8 +128,18 @@ class DecisionEvents:
                 self._trace_credential(user, mechanism, removed=False)
             case RemoveUserScramCredentialRecord(name=user, mechanism=mechanism):
                 self._trace_credential(user, mechanism, removed=True)
-            case RemoveTopicRecord(topic_id=topic_id):
-                self._trace("topic_deleted", topic=before.topics.by_id[topic_id].name, topic_id=topic_id.hex())
+            case DelegationTokenRecord(token_id=token_id):
+                self._report_token(record, is_new=token_id not in before.delegation_tokens.by_id)
+            case RemoveDelegationTokenRecord(token_id=token_id):
+                owner = before.delegation_tokens.by_id[token_id].owner
+                self._trace("delegation_token_removed", token_id=token_id, owner=owner)
+
+    def _report_token(self, token: DelegationTokenRecord, *, is_new: bool) -> None:
+        token_id, owner, expires_ms = token.token_id, token.owner, token.expiration_timestamp
+        if is_new:
+            self._trace("delegation_token_created", token_id=token_id, owner=owner, expires_ms=expires_ms)
+        else:
+            self._trace("delegation_token_changed", token_id=token_id, owner=owner, expires_ms=expires_ms)
 
     def _trace_credential(self, user: str, mechanism: int, *, removed: bool) -> None:
         name = ScramMechanism(mechanism).sasl_name

@@ -23,6 +23,8 @@ METADATA_VERSION: Final = "metadata.version"
 CORDONS_SINCE: Final = 30
 # The metadata.version from which on there are SCRAM credentials: 3.5-IV2.
 SCRAM_SINCE: Final = 11
+# The metadata.version from which on there are delegation tokens: 3.6-IV2.
+TOKENS_SINCE: Final = 14
 KRAFT_VERSION: Final = "kraft.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
@@ -93,14 +95,16 @@ SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = MappingProxyType(
     }
 )
 
-# A registration says with these names whether the node knows ClientQuotaRecord, AccessControlEntryRecord and
-# UserScramCredentialRecord. They are no features of Kafka's, so neither clients nor tools are told of them. Earlier
-# releases of this project end when they read such a record.
+# A registration says with these names whether the node knows ClientQuotaRecord, AccessControlEntryRecord,
+# UserScramCredentialRecord and DelegationTokenRecord. They are no features of Kafka's, so neither clients nor tools are
+# told of them. Earlier releases of this project end when they read such a record.
 QUOTA_RECORDS: Final = "client.quota.records"
 ACL_RECORDS: Final = "access.control.entry.records"
 SCRAM_RECORDS: Final = "scram.records"
+TOKEN_RECORDS: Final = "delegation.token.records"
+_RECORDS: Final = (QUOTA_RECORDS, ACL_RECORDS, SCRAM_RECORDS, TOKEN_RECORDS)
 REGISTERED_FEATURES: Final[Mapping[str, VersionRange]] = MappingProxyType(
-    {**SUPPORTED_FEATURES, **dict.fromkeys((QUOTA_RECORDS, ACL_RECORDS, SCRAM_RECORDS), VersionRange(0, 1))}
+    {**SUPPORTED_FEATURES, **dict.fromkeys(_RECORDS, VersionRange(0, 1))}
 )
 
 

@@ -2,13 +2,20 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from random import Random
 from typing import Final, Protocol, TypeVar
 
+from kraft.env import Env
 from metadata.controller.acls import create_acls, delete_acls
 from metadata.controller.decision import Decision
+from metadata.controller.delegation_tokens import (
+    CreatedToken,
+    DelegationTokenConfig,
+    DelegationTokensControl,
+    NewDelegationToken,
+)
 from metadata.controller.portions import in_portions
 from metadata.controller.scram import ScramAlteration, ScramOutcome, alter_user_scram_credentials
+from metadata.ids import random_uuid, uuid_text
 from metadata.image import AccessControlEntry, MetadataImage
 from metadata.protocol import KafkaError
 from metadata.request_context import Requester
@@ -48,15 +55,18 @@ class WritePortions(Protocol):
 class SecurityRequests:
     """Serves requests as `Controller` does, and raises KafkaError NOT_CONTROLLER like its methods."""
 
-    def __init__(self, write: Write, write_portions: WritePortions, rng: Random) -> None:
-        self._write, self._write_portions, self._rng = write, write_portions, rng
+    def __init__(self, write: Write, write_portions: WritePortions, env: Env, tokens: DelegationTokenConfig) -> None:
+        self._write, self._write_portions, self._env = write, write_portions, env
+        self._tokens = DelegationTokensControl(tokens)
 
     async def create_acls(
         self, entries: Sequence[AccessControlEntry], *, context: Requester = None
     ) -> list[KafkaError | None]:
         """Return an error or None for each entry, in order."""
         portions = (entries[first : first + ENTRIES_AT_ONCE] for first in range(0, len(entries), ENTRIES_AT_ONCE))
-        return await self._write_portions("CreateAcls", portions, partial(create_acls, rng=self._rng), context=context)
+        return await self._write_portions(
+            "CreateAcls", portions, partial(create_acls, rng=self._env.rng), context=context
+        )
 
     async def delete_acls(self, ids: Sequence[bytes], *, context: Requester = None) -> None:
         """Remove the entries with these ids, all at once."""
@@ -70,3 +80,44 @@ class SecurityRequests:
         return await self._write_portions(
             "AlterUserScramCredentials", portions, alter_user_scram_credentials, context=context
         )
+
+    async def create_delegation_token(self, wanted: NewDelegationToken, *, context: Requester = None) -> CreatedToken:
+        """Create a token, and return it with its HMAC. Raises KafkaError as `DelegationTokensControl.create` does."""
+        token_id = uuid_text(random_uuid(self._env.rng))
+
+        def decide(image: MetadataImage) -> Decision[CreatedToken]:
+            return self._tokens.create(image, wanted, token_id, self._now_ms())
+
+        return await self._write("CreateDelegationToken", decide, context=context)
+
+    async def renew_delegation_token(
+        self, principal: str, hmac: bytes, period_ms: int, *, context: Requester = None
+    ) -> int:
+        """Return the new expiration. Raises KafkaError as `DelegationTokensControl.renew` does."""
+
+        def decide(image: MetadataImage) -> Decision[int]:
+            return self._tokens.renew(image, principal, hmac, period_ms, self._now_ms())
+
+        return await self._write("RenewDelegationToken", decide, context=context)
+
+    async def expire_delegation_token(
+        self, principal: str, hmac: bytes, period_ms: int, *, context: Requester = None
+    ) -> int:
+        """Return the new expiration. Raises KafkaError as `DelegationTokensControl.expire` does."""
+
+        def decide(image: MetadataImage) -> Decision[int]:
+            return self._tokens.expire(image, principal, hmac, period_ms, self._now_ms())
+
+        return await self._write("ExpireDelegationToken", decide, context=context)
+
+    async def remove_expired_tokens(self) -> None:
+        """Remove all expired tokens. Raises KafkaError NOT_CONTROLLER."""
+
+        def decide(image: MetadataImage) -> Decision[bool]:
+            return self._tokens.remove_expired(image, self._now_ms())
+
+        while await self._write("delegation tokens have expired", decide):
+            pass
+
+    def _now_ms(self) -> int:
+        return int(self._env.wall() * 1000)

@@ -13,6 +13,7 @@ from metadata.image.acls import (
 from metadata.image.client_quotas import ClientQuotasDelta, ClientQuotasImage
 from metadata.image.cluster import BrokerImage, ClusterDelta, ClusterImage, ControllerImage
 from metadata.image.configs import ConfigResource, ConfigsDelta, ConfigsImage
+from metadata.image.delegation_tokens import DelegationToken, DelegationTokensDelta, DelegationTokensImage
 from metadata.image.image import MetadataDelta, MetadataImage
 from metadata.image.metadata_loader import MetadataLoader, Publisher
 from metadata.image.persistent_map import PersistentMap
@@ -44,6 +45,9 @@ __all__ = [
     "ConfigsDelta",
     "ConfigsImage",
     "ControllerImage",
+    "DelegationToken",
+    "DelegationTokensDelta",
+    "DelegationTokensImage",
     "MetadataDelta",
     "MetadataImage",
     "MetadataLoader",

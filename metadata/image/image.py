@@ -9,6 +9,7 @@ from metadata.image.acls import AclsDelta, AclsImage
 from metadata.image.client_quotas import ClientQuotasDelta, ClientQuotasImage
 from metadata.image.cluster import ClusterDelta, ClusterImage
 from metadata.image.configs import ConfigResource, ConfigsDelta, ConfigsImage
+from metadata.image.delegation_tokens import DelegationTokensDelta, DelegationTokensImage
 from metadata.image.scram import ScramDelta, ScramImage
 from metadata.image.topics import TopicsDelta, TopicsImage
 from metadata.protocol import ConfigResourceType
@@ -17,6 +18,7 @@ from metadata.records import (
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     MetadataRecord,
     NoOpRecord,
@@ -26,6 +28,7 @@ from metadata.records import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -46,6 +49,7 @@ class MetadataImage:
     client_quotas: ClientQuotasImage = attrs.field(factory=ClientQuotasImage)
     acls: AclsImage = attrs.field(factory=AclsImage)
     scram: ScramImage = attrs.field(factory=ScramImage)
+    delegation_tokens: DelegationTokensImage = attrs.field(factory=DelegationTokensImage)
     next_producer_id: int = 0
 
 
@@ -65,6 +69,7 @@ class MetadataDelta:
         self.client_quotas = ClientQuotasDelta(base.client_quotas)
         self.acls = AclsDelta(base.acls)
         self.scram = ScramDelta(base.scram)
+        self.delegation_tokens = DelegationTokensDelta(base.delegation_tokens)
         self.next_producer_id = base.next_producer_id
         self._replay: dict[type[MetadataRecord], Callable[[Any], object]] = {
             PartitionRecord: self.topics.replay_partition,
@@ -73,10 +78,7 @@ class MetadataDelta:
             RemoveTopicRecord: self._replay_remove_topic,
             ConfigRecord: self.configs.replay,
             ClientQuotaRecord: self.client_quotas.replay,
-            AccessControlEntryRecord: self.acls.replay,
-            RemoveAccessControlEntryRecord: self.acls.replay_remove,
-            UserScramCredentialRecord: self.scram.replay,
-            RemoveUserScramCredentialRecord: self.scram.replay_remove,
+            **self._security_replays(),
             RegisterBrokerRecord: self.cluster.replay_register,
             RegisterControllerRecord: self.cluster.replay_register_controller,
             UnregisterBrokerRecord: self.cluster.replay_unregister,
@@ -84,6 +86,16 @@ class MetadataDelta:
             FeatureLevelRecord: self._replay_feature_level,
             ProducerIdsRecord: self._replay_producer_ids,
             NoOpRecord: self._replay_no_op,
+        }
+
+    def _security_replays(self) -> dict[type[MetadataRecord], Callable[[Any], object]]:
+        return {
+            AccessControlEntryRecord: self.acls.replay,
+            RemoveAccessControlEntryRecord: self.acls.replay_remove,
+            UserScramCredentialRecord: self.scram.replay,
+            RemoveUserScramCredentialRecord: self.scram.replay_remove,
+            DelegationTokenRecord: self.delegation_tokens.replay,
+            RemoveDelegationTokenRecord: self.delegation_tokens.replay_remove,
         }
 
     def replay(self, records: Iterable[MetadataRecord]) -> None:
@@ -103,6 +115,9 @@ class MetadataDelta:
             client_quotas=self.client_quotas.apply() if self.client_quotas.changed else base.client_quotas,
             acls=self.acls.apply() if self.acls.changed else base.acls,
             scram=self.scram.apply() if self.scram.changed else base.scram,
+            delegation_tokens=self.delegation_tokens.apply()
+            if self.delegation_tokens.changed
+            else base.delegation_tokens,
             next_producer_id=self.next_producer_id,
         )
 

@@ -7,6 +7,7 @@ from metadata.image.acls import AccessControlEntry, AclsImage
 from metadata.image.client_quotas import ClientQuotasImage
 from metadata.image.cluster import BrokerImage
 from metadata.image.configs import ConfigResource, ConfigsImage
+from metadata.image.delegation_tokens import DelegationToken, DelegationTokensImage
 from metadata.image.image import MetadataDelta, MetadataImage
 from metadata.image.persistent_map import PersistentMap
 from metadata.image.scram import ScramImage
@@ -65,6 +66,7 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
     for acl_id, entry in image.acls.by_id.items():
         yield acl_record(acl_id, entry)
     yield from image.scram.records()
+    yield from (token.record() for token in image.delegation_tokens.by_id.values())
     if image.next_producer_id > 0:
         yield ProducerIdsRecord(broker_id=NO_BROKER, broker_epoch=NO_BROKER, next_producer_id=image.next_producer_id)
 
@@ -83,6 +85,7 @@ def difference(base: MetadataImage, image: MetadataImage) -> MetadataDelta:
     delta.configs.changed.update(_config_changes(base.configs, image.configs))
     delta.client_quotas.changed.update(_quota_changes(base.client_quotas, image.client_quotas))
     delta.acls.changed.update(_acl_changes(base.acls, image.acls))
+    delta.delegation_tokens.changed.update(_token_changes(base.delegation_tokens, image.delegation_tokens))
     delta.scram.changed.update(_credential_changes(base.scram, image.scram))
     delta.next_producer_id = image.next_producer_id
     return delta
@@ -172,3 +175,11 @@ def _credential_changes(
     users = dict.fromkeys([*before.users, *after.users])
     changes = {each: _changes(before.of(each), after.of(each), None) for each in users}
     return {user: changed for user, changed in changes.items() if changed}
+
+
+def _token_changes(before: DelegationTokensImage, after: DelegationTokensImage) -> dict[str, DelegationToken | None]:
+    changed: dict[str, DelegationToken | None] = dict.fromkeys(
+        token_id for token_id in before.by_id if token_id not in after.by_id
+    )
+    new = _new(before.by_id, after.by_id)
+    return {**changed, **new}

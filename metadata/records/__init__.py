@@ -11,6 +11,7 @@ from metadata.records.brokers import (
 )
 from metadata.records.cluster import ConfigRecord, FeatureLevelRecord, NoOpRecord, ProducerIdsRecord
 from metadata.records.controllers import RegisterControllerRecord
+from metadata.records.delegation_tokens import DelegationTokenRecord, RemoveDelegationTokenRecord
 from metadata.records.quotas import ClientQuotaRecord, QuotaEntity, quota_entity
 from metadata.records.record import (
     ZERO_UUID,
@@ -46,6 +47,7 @@ __all__ = [
     "BrokerRegistrationChangeRecord",
     "ClientQuotaRecord",
     "ConfigRecord",
+    "DelegationTokenRecord",
     "FeatureLevelRecord",
     "FencingChange",
     "MalformedRecord",
@@ -59,6 +61,7 @@ __all__ = [
     "RegisterBrokerRecord",
     "RegisterControllerRecord",
     "RemoveAccessControlEntryRecord",
+    "RemoveDelegationTokenRecord",
     "RemoveTopicRecord",
     "RemoveUserScramCredentialRecord",
     "TopicRecord",

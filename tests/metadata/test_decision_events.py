@@ -8,7 +8,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from kraft.replicated_log import Leadership
-from metadata.controller import NewPartitions, NewTopic, TopicToDelete
+from metadata.configuration.definition import Password
+from metadata.controller import DelegationTokenConfig, NewDelegationToken, NewPartitions, NewTopic, TopicToDelete
 from metadata.controller.reassignment import Reassignment, TopicReassignments
 from metadata.events import CONTROLLER_EVENTS
 from metadata.image import AccessControlEntry
@@ -41,9 +42,11 @@ class DecisionLog:
 
 
 @asynccontextmanager
-async def traced_controller(disk: VolatileDisk | None = None) -> AsyncIterator[tuple[MetadataNode, DecisionLog]]:
+async def traced_controller(
+    disk: VolatileDisk | None = None, tokens: DelegationTokenConfig | None = None
+) -> AsyncIterator[tuple[MetadataNode, DecisionLog]]:
     log = DecisionLog()
-    async with metadata_node(disk or VolatileDisk(), watches_brokers=True, trace=log) as node:
+    async with metadata_node(disk or VolatileDisk(), watches_brokers=True, trace=log, tokens=tokens) as node:
         yield node, log
 
 
@@ -81,6 +84,23 @@ async def test_access_control_entries_are_created_and_deleted(autojump_clock: Mo
         assert log.take("acl_created", "acl_deleted") == [
             {"cause": "CreateAcls", "entry": told},
             {"cause": "DeleteAcls", "entry": told},
+        ]
+
+
+async def test_delegation_tokens_are_created_changed_and_removed(autojump_clock: MockClock) -> None:
+    tokens = DelegationTokenConfig(secret_key=Password("secret"))
+    async with traced_controller(tokens=tokens) as (node, log):
+        security = node.controller.security
+        created = await security.create_delegation_token(NewDelegationToken("User:a", "User:a"))
+        await security.renew_delegation_token("User:a", created.hmac, 1000)
+        await security.expire_delegation_token("User:a", created.hmac, -1)
+        await security.remove_expired_tokens()
+        named = {"token_id": created.token.token_id, "owner": "User:a"}
+        now_ms = 1_700_000_000_000
+        assert log.take("delegation_token_created", "delegation_token_changed", "delegation_token_removed") == [
+            {"cause": "CreateDelegationToken", **named, "expires_ms": now_ms + 86_400_000},
+            {"cause": "RenewDelegationToken", **named, "expires_ms": now_ms + 1000},
+            {"cause": "ExpireDelegationToken", **named},
         ]
 
 

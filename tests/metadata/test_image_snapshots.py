@@ -23,6 +23,7 @@ from metadata.records import (
     BrokerEndpoint,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     MetadataRecord,
     PartitionRecord,
@@ -30,6 +31,7 @@ from metadata.records import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -97,6 +99,9 @@ QUOTAS = st.dictionaries(
 CREDENTIALS = st.dictionaries(
     st.tuples(st.sampled_from("uv"), st.sampled_from([1, 2])), st.tuples(st.binary(max_size=2), st.integers(4096, 4098))
 )
+TOKENS = st.dictionaries(
+    st.sampled_from("xyz"), st.tuples(st.sampled_from(["User:a", "User:b"]), st.integers(1, 3)), max_size=3
+)
 
 ACLS = st.dictionaries(
     st.builds(
@@ -112,6 +117,11 @@ ACLS = st.dictionaries(
     st.integers(0, 30).map(lambda number: bytes([number]) * 16),
     max_size=4,
 ).filter(lambda acls: len(set(acls.values())) == len(acls))
+
+
+def token_record(token_id: str, owner: str, time: int) -> DelegationTokenRecord:
+    times = {"issue_timestamp": time, "max_timestamp": time + 9, "expiration_timestamp": time + 3}
+    return DelegationTokenRecord(token_id=token_id, owner=owner, requester="User:r", renewers=("User:w",), **times)
 
 
 @st.composite
@@ -140,6 +150,8 @@ def states(draw: st.DrawFn) -> list[MetadataRecord]:
     for (user, mechanism), (key, iterations) in draw(CREDENTIALS).items():
         keys = {"salt": key, "stored_key": key + b"s", "server_key": key + b"v"}
         records.append(UserScramCredentialRecord(name=user, mechanism=mechanism, iterations=iterations, **keys))
+    for token_id, (owner, time) in draw(TOKENS).items():
+        records.append(token_record(token_id, owner, time))
     if next_producer_id := draw(st.integers(0, 3)):
         records.append(ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=next_producer_id))
     return records
@@ -185,7 +197,17 @@ def test_generated_images_cover_every_field() -> None:
     """A new field of an image has to be generated above, which tests that snapshots preserve it."""
     assert {field.name for field in attrs.fields(PartitionImage)} == set(PARTITION)
     assert {field.name for field in attrs.fields(BrokerImage)} == set(BROKER)
-    aspects = {"features", "cluster", "topics", "configs", "client_quotas", "acls", "scram", "next_producer_id"}
+    aspects = {
+        "features",
+        "cluster",
+        "topics",
+        "configs",
+        "client_quotas",
+        "acls",
+        "scram",
+        "delegation_tokens",
+        "next_producer_id",
+    }
     assert {field.name for field in attrs.fields(MetadataImage)} == {"offset", *aspects}
 
 
@@ -234,7 +256,8 @@ def test_difference_holds_removed_configs_but_not_absent_ones() -> None:
     credential = UserScramCredentialRecord(
         name="u", mechanism=1, salt=b"", stored_key=b"", server_key=b"", iterations=4096
     )
-    base = image_of([topic, config, broker, level, quota, acl_record(b"a" * 16, entry), credential], 4)
+    token = token_record("x", "User:a", 5)
+    base = image_of([topic, config, broker, level, quota, acl_record(b"a" * 16, entry), credential, token], 4)
     off = [
         RemoveTopicRecord(topic_id=topic.topic_id),
         UnregisterBrokerRecord(broker_id=1, broker_epoch=0),
@@ -242,6 +265,7 @@ def test_difference_holds_removed_configs_but_not_absent_ones() -> None:
         attrs.evolve(quota, remove=True),
         RemoveAccessControlEntryRecord(id=b"a" * 16),
         RemoveUserScramCredentialRecord(name="u", mechanism=1),
+        RemoveDelegationTokenRecord(token_id="x"),
     ]
     image = image_of(off, 8, base)
     assert list(image_records(image)) == []
@@ -250,6 +274,7 @@ def test_difference_holds_removed_configs_but_not_absent_ones() -> None:
     assert delta.acls.changed == {b"a" * 16: None}
     assert list(delta.acls.removed()) == [entry]
     assert delta.scram.changed == {"u": {ScramMechanism.SCRAM_SHA_256: None}}
+    assert delta.delegation_tokens.changed == {"x": None}
     assert delta.topics.deleted == {topic.topic_id: base.topics.by_id[topic.topic_id]}
     assert delta.cluster.changed == {1: None}
     assert list(delta.configs.changed.values()) == [{"retention.ms": None}]

@@ -20,6 +20,7 @@ from metadata.controller import (
     Controller,
     ControllerConfig,
     Decision,
+    DelegationTokenConfig,
 )
 from metadata.controller.alter_partition import AlterPartitionControl, IsrChange, IsrMember, TopicIsrChanges
 from metadata.controller.broker_partitions import BrokerPartitions
@@ -182,6 +183,7 @@ async def metadata_node(
     seed: int = 5,
     *,
     watches_brokers: bool = False,
+    tokens: DelegationTokenConfig | None = None,
     trace: Tracer = lambda kind, /, **fields: None,
 ) -> AsyncIterator[MetadataNode]:
     """One controller, the sole voter of its quorum. It fences silent brokers only with `watches_brokers`."""
@@ -189,8 +191,9 @@ async def metadata_node(
     me = ReplicaKey(1, directory_id("d1"))
     voters = VoterSet((Voter(me, "127.0.0.1:9093"),))
     config = RaftNodeConfig(QuorumConfig(me, "127.0.0.1:9093"), CLUSTER_ID, voters)
+    controller_config = ControllerConfig(cluster_id=CLUSTER_ID, tokens=tokens or DelegationTokenConfig())
     log, loader = await RaftNode.open(env, METADATA_DIRECTORY, config), MetadataLoader()
-    controller = Controller(ControllerConfig(cluster_id=CLUSTER_ID), log, loader, schema(), env)
+    controller = Controller(controller_config, log, loader, schema(), env)
     snapshots = SnapshotGenerator(log, loader, snapshot_bytes, snapshot_interval_ms)
     log.register(loader)
     log.register(controller)
