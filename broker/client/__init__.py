@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from broker.client.admin import ConfigSynonym as ConfigSynonym
     from broker.client.admin import ConfigType as ConfigType
     from broker.client.admin import CreatedTopic as CreatedTopic
+    from broker.client.admin import DelegationToken as DelegationToken
     from broker.client.admin import ElectionType as ElectionType
     from broker.client.admin import Failure as Failure
     from broker.client.admin import FeatureMetadata as FeatureMetadata

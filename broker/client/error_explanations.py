@@ -40,6 +40,14 @@ EXPLANATIONS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.INVALID_REQUEST: "the broker does not accept the request; its log says why",
     ErrorCode.POLICY_VIOLATION: "a policy of the cluster forbids this",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the principal may not use this id; an ACL has to allow it",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "the brokers have no delegation.token.secret.key",
+    ErrorCode.DELEGATION_TOKEN_NOT_FOUND: "no delegation token has this HMAC; it may have expired",
+    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: "only the owner and the renewers of a token may renew or expire it",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "delegation tokens are for clients that have authenticated, other"
+    " than by a token",
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "a token for another owner needs the operation CREATE_TOKENS on"
+    " that user",
+    ErrorCode.DELEGATION_TOKEN_EXPIRED: "the delegation token has expired; create another one",
     ErrorCode.SECURITY_DISABLED: "the cluster has no authorizer; set authorizer.class.name on its nodes",
     ErrorCode.KAFKA_STORAGE_ERROR: "the partition's log directory has failed on this broker",
     ErrorCode.LOG_DIR_NOT_FOUND: "the broker has no such log directory; log.dirs names them",

@@ -75,7 +75,8 @@ FieldType: TypeAlias = str | type[Any] | list[Any]
 
 class FieldSpec(NamedTuple):
     """The declaration of a field. `tag` is None for a field that is never tagged; `default` is a constant, or the
-    function that makes one for each instance. `pre_encoded` arrays may be given as `EncodedArray`.
+    function that makes one for each instance. `pre_encoded` arrays may be given as `EncodedArray`. A representation of
+    the message does not show a field that `is_secret`.
     """
 
     name: str
@@ -86,6 +87,7 @@ class FieldSpec(NamedTuple):
     tagged: VersionRange
     default: object
     pre_encoded: bool = False
+    is_secret: bool = False
 
     @property
     def fixed_code(self) -> str | None:
@@ -140,6 +142,7 @@ def field(
     tag: int | None = None,
     tagged: str | None = None,
     pre_encoded: bool = False,
+    is_secret: bool = False,
 ) -> Any:
     """Declare a field: its wire type, the versions that have it, may be null in it, and carry it as tagged field `tag`.
 
@@ -155,6 +158,7 @@ def field(
         NO_VERSIONS if tagged is None else version_range(tagged),
         default if factory is None else factory,
         pre_encoded,
+        is_secret,
     )
     if factory is not None:
         default = attrs.Factory(factory)
@@ -199,11 +203,11 @@ def _message(spec: MessageSpec) -> Callable[[type[T]], type[T]]:
 
 
 def _describe(message: Any) -> str:
-    """For people: only what differs from its default; records by their size, since they are large and not ours."""
+    """For people: only what differs from its default. Records, which are large and not ours, and secrets have sizes."""
     shown = []
     for spec in message.__fields__:
         value = getattr(message, spec.name)
-        if spec.type == "records" and value is not None:
+        if (spec.type == "records" or spec.is_secret) and value is not None:
             shown.append(f"{spec.name}=<{len(value)} bytes>")
         elif value != (spec.default() if callable(spec.default) else spec.default):
             shown.append(f"{spec.name}={value!r}")

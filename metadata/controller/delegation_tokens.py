@@ -73,8 +73,8 @@ class DelegationTokensControl:
     ) -> Decision[CreatedToken]:
         """Create a token with this new id.
 
-        Raises KafkaError INVALID_PRINCIPAL_TYPE for a renewer who is no user, INVALID_REQUEST and POLICY_VIOLATION
-        beyond the bounds, UNSUPPORTED_VERSION while a node does not know the record.
+        Raises KafkaError INVALID_PRINCIPAL_TYPE for an owner or a renewer who is no user, INVALID_REQUEST and
+        POLICY_VIOLATION beyond the bounds, UNSUPPORTED_VERSION while a node does not know the record.
         """
         secret_key = self._secret_key()
         _check_supported(image)
@@ -159,7 +159,8 @@ def _check_supported(image: MetadataImage) -> None:
 
 
 def _check_principals(wanted: NewDelegationToken) -> None:
-    if not all(renewer.startswith(_USER) for renewer in wanted.renewers):
+    # A holder of the token authenticates as a user with the owner's name, whatever the owner's type is.
+    if not all(principal.startswith(_USER) for principal in (wanted.owner, *wanted.renewers)):
         raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE, "Supplied principalType is not supported.")
     if len(wanted.renewers) > RENEWERS_MAX:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"A delegation token has at most {RENEWERS_MAX} renewers.")

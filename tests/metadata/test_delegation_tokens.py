@@ -153,6 +153,7 @@ def test_expired_tokens_are_removed_in_batches(monkeypatch: pytest.MonkeyPatch) 
     ("changes", "code"),
     [
         ({"renewers": ["Group:g"]}, "INVALID_PRINCIPAL_TYPE"),
+        ({"owner": "Group:g"}, "INVALID_PRINCIPAL_TYPE"),
         ({"renewers": ["bob"]}, "INVALID_PRINCIPAL_TYPE"),
         ({"renewers": [f"User:{place}" for place in range(RENEWERS_MAX + 1)]}, "INVALID_REQUEST"),
         ({"renewers": ["User:" + "x" * 1000]}, "INVALID_REQUEST"),

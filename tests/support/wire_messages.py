@@ -1,7 +1,7 @@
 """Random messages of broker/wire, and functions on messages that only tests need."""
 
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from broker.wire.api import APIS, Api
 from broker.wire.api.describe_log_dirs import DAMAGE_TAG
@@ -27,6 +27,19 @@ def message_id(value: Any) -> str:
     return value.name if isinstance(value, Api) else str(value)
 
 
+_NARROW_TIMES: Final = (
+    "log_append_time_ms",
+    "retention_time_ms",
+    "max_lifetime_ms",
+    "renew_period_ms",
+    "expiry_time_period_ms",
+)
+# The times of a delegation token, with the unit in some names and not in others.
+_TOKEN_TIMES: Final = frozenset(
+    f"{time}_timestamp{unit}" for time in ("issue", "expiry", "max") for unit in ("", "_ms")
+)
+
+
 def random_message(cls: type[Any], version: int, flexible: bool, rng: Random) -> Any:
     """A random message with the fields that `version` has, and with defaults in all other fields."""
     return cls(
@@ -46,9 +59,9 @@ def as_dict(value: Any) -> Any:
 def _field(spec: FieldSpec, version: int, flexible: bool, rng: Random) -> Any:
     if spec.name.endswith("error_code"):
         return int(rng.choice(_ERROR_CODES))
-    if spec.name in ("log_append_time_ms", "retention_time_ms"):
+    if spec.name in _NARROW_TIMES:
         return rng.randint(-1, 1 << 41)  # kio decodes these as a date and a timedelta, whose ranges are smaller
-    if spec.name == "transaction_start_time_ms":
+    if spec.name == "transaction_start_time_ms" or spec.name in _TOKEN_TIMES:
         return rng.randint(0, 1 << 41)  # kio has no value for "not begun"
     if version in spec.nullable and rng.random() < 0.3:
         return None

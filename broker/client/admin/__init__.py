@@ -17,6 +17,7 @@ from broker.client.admin.cluster import (
     VersionRange,
 )
 from broker.client.admin.config import AdminConfig, AdminSettings
+from broker.client.admin.delegation_tokens import DelegationToken
 from broker.client.admin.group_descriptions import GroupDescription, MemberDescription
 from broker.client.admin.group_offsets import GroupOffsets
 from broker.client.admin.groups import GroupListing
@@ -77,6 +78,7 @@ __all__ = [
     "ConfigSynonym",
     "ConfigType",
     "CreatedTopic",
+    "DelegationToken",
     "ElectionType",
     "Failure",
     "FeatureMetadata",

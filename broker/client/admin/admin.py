@@ -11,6 +11,7 @@ import trio
 from broker.client.admin.acls import AclCalls
 from broker.client.admin.cluster import ClusterCalls
 from broker.client.admin.config import AdminConfig, AdminSettings
+from broker.client.admin.delegation_tokens import DelegationTokenCalls
 from broker.client.admin.group_descriptions import GroupDescriptionCalls
 from broker.client.admin.group_offsets import GroupOffsetCalls
 from broker.client.admin.groups import GroupCalls
@@ -52,6 +53,7 @@ class Admin(
     HangingTransactionCalls,
     AclCalls,
     QuotaCalls,
+    DelegationTokenCalls,
 ):
     """Administers a cluster, as Kafka's AdminClient does.
 

@@ -71,3 +71,7 @@ class SyncAdmin(BlockingClient[Admin]):
     describe_client_quotas = blocking(Admin.describe_client_quotas)
     alter_client_quotas = blocking(Admin.alter_client_quotas)
     describe_user_scram_credentials = blocking(Admin.describe_user_scram_credentials)
+    create_delegation_token = blocking(Admin.create_delegation_token)
+    renew_delegation_token = blocking(Admin.renew_delegation_token)
+    expire_delegation_token = blocking(Admin.expire_delegation_token)
+    describe_delegation_tokens = blocking(Admin.describe_delegation_tokens)
