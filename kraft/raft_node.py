@@ -25,7 +25,7 @@ from kraft.peers import Peers
 from kraft.quorum_trace import QuorumTrace
 from kraft.recovery import Recovered, recover
 from kraft.replicated_log import Batch, Leadership, Listener, NotLeader
-from kraft.rpc import FRAME_BYTES_MAX, Links, PeerConnectionLost, ServedConnection
+from kraft.rpc import FRAME_BYTES_MAX, Connect, Links, PeerConnectionLost, ServedConnection
 from kraft.running_time import RunningTime
 from kraft.state_machines import StateMachines
 
@@ -46,16 +46,15 @@ class RaftNodeConfig:
 
 
 class RaftNode:
-    """This node's replica of the log. Implements `kraft.replicated_log.ReplicatedLog`."""
+    """This node's replica of the log; `connect` reaches others. Implements `kraft.replicated_log.ReplicatedLog`."""
 
-    def __init__(self, env: Env, config: RaftNodeConfig, recovered: Recovered) -> None:
+    def __init__(self, env: Env, config: RaftNodeConfig, recovered: Recovered, connect: Connect) -> None:
         self.node_id = config.quorum.me.node_id
         self._log, self._snapshots, self._election = recovered.log, recovered.snapshots, recovered.election
         election, log_state, voters = self._election.state, recovered.log_state, recovered.voters
         self._time = RunningTime(trio.current_time)
-        core = self.core = Core(
-            config.quorum, env.rng.random, election, log_state, voters, self._time.count_in_full(), env.wall
-        )
+        now_ms = self._time.count_in_full()
+        core = self.core = Core(config.quorum, env.rng.random, election, log_state, voters, now_ms, env.wall)
         self._peers = Peers(core)
         # The first records of a new log, which its first leader appends, and the last epoch in which this replica did.
         self._bootstrap = recovered.bootstrap
@@ -65,7 +64,7 @@ class RaftNode:
         self._config = config
         self._machines = StateMachines(self.node_id, core.epoch, self._trace, self._log, self._snapshots)
         self._hello = hello(config.cluster_id, config.quorum.me)
-        self._links = Links(env, self, self._hello, config.request_timeout_ms / 1000)
+        self._links = Links(env, self, self._hello, config.request_timeout_ms / 1000, connect)
         # Records that were appended, and that have not been passed to the core yet.
         self._staged: list[bytes] = []
         self._staged_bytes = 0
@@ -79,10 +78,12 @@ class RaftNode:
         self.files = ReplicaFiles(env.disk, recovered.log, recovered.snapshots, recovered.election)
 
     @classmethod
-    async def open(cls, env: Env, directory: str, config: RaftNodeConfig) -> "RaftNode":
+    async def open(
+        cls, env: Env, directory: str, config: RaftNodeConfig, connect: Connect = trio.open_tcp_stream
+    ) -> "RaftNode":
         """Recover the replica in `directory`, which is created if it is missing. Raises CorruptLog, OSError."""
         recovered = await recover(env.disk, directory, config.initial_voters, config.quorum)
-        quorum = cls(env, config, recovered)
+        quorum = cls(env, config, recovered, connect)
         quorum._trace.recovered(quorum.core, recovered, directory)
         return quorum
 

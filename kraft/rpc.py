@@ -7,7 +7,7 @@ old connection can therefore not be taken for the response to a new request.
 
 from collections.abc import Awaitable, Callable
 from math import inf
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import attrs
 import trio
@@ -26,6 +26,8 @@ from kraft.message_codec import (
 from kraft.msgpack_reading import MalformedMessage
 
 T = TypeVar("T")
+# Opens a stream to a host and port, which may be encrypted. Raises OSError, PeerConnectionLost.
+Connect: TypeAlias = Callable[[str, int], Awaitable[trio.abc.Stream]]
 
 # A response to a Fetch holds a megabyte of batches, or one larger batch. The largest batch of a controller has ten
 # thousand records.
@@ -111,9 +113,12 @@ class Link:
     Every request ends in exactly one `responded` or `request_failed`, at the latest after the request timeout.
     """
 
-    def __init__(self, env: Env, caller: Caller, destination: int, hello: Hello, request_timeout_s: float) -> None:
+    def __init__(
+        self, env: Env, caller: Caller, destination: int, hello: Hello, request_timeout_s: float, connect: Connect
+    ) -> None:
         self.address = ""
         self._env = env
+        self._connect = connect
         self._caller = caller
         self._destination = destination
         self._hello = hello
@@ -167,7 +172,7 @@ class Link:
         host, _, port = address.rpartition(":")
         try:
             with trio.fail_after(CONNECT_TIMEOUT_S):
-                stream = await trio.open_tcp_stream(host, int(port))
+                stream = await self._connect(host, int(port))
         except (OSError, ValueError, trio.TooSlowError) as error:
             raise PeerConnectionLost(str(error), was_reset=_is_refusal(error)) from error
         async with stream:
@@ -243,8 +248,9 @@ class Link:
 class Links:
     """Sends requests to all destinations, while `run` runs."""
 
-    def __init__(self, env: Env, caller: Caller, hello: Hello, request_timeout_s: float) -> None:
+    def __init__(self, env: Env, caller: Caller, hello: Hello, request_timeout_s: float, connect: Connect) -> None:
         self._env = env
+        self._connect = connect
         self._caller = caller
         self._hello = hello
         self._request_timeout_s = request_timeout_s
@@ -260,7 +266,7 @@ class Links:
         link = self._links.get(destination)
         if link is None:
             self._end_idle()
-            link = Link(self._env, self._caller, destination, self._hello, self._request_timeout_s)
+            link = Link(self._env, self._caller, destination, self._hello, self._request_timeout_s, self._connect)
             self._links[destination] = link
             self._nursery.start_soon(link.run)
         link.address = address or link.address

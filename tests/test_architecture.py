@@ -80,6 +80,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     # Mechanisms are the same for servers and clients.
     "broker.security.sasl": ("metadata.protocol",),
     "broker.security.oauth": ("broker.printable", "broker.security.sasl"),
+    "broker.security.tls": ("broker.net.listener_security", "broker.net.tls_stream"),
     "broker.quota": ("broker.net.admission", "broker.replication.throttles", "broker.server", "kraft.env", "metadata"),
     "broker.log_levels": ("kraft.events", "metadata.controller", "metadata.protocol"),
     "broker.telemetry": ("broker.metrics.exposition", "broker.net.connection", "broker.wire", "kraft.env", "metadata"),
@@ -154,7 +155,14 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "broker.cli": ("broker", "kraft", "metadata"),
     # `kraft spark check` runs the checkers of the fault suites on stored histories.
     "broker.cli.commands.spark_check": ("broker", "jepsen", "kraft", "metadata"),
-    "broker.client": ("broker.wire", "broker.net", "broker.printable", "broker.security.sasl", "metadata.protocol"),
+    "broker.client": (
+        "broker.wire",
+        "broker.net",
+        "broker.printable",
+        "broker.security.sasl",
+        "broker.security.tls",
+        "metadata.protocol",
+    ),
     "broker.spark": ("broker.client", "broker.printable"),
     "pyspark_kraft": ("broker.spark",),
     "jepsen": ("broker", "kraft", "metadata"),
@@ -257,6 +265,8 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     "broker.net.send": {"socket"},
     # Files of keys and of tokens, where the configuration names them.
     "broker.security.oauth.documents": {"pathlib"},
+    # The files of key and trust stores.
+    "broker.security.tls.files": {"open", "os"},
     # The simulated kernel: its errors and constants, and random numbers that follow from a seed.
     "jepsen.simulation.disk.volume": {"os"},
     "jepsen.simulation.network.handshake": {"os"},

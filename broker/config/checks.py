@@ -61,14 +61,17 @@ def check_directories(config: BrokerConfigs, log_directories: Collection[str]) -
 
 
 def check_supported(config: BrokerConfigs, endpoints: Endpoints) -> None:
-    """Raises InvalidConfig if the configuration asks for TLS, SASL, or an assignor that is not built in.
+    """Raises InvalidConfig if the configuration asks for SASL, or an assignor that is not built in.
 
     Kafka supports these configurations, and this node does not support them yet. To ignore them would be worse: a
-    listener that should be encrypted must not serve plain text, for example.
+    listener that should authenticate clients must not serve all of them, for example.
     """
-    secured = [each.name for each in endpoints.listeners if each.security_protocol is not SecurityProtocol.PLAINTEXT]
+    sasl = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+    controllers = map(str.upper, endpoints.controller_listener_names)
+    names = dict.fromkeys([*(each.name for each in endpoints.listeners), *controllers])
+    secured = [name for name in names if endpoints.security_protocols.get(name) in sasl]
     if secured:
-        raise InvalidConfig(f"TLS and SASL are not supported yet, but are asked for by: {', '.join(secured)}")
+        raise InvalidConfig(f"SASL is not supported yet, but is asked for by: {', '.join(secured)}")
     assignors = config.group_consumer_assignors
     if not assignors or not set(assignors) <= set(_ASSIGNORS):
         raise InvalidConfig(f"group.consumer.assignors has to name some of: {', '.join(_ASSIGNORS)}")

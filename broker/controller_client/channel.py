@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 import trio
 
 from broker.client import Connection, ConnectionLost, decode_response, encode_request
+from broker.client.connection_security import PLAINTEXT, ConnectionSecurity
 from broker.wire.api.api_versions import ApiVersionsRequest
 from broker.wire.api.envelope import EnvelopeRequest
 from broker.wire.errors import ErrorCode, KafkaError
@@ -85,9 +86,17 @@ class ControllerChannel:
     """
 
     def __init__(
-        self, env: Env, quorum: QuorumView, local: LocalController | None, *, client_id: str, request_timeout_ms: float
+        self,
+        env: Env,
+        quorum: QuorumView,
+        local: LocalController | None,
+        *,
+        client_id: str,
+        request_timeout_ms: float,
+        security: ConnectionSecurity = PLAINTEXT,
     ) -> None:
         self._env = env
+        self._security = security
         self._quorum = quorum
         self._local = local
         self._client_id = client_id
@@ -231,6 +240,7 @@ class ControllerChannel:
             self._client_id,
             connect_timeout_ms=CONNECT_TIMEOUT_MS,
             request_timeout_ms=self._request_timeout_ms,
+            security=self._security,
         )
         try:
             async with trio.open_nursery() as nursery:

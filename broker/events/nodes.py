@@ -33,6 +33,18 @@ NODE_EVENTS: Final = EventCatalogue(
             "{listener} closed a connection of {peer}: {reason}",
             LINES_MAX,
         ),
+        "certificates_reloaded": EventKind(
+            Level.INFO,
+            "The files of a listener's certificates have changed. New connections use the new ones.",
+            {**_NODE, "listener": "name of the listener"},
+        ),
+        "certificates_refused": EventKind(
+            Level.ERROR,
+            "The files of a listener's certificates have changed, and cannot be used. The old ones stay.",
+            {**_NODE, "listener": "name of the listener", "reason": "why, as text"},
+            "The new certificates of {listener} are not used: {reason}. New connections get the old ones. Correct the "
+            "files; the node looks at them again when they change",
+        ),
         "metadata_file_ignored": EventKind(
             Level.WARNING,
             "A file in the metadata log's directory does not belong there.",

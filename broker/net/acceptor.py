@@ -286,7 +286,8 @@ class Acceptor:
             secured = await self._handshakes.secure(security, transport, host)
             is_secured = True
         except NotSecured as error:
-            self._on_unsecured(listener, host, str(error))
+            if str(error):
+                self._on_unsecured(listener, host, str(error))
             return None
         finally:
             if not is_secured:

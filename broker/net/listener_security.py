@@ -20,7 +20,7 @@ UNFINISHED_PER_ADDRESS_MAX: Final = 256
 
 
 class NotSecured(Exception):
-    """A connection was not secured, and has to be closed; the message says why."""
+    """A connection was not secured, and has to be closed; the message says why, or is empty for a mere probe."""
 
 
 def anonymous(certificate: bytes | None) -> str:
@@ -57,7 +57,7 @@ class ListenerSecurity:
             raise NotSecured(self.explain(failure)) from failure
         except trio.TooSlowError as error:
             raise NotSecured(f"the client has not finished the TLS handshake in {HANDSHAKE_TIMEOUT_S:.0f} s") from error
-        return secured, self.principal_of(secured.getpeercert(binary_form=True))
+        return secured, self.principal_of(secured.peer_certificate)
 
 
 PLAINTEXT: Final = ListenerSecurity()

@@ -9,6 +9,8 @@ import trio
 HANDSHAKE_BYTES_MAX: Final = 256 * 1024
 # How long sending the last bytes of a failed handshake, which say why, may take.
 _ALERT_TIMEOUT_S: Final = 1.0
+# How long telling the peer that the stream ends may take: it may no longer read.
+_CLOSE_TIMEOUT_S: Final = 1.0
 # The first byte of TLS: a record of the handshake.
 _TLS_BEGINS: Final = b"\x16"
 _ALERT: Final = b"\x15"
@@ -37,9 +39,36 @@ class HandshakeFailed(Exception):
         return bool(self.first_bytes) and self.first_bytes[:1] not in (_TLS_BEGINS, _ALERT)
 
 
+class TlsStream(trio.abc.Stream):
+    """A stream that encrypts what it sends over `transport`. Closing it takes a bounded time."""
+
+    def __init__(self, tls: "trio.SSLStream[trio.abc.Stream]", transport: trio.abc.Stream) -> None:
+        self._tls = tls
+        self.transport = transport
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The certificate of the peer in DER; None if it has shown none."""
+        certificate: bytes | None = self._tls.getpeercert(binary_form=True)
+        return certificate
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        return bytes(await self._tls.receive_some(max_bytes))
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self._tls.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._tls.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        with trio.move_on_after(_CLOSE_TIMEOUT_S):
+            await self._tls.aclose()
+
+
 async def start_tls(
     stream: trio.abc.Stream, context: ssl.SSLContext, *, server_hostname: str | None = None
-) -> "trio.SSLStream[trio.abc.Stream]":
+) -> TlsStream:
     """Return a stream that encrypts, after the handshake with the peer.
 
     A client gives the `server_hostname` that it connects to, a server None. Raises HandshakeFailed; the caller closes
@@ -60,13 +89,13 @@ async def start_tls(
         await recorder.send_alert(stream)
         raise HandshakeFailed(bounded.first_bytes) from error
     tls.transport_stream = stream
-    return tls
+    return TlsStream(tls, stream)
 
 
 def socket_beneath(stream: trio.abc.Stream) -> trio.SocketStream:
     """The TCP stream of a connection, which TLS may encrypt."""
-    if isinstance(stream, trio.SSLStream):
-        return socket_beneath(stream.transport_stream)
+    if isinstance(stream, TlsStream):
+        return socket_beneath(stream.transport)
     assert isinstance(stream, trio.SocketStream), "a connection is TCP, with or without TLS"
     return stream
 

@@ -184,8 +184,9 @@ class BrokerRole:
         for bound in shared.bound_for(endpoints.broker_listeners):
             name = bound.listener.name
             is_for_peers = len(endpoints.broker_listeners) > 1 and name == endpoints.inter_broker_listener_name
-            serve = partial(shared.acceptor.serve, name, bound.sockets, dispatcher, is_for_peers=is_for_peers)
-            nursery.start_soon(serve)
+            security = shared.security.of_listener(name)
+            serve = partial(shared.acceptor.serve, is_for_peers=is_for_peers, security=security)
+            nursery.start_soon(serve, name, bound.sockets, dispatcher)
 
     def _install_quotas(self) -> None:
         """Charge clients for their requests from now on; while there are no quotas, requests pay nothing for them."""
@@ -256,6 +257,7 @@ class BrokerRole:
             throttle=self._throttles.follower,
             log_failed=self.partitions.log_failed,
             disconnected_brokers=self._disconnected_brokers,
+            security=shared.security.to_brokers,
         )
 
     def _services(self) -> Services:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 
 import trio
 
@@ -102,8 +103,9 @@ class ControllerRole:
         """Accept connections of other replicas and of brokers. Called before the quorum runs, which needs them."""
         shared = self._shared
         for bound in shared.bound_for(shared.config.endpoints.controller_listeners):
+            security = shared.security.of_listener(bound.listener.name)
             self._nursery.start_soon(
-                shared.acceptor.serve_controllers,
+                partial(shared.acceptor.serve_controllers, security=security),
                 bound.listener.name,
                 bound.sockets,
                 self.dispatcher,

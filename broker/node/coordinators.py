@@ -68,12 +68,7 @@ def transactions(
     """
     loader, effective, node_id = shared.loader, shared.effective, shared.config.node_id
     runtime = _transaction_runtime(shared, partitions, deadlines)
-    connections = BrokerConnections(
-        f"broker-{node_id}-txn",
-        shared.config.endpoints.inter_broker_listener_name,
-        lambda broker_id: loader.image.cluster.brokers.get(broker_id),
-        lambda: effective.config.request_timeout_ms,
-    )
+    connections = _connections(shared)
     writer = MarkerWriter(
         partitions,
         groups.runtime,
@@ -89,6 +84,16 @@ def transactions(
     )
     verifier = _verifier(shared, partitions, coordinator, connections)
     return Transactions(coordinator, writer, verifier, sender, connections)
+
+
+def _connections(shared: NodeContext) -> BrokerConnections:
+    return BrokerConnections(
+        f"broker-{shared.config.node_id}-txn",
+        shared.config.endpoints.inter_broker_listener_name,
+        lambda broker_id: shared.loader.image.cluster.brokers.get(broker_id),
+        lambda: shared.effective.config.request_timeout_ms,
+        shared.security.to_brokers,
+    )
 
 
 async def _allocated(allocate_producer_id: Callable[[], Awaitable[int]]) -> int | None:

@@ -34,6 +34,7 @@ from broker.node.metadata_directory import METADATA_DIRECTORY, MetadataDirectory
 from broker.node.node_context import NodeContext
 from broker.node.request_logging import RequestLogging
 from broker.node.scrubbing import make_scrubber
+from broker.node.transport_security import TransportSecurity
 from broker.quota import ConnectionRates, QuotaWindows, UnusableQuotas
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replica_selector import find_replica_selector
@@ -73,6 +74,7 @@ class Node:
     def __init__(self, env: Env, config: KafkaConfig, log_levels: LogLevels | None = None) -> None:
         check_supported(config, config.endpoints)
         find_replica_selector(config)
+        self._security = TransportSecurity(config, env.trace)
         self._authorizer = find_authorizer(config)
         self._env = env
         self._config = config
@@ -134,7 +136,7 @@ class Node:
         env, config = self._env, self._config
         directory_id = _directory_id(log_manager, config.metadata_directory)
         driver = _raft_node_config(config, self.bound, self.cluster_id, directory_id)
-        quorum = await RaftNode.open(env, self._metadata_log, driver)
+        quorum = await RaftNode.open(env, self._metadata_log, driver, self._security.connect_quorum)
         check_voters(config, driver.quorum.me, quorum.core.voters)
         effective = EffectiveConfig(config, env.trace)
         loader = self.loader = MetadataLoader()
@@ -169,6 +171,7 @@ class Node:
         acceptor = self._acceptor(partitions, effective, loader, timer)
         request_logging = RequestLogging(self._env.trace, acceptor, timer, self._config)
         effective.add_listener(request_logging.configure)
+        effective.add_listener(self._security.reconfigure)
         if isinstance(self._authorizer, StandardAuthorizer):
             loader.add_publisher(self._authorizer.publish)
         return NodeContext(
@@ -182,6 +185,7 @@ class Node:
             acceptor=acceptor,
             log_levels=self._log_levels,
             request_logging=request_logging,
+            security=self._security,
             authorizer=self._authorizer,
             metrics=metrics,
         )
@@ -192,7 +196,7 @@ class Node:
             return None
         from broker.node.node_metrics import NodeMetrics
 
-        return NodeMetrics(self._env, self._config, self._not_ready)
+        return NodeMetrics(self._env, self._config, self._not_ready, self._security)
 
     def _http_sockets(self) -> list[trio.SocketListener]:
         return [each for bound in self.bound if bound.listener.name == HTTP for each in bound.sockets]
@@ -251,10 +255,12 @@ class Node:
             client_id=f"broker-{config.node_id}",
             # Heartbeats use the channel: a dead connection must be noticed while there is time to send another one.
             request_timeout_ms=config.broker_session_timeout_ms / 2,
+            security=self._security.to_controllers,
         )
         quorum.register(snapshots)
         quorum.register(channel)
         nursery.start_soon(shared.acceptor.run)
+        nursery.start_soon(shared.security.run)
         registrar = None if controller is None else controller.registrar(channel)
         if controller is not None:
             await controller.start()

@@ -12,6 +12,7 @@ from broker.log_levels import LogLevels
 from broker.net.acceptor import Acceptor
 from broker.node.listeners import BoundListener
 from broker.node.request_logging import RequestLogging
+from broker.node.transport_security import TransportSecurity
 from broker.server.authorizer import Authorizer
 from kraft.env import Env
 from kraft.raft_node import RaftNode
@@ -38,6 +39,7 @@ class NodeContext:
     acceptor: Acceptor
     log_levels: LogLevels
     request_logging: RequestLogging
+    security: TransportSecurity
     authorizer: Authorizer | None = None
     metrics: "NodeMetrics | None" = None
 

@@ -30,6 +30,7 @@ from broker.metrics.collectors.end_offsets import EndOffsets
 from broker.metrics.http import HttpServer
 from broker.net.acceptor import Acceptor
 from broker.net.turn_timer import TurnTimer
+from broker.node.transport_security import TransportSecurity
 from broker.quota import BrokerQuotas
 from broker.server import Services
 from broker.storage.log_manager import LogManager
@@ -48,8 +49,11 @@ class NodeMetrics:
     ready to serve its clients.
     """
 
-    def __init__(self, env: Env, config: KafkaConfig, not_ready: Callable[[], Sequence[str]]) -> None:
+    def __init__(
+        self, env: Env, config: KafkaConfig, not_ready: Callable[[], Sequence[str]], security: TransportSecurity
+    ) -> None:
         self._env = env
+        self._security = security
         self._config = config
         self._not_ready = not_ready
         self._cluster_id = ""
@@ -91,6 +95,7 @@ class NodeMetrics:
             config.endpoints.inter_broker_listener_name,
             lambda broker_id: loader.image.cluster.brokers.get(broker_id),
             lambda: config.request_timeout_ms,
+            self._security.to_brokers,
         )
         groups = services.groups.runtime
         ends = EndOffsets(groups, services.partitions, self._connections, lambda: loader.image)

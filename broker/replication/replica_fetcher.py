@@ -14,6 +14,7 @@ import attrs
 import trio
 
 from broker.client import Connection, ConnectionLost
+from broker.client.connection_security import PLAINTEXT, ConnectionSecurity
 from broker.replication.disconnected_brokers import DisconnectedBrokers
 from broker.replication.fetch_plan import (
     BACKOFF_MIN_MS,
@@ -62,6 +63,7 @@ class FetcherContext:
     throttle: Throttle
     log_failed: Callable[[Partition, OSError], None]
     disconnected_brokers: DisconnectedBrokers
+    security: ConnectionSecurity = PLAINTEXT
 
 
 class ReplicaFetcher:
@@ -151,6 +153,7 @@ class ReplicaFetcher:
                 self._context.client_id,
                 connect_timeout_ms=CONNECT_TIMEOUT_MS,
                 request_timeout_ms=self._context.request_timeout_ms,
+                security=self._context.security,
             )
             self._context.disconnected_brokers.discard(self._source_id)
             async with trio.open_nursery() as nursery:

@@ -126,6 +126,7 @@ class SegmentRepair:
                 context.client_id,
                 connect_timeout_ms=CONNECT_TIMEOUT_MS,
                 request_timeout_ms=context.request_timeout_ms,
+                security=context.security,
             )
         except ConnectionLost as error:
             raise RepairFailed(f"broker {leader_id} cannot be reached: {error}") from error

@@ -37,11 +37,14 @@ class RunningNode:
 
     @property
     def port(self) -> int:
-        return next(bound.port for bound in self.node.bound if bound.listener.name == "PLAINTEXT")
+        return self.port_of("PLAINTEXT")
 
     @property
     def controller_port(self) -> int:
-        return next(bound.port for bound in self.node.bound if bound.listener.name == "CONTROLLER")
+        return self.port_of("CONTROLLER")
+
+    def port_of(self, listener: str) -> int:
+        return next(bound.port for bound in self.node.bound if bound.listener.name == listener)
 
     def crash(self) -> None:
         """End the node without a shutdown: nothing more is written, as after a power cut."""

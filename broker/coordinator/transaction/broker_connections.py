@@ -7,6 +7,7 @@ import attrs
 import trio
 
 from broker.client import Connection, ConnectionLost
+from broker.client.connection_security import PLAINTEXT, ConnectionSecurity
 from metadata.image import BrokerImage
 
 CONNECT_TIMEOUT_MS: Final = 1_000
@@ -34,7 +35,9 @@ class BrokerConnections:
         listener_name: str,
         broker: Callable[[int], BrokerImage | None],
         request_timeout_ms: Callable[[], float],
+        security: ConnectionSecurity = PLAINTEXT,
     ) -> None:
+        self._security = security
         self._client_id = client_id
         self._listener_name = listener_name
         self._broker = broker
@@ -70,6 +73,7 @@ class BrokerConnections:
                 self._client_id,
                 connect_timeout_ms=CONNECT_TIMEOUT_MS,
                 request_timeout_ms=self._request_timeout_ms(),
+                security=self._security,
             )
             link.opened.set()
             await link.connection.run()

@@ -38,9 +38,9 @@ class SecurityConfigs(ConfigValues):
     security_providers = key(STRING, None, None, LOW,
         "Classes that add Java security providers.", takes_effect=False)
     ssl_client_auth = key(STRING, "none", one_of("required", "requested", "none"), MEDIUM,
-        "Whether clients have to, may, or do not show a certificate.", PER_BROKER, takes_effect=False)
+        "Whether clients have to, may, or do not show a certificate.", PER_BROKER)
     ssl_principal_mapping_rules = key(STRING, "DEFAULT", None, LOW,
-        "Rules that turn a certificate's distinguished name into a short name.", takes_effect=False)
+        "Rules that turn a certificate's distinguished name into a short name.")
     ssl_allow_dn_changes = key(BOOLEAN, False, None, LOW,
         "Whether a new key store may have another distinguished name.", takes_effect=False)
     ssl_allow_san_changes = key(BOOLEAN, False, None, LOW,
@@ -50,35 +50,35 @@ class SecurityConfigs(ConfigValues):
     ssl_provider = key(STRING, None, None, MEDIUM,
         "The Java security provider for TLS.", PER_BROKER, takes_effect=False)
     ssl_enabled_protocols = key(LIST, ("TLSv1.2", "TLSv1.3"), no_empty_elements, MEDIUM,
-        "TLS versions that are accepted.", PER_BROKER, takes_effect=False)
+        "TLS versions that are accepted.", PER_BROKER)
     ssl_cipher_suites = key(LIST, (), no_empty_elements, MEDIUM,
-        "Cipher suites that are accepted; empty is the library's own choice.", PER_BROKER, takes_effect=False)
+        "Cipher suites that are accepted; empty is the library's own choice.", PER_BROKER)
     ssl_keystore_type = key(STRING, "JKS", None, MEDIUM,
-        "Format of the key store: JKS, PKCS12 or PEM.", PER_BROKER, scope=LISTENER, takes_effect=False)
+        "Format of the key store: JKS, PKCS12 or PEM.", PER_BROKER, scope=LISTENER)
     ssl_keystore_location = key(STRING, None, None, MEDIUM,
-        "File of the key store.", PER_BROKER, scope=LISTENER, takes_effect=False)
+        "File of the key store.", PER_BROKER, scope=LISTENER)
     ssl_keystore_password = key(PASSWORD, None, None, MEDIUM,
-        "Password of the key store.", PER_BROKER, scope=LISTENER, takes_effect=False)
+        "Password of the key store.", PER_BROKER, scope=LISTENER)
     ssl_key_password = key(PASSWORD, None, None, MEDIUM,
-        "Password of the private key.", PER_BROKER, scope=LISTENER, takes_effect=False)
+        "Password of the private key.", PER_BROKER, scope=LISTENER)
     ssl_keystore_key = key(PASSWORD, None, None, MEDIUM,
-        "The private key itself, as PEM.", PER_BROKER, scope=LISTENER, takes_effect=False)
+        "The private key itself, as PEM.", PER_BROKER, scope=LISTENER)
     ssl_keystore_certificate_chain = key(PASSWORD, None, None, MEDIUM,
-        "The certificate chain itself, as PEM.", PER_BROKER, scope=LISTENER, takes_effect=False)
+        "The certificate chain itself, as PEM.", PER_BROKER, scope=LISTENER)
     ssl_truststore_type = key(STRING, "JKS", None, MEDIUM,
-        "Format of the trust store: JKS, PKCS12 or PEM.", PER_BROKER, scope=LISTENER, takes_effect=False)
+        "Format of the trust store: JKS, PKCS12 or PEM.", PER_BROKER, scope=LISTENER)
     ssl_truststore_location = key(STRING, None, None, MEDIUM,
-        "File of the trust store.", PER_BROKER, scope=LISTENER, takes_effect=False)
+        "File of the trust store.", PER_BROKER, scope=LISTENER)
     ssl_truststore_password = key(PASSWORD, None, None, MEDIUM,
-        "Password of the trust store.", PER_BROKER, scope=LISTENER, takes_effect=False)
+        "Password of the trust store.", PER_BROKER, scope=LISTENER)
     ssl_truststore_certificates = key(PASSWORD, None, None, MEDIUM,
-        "The trusted certificates themselves, as PEM.", PER_BROKER, scope=LISTENER, takes_effect=False)
+        "The trusted certificates themselves, as PEM.", PER_BROKER, scope=LISTENER)
     ssl_keymanager_algorithm = key(STRING, "SunX509", None, MEDIUM,
         "The Java algorithm of the key manager.", PER_BROKER, takes_effect=False)
     ssl_trustmanager_algorithm = key(STRING, "PKIX", None, MEDIUM,
         "The Java algorithm of the trust manager.", PER_BROKER, takes_effect=False)
     ssl_endpoint_identification_algorithm = key(STRING, "https", None, LOW,
-        "How a server's name is checked against its certificate; empty checks nothing.", PER_BROKER, takes_effect=False)
+        "How a server's name is checked against its certificate; empty checks nothing.", PER_BROKER)
     ssl_secure_random_implementation = key(STRING, None, None, LOW,
         "The Java source of randomness for TLS.", PER_BROKER, takes_effect=False)
     ssl_engine_factory_class = key(CLASS, None, None, LOW,

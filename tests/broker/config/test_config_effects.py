@@ -16,6 +16,7 @@ OF_A_NODE = (
     "broker.handlers",
     "broker.node",
     "broker.replication",
+    "broker.security",
     "broker.server",
     "broker.storage",
     "metadata.controller",
@@ -28,6 +29,14 @@ READ_BY_NAME = {
     for bound in ("min", "max")
     for key in ("heartbeat.interval.ms", "session.timeout.ms")
 }
+
+# They read the configs of a listener by their names.
+BY_LISTENER = ("broker.security.tls.settings", "broker.node.tls_contexts")
+
+
+def read_by_listener() -> set[object]:
+    trees = (each.tree for name, each in read_modules().items() if name in BY_LISTENER)
+    return {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}
 
 
 def attributes(modules: Iterable[Module]) -> set[str]:
@@ -44,10 +53,11 @@ def attribute(key: ConfigKey[Any]) -> str:
 
 def test_key_with_effect_is_read() -> None:
     read = attributes(modules_of_a_node())
+    by_name = READ_BY_NAME | read_by_listener()
     defaults = {synonym.name for key in TOPIC_CONFIGS.keys.values() for synonym in key.synonyms}
     for definition in (BROKER_CONFIGS, DYNAMIC_ONLY_CONFIGS, TOPIC_CONFIGS):
         for key in definition.keys.values():
-            if key.takes_effect and key.name not in defaults | READ_BY_NAME:
+            if key.takes_effect and key.name not in defaults | by_name:
                 assert attribute(key) in read, key.name
 
 

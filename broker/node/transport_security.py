@@ -1,0 +1,91 @@
+"""How a node secures its listeners, and its connections to other nodes."""
+
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from broker.client.connection_security import PLAINTEXT, ConnectionSecurity
+from broker.client.errors import ConnectionLost
+from broker.config import KafkaConfig
+from broker.net.listener_security import ListenerSecurity, anonymous
+from kraft.env import Tracer
+from kraft.rpc import PeerConnectionLost
+from metadata.protocol import SecurityProtocol
+
+if TYPE_CHECKING:
+    from broker.node.tls_contexts import TlsContexts
+
+_ENCRYPTED: Final = (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+_WITH_SASL: Final = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
+class TransportSecurity:
+    """The security of a node's listeners by name. Raises InvalidConfig for TLS configs that cannot be used."""
+
+    def __init__(self, config: KafkaConfig, trace: Tracer) -> None:
+        self._protocols = config.endpoints.security_protocols
+        self._inter_broker = config.endpoints.inter_broker_listener_name
+        self._controllers = next((name.upper() for name in config.endpoints.controller_listener_names), "")
+        self._tls = self._load(config, trace)
+
+    def _load(self, config: KafkaConfig, trace: Tracer) -> "TlsContexts | None":
+        """The contexts, if the node speaks TLS. Other nodes do not import the package: they start faster."""
+        serving = [each.name for each in config.endpoints.listeners if each.security_protocol in _ENCRYPTED]
+        connecting = [name for name in (self._inter_broker, self._controllers) if self._is_encrypted(name)]
+        if not serving and not connecting:
+            return None
+        from broker.node.tls_contexts import TlsContexts
+
+        return TlsContexts(config, trace, serving, connecting)
+
+    def _is_encrypted(self, listener: str) -> bool:
+        return self._protocols.get(listener) in _ENCRYPTED
+
+    def of_listener(self, name: str) -> ListenerSecurity:
+        """The security of the connections that a listener accepts."""
+        has_sasl = self._protocols.get(name) in _WITH_SASL
+        if self._tls is None or not self._is_encrypted(name):
+            return ListenerSecurity(principal_of=_unknown if has_sasl else anonymous)
+        security = self._tls.of_listener(name)
+        return ListenerSecurity(security.tls, _unknown, security.explain) if has_sasl else security
+
+    @property
+    def to_brokers(self) -> ConnectionSecurity:
+        """The security of connections to brokers."""
+        return self._to(self._inter_broker)
+
+    @property
+    def to_controllers(self) -> ConnectionSecurity:
+        """The security of connections to controllers, also those of the quorum's own protocol."""
+        return self._to(self._controllers)
+
+    async def connect_quorum(self, host: str, port: int) -> trio.abc.Stream:
+        """A stream to another replica of the quorum. Raises OSError, PeerConnectionLost."""
+        stream = await trio.open_tcp_stream(host, port)
+        try:
+            return await self.to_controllers.secure(stream, host)
+        except BaseException as error:
+            await trio.aclose_forcefully(stream)
+            if isinstance(error, ConnectionLost):
+                raise PeerConnectionLost(str(error)) from error
+            raise
+
+    def reconfigure(self, config: KafkaConfig) -> None:
+        """Use the configs of TLS from now on. Raises InvalidConfig, and goes on as before."""
+        if self._tls is not None:
+            self._tls.reconfigure(config)
+
+    async def run(self) -> None:
+        """Use certificates that are replaced in their files, until cancelled."""
+        if self._tls is not None:
+            await self._tls.run()
+
+    def _to(self, listener: str) -> ConnectionSecurity:
+        if self._tls is None or not self._is_encrypted(listener):
+            return PLAINTEXT
+        return self._tls.to_listener(listener)
+
+
+def _unknown(certificate: bytes | None) -> str:
+    """The principal of a client that has to authenticate by SASL: its certificate proves none."""
+    return ""
