@@ -81,6 +81,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "broker.security.sasl": ("metadata.protocol",),
     "broker.security.oauth": ("broker.printable", "broker.security.sasl"),
     "broker.security.tls": ("broker.net.listener_security", "broker.net.tls_stream"),
+    "broker.security.delegation_tokens": ("broker.security.sasl", "metadata.image", "metadata.protocol"),
     "broker.quota": ("broker.net.admission", "broker.replication.throttles", "broker.server", "kraft.env", "metadata"),
     "broker.log_levels": ("kraft.events", "metadata.controller", "metadata.protocol"),
     "broker.telemetry": ("broker.metrics.exposition", "broker.net.connection", "broker.wire", "kraft.env", "metadata"),
