@@ -25,6 +25,9 @@ _NAMES: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "TopicAuthorization",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "GroupAuthorization",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "ClusterAuthorization",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "DelegationTokenDisabled",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "UnsupportedByAuthentication",
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "DelegationTokenAuthorization",
 }
 _TEXTS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the request.",
@@ -50,6 +53,13 @@ _TEXTS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "Eligible topic partition leaders are not available.",
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: "No partition reassignment is in progress.",
     ErrorCode.UNSUPPORTED_VERSION: "The version of API is not supported.",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "Delegation Token feature is not enabled.",
+    ErrorCode.DELEGATION_TOKEN_NOT_FOUND: "Delegation Token is not found on server.",
+    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: "Specified Principal is not valid Owner/Renewer.",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "Delegation Token requests are not allowed on PLAINTEXT/1-way SSL "
+    "channels and on delegation token authenticated channels.",
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "Delegation Token authorization failed.",
+    ErrorCode.DELEGATION_TOKEN_EXPIRED: "Delegation Token is expired.",
 }
 
 

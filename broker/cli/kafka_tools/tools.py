@@ -28,6 +28,7 @@ TOOLS: Final[Mapping[str, str]] = {
     "kafka-features": "features",
     "kafka-cluster": "cluster",
     "kafka-acls": "acls",
+    "kafka-delegation-tokens": "delegation_tokens",
     "kafka-storage": "storage",
     "kafka-server-stop": "server_stop",
     "kafka-log-dirs": "log_dirs",

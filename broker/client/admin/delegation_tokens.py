@@ -1,5 +1,6 @@
 """Delegation tokens: by one, its holder acts as its owner, without the owner's password (KIP-48)."""
 
+from base64 import b64encode
 from collections.abc import Iterable
 from typing import Final
 
@@ -42,6 +43,11 @@ class DelegationToken:
     issue_timestamp_ms: int
     expiry_timestamp_ms: int
     max_timestamp_ms: int
+
+    @property
+    def hmac_base64(self) -> str:
+        """The HMAC in Base64: the password of a client that authenticates with the token."""
+        return b64encode(self.hmac).decode()
 
 
 class DelegationTokenCalls(Routing):

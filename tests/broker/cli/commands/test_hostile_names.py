@@ -229,6 +229,11 @@ TOOLS: Final[dict[str, Sequence[Sequence[str]]]] = {
     "kafka-log-dirs": [["--describe", "--topic-list", HOSTILE_NAME]],
     "kafka-reassign-partitions": [["--verify", "--reassignment-json-file", PATH]],
     "kafka-leader-election": [["--election-type", HOSTILE_NAME]],
+    "kafka-delegation-tokens": [
+        ["--describe", "--command-config", PATH, "--owner-principal", HOSTILE_NAME],
+        ["--describe", "--command-config", "/dev/null", "--owner-principal", f"User:{HOSTILE_NAME}"],
+        ["--create", "--command-config", "/dev/null", "--max-life-time-period", "1", "--owner-principal", HOSTILE_NAME],
+    ],
     "kafka-transactions": [
         ["list"],
         ["describe", "--transactional-id", HOSTILE_NAME],
