@@ -10,6 +10,7 @@ from typing import Final
 
 from broker.coordinator.runtime.completion import Completion, completed, gather
 from broker.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION, ProducerIdAndEpoch, TopicPartition
+from broker.handlers.topic_names import is_internal
 from broker.net.completion import Completion as OwnCompletion
 from broker.server.context import BrokerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
@@ -25,7 +26,6 @@ from broker.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from broker.wire.errors import ErrorCode, KafkaError
-from metadata.controller import CLUSTER_NAME
 from metadata.image import MetadataImage
 from metadata.protocol import AclOperation, ResourceType
 
@@ -36,9 +36,7 @@ _FENCED_FROM: Final = 2
 def add_partitions_to_txn(
     context: BrokerContext, request: AddPartitionsToTxnRequest
 ) -> Work[AddPartitionsToTxnResponse]:
-    if context.api_version >= _BROKERS_FROM and not context.allows(
-        AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
-    ):
+    if context.api_version >= _BROKERS_FROM and not context.allows_cluster(AclOperation.CLUSTER_ACTION):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     transactions = _transactions(context, request)
     completions = []
@@ -106,7 +104,9 @@ def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartitio
 def _refusal(context: BrokerContext, image: MetadataImage, place: TopicPartition) -> ErrorCode:
     """NONE, or why the partition cannot belong to a transaction of this client."""
     name, index = place
-    if context.api_version < _BROKERS_FROM and not context.allows(AclOperation.WRITE, ResourceType.TOPIC, name):
+    if context.api_version < _BROKERS_FROM and (
+        is_internal(name) or not context.allows(AclOperation.WRITE, ResourceType.TOPIC, name)
+    ):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     topic = image.topics.by_name.get(name)
     if topic is None or index not in topic.partitions:

@@ -13,6 +13,7 @@ from broker.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResp
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft.core import Voter
 from kraft.core.messages import AddVoterRequest
+from metadata.protocol import AclOperation
 
 
 def add_raft_voter(context: ControllerContext, request: AddRaftVoterRequest) -> Work[AddRaftVoterResponse]:
@@ -31,5 +32,10 @@ def refused(context: ControllerContext, request: AddRaftVoterRequest, error: Kaf
 
 
 HANDLER = Handler(
-    AddRaftVoterRequest, add_raft_voter, request_bytes_max=SMALL_REQUEST_BYTES_MAX, refused=refused, forwarded=True
+    AddRaftVoterRequest,
+    add_raft_voter,
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
+    refused=refused,
+    operation=AclOperation.ALTER,
+    forwarded=True,
 )

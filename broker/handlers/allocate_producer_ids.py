@@ -6,6 +6,7 @@ from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from broker.wire.errors import KafkaError
+from metadata.protocol import AclOperation
 
 
 def allocate_producer_ids(
@@ -28,5 +29,6 @@ HANDLER = Handler(
     allocate_producer_ids,
     request_bytes_max=SMALL_REQUEST_BYTES_MAX,
     refused=refused,
+    operation=AclOperation.CLUSTER_ACTION,
     concurrent=True,
 )

@@ -17,6 +17,7 @@ from broker.wire.api.alter_client_quotas import (
 )
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.controller import QuotaAlteration, QuotaOutcome
+from metadata.protocol import AclOperation
 from metadata.records import QuotaEntity, quota_entity
 
 # As many records as Kafka's controller writes for one request.
@@ -77,4 +78,6 @@ def refused(
     return AlterClientQuotasResponse(entries=entries)
 
 
-HANDLER = Handler(AlterClientQuotasRequest, alter_client_quotas, refused=refused, forwarded=True)
+HANDLER = Handler(
+    AlterClientQuotasRequest, alter_client_quotas, refused=refused, operation=AclOperation.ALTER_CONFIGS, forwarded=True
+)

@@ -19,6 +19,7 @@ from broker.wire.api.alter_partition import (
 from broker.wire.errors import KafkaError
 from metadata.controller import AlteredPartition as Outcome
 from metadata.controller import IsrChange, IsrMember, TopicIsrChanges
+from metadata.protocol import AclOperation
 
 _BROKER_EPOCHS_FROM: Final = 3
 
@@ -73,5 +74,10 @@ def _altered(outcome: Outcome) -> AlteredPartition:
 
 # A broker sends the changes of all partitions that it leads in one request.
 HANDLER = Handler(
-    AlterPartitionRequest, alter_partition, request_bytes_max=8 * REQUEST_BYTES_MAX, refused=refused, concurrent=True
+    AlterPartitionRequest,
+    alter_partition,
+    request_bytes_max=8 * REQUEST_BYTES_MAX,
+    refused=refused,
+    operation=AclOperation.CLUSTER_ACTION,
+    concurrent=True,
 )

@@ -18,6 +18,7 @@ from broker.wire.api.alter_partition_reassignments import (
 )
 from broker.wire.errors import KafkaError
 from metadata.controller import ReassignedPartition, ReassignedTopic, Reassignment, TopicReassignments
+from metadata.protocol import AclOperation
 
 
 def alter_partition_reassignments(
@@ -83,5 +84,6 @@ HANDLER = Handler(
     alter_partition_reassignments,
     request_bytes_max=REQUEST_BYTES_MAX // 2,
     refused=refused,
+    operation=AclOperation.ALTER,
     forwarded=True,
 )

@@ -16,6 +16,7 @@ from broker.wire.api.assign_replicas_to_dirs import (
 )
 from broker.wire.errors import KafkaError
 from metadata.controller import AssignedReplica, DirectoryAssignment
+from metadata.protocol import AclOperation
 
 
 def assign_replicas(
@@ -61,5 +62,6 @@ HANDLER = Handler(
     assign_replicas,
     request_bytes_max=8 * REQUEST_BYTES_MAX,
     refused=refused,
+    operation=AclOperation.CLUSTER_ACTION,
     concurrent=True,
 )

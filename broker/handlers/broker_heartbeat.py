@@ -13,6 +13,7 @@ from broker.server.scheduler import Work, in_task
 from broker.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from broker.wire.errors import KafkaError
 from metadata.controller import BrokerHeartbeat
+from metadata.protocol import AclOperation
 
 
 def heartbeat(context: ControllerContext, request: BrokerHeartbeatRequest) -> Work[BrokerHeartbeatResponse]:
@@ -44,5 +45,10 @@ def refused(context: ControllerContext, request: BrokerHeartbeatRequest, error: 
 
 
 HANDLER = Handler(
-    BrokerHeartbeatRequest, heartbeat, request_bytes_max=SMALL_REQUEST_BYTES_MAX, refused=refused, concurrent=True
+    BrokerHeartbeatRequest,
+    heartbeat,
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
+    refused=refused,
+    operation=AclOperation.CLUSTER_ACTION,
+    concurrent=True,
 )

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+from broker.handlers.authorization import check
 from broker.handlers.response_errors import code_of, message_of
 from broker.server.context import Context
 from broker.server.handler import OwnPart
@@ -79,8 +80,7 @@ def _check(context: Context[NodeServices], name: str, times: int, changes: Seque
     nulls = [change.name for change in changes if change.op != ConfigOperation.DELETE and change.value is None]
     if nulls:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
-    if not context.allows(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
-        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+    check(context, AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME)
     node_id = context.services.config.node_id
     try:
         named = int(name)

@@ -8,6 +8,7 @@ from broker.server.scheduler import Work, in_task
 from broker.wire.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.controller import BrokerRegistration
+from metadata.protocol import AclOperation
 
 
 def register_broker(context: ControllerContext, request: BrokerRegistrationRequest) -> Work[BrokerRegistrationResponse]:
@@ -38,5 +39,9 @@ def refused(
 
 
 HANDLER = Handler(
-    BrokerRegistrationRequest, register_broker, request_bytes_max=SMALL_REQUEST_BYTES_MAX, refused=refused
+    BrokerRegistrationRequest,
+    register_broker,
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
+    refused=refused,
+    operation=AclOperation.CLUSTER_ACTION,
 )

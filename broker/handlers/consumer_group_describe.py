@@ -3,8 +3,8 @@
 from functools import partial
 from typing import Final
 
-from broker.coordinator.runtime.completion import gather
-from broker.handlers.authorized_operations import GROUP_OPERATIONS
+from broker.coordinator.runtime.completion import Completion, failed, gather
+from broker.handlers.authorization import authorized_operations, refusal
 from broker.handlers.group_portions import portions
 from broker.handlers.response_errors import message_of
 from broker.server.context import BrokerContext
@@ -16,9 +16,11 @@ from broker.wire.api.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
-from broker.wire.errors import KafkaError
+from broker.wire.errors import ErrorCode, KafkaError
+from metadata.protocol import AclOperation, ResourceType
 
 _STEP_GROUPS: Final = 4
+_HIDDEN_TOPICS: Final = "The group has described topic(s) that the client is not authorized to describe."
 
 
 def consumer_group_describe(
@@ -26,23 +28,46 @@ def consumer_group_describe(
 ) -> Work[ConsumerGroupDescribeResponse]:
     """A group that is named more than once is described once."""
     response = ConsumerGroupDescribeResponse()
-    describe = context.services.groups.consumer_group_describe
     for group_ids in portions(list(dict.fromkeys(request.group_ids))):
-        completions = yield from each(describe, group_ids, _STEP_GROUPS)
+        completions = yield from each(partial(_describe, context), group_ids, _STEP_GROUPS)
         outcomes = yield from gather(completions)
-        response.groups += yield from each(partial(_described, request), zip(group_ids, outcomes, strict=True))
+        described = partial(_described, context, request)
+        response.groups += yield from each(described, zip(group_ids, outcomes, strict=True), _STEP_GROUPS)
     return response
 
 
+def _describe(context: BrokerContext, group_id: str) -> Completion[DescribedGroup]:
+    if not context.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+        return failed(refusal(ResourceType.GROUP))
+    return context.services.groups.consumer_group_describe(group_id)
+
+
 def _described(
-    request: ConsumerGroupDescribeRequest, id_and_outcome: tuple[str, DescribedGroup | KafkaError]
+    context: BrokerContext,
+    request: ConsumerGroupDescribeRequest,
+    id_and_outcome: tuple[str, DescribedGroup | KafkaError],
 ) -> DescribedGroup:
     group_id, outcome = id_and_outcome
+    if not isinstance(outcome, KafkaError) and not _may_see_topics(context, outcome):
+        outcome = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, _HIDDEN_TOPICS)
     if isinstance(outcome, KafkaError):
         return DescribedGroup(group_id=group_id, error_code=outcome.code, error_message=message_of(outcome))
     if request.include_authorized_operations and not outcome.error_code:
-        outcome.authorized_operations = GROUP_OPERATIONS
+        outcome.authorized_operations = authorized_operations(context, ResourceType.GROUP, group_id)
     return outcome
+
+
+def _may_see_topics(context: BrokerContext, group: DescribedGroup) -> bool:
+    """True if the client may describe all topics of which members have partitions."""
+    if context.server.authorizer is None:
+        return True
+    names = {
+        topic.topic_name: None
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    }
+    return all(context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name) for name in names)
 
 
 HANDLER = Handler(ConsumerGroupDescribeRequest, consumer_group_describe, request_bytes_max=REQUEST_BYTES_MAX // 4)

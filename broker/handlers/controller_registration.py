@@ -8,6 +8,7 @@ from broker.server.scheduler import Work, in_task
 from broker.wire.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 from broker.wire.errors import KafkaError
 from metadata.controller import ControllerRegistration
+from metadata.protocol import AclOperation
 
 
 def register_controller(
@@ -34,5 +35,9 @@ def refused(
 
 
 HANDLER = Handler(
-    ControllerRegistrationRequest, register_controller, request_bytes_max=SMALL_REQUEST_BYTES_MAX, refused=refused
+    ControllerRegistrationRequest,
+    register_controller,
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
+    refused=refused,
+    operation=AclOperation.CLUSTER_ACTION,
 )

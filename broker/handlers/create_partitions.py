@@ -1,10 +1,13 @@
 """CreatePartitions (key 37): add partitions to topics (KIP-195)."""
 
+from collections import Counter
+
+from broker.handlers.authorization import refusal
 from broker.handlers.response_errors import code_of, message_of
 from broker.server.context import ControllerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
-from broker.server.slices import each
+from broker.server.slices import each, filtered
 from broker.wire.api.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -13,14 +16,25 @@ from broker.wire.api.create_partitions import (
 )
 from broker.wire.errors import KafkaError
 from metadata.controller import NewPartitions
+from metadata.protocol import AclOperation, ResourceType
 
 
 def create_partitions(context: ControllerContext, request: CreatePartitionsRequest) -> Work[CreatePartitionsResponse]:
-    wanted = yield from each(_wanted, request.topics)
+    times = Counter(topic.name for topic in request.topics)
+
+    def may_alter(topic: CreatePartitionsTopic) -> bool:
+        # A repeated name has an error of its own.
+        return times[topic.name] > 1 or context.allows(AclOperation.ALTER, ResourceType.TOPIC, topic.name)
+
+    topics = yield from filtered(may_alter, request.topics)
+    wanted = yield from each(_wanted, topics)
     outcomes = yield from in_task(
         context.services.controller.create_partitions(wanted, validate_only=request.validate_only, context=context)
     )
     results = yield from each(lambda outcome: _result(outcome.name, outcome.error), outcomes)
+    known = {result.name for result in results}
+    refused = refusal(ResourceType.TOPIC)
+    results += [_result(name, refused) for name in times if name not in known]
     return CreatePartitionsResponse(throttle_time_ms=context.mutations_throttle_time_ms, results=results)
 
 

@@ -1,14 +1,16 @@
 """DeleteGroups (key 42): delete groups without members, with their committed offsets."""
 
+from functools import partial
 from typing import Final
 
 from broker.handlers.group_portions import portions
 from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
-from broker.server.slices import each
+from broker.server.slices import each, filtered
 from broker.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.protocol import AclOperation, ResourceType
 
 # Groups that are deleted in one step.
 _STEP_GROUPS: Final = 16
@@ -17,12 +19,23 @@ _STEP_GROUPS: Final = 16
 def delete_groups(context: BrokerContext, request: DeleteGroupsRequest) -> Work[DeleteGroupsResponse]:
     """Deletes the groups in portions, each with one decision per partition that has groups of the portion."""
     response = DeleteGroupsResponse()
-    for group_ids in portions(list(dict.fromkeys(request.groups_names))):
+    named = list(dict.fromkeys(request.groups_names))
+    allowed = yield from filtered(partial(context.allows, AclOperation.DELETE, ResourceType.GROUP), named)
+    if len(allowed) < len(named):
+        refused = dict.fromkeys(named)
+        for group_id in allowed:
+            del refused[group_id]
+        response.results += yield from each(_refused, refused)
+    for group_ids in portions(allowed):
         begun = yield from each(context.services.groups.delete_groups, portions(group_ids, _STEP_GROUPS), 1)
         for by_partition, completion in begun:
             outcomes = yield from completion
             response.results += _results(by_partition, outcomes)
     return response
+
+
+def _refused(group_id: str) -> DeletableGroupResult:
+    return DeletableGroupResult(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 
 def _results(

@@ -16,6 +16,7 @@ from broker.wire.api.describe_client_quotas import (
 )
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.controller import QuotaEntityType
+from metadata.protocol import AclOperation
 from metadata.records import QuotaEntity
 
 _EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
@@ -25,10 +26,7 @@ _NAMES: Final = {_EXACT: "MATCH_TYPE_EXACT", _DEFAULT: "MATCH_TYPE_DEFAULT", _SP
 def describe_client_quotas(
     context: BrokerContext, request: DescribeClientQuotasRequest
 ) -> Steps[DescribeClientQuotasResponse]:
-    try:
-        _check(request.components)
-    except KafkaError as error:
-        return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
+    _check(request.components)
     response = DescribeClientQuotasResponse()
     assert response.entries is not None
     entities = context.services.loader.image.client_quotas.entities
@@ -38,6 +36,12 @@ def describe_client_quotas(
         if number % STEP_ITEMS == STEP_ITEMS - 1:
             yield
     return response
+
+
+def refused(
+    context: BrokerContext, request: DescribeClientQuotasRequest, error: KafkaError
+) -> DescribeClientQuotasResponse:
+    return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
 
 
 def _matches(entity: QuotaEntity, components: list[ComponentData], *, strict: bool) -> bool:
@@ -94,4 +98,6 @@ def _check_match(component: ComponentData) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Request specified {name}, but also specified a match string.")
 
 
-HANDLER = Handler(DescribeClientQuotasRequest, describe_client_quotas)
+HANDLER = Handler(
+    DescribeClientQuotasRequest, describe_client_quotas, refused=refused, operation=AclOperation.DESCRIBE_CONFIGS
+)

@@ -3,12 +3,12 @@
 On a controller's listener, the response describes the controllers instead (KIP-919).
 """
 
-from typing import Final
+from typing import Any, Final
 
 from broker.handlers.active_controller import NO_CONTROLLER, active_controller
-from broker.handlers.authorized_operations import CLUSTER_OPERATIONS
+from broker.handlers.authorization import authorized_cluster_operations
 from broker.handlers.voters import endpoint_of
-from broker.server.context import BrokerContext, ControllerContext
+from broker.server.context import BrokerContext, Context, ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from broker.wire.errors import ErrorCode
@@ -34,7 +34,7 @@ def describe_cluster(context: BrokerContext, request: DescribeClusterRequest) ->
         if (not broker.fenced or request.include_fenced_brokers)
         and (endpoint := broker.end_points.get(listener)) is not None
     ]
-    return _answer(request, context.services.cluster_id, active_controller(context), brokers)
+    return _answer(context, request, active_controller(context), brokers)
 
 
 def describe_controllers(context: ControllerContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
@@ -47,17 +47,20 @@ def describe_controllers(context: ControllerContext, request: DescribeClusterReq
         if (endpoint := endpoint_of(voter)) is not None
     ]
     leader_id = NO_CONTROLLER if quorum.leader_id is None else quorum.leader_id
-    return _answer(request, context.services.cluster_id, leader_id, controllers)
+    return _answer(context, request, leader_id, controllers)
 
 
 def _answer(
-    request: DescribeClusterRequest, cluster_id: str, controller_id: int, nodes: list[DescribeClusterBroker]
+    context: Context[Any], request: DescribeClusterRequest, controller_id: int, nodes: list[DescribeClusterBroker]
 ) -> DescribeClusterResponse:
     response = DescribeClusterResponse(
-        cluster_id=cluster_id, controller_id=controller_id, endpoint_type=request.endpoint_type, brokers=nodes
+        cluster_id=context.services.cluster_id,
+        controller_id=controller_id,
+        endpoint_type=request.endpoint_type,
+        brokers=nodes,
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = authorized_cluster_operations(context)
     return response
 
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from broker.handlers.authorization import config_refusal
 from broker.handlers.topic_names import unknown_topic
 from broker.server.context import Context
 from broker.server.handler import Handler
@@ -17,7 +18,7 @@ from broker.wire.api.describe_configs import (
 )
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.configuration import ConfigEntry, describe_client_metrics, describe_cluster_default, parse_int
-from metadata.protocol import ConfigResourceType, ConfigSource, ConfigType
+from metadata.protocol import AclOperation, ConfigResourceType, ConfigSource, ConfigType
 
 # Configs in one response: all of 10,000 topics, or of 2,500 with synonyms or documentation. Both are some 20 MB
 # on the wire and 100 MB in memory.
@@ -56,6 +57,9 @@ def _describe(
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
     try:
+        refusal = config_refusal(context, AclOperation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
+        if refusal is not None:
+            raise refusal
         entries = _entries(context, resource)
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message

@@ -4,8 +4,8 @@ from functools import partial
 from typing import Final
 
 from broker.coordinator.group.classic.classic_group import GroupState
-from broker.coordinator.runtime.completion import gather
-from broker.handlers.authorized_operations import GROUP_OPERATIONS
+from broker.coordinator.runtime.completion import Completion, failed, gather
+from broker.handlers.authorization import authorized_operations, refusal
 from broker.handlers.group_portions import portions
 from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
@@ -13,6 +13,7 @@ from broker.server.scheduler import Work
 from broker.server.slices import each
 from broker.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.protocol import AclOperation, ResourceType
 
 _NOT_FOUND_FROM: Final = 6
 
@@ -22,10 +23,16 @@ def describe_groups(context: BrokerContext, request: DescribeGroupsRequest) -> W
     response = DescribeGroupsResponse()
     described = partial(_described, context, request)
     for group_ids in portions(list(dict.fromkeys(request.groups))):
-        completions = yield from each(context.services.groups.describe_group, group_ids)
+        completions = yield from each(partial(_describe, context), group_ids)
         outcomes = yield from gather(completions)
         response.groups += yield from each(described, zip(group_ids, outcomes, strict=True))
     return response
+
+
+def _describe(context: BrokerContext, group_id: str) -> Completion[DescribedGroup]:
+    if not context.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
+        return failed(refusal(ResourceType.GROUP))
+    return context.services.groups.describe_group(group_id)
 
 
 def _described(
@@ -34,7 +41,7 @@ def _described(
     group_id, outcome = id_and_outcome
     group = _failed(outcome, group_id, context.api_version) if isinstance(outcome, KafkaError) else outcome
     if request.include_authorized_operations and not group.error_code:
-        group.authorized_operations = GROUP_OPERATIONS
+        group.authorized_operations = authorized_operations(context, ResourceType.GROUP, group_id)
     return group
 
 

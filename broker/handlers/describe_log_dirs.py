@@ -19,7 +19,8 @@ from broker.wire.api.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
+from metadata.protocol import AclOperation
 
 _NO_LAG: Final = 0
 _STEP_PARTITIONS: Final = 512
@@ -109,4 +110,15 @@ def _result(usage: LogDirUsage, wanted: set[tuple[str, int]] | None) -> Steps[De
     )
 
 
-HANDLER = Handler(DescribeLogDirsRequest, describe_log_dirs, request_bytes_max=REQUEST_BYTES_MAX // 4)
+def refused(context: BrokerContext, request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDirsResponse:
+    """Up to version 2 there is no error for the request: the response has no directories."""
+    return DescribeLogDirsResponse(error_code=error.code)
+
+
+HANDLER = Handler(
+    DescribeLogDirsRequest,
+    describe_log_dirs,
+    request_bytes_max=REQUEST_BYTES_MAX // 4,
+    refused=refused,
+    operation=AclOperation.DESCRIBE,
+)

@@ -3,6 +3,7 @@
 An idempotent producer is known from its first batch until it has been idle for `producer.id.expiration.ms`.
 """
 
+from broker.handlers.authorization import refusal
 from broker.handlers.topic_names import unknown_topic
 from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
@@ -10,7 +11,8 @@ from broker.server.scheduler import Work
 from broker.server.slices import Steps
 from broker.storage.producer_state import ProducerState
 from broker.wire.api import describe_producers as wire
-from broker.wire.errors import KafkaError
+from broker.wire.errors import ErrorCode, KafkaError
+from metadata.protocol import AclOperation, ResourceType
 
 # A step after this many producers bounds how long one request holds the event loop: about 2 ms.
 _PRODUCERS_AT_ONCE = 1_000
@@ -34,9 +36,9 @@ def describe_producers(
 
 def _describe_partition(context: BrokerContext, name: str, index: int) -> Steps[wire.PartitionResponse]:
     services = context.services
-    if name not in services.loader.image.topics.by_name:
-        error = unknown_topic(name)
-        return wire.PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+    refused = _refusal(context, name)
+    if refused is not None:
+        return wire.PartitionResponse(partition_index=index, error_code=refused.code, error_message=refused.message)
     try:
         services.partitions.commit_staged()
         known = list(services.partitions.get(name, index).readable_log().producers.active())
@@ -48,6 +50,14 @@ def _describe_partition(context: BrokerContext, name: str, index: int) -> Steps[
         answer.active_producers += map(_describe_producer, known[start : start + _PRODUCERS_AT_ONCE])
         yield
     return answer
+
+
+def _refusal(context: BrokerContext, name: str) -> KafkaError | None:
+    """The error of a topic. An invalid name is told to every client, as in Kafka."""
+    unknown = None if name in context.services.loader.image.topics.by_name else unknown_topic(name)
+    if unknown is not None and unknown.code is ErrorCode.INVALID_TOPIC_EXCEPTION:
+        return unknown
+    return unknown if context.allows(AclOperation.READ, ResourceType.TOPIC, name) else refusal(ResourceType.TOPIC)
 
 
 def _describe_producer(state: ProducerState) -> wire.ProducerState:

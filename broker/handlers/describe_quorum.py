@@ -23,6 +23,7 @@ from broker.wire.errors import ErrorCode, KafkaError
 from kraft.core import VoterSet
 from kraft.description import QuorumDescription
 from kraft.description import ReplicaState as State
+from metadata.protocol import AclOperation
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 METADATA_PARTITION: Final = 0
@@ -101,5 +102,10 @@ def _nodes(voters: VoterSet, listener_name: str) -> list[Node]:
 
 
 HANDLER = Handler(
-    DescribeQuorumRequest, describe_quorum, request_bytes_max=SMALL_REQUEST_BYTES_MAX, refused=refused, forwarded=True
+    DescribeQuorumRequest,
+    describe_quorum,
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
+    refused=refused,
+    operation=AclOperation.DESCRIBE,
+    forwarded=True,
 )

@@ -5,12 +5,12 @@ Unlike in Metadata, a partition without a leader has no error.
 
 from collections.abc import Iterator
 
-from broker.handlers.authorized_operations import TOPIC_OPERATIONS
+from broker.handlers.authorization import authorized_operations
 from broker.handlers.availability import ClusterView
 from broker.handlers.topic_names import is_internal, unknown_topic_code
 from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
-from broker.server.slices import STEP_ITEMS, Steps, each
+from broker.server.slices import STEP_ITEMS, Steps, each, filtered
 from broker.wire.api.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -20,6 +20,7 @@ from broker.wire.api.describe_topic_partitions import (
 )
 from broker.wire.errors import ErrorCode
 from metadata.image import MetadataImage, PartitionImage, TopicImage
+from metadata.protocol import AclOperation, ResourceType
 
 _STEP = 16  # partitions; each takes about 5 us
 
@@ -34,7 +35,10 @@ def describe_topic_partitions(
     view = ClusterView(image.cluster, context.listener)
     left = max(1, min(request.response_partition_limit, services.config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
-    for name, first in _pages(request, image):
+    pages, hidden = list(_pages(request, image)), list[str]()
+    if context.server.authorizer is not None:
+        pages, hidden = yield from _visible(context, request, pages)
+    for name, first in pages:
         if len(response.topics) % STEP_ITEMS == STEP_ITEMS - 1:
             yield
         if left == 0:
@@ -42,15 +46,35 @@ def describe_topic_partitions(
             break
         topic = image.topics.by_name.get(name)
         if topic is None:
-            response.topics.append(_unknown(name))
+            response.topics.append(_unknown(context, name))
             continue
         end = min(len(topic.partitions), first + left)
         left -= max(0, end - first)
-        response.topics.append((yield from _describe(view, topic, range(first, end))))
+        response.topics.append((yield from _describe(context, view, topic, range(first, end))))
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
+    response.topics += map(_hidden, hidden)
     return response
+
+
+def _visible(
+    context: BrokerContext, request: DescribeTopicPartitionsRequest, pages: list[tuple[str, int]]
+) -> Steps[tuple[list[tuple[str, int]], list[str]]]:
+    """Splits pages: those of topics that the client may describe, and the names of other topics that it has named."""
+    is_tried = bool(request.topics)
+
+    def may_describe(page: tuple[str, int]) -> bool:
+        return context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, page[0], is_tried=is_tried)
+
+    visible = yield from filtered(may_describe, pages)
+    known = dict(visible)
+    return visible, [name for name, _ in pages if is_tried and name not in known]
+
+
+def _hidden(name: str) -> DescribeTopicPartitionsResponseTopic:
+    """Tells nothing of a topic, not even that it exists."""
+    return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
 
 
 def _is_valid(request: DescribeTopicPartitionsRequest) -> bool:
@@ -82,14 +106,16 @@ def _pages(request: DescribeTopicPartitionsRequest, image: MetadataImage) -> Ite
             yield name, cursor.partition_index
 
 
-def _describe(view: ClusterView, topic: TopicImage, indexes: range) -> Steps[DescribeTopicPartitionsResponseTopic]:
+def _describe(
+    context: BrokerContext, view: ClusterView, topic: TopicImage, indexes: range
+) -> Steps[DescribeTopicPartitionsResponseTopic]:
     partitions = yield from each(lambda index: _partition(view, index, topic.partitions[index]), indexes, _STEP)
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
         partitions=partitions,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=authorized_operations(context, ResourceType.TOPIC, topic.name),
     )
 
 
@@ -107,12 +133,12 @@ def _partition(view: ClusterView, index: int, partition: PartitionImage) -> Desc
     )
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(context: BrokerContext, name: str) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=unknown_topic_code(name),
         name=name,
         is_internal=is_internal(name),
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=authorized_operations(context, ResourceType.TOPIC, name),
     )
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+from broker.handlers.response_errors import code_of, message_of
 from broker.server.context import Context
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.describe_user_scram_credentials import (
@@ -10,7 +11,8 @@ from broker.wire.api.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from broker.wire.errors import MESSAGE_LENGTH_MAX, ErrorCode
+from broker.wire.errors import MESSAGE_LENGTH_MAX, ErrorCode, KafkaError
+from metadata.protocol import AclOperation
 
 
 def describe_user_scram_credentials(
@@ -35,6 +37,16 @@ def _refused(name: str, code: ErrorCode, message: str) -> DescribeUserScramCrede
     return DescribeUserScramCredentialsResult(user=name, error_code=code, error_message=message[:MESSAGE_LENGTH_MAX])
 
 
+def refused(
+    context: Context[Any], request: DescribeUserScramCredentialsRequest, error: KafkaError
+) -> DescribeUserScramCredentialsResponse:
+    return DescribeUserScramCredentialsResponse(error_code=code_of(error), error_message=message_of(error))
+
+
 HANDLER = Handler(
-    DescribeUserScramCredentialsRequest, describe_user_scram_credentials, request_bytes_max=SMALL_REQUEST_BYTES_MAX
+    DescribeUserScramCredentialsRequest,
+    describe_user_scram_credentials,
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
+    refused=refused,
+    operation=AclOperation.DESCRIBE,
 )

@@ -15,6 +15,7 @@ from broker.wire.api.elect_leaders import (
 )
 from broker.wire.errors import KafkaError
 from metadata.controller import ElectedPartition
+from metadata.protocol import AclOperation
 
 
 def elect_leaders(context: ControllerContext, request: ElectLeadersRequest) -> Work[ElectLeadersResponse]:
@@ -52,5 +53,10 @@ def _result(topic: str, partitions: Sequence[ElectedPartition]) -> ReplicaElecti
 
 
 HANDLER = Handler(
-    ElectLeadersRequest, elect_leaders, request_bytes_max=REQUEST_BYTES_MAX // 4, refused=refused, forwarded=True
+    ElectLeadersRequest,
+    elect_leaders,
+    request_bytes_max=REQUEST_BYTES_MAX // 4,
+    refused=refused,
+    operation=AclOperation.ALTER,
+    forwarded=True,
 )

@@ -12,6 +12,7 @@ from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
 from broker.wire.errors import ErrorCode, KafkaError, WireError
+from metadata.protocol import AclOperation
 
 
 def envelope(context: ControllerContext, request: EnvelopeRequest) -> Work[EnvelopeResponse]:
@@ -24,9 +25,11 @@ def envelope(context: ControllerContext, request: EnvelopeRequest) -> Work[Envel
         )
     except (ValueError, WireError):
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
-    except KafkaError as error:
-        return EnvelopeResponse(error_code=code_of(error))
     return EnvelopeResponse(response_data=response)
+
+
+def refused(context: ControllerContext, request: EnvelopeRequest, error: KafkaError) -> EnvelopeResponse:
+    return EnvelopeResponse(error_code=code_of(error))
 
 
 def _sender(request: EnvelopeRequest) -> tuple[str, str]:
@@ -38,4 +41,11 @@ def _sender(request: EnvelopeRequest) -> tuple[str, str]:
 
 
 # The largest request that is forwarded, with the principal and the address of its client.
-HANDLER = Handler(EnvelopeRequest, envelope, request_bytes_max=3 * REQUEST_BYTES_MAX, concurrent=True)
+HANDLER = Handler(
+    EnvelopeRequest,
+    envelope,
+    request_bytes_max=3 * REQUEST_BYTES_MAX,
+    refused=refused,
+    concurrent=True,
+    operation=AclOperation.CLUSTER_ACTION,
+)

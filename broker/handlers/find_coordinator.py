@@ -7,26 +7,33 @@ that is refused with NOT_COORDINATOR.
 There is no share coordinator yet. Only brokers look for one, and INVALID_REQUEST is final for them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from broker.coordinator.internal_topics import internal_topic, replication_key
-from broker.coordinator.runtime.runtime import CoordinatorRuntime
+from broker.coordinator.runtime.runtime import CoordinatorKeyType, CoordinatorRuntime
+from broker.handlers.authorization import refusal
 from broker.handlers.current_leader import Endpoint, leader_endpoints
 from broker.handlers.topic_creation import create_internal_topic
 from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
-from broker.server.slices import each
+from broker.server.slices import each, filtered
 from broker.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.protocol import AclOperation, ResourceType
 
 _MANY_FROM: Final = 4
 _NO_NODE: Final = -1
 # How long to wait for a partition that the metadata has just assigned to this broker.
 _LEADERSHIP_TIMEOUT_S: Final = 1.0
 _STEP_KEYS: Final = 8
+# The resources that clients look for, by the types of keys.
+_RESOURCE_TYPES: Final[Mapping[int, ResourceType]] = MappingProxyType(
+    {CoordinatorKeyType.GROUP: ResourceType.GROUP, CoordinatorKeyType.TRANSACTION: ResourceType.TRANSACTIONAL_ID}
+)
 
 _Runtime: TypeAlias = CoordinatorRuntime[Any]
 
@@ -35,16 +42,18 @@ def find_coordinator(context: BrokerContext, request: FindCoordinatorRequest) ->
     keys = [request.key]
     if context.api_version >= _MANY_FROM:
         keys = list(dict.fromkeys(request.coordinator_keys))
+    refused = yield from filtered(partial(_is_refused, context, request.key_type), keys)
     runtime = context.services.coordinators.get(request.key_type)
     reason = ""
-    if runtime is not None:
+    if runtime is not None and len(refused) < len(keys):
         if runtime.settings.topic not in context.services.loader.image.topics.by_name:
             reason = yield from in_task(_create(context, runtime.settings.topic))
         indexes = yield from each(runtime.partition_for, keys, _STEP_KEYS)
         missing = _not_led_yet(context, runtime, dict.fromkeys(indexes))
         if missing:
             yield from in_task(runtime.wait_until_coordinated(missing, _LEADERSHIP_TIMEOUT_S))
-    found = yield from each(partial(_found, context, request.key_type, reason), keys, _STEP_KEYS)
+    find = partial(_found, context, request.key_type, frozenset(refused), reason)
+    found = yield from each(find, keys, _STEP_KEYS)
     if context.api_version >= _MANY_FROM:
         return FindCoordinatorResponse(coordinators=found)
     [one] = found
@@ -89,8 +98,15 @@ def _not_led_yet(context: BrokerContext, runtime: _Runtime, indexes: Iterable[in
     return [index for index in indexes if topic.partitions[index].leader == node_id and not runtime.coordinates(index)]
 
 
-def _found(context: BrokerContext, key_type: int, reason: str, key: str) -> Coordinator:
+def _is_refused(context: BrokerContext, key_type: int, key: str) -> bool:
+    kind = _RESOURCE_TYPES.get(key_type)
+    return kind is not None and not context.allows(AclOperation.DESCRIBE, kind, key)
+
+
+def _found(context: BrokerContext, key_type: int, refused: frozenset[str], reason: str, key: str) -> Coordinator:
     try:
+        if key in refused:
+            raise refusal(_RESOURCE_TYPES[key_type])
         endpoint = _coordinator(context, key_type, reason, key)
     except KafkaError as error:
         return Coordinator(

@@ -5,9 +5,12 @@ from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.protocol import AclOperation, ResourceType
 
 
 def heartbeat(context: BrokerContext, request: HeartbeatRequest) -> Work[HeartbeatResponse]:
+    if not context.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
+        return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     outcome = yield from context.services.groups.heartbeat(request)

@@ -3,6 +3,9 @@
 Each node changes the levels of its own loggers (KIP-412). The controller changes everything else.
 """
 
+from functools import partial
+
+from broker.handlers.authorization import config_refusal
 from broker.handlers.broker_loggers import alter_own_loggers
 from broker.handlers.response_errors import code_of, message_of
 from broker.server.context import ControllerContext
@@ -19,6 +22,7 @@ from broker.wire.api.incremental_alter_configs import (
 from broker.wire.errors import KafkaError
 from metadata.controller import ConfigChange, ConfigOutcome
 from metadata.image import ConfigResource
+from metadata.protocol import AclOperation
 
 
 def incremental_alter_configs(
@@ -36,12 +40,24 @@ def incremental_alter_configs(
 def _alter(
     context: ControllerContext, request: IncrementalAlterConfigsRequest
 ) -> Work[IncrementalAlterConfigsResponse]:
-    changes = yield from _changes(request.resources)
+    refusals = yield from each(partial(_refusal, context), request.resources)
+    allowed = [each for each, refusal in zip(request.resources, refusals, strict=True) if refusal is None]
+    changes = yield from _changes(allowed)
     controller = context.services.controller
     outcomes = yield from in_task(
         controller.incremental_alter_configs(changes, validate_only=request.validate_only, context=context)
     )
-    return IncrementalAlterConfigsResponse(responses=(yield from each(_result, outcomes)))
+    responses = yield from each(_result, outcomes)
+    responses += [
+        _refused(resource, refusal)
+        for resource, refusal in zip(request.resources, refusals, strict=True)
+        if refusal is not None
+    ]
+    return IncrementalAlterConfigsResponse(responses=responses)
+
+
+def _refusal(context: ControllerContext, resource: AlterConfigsResource) -> KafkaError | None:
+    return config_refusal(context, AclOperation.ALTER_CONFIGS, resource.resource_type, resource.resource_name)
 
 
 def _changes(resources: list[AlterConfigsResource]) -> Steps[list[tuple[ConfigResource, list[ConfigChange]]]]:
@@ -71,16 +87,15 @@ def _result(outcome: ConfigOutcome) -> AlterConfigsResourceResponse:
 def refused(
     context: ControllerContext, request: IncrementalAlterConfigsRequest, error: KafkaError
 ) -> IncrementalAlterConfigsResponse:
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=code_of(error),
-                error_message=message_of(error),
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource in request.resources
-        ]
+    return IncrementalAlterConfigsResponse(responses=[_refused(resource, error) for resource in request.resources])
+
+
+def _refused(resource: AlterConfigsResource, error: KafkaError) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=code_of(error),
+        error_message=message_of(error),
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
     )
 
 

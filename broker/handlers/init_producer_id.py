@@ -26,6 +26,8 @@ def init_producer_id(context: BrokerContext, request: InitProducerIdRequest) -> 
     transactional_id = request.transactional_id
     if transactional_id is not None and not _is_allowed(context, request, transactional_id):
         return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if transactional_id is None and not _may_write(context):
+        return _refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return _refused(ErrorCode.INVALID_REQUEST)
     try:
@@ -41,6 +43,13 @@ def init_producer_id(context: BrokerContext, request: InitProducerIdRequest) -> 
 def _is_allowed(context: BrokerContext, request: InitProducerIdRequest, transactional_id: str) -> bool:
     operations = [AclOperation.WRITE, *([AclOperation.TWO_PHASE_COMMIT] if request.enable2_pc else [])]
     return all(context.allows(each, ResourceType.TRANSACTIONAL_ID, transactional_id) for each in operations)
+
+
+def _may_write(context: BrokerContext) -> bool:
+    """True if the client may be an idempotent producer: of any topic, or by its right on the cluster (KIP-679)."""
+    return context.allows_cluster(AclOperation.IDEMPOTENT_WRITE, is_tried=False) or context.allows_any(
+        AclOperation.WRITE, ResourceType.TOPIC
+    )
 
 
 def _init_transactional(

@@ -7,11 +7,14 @@ from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.protocol import AclOperation, ResourceType
 
 _MANY_FROM: Final = 3
 
 
 def leave_group(context: BrokerContext, request: LeaveGroupRequest) -> Work[LeaveGroupResponse]:
+    if not context.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
+        return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     is_one = context.api_version < _MANY_FROM

@@ -12,8 +12,8 @@ from broker.wire.api.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from broker.wire.errors import ErrorCode
-from metadata.protocol import ConfigResourceType
+from broker.wire.errors import ErrorCode, KafkaError
+from metadata.protocol import AclOperation, ConfigResourceType
 
 _OF_CLIENT_METRICS_ONLY = (ConfigResourceType.CLIENT_METRICS,)
 _ALL = tuple(kind for kind in ConfigResourceType if kind is not ConfigResourceType.UNKNOWN)
@@ -48,4 +48,16 @@ def _names(context: BrokerContext, kind: ConfigResourceType) -> list[str]:
             return []
 
 
-HANDLER = Handler(ListConfigResourcesRequest, list_config_resources, request_bytes_max=SMALL_REQUEST_BYTES_MAX)
+def refused(
+    context: BrokerContext, request: ListConfigResourcesRequest, error: KafkaError
+) -> ListConfigResourcesResponse:
+    return ListConfigResourcesResponse(error_code=error.code)
+
+
+HANDLER = Handler(
+    ListConfigResourcesRequest,
+    list_config_resources,
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
+    refused=refused,
+    operation=AclOperation.DESCRIBE_CONFIGS,
+)

@@ -7,9 +7,10 @@ from broker.coordinator.runtime.completion import gather
 from broker.server.context import BrokerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
-from broker.server.slices import each
+from broker.server.slices import each, filtered
 from broker.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.protocol import AclOperation, ResourceType
 
 
 def list_groups(context: BrokerContext, request: ListGroupsRequest) -> Work[ListGroupsResponse]:
@@ -17,7 +18,14 @@ def list_groups(context: BrokerContext, request: ListGroupsRequest) -> Work[List
     ask = partial(groups.list_groups, lower_case(request.states_filter), lower_case(request.types_filter))
     completions = yield from each(ask, groups.runtime.led_partitions, step_items=1)
     outcome = yield from gather(completions)
-    return _respond(outcome)
+    response = _respond(outcome)
+    if not context.allows_cluster(AclOperation.DESCRIBE, is_tried=False):
+        response.groups = yield from filtered(partial(_may_see, context), response.groups)
+    return response
+
+
+def _may_see(context: BrokerContext, group: ListedGroup) -> bool:
+    return context.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id, is_tried=False)
 
 
 def _respond(outcome: list[list[ListedGroup] | KafkaError]) -> ListGroupsResponse:

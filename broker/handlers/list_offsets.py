@@ -24,6 +24,7 @@ from broker.wire.api.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.protocol import AclOperation, ResourceType
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -62,15 +63,25 @@ def list_offsets(context: BrokerContext, request: ListOffsetsRequest) -> Steps[L
     topics: dict[str, ListOffsetsTopicResponse] = {}
     for topic in request.topics:
         answer = topics.setdefault(topic.name, ListOffsetsTopicResponse(name=topic.name))
+        is_allowed = context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
         for number, requested in enumerate(topic.partitions):
             key = (topic.name, requested.partition_index)
             if key in asked_before:
                 asked_before.remove(key)  # the response has one entry per partition
-                answer.partitions.append((yield from _answer(context, request, topic.name, requested, key in repeated)))
+                refusal = _refusal(is_allowed, key in repeated)
+                answer.partitions.append((yield from _answer(context, request, topic.name, requested, refusal)))
             if number % _STEP_PARTITIONS == _STEP_PARTITIONS - 1:
                 yield
         yield
     return ListOffsetsResponse(topics=list(topics.values()))
+
+
+def _refusal(is_allowed: bool, is_repeated: bool) -> KafkaError | None:
+    if not is_allowed:
+        return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if is_repeated:
+        return KafkaError(ErrorCode.INVALID_REQUEST, "the partition is asked for more than once")
+    return None
 
 
 def _answer(
@@ -78,11 +89,11 @@ def _answer(
     request: ListOffsetsRequest,
     topic_name: str,
     requested: ListOffsetsPartition,
-    repeated: bool,
+    refusal: KafkaError | None,
 ) -> Steps[ListOffsetsPartitionResponse]:
     try:
-        if repeated:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is asked for more than once")
+        if refusal is not None:
+            raise refusal
         return (yield from _list_one(context, request, topic_name, requested))
     except KafkaError as error:
         return ListOffsetsPartitionResponse(

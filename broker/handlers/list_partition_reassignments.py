@@ -15,6 +15,7 @@ from broker.wire.api.list_partition_reassignments import (
 )
 from broker.wire.errors import KafkaError
 from metadata.controller import OngoingReassignment
+from metadata.protocol import AclOperation
 
 
 def list_partition_reassignments(
@@ -54,5 +55,6 @@ HANDLER = Handler(
     list_partition_reassignments,
     request_bytes_max=REQUEST_BYTES_MAX // 4,
     refused=refused,
+    operation=AclOperation.DESCRIBE,
     forwarded=True,
 )

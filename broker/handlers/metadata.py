@@ -4,7 +4,7 @@ In version 0, an empty list of topics means all topics, and responses list only 
 versions null means all topics. From version 12 on, requests may name topics by id.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -12,14 +12,14 @@ from typing import Any, Final, NamedTuple
 import trio
 
 from broker.handlers.active_controller import active_controller
-from broker.handlers.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from broker.handlers.authorization import authorized_cluster_operations, authorized_operations
 from broker.handlers.availability import ClusterView
 from broker.handlers.topic_creation import create_missing_topics
 from broker.handlers.topic_names import is_internal, unknown_topic_code
 from broker.server.context import BrokerContext
 from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
-from broker.server.slices import STEP_ITEMS, Steps
+from broker.server.slices import STEP_ITEMS, Steps, filtered
 from broker.server.topic_encodings import Variant
 from broker.wire.api.metadata import (
     MetadataRequest,
@@ -31,6 +31,7 @@ from broker.wire.api.metadata import (
 )
 from broker.wire.errors import ErrorCode
 from metadata.image import MetadataImage, PartitionImage, TopicImage
+from metadata.protocol import AclOperation, ResourceType
 
 _LISTENER_NOT_FOUND_FROM: Final = 6
 _TOPIC_IDS_FROM: Final = 12
@@ -48,11 +49,12 @@ _CREATED_TOPICS_MAX: Final = 500
 
 
 class View(NamedTuple):
-    """The state that a request is answered from."""
+    """The state that a request is answered from. `operations` are the client's on a topic; None if not asked for."""
 
     image: MetadataImage
     cluster: ClusterView
     version: int
+    operations: Callable[[str], int] | None = None
 
 
 def metadata(context: BrokerContext, request: MetadataRequest) -> Work[MetadataResponse]:
@@ -68,9 +70,9 @@ def metadata(context: BrokerContext, request: MetadataRequest) -> Work[MetadataR
             some = topics[first : first + _STEP_NAMES]
             if _has_invalid_topic(context, some):
                 return _refused(topics)
-            names += _to_create(context, request, some)
+            names += _to_create(context, request, some, failures)
         if names:  # create missing topics with the broker's defaults (`auto.create.topics.enable`)
-            failures = yield from in_task(create_missing_topics(context, names[:_CREATED_TOPICS_MAX]))
+            failures |= yield from in_task(create_missing_topics(context, names[:_CREATED_TOPICS_MAX]))
         elif len(context.services.loader.image.cluster.brokers) > 1:
             yield from in_task(_until_failed_over(context, request))
     return (yield from _response(context, request, failures))
@@ -124,8 +126,16 @@ def _requested_topics(image: MetadataImage, request: MetadataRequest) -> Iterato
             yield found
 
 
-def _to_create(context: BrokerContext, request: MetadataRequest, topics: list[MetadataRequestTopic]) -> list[str]:
-    """The names of `topics`, some of the request's, that do not exist and may be created."""
+def _to_create(
+    context: BrokerContext,
+    request: MetadataRequest,
+    topics: list[MetadataRequestTopic],
+    failures: dict[str, ErrorCode],
+) -> list[str]:
+    """The names of `topics`, some of the request's, that do not exist and may be created.
+
+    Those that the client may not create are added to `failures`.
+    """
     services = context.services
     if not request.allow_auto_topic_creation or not services.config.auto_create_topics_enable:
         return []
@@ -133,7 +143,19 @@ def _to_create(context: BrokerContext, request: MetadataRequest, topics: list[Me
         return []  # a request has topic ids or names, never both
     known = services.loader.image.topics.by_name
     # Internal topics are left to their coordinators, which know how they have to be configured.
-    return [name for name in _names(topics) if name not in known and not is_internal(name)]
+    names = [name for name in _names(topics) if name not in known and not is_internal(name)]
+    if context.server.authorizer is None or context.allows_cluster(AclOperation.CREATE, is_tried=False):
+        return names
+    described = [name for name in names if _may_describe(context, name, is_tried=False)]
+    allowed = [name for name in described if context.allows(AclOperation.CREATE, ResourceType.TOPIC, name)]
+    failures.update(dict.fromkeys(described, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    for name in allowed:
+        del failures[name]
+    return allowed
+
+
+def _may_describe(context: BrokerContext, name: str, *, is_tried: bool = True) -> bool:
+    return context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, name, is_tried=is_tried)
 
 
 def _names(topics: list[MetadataRequestTopic]) -> list[str]:
@@ -158,7 +180,11 @@ def _response(
 ) -> Steps[MetadataResponse]:
     services = context.services
     image = services.loader.image
-    view = View(image, ClusterView(image.cluster, context.listener), context.api_version)
+    cluster = ClusterView(image.cluster, context.listener)
+    operations = None
+    if request.include_topic_authorized_operations:
+        operations = partial(authorized_operations, context, ResourceType.TOPIC)
+    view = View(image, cluster, context.api_version, operations)
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(
@@ -171,60 +197,77 @@ def _response(
     )
     response.topics = yield from _topics(context, view, request, failures)
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = authorized_cluster_operations(context)
     return response
 
 
 def _topics(context: BrokerContext, view: View, request: MetadataRequest, failures: dict[str, ErrorCode]) -> Steps[Any]:
-    with_operations = request.include_topic_authorized_operations
-    describe = partial(_topic, view, with_operations)
     if request.topics is None or (view.version == 0 and not request.topics):
-        variant = Variant(context.listener, view.version, with_operations)
-        return (yield from context.services.topic_encodings.encode(variant, view.image, describe))
+        return (yield from _all_topics(context, view))
     topics = []
     topic_ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != _NO_TOPIC_ID)
     found: Iterator[TopicImage | MetadataResponseTopic] = (
-        (_by_id(view, topic_id) for topic_id in topic_ids)
+        (_by_id(context, view, topic_id) for topic_id in topic_ids)
         if topic_ids
-        else (_by_name(view, with_operations, name, failures) for name in _names(request.topics))
+        else (_by_name(context, view, name, failures) for name in _names(request.topics))
     )
     for number, topic in enumerate(found):
-        topics.append((yield from describe(topic)) if isinstance(topic, TopicImage) else topic)
+        topics.append((yield from _topic(view, topic)) if isinstance(topic, TopicImage) else topic)
         if number % STEP_ITEMS == STEP_ITEMS - 1:
             yield
     return topics
 
 
-def _by_id(view: View, topic_id: bytes) -> TopicImage | MetadataResponseTopic:
+def _all_topics(context: BrokerContext, view: View) -> Steps[Any]:
+    """All topics that the client may describe, encoded if they are the same for all clients."""
+    described = partial(_topic, view)
+    if context.server.authorizer is not None:
+        every = [topic for _, topic in view.image.topics.by_name.items()]
+        visible = yield from filtered(lambda topic: _may_describe(context, topic.name, is_tried=False), every)
+        if view.operations is not None or len(visible) < len(every):
+            topics = []
+            for topic in visible:
+                topics.append((yield from described(topic)))
+                yield
+            return topics
+    variant = Variant(context.listener, view.version, view.operations is not None)
+    return (yield from context.services.topic_encodings.encode(variant, view.image, described))
+
+
+def _by_id(context: BrokerContext, view: View, topic_id: bytes) -> TopicImage | MetadataResponseTopic:
     topic = view.image.topics.by_id.get(topic_id)
     if topic is None:
-        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[])
+        return _refused_topic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+    if not _may_describe(context, topic.name):
+        return _refused_topic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id)
     return topic
 
 
 def _by_name(
-    view: View, with_operations: bool, name: str, failures: dict[str, ErrorCode]
+    context: BrokerContext, view: View, name: str, failures: dict[str, ErrorCode]
 ) -> TopicImage | MetadataResponseTopic:
+    if not _may_describe(context, name):
+        return _refused_topic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
     topic = view.image.topics.by_name.get(name)
     if topic is not None:
         return topic
-    missing = MetadataResponseTopic(
-        error_code=failures.get(name) or unknown_topic_code(name),
-        name=name,
-        is_internal=is_internal(name),
-        partitions=[],
-    )
-    if with_operations:  # also of a topic that does not exist, as in Kafka
-        missing.topic_authorized_operations = TOPIC_OPERATIONS
+    missing = _refused_topic(failures.get(name) or unknown_topic_code(name), name)
+    missing.is_internal = is_internal(name)
+    if view.operations is not None and missing.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        missing.topic_authorized_operations = view.operations(name)  # also of a topic that does not exist, as in Kafka
     return missing
 
 
-def _topic(view: View, with_operations: bool, topic: TopicImage) -> Steps[MetadataResponseTopic]:
+def _refused_topic(code: ErrorCode, name: str | None, topic_id: bytes = _NO_TOPIC_ID) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, partitions=[])
+
+
+def _topic(view: View, topic: TopicImage) -> Steps[MetadataResponseTopic]:
     described = MetadataResponseTopic(
         name=topic.name, topic_id=topic.topic_id, is_internal=is_internal(topic.name), partitions=[]
     )
-    if with_operations:
-        described.topic_authorized_operations = TOPIC_OPERATIONS
+    if view.operations is not None:
+        described.topic_authorized_operations = view.operations(topic.name)
     for index, partition in topic.partitions.items():
         described.partitions.append(_partition(view, index, partition))
         if index % _STEP_PARTITIONS == _STEP_PARTITIONS - 1:

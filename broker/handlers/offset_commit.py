@@ -20,6 +20,7 @@ from broker.wire.api.offset_commit import (
 )
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.image import TopicImage
+from metadata.protocol import AclOperation, ResourceType
 
 _TOPIC_IDS_FROM: Final = 10
 # Partitions that are committed by one decision: some 5 ms. A topic without partitions counts as one.
@@ -28,6 +29,8 @@ _PORTION_MAX: Final = 100
 
 def offset_commit(context: BrokerContext, request: OffsetCommitRequest) -> Work[OffsetCommitResponse]:
     """Commits the offsets in portions, each by one decision; offsets of partitions do not depend on each other."""
+    if not context.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
+        return _refused(request)
     if not _is_one_portion(request.topics):
         yield from hold_next_request()
     committer = Committer(
@@ -47,6 +50,24 @@ def offset_commit(context: BrokerContext, request: OffsetCommitRequest) -> Work[
             portion.set_error_codes(outcome)
         portion.add_to(response)
     return response
+
+
+def _refused(request: OffsetCommitRequest) -> OffsetCommitResponse:
+    """The response to a client that is not allowed to use the group."""
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 def _is_one_portion(topics: Sequence[OffsetCommitRequestTopic]) -> bool:
@@ -88,15 +109,14 @@ class _Portion:
     ) -> None:
         """Add some partitions of a topic; partitions that do not exist are refused."""
         image = _topic(context, topic)
-        is_unknown_id = image is None and context.api_version >= _TOPIC_IDS_FROM
-        unknown = ErrorCode.UNKNOWN_TOPIC_ID if is_unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        refusal = _refusal(context, topic, image)
         responses = []
         for partition in partitions:
             index = partition.partition_index
             response = OffsetCommitResponsePartition(partition_index=index)
             responses.append(response)
-            if image is None or index not in image.partitions:
-                response.error_code = unknown
+            if image is None or refusal or index not in image.partitions:
+                response.error_code = refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
             self.offsets.append(
                 OffsetToCommit(
@@ -134,6 +154,16 @@ def _topic(context: BrokerContext, topic: OffsetCommitRequestTopic) -> TopicImag
     if context.api_version >= _TOPIC_IDS_FROM:
         return topics.by_id.get(topic.topic_id)
     return topics.by_name.get(topic.name)
+
+
+def _refusal(context: BrokerContext, topic: OffsetCommitRequestTopic, image: TopicImage | None) -> ErrorCode:
+    """NONE, or the error for all partitions of a topic. The client of an unknown id learns no more than that."""
+    if image is None and context.api_version >= _TOPIC_IDS_FROM:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    name = topic.name if image is None else image.name
+    if not context.allows(AclOperation.READ, ResourceType.TOPIC, name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if image is None else ErrorCode.NONE
 
 
 # 20,000 partitions with metadata of 100 bytes.

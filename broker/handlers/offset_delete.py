@@ -14,6 +14,7 @@ from broker.wire.api.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.protocol import AclOperation, ResourceType
 
 # Partitions of a topic whose offsets are deleted by one decision.
 _PORTION_MAX: Final = 100
@@ -24,6 +25,8 @@ def offset_delete(context: BrokerContext, request: OffsetDeleteRequest) -> Work[
 
     The first decision is about the group alone, which is checked even if none of the partitions exists.
     """
+    if not context.allows(AclOperation.DELETE, ResourceType.GROUP, request.group_id):
+        return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     yield from hold_next_request()
@@ -56,10 +59,13 @@ class _Portion:
         self._topic = topic
         self._deleting: list[OffsetDeleteResponsePartition] = []
         self.responses: list[OffsetDeleteResponsePartition] = []
+        is_allowed = context.allows(AclOperation.READ, ResourceType.TOPIC, topic)
         for index in indexes:
             answer = OffsetDeleteResponsePartition(partition_index=index)
             self.responses.append(answer)
-            if image is not None and index in image.partitions:
+            if not is_allowed:
+                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif image is not None and index in image.partitions:
                 self._deleting.append(answer)
             else:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -11,7 +11,7 @@ from broker.coordinator.group.offsets.requests import no_offset
 from broker.server.context import BrokerContext
 from broker.server.handler import Handler
 from broker.server.scheduler import Work, hold_next_request
-from broker.server.slices import STEP_ITEMS, Steps, each, freed
+from broker.server.slices import STEP_ITEMS, Steps, each, filtered, freed
 from broker.wire.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -26,6 +26,7 @@ from broker.wire.api.offset_fetch import (
 )
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.image import TopicsImage
+from metadata.protocol import AclOperation, ResourceType
 
 _GROUP_ERROR_FROM: Final = 2
 _GROUPS_FROM: Final = 8
@@ -67,23 +68,28 @@ def _fetch_group(
     context: BrokerContext, group: OffsetFetchRequestGroup, image: TopicsImage, *, require_stable: bool
 ) -> Work[OffsetFetchResponseGroup]:
     response = OffsetFetchResponseGroup(group_id=group.group_id)
+    if not context.allows(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id):
+        response.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return response
     by_topic_id = context.api_version >= _TOPIC_IDS_FROM
     wants_all = group.topics is None
     if wants_all:
         committed = yield from context.services.groups.committed_partitions(group)
         if isinstance(committed, KafkaError):
             return OffsetFetchResponseGroup(group_id=group.group_id, error_code=committed.code)
-        group.topics = committed
+        group.topics = yield from filtered(partial(_may_see, context, is_tried=False), committed)
     for number, portion in enumerate((yield from _portions(group))):
         if number:
             yield None
         unknown = _set_topic_names(portion, image) if by_topic_id and not wants_all else []
+        hidden = [] if wants_all else _take_hidden_topics(context, portion)
         outcome = yield from context.services.groups.offset_fetch(
             portion, require_stable=require_stable, only_committed=wants_all
         )
         if isinstance(outcome, KafkaError):
             return OffsetFetchResponseGroup(group_id=group.group_id, error_code=outcome.code)
-        outcome.topics += map(_unknown_topic, unknown)
+        outcome.topics += map(partial(_refused_topic, ErrorCode.UNKNOWN_TOPIC_ID), unknown)
+        outcome.topics += map(partial(_refused_topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED), hidden)
         if by_topic_id:
             _set_topic_ids(outcome, image)
         _add_topics(response, outcome.topics)
@@ -151,11 +157,24 @@ def _set_topic_names(group: OffsetFetchRequestGroup, topics: TopicsImage) -> lis
     return unknown
 
 
-def _unknown_topic(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+def _may_see(context: BrokerContext, topic: OffsetFetchRequestTopics, *, is_tried: bool = True) -> bool:
+    return context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name, is_tried=is_tried)
+
+
+def _take_hidden_topics(context: BrokerContext, group: OffsetFetchRequestGroup) -> list[OffsetFetchRequestTopics]:
+    """Remove the topics that the client may not describe from the group, and return them."""
+    topics = group.topics or []
+    if context.server.authorizer is None:
+        return []
+    group.topics = [topic for topic in topics if _may_see(context, topic)]
+    return [topic for topic in topics if topic not in group.topics]
+
+
+def _refused_topic(code: ErrorCode, topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
     return OffsetFetchResponseTopics(
         name=topic.name,
         topic_id=topic.topic_id,
-        partitions=[no_offset(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes],
+        partitions=[no_offset(index, code) for index in topic.partition_indexes],
     )
 
 

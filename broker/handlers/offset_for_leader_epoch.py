@@ -1,5 +1,6 @@
 """OffsetForLeaderEpoch (key 23): the end offset of a leader epoch, to find where a log diverged (KIP-101, KIP-320)."""
 
+from broker.handlers.authorization import check
 from broker.replication.partition import Partition
 from broker.server.context import BrokerContext
 from broker.server.handler import Handler
@@ -12,6 +13,7 @@ from broker.wire.api.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from broker.wire.errors import KafkaError
+from metadata.protocol import AclOperation, ResourceType
 
 
 def offset_for_leader_epoch(
@@ -19,6 +21,7 @@ def offset_for_leader_epoch(
 ) -> Steps[OffsetForLeaderEpochResponse]:
     partitions = context.services.partitions
     partitions.commit_staged()
+    is_follower = context.allows_cluster(AclOperation.CLUSTER_ACTION, is_tried=False)
     results = []
     for topic_request in request.topics:
         answers: list[EpochEndOffset] = []
@@ -27,6 +30,8 @@ def offset_for_leader_epoch(
             if len(answers) % STEP_ITEMS == STEP_ITEMS - 1:
                 yield
             try:
+                if not is_follower:
+                    check(context, AclOperation.DESCRIBE, ResourceType.TOPIC, topic_request.topic)
                 answers.append(_end_offset(partitions.get(topic_request.topic, requested.partition), requested))
             except KafkaError as error:
                 answers.append(EpochEndOffset(partition=requested.partition, error_code=error.code))

@@ -79,6 +79,8 @@ FORWARDED_HANDLERS: Final[tuple[Handler, ...]] = (
     delegation_tokens.CREATE_HANDLER,
     delegation_tokens.RENEW_HANDLER,
     delegation_tokens.EXPIRE_HANDLER,
+    acls.CREATE_HANDLER,
+    acls.DELETE_HANDLER,
     alter_partition_reassignments.HANDLER,
     list_partition_reassignments.HANDLER,
     describe_quorum.HANDLER,
@@ -92,8 +94,6 @@ FORWARDED_HANDLERS: Final[tuple[Handler, ...]] = (
 _LOCAL_HANDLERS: Final[tuple[Handler, ...]] = (
     api_versions.HANDLER,
     acls.DESCRIBE_HANDLER,
-    acls.CREATE_HANDLER,
-    acls.DELETE_HANDLER,
     describe_configs.HANDLER,
     describe_user_scram_credentials.HANDLER,
 )

@@ -10,6 +10,7 @@ from broker.server.scheduler import Work
 from broker.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from broker.wire.errors import KafkaError
 from kraft.core.messages import RemoveVoterRequest
+from metadata.protocol import AclOperation
 
 # The request has no timeout. This one is long enough for an election, and shorter than a client's request timeout.
 _TIMEOUT_MS: Final = 10_000
@@ -31,5 +32,6 @@ HANDLER = Handler(
     remove_raft_voter,
     request_bytes_max=SMALL_REQUEST_BYTES_MAX,
     refused=refused,
+    operation=AclOperation.ALTER,
     forwarded=True,
 )

@@ -7,6 +7,7 @@ from broker.server.handler import REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work
 from broker.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.protocol import AclOperation, ResourceType
 
 _PROTOCOL_FROM: Final = 5
 
@@ -14,6 +15,8 @@ _PROTOCOL_FROM: Final = 5
 def sync_group(context: BrokerContext, request: SyncGroupRequest) -> Work[SyncGroupResponse]:
     if context.api_version >= _PROTOCOL_FROM and None in (request.protocol_type, request.protocol_name):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not context.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
+        return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     outcome = yield from context.services.groups.sync_group(request)

@@ -60,7 +60,7 @@ def list_transactions(
                 transaction_state=transaction.state.wire_name,
             )
             for transactional_id, transaction in outcome
-            if context.allows(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+            if context.allows(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id, is_tried=False)
         ]
     return response
 
@@ -90,7 +90,7 @@ def _described(context: BrokerContext, transactional_id: str, outcome: Transacti
         return TransactionState(transactional_id=transactional_id, error_code=outcome.code)
     topics: dict[str, list[int]] = {}
     for topic, index in outcome.partitions:
-        if context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
+        if context.allows(AclOperation.DESCRIBE, ResourceType.TOPIC, topic, is_tried=False):
             topics.setdefault(topic, []).append(index)
     return TransactionState(
         transactional_id=transactional_id,

@@ -36,10 +36,10 @@ _DEFAULT_RETENTION: Final = -1
 
 
 def txn_offset_commit(context: BrokerContext, request: TxnOffsetCommitRequest) -> Work[TxnOffsetCommitResponse]:
-    commit = _Commit(context, request)
     refusal = _refusal(context, request)
     if refusal is not ErrorCode.NONE:
-        return commit.respond(KafkaError(refusal))
+        return _refused(request, refusal)
+    commit = _Commit(context, request)
     if not commit.offsets:
         return commit.response
     producers = _producers(context, request)
@@ -63,6 +63,22 @@ def _refusal(context: BrokerContext, request: TxnOffsetCommitRequest) -> ErrorCo
     if not context.allows(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     return ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
+
+
+def _refused(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
+    """The response with this error for every partition of the request."""
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 def _producers(context: BrokerContext, request: TxnOffsetCommitRequest) -> ProducerStates | None:

@@ -6,6 +6,7 @@ from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.server.scheduler import Work, in_task
 from broker.wire.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from broker.wire.errors import KafkaError
+from metadata.protocol import AclOperation
 
 
 def unregister_broker(context: ControllerContext, request: UnregisterBrokerRequest) -> Work[UnregisterBrokerResponse]:
@@ -24,5 +25,6 @@ HANDLER = Handler(
     unregister_broker,
     request_bytes_max=SMALL_REQUEST_BYTES_MAX,
     refused=refused,
+    operation=AclOperation.ALTER,
     forwarded=True,
 )

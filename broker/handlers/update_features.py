@@ -14,7 +14,7 @@ from broker.wire.api.update_features import (
 )
 from broker.wire.errors import ErrorCode, KafkaError
 from metadata.controller import FeatureUpdate
-from metadata.protocol import UpgradeType
+from metadata.protocol import AclOperation, UpgradeType
 
 _UPGRADE_TYPE_FROM: Final = 1
 _RESULTS_UNTIL: Final = 1
@@ -49,5 +49,10 @@ def _update(context: ControllerContext, update: FeatureUpdateKey) -> FeatureUpda
 
 
 HANDLER = Handler(
-    UpdateFeaturesRequest, update_features, request_bytes_max=SMALL_REQUEST_BYTES_MAX, refused=refused, forwarded=True
+    UpdateFeaturesRequest,
+    update_features,
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
+    refused=refused,
+    operation=AclOperation.ALTER,
+    forwarded=True,
 )

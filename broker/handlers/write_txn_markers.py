@@ -21,8 +21,7 @@ from broker.wire.api.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from broker.wire.errors import ErrorCode
-from metadata.controller import CLUSTER_NAME
-from metadata.protocol import AclOperation, ResourceType
+from metadata.protocol import AclOperation
 
 # Markers that are appended in one step: some 5 ms.
 _STEP_MARKERS: Final = 100
@@ -31,9 +30,8 @@ _UNAUTHORIZED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def write_txn_markers(context: BrokerContext, request: WriteTxnMarkersRequest) -> Work[WriteTxnMarkersResponse]:
-    is_allowed = any(
-        context.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME)
-        for operation in (AclOperation.CLUSTER_ACTION, AclOperation.ALTER)
+    is_allowed = context.allows_cluster(AclOperation.ALTER, is_tried=False) or context.allows_cluster(
+        AclOperation.CLUSTER_ACTION
     )
     response = WriteTxnMarkersResponse()
     written: list[tuple[WritableTxnMarkerPartitionResult, Outcome]] = []

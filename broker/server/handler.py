@@ -13,6 +13,7 @@ from broker.server.shortcut_tables import Shortcut
 from broker.server.slices import Steps
 from broker.wire.errors import ErrorCode, KafkaError
 from broker.wire.schema import MessageSpec, version_range
+from metadata.protocol import AclOperation
 
 # The largest request of an API that does not say otherwise: 10,000 topics or groups with names of 100 bytes.
 REQUEST_BYTES_MAX: Final = 1024 * 1024
@@ -65,6 +66,9 @@ class Handler:
 
     `unstable_max_version` is the highest version that is served and listed with `unstable.api.versions.enable`.
 
+    `operation` is the operation on the cluster that a client has to be allowed; without that right, the request is
+    `refused`. A forwarded request is authorized by the controller.
+
     `advertised_from` is the lowest version that ApiVersions lists, if clients need to see versions that are refused.
     """
 
@@ -84,8 +88,9 @@ class Handler:
         advertised_from: int | None = None,
         unstable_max_version: int | None = None,
         shortcut: MakeShortcut | None = None,
+        operation: AclOperation | None = None,
     ) -> None:
-        assert not forwarded or refused is not None, "a forwarded API needs a response for an unreachable controller"
+        assert refused is not None or not (forwarded or operation), "an API that is refused needs a response for it"
         message: MessageSpec = request.__message__
         self.api_key = message.key
         self.min_version, self.max_version = message.versions if versions is None else version_range(versions)
@@ -93,17 +98,18 @@ class Handler:
         self.carry_out: Handle = handle if refused is None else self._carry_out_or_refuse
         self._handle = handle
         self.request_bytes_max, self.keeps_views = request_bytes_max, keeps_views
-        self.refused = refused
-        self.forwarded, self.take_own_part = forwarded, take_own_part
+        self.refused, self.forwarded, self.take_own_part = refused, forwarded, take_own_part
         self.in_turns, self.concurrent = in_turns, concurrent
         self.advertised_from = self.min_version if advertised_from is None else advertised_from
-        self.shortcut = shortcut
+        self.shortcut, self.operation = shortcut, operation
 
     def _carry_out_or_refuse(self, context: Context[Any], request: Message) -> Work[Message]:
         timeout_ms = getattr(request, "timeout_ms", None)
         if timeout_ms is not None:
             context.deadline = trio.current_time() + timeout_ms / 1000
         try:
+            if self.operation is not None and not context.allows_cluster(self.operation):
+                raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
             response = self._handle(context, request)
             return (yield from response) if isinstance(response, Generator) else response
         except KafkaError as error:

@@ -76,6 +76,17 @@ def each(make: Callable[[A], B], items: Iterable[A], step_items: int = STEP_ITEM
     return made
 
 
+def filtered(keeps: Callable[[A], bool], items: Iterable[A]) -> Steps[list[A]]:
+    """The items for which `keeps` is true, with a step after every STEP_ITEMS."""
+    kept: list[A] = []
+    for number, item in enumerate(items, 1):
+        if keeps(item):
+            kept.append(item)
+        if not number % STEP_ITEMS:
+            yield
+    return kept
+
+
 def consumed(items: list[A]) -> Iterator[A]:
     """Yields the items in order and removes each from the list, so that they are freed one by one."""
     items.reverse()

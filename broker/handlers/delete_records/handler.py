@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from broker.handlers.authorization import check
 from broker.handlers.delete_records.deletion_wait import INVALID_LOW_WATERMARK, Deletion, DeletionWait
 from broker.handlers.topic_names import is_internal
 from broker.replication.partition import Partition
@@ -17,6 +18,7 @@ from broker.wire.api.delete_records import (
     DeleteRecordsTopicResult,
 )
 from broker.wire.errors import ErrorCode, KafkaError
+from metadata.protocol import AclOperation, ResourceType
 
 # Stands for the high watermark: delete all committed records.
 HIGH_WATERMARK: Final = -1
@@ -56,6 +58,7 @@ def _delete(
         partition_index=requested.partition_index, low_watermark=INVALID_LOW_WATERMARK
     )
     try:
+        check(context, AclOperation.DELETE, ResourceType.TOPIC, topic_name)
         partition = context.services.partitions.get(topic_name, requested.partition_index)
         if is_internal(topic_name):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic_name}")

@@ -17,7 +17,6 @@ from broker.storage.aborted_transactions import aborted_transactions
 from broker.storage.log import Log, LogSlice
 from broker.wire.api.fetch import AbortedTransaction
 from broker.wire.errors import ErrorCode, KafkaError
-from metadata.controller import CLUSTER_NAME
 from metadata.protocol import AclOperation, ResourceType
 
 _ABSENT: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -191,7 +190,7 @@ class LogReader:
         if context.server.authorizer is None:
             return True
         if self.policy.is_follower:
-            return context.allows(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+            return context.allows_cluster(AclOperation.CLUSTER_ACTION)
         name = topic_name(context, cached.topic)
         return name is None or context.allows(AclOperation.READ, ResourceType.TOPIC, name)
 

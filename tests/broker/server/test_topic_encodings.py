@@ -37,7 +37,7 @@ class Describing:
 
     def __call__(self, topic: TopicImage) -> Steps[MetadataResponseTopic]:
         self.topics.append(topic.name)
-        return _topic(self.view, False, topic)
+        return _topic(self.view, topic)
 
 
 def image_of(topics: int) -> MetadataImage:
@@ -94,7 +94,7 @@ def encoded(encodings: TopicEncodings, image: MetadataImage, version: int = 9) -
     data = b"".join(encode(MetadataResponse(topics=array), version))
     response, end = decode(MetadataResponse, version, data)
     assert end == len(data)
-    plain = [finish(_topic(describing.view, False, topic))[0] for topic in image.topics.by_name.values()]
+    plain = [finish(_topic(describing.view, topic))[0] for topic in image.topics.by_name.values()]
     assert b"".join(encode(MetadataResponse(topics=plain), version)) == data
     assert len(response.topics) == len(image.topics.by_name)
     return describing.topics, longest
