@@ -78,7 +78,6 @@ class OffsetCheckpoint:
         except FileNotFoundError:
             return {}
         offsets = {}
-        self.was_read = False
         for line in decode_checkpoint(content, self.path):
             try:
                 topic, partition, offset = line.split()

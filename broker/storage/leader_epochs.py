@@ -145,7 +145,10 @@ class LeaderEpochCache:
         self.dirty = True
 
     def correct(self, true: Sequence[tuple[int, int]], first_offset: int, end_offset: int) -> None:
-        """Replace what is known of the offsets from `first_offset` to `end_offset` by these epochs and their starts."""
+        """Replace what is known of the offsets from `first_offset` to `end_offset` by these epochs and their starts.
+
+        The starts of `true` ascend, and are all between the two offsets.
+        """
         at_end = self.epoch_for_offset(end_offset)
         before = [entry for entry in self.entries if entry[1] < first_offset]
         after = [entry for entry in self.entries if entry[1] >= end_offset]
@@ -153,7 +156,7 @@ class LeaderEpochCache:
             after.insert(0, (at_end, end_offset))
         self._epochs, self._starts = [], []
         for epoch, start in (*before, *true, *after):
-            if epoch > self.latest_epoch and (not self._starts or start > self._starts[-1]):
+            if epoch > self.latest_epoch:
                 self._epochs.append(epoch)
                 self._starts.append(start)
         self.dirty = True

@@ -53,9 +53,9 @@ class ScrubbedLogs:
         """Make a pass."""
         await self.scrubber.scrub_directory(self.directory)
 
-    def another_scrubber(self) -> Scrubber:
+    def another_scrubber(self, config: ScrubConfig = FAST) -> Scrubber:
         """A scrubber of the same files, as after a restart."""
-        return Scrubber(self.env, self.log_manager, FAST, lambda key, damage: self.reported.append((key, damage)))
+        return Scrubber(self.env, self.log_manager, config, lambda key, damage: self.reported.append((key, damage)))
 
     def rebuilt(self) -> list[str]:
         """The names of the files that were made again, in order."""

@@ -38,7 +38,7 @@ class LogFilesScrub:
 
     async def _check_topic_id(self, directory: LogDir, key: PartitionKey, log: Log) -> None:
         topic_id = directory.topic_ids.get(key)
-        if topic_id is None or directory.logs.get(key) is not log or log.durability.is_new_directory:
+        if topic_id is None or log.durability.is_new_directory:
             return
         path = partition_metadata_path(log.directory)
         self._statistics.bytes_read += len(encode_topic_id(topic_id))

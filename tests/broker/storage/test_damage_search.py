@@ -76,6 +76,17 @@ def test_all_damage_of_a_part_is_found(log: Log) -> None:
     assert [each.first_offset for each in found_all(log, 0)] == [0, 4]
 
 
+def test_damaged_places_of_one_search_are_bounded_and_a_later_search_finds_the_others(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "a-0", LogConfig(index_interval_bytes=100, retention_ms=-1))
+    for number in range(330):
+        append(log, b"%d" % number, leader_epoch=LEADER_EPOCH)
+    for offset in range(0, 330, 3):
+        flip(log.segments.locate(offset)[:2], HEADER_SIZE)
+    first = found_all(log, 0)
+    assert [each.first_offset for each in first] == list(range(0, 300, 3))
+    assert [each.first_offset for each in found_all(log, 301)][-10:] == list(range(300, 330, 3))
+
+
 def test_only_batches_in_bad_sectors_are_damaged(tmp_path: Path) -> None:
     """A larger piece of the file is read at once, and fails as a whole."""
     log = open_log(tmp_path / "a-0", LogConfig(retention_ms=-1))

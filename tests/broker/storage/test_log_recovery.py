@@ -187,6 +187,24 @@ def test_segments_below_the_recovery_point_are_trusted(tmp_path: Path) -> None:
     assert open_log(directory, SMALL, recovery_point=bases[1] - 1).log_end_offset == bases[1] - 1
 
 
+def test_first_segment_is_recovered_when_it_begins_after_the_recovery_point(tmp_path: Path) -> None:
+    """The checkpoint may be older than the deletion of the segments before."""
+    directory = tmp_path / "t-0"
+    log = open_log(directory, SMALL)
+    for number in range(30):
+        append(log, b"%d" % number)
+    _, first, *later = [segment.base_offset for segment in log.segments]
+    assert later
+    for path in directory.glob(LOG.replace("log", "*")):
+        path.unlink()
+    path = directory / f"{first:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[batch_positions(directory, path.name)[1] - 1] ^= 1
+    path.write_bytes(data)
+    again = open_log(directory, SMALL, recovery_point=0, log_start_offset=first)
+    assert (again.log_start_offset, again.log_end_offset) == (first, first)
+
+
 def test_cleanly_closed_log_is_not_validated(five: Path) -> None:
     trio.run(close_log, open_log(five))
     content = bytearray((five / LOG).read_bytes())

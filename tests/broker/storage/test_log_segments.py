@@ -392,6 +392,15 @@ def test_flush_messages_and_flush_ms_require_a_flush(tmp_path: Path) -> None:
     assert not log.needs_flush(NOW_MS + 10_000)
 
 
+def test_flush_messages_of_one_requires_a_flush_after_each_record(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(flush_messages=1))
+    for _ in range(2):
+        append(log, b"x")
+        assert log.needs_flush(NOW_MS)
+        trio.run(log.flush)
+        assert not log.needs_flush(NOW_MS)
+
+
 def test_rolled_segment_requires_a_flush(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     append(log, b"x")

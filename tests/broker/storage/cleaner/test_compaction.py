@@ -303,6 +303,22 @@ async def test_formerly_compacted_log_keeps_its_gaps_after_a_crash(log: Log, tmp
     assert read_all(open_log(tmp_path / "t-0", plain, cleaned_offset=log.cleaned_offset)) == before
 
 
+async def test_merged_segment_without_timestamps_is_retained_as_long_as_the_latest_of_its_segments(log: Log) -> None:
+    """Also if that one has lost all its records."""
+    for _ in range(40):
+        put(log, (b"key", b"value"), now_ms=-1)
+    await clean(log)
+    for _ in range(40):
+        put(log, (b"key", b"value"), now_ms=-1)
+    for number, segment in enumerate(log.segments):
+        os.utime(segment.path, ns=(0, (NOW_MS + number) * 1_000_000))
+    bases = [segment.base_offset for segment in log.segments]
+    await clean(log)
+    merged = bases.index(log.segments[1].base_offset)
+    assert merged > 1
+    assert log.segments[0].retention_timestamp == NOW_MS + merged - 1
+
+
 async def test_cleaned_segment_without_timestamps_keeps_the_time_of_its_last_change(log: Log) -> None:
     """Retention counts from it. The compaction itself is no change."""
     for _ in range(40):

@@ -16,7 +16,7 @@ from broker.storage.scrub import ScrubConfig
 from broker.storage.scrub.place import SCRUB_CHECKPOINT
 from broker.storage.scrub.segment_check import SegmentCheck
 from kraft.env import Buffer, RealDisk, RealFile
-from tests.support.logs import NOW_MS, append, values
+from tests.support.logs import DAY_MS, NOW_MS, append, values
 from tests.support.scrubbed_logs import CONFIG, FAST, KEY, TOPIC_ID, ScrubbedLogs, fill, flipped, scrubbed_logs
 
 T = TypeVar("T")
@@ -182,6 +182,10 @@ async def test_pass_goes_on_where_it_was_after_a_restart(
             await disk.holding.wait()
             nursery.cancel_scope.cancel()
         disk.released.set()
+        yearly = logs.another_scrubber(ScrubConfig(interval_ms=365 * DAY_MS, initial_delay_ms=0))
+        with trio.move_on_after(1):
+            await yearly.run()
+        assert yearly.statistics.bytes_read > 0, "it goes on at once"
         again = logs.another_scrubber()
         await again.scrub_directory(logs.directory)
         read = again.statistics.bytes_read
