@@ -145,6 +145,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "broker.log_levels",
         "broker.net",
         "broker.replication",
+        "broker.security.sasl",
         "broker.storage",
         "broker.telemetry",
         "broker.wire",

@@ -18,6 +18,7 @@ OF_ONE_FILE: Final = frozenset(
     key.name
     for key in (BrokerConfigs.listeners, BrokerConfigs.listener_security_protocol_map, BrokerConfigs.cordoned_log_dirs)
 )
+_SASL: Final = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 _LOCALHOST: Final = ("127.0.0.1", "::1")
 
 # The class names that Kafka's configs may have for the assignors. Other classes cannot be loaded.
@@ -61,17 +62,17 @@ def check_directories(config: BrokerConfigs, log_directories: Collection[str]) -
 
 
 def check_supported(config: BrokerConfigs, endpoints: Endpoints) -> None:
-    """Raises InvalidConfig if the configuration asks for SASL, or an assignor that is not built in.
+    """Raises InvalidConfig if the configuration asks for SASL between nodes, or an assignor that is not built in.
 
     Kafka supports these configurations, and this node does not support them yet. To ignore them would be worse: a
     listener that should authenticate clients must not serve all of them, for example.
     """
-    sasl = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
-    controllers = map(str.upper, endpoints.controller_listener_names)
-    names = dict.fromkeys([*(each.name for each in endpoints.listeners), *controllers])
-    secured = [name for name in names if endpoints.security_protocols.get(name) in sasl]
+    between_nodes = dict.fromkeys(
+        (endpoints.inter_broker_listener_name, *map(str.upper, endpoints.controller_listener_names))
+    )
+    secured = [name for name in between_nodes if endpoints.security_protocols.get(name) in _SASL]
     if secured:
-        raise InvalidConfig(f"SASL is not supported yet, but is asked for by: {', '.join(secured)}")
+        raise InvalidConfig(f"SASL between nodes is not supported yet, but is asked for by: {', '.join(secured)}")
     assignors = config.group_consumer_assignors
     if not assignors or not set(assignors) <= set(_ASSIGNORS):
         raise InvalidConfig(f"group.consumer.assignors has to name some of: {', '.join(_ASSIGNORS)}")

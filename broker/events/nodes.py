@@ -165,6 +165,18 @@ CONTROLLER_CLIENT_EVENTS: Final = EventCatalogue(
 SERVER_EVENTS: Final = EventCatalogue(
     "broker.server",
     {
+        "authentication_failed": EventKind(
+            Level.WARNING,
+            "A client could not authenticate, for example because of a wrong password. Its connection is closed.",
+            {
+                "peer": "address of the client",
+                "listener": "name of the listener",
+                "mechanism": "the SASL mechanism that it named",
+                "reason": "why, as text",
+            },
+            "{peer} has not authenticated to {listener} by {mechanism}: {reason}",
+            LINES_MAX,
+        ),
         "authorization_refused": EventKind(
             Level.INFO,
             "A client tried what it is not allowed to do. Operations and resources are those of access control lists.",

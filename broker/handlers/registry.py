@@ -12,6 +12,7 @@ from broker.handlers import (
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
+    alter_user_scram_credentials,
     api_versions,
     assign_replicas_to_dirs,
     broker_heartbeat,
@@ -57,6 +58,7 @@ from broker.handlers import (
     offset_for_leader_epoch,
     produce,
     remove_raft_voter,
+    sasl,
     share_groups,
     sync_group,
     transactions,
@@ -76,6 +78,7 @@ FORWARDED_HANDLERS: Final[tuple[Handler, ...]] = (
     elect_leaders.HANDLER,
     incremental_alter_configs.HANDLER,
     alter_client_quotas.HANDLER,
+    alter_user_scram_credentials.HANDLER,
     delegation_tokens.CREATE_HANDLER,
     delegation_tokens.RENEW_HANDLER,
     delegation_tokens.EXPIRE_HANDLER,
@@ -93,6 +96,8 @@ FORWARDED_HANDLERS: Final[tuple[Handler, ...]] = (
 # APIs that every node answers by itself, on all its listeners.
 _LOCAL_HANDLERS: Final[tuple[Handler, ...]] = (
     api_versions.HANDLER,
+    sasl.HANDSHAKE_HANDLER,
+    sasl.AUTHENTICATE_HANDLER,
     acls.DESCRIBE_HANDLER,
     describe_configs.HANDLER,
     describe_user_scram_credentials.HANDLER,

@@ -93,8 +93,11 @@ class Service(Protocol):
         """Tell who sends the request in `connection.buffer.data[start:end]`. Raises ProtocolError."""
         ...
 
-    def check_size(self, api_key: int, size: int) -> None:
-        """Raise ProtocolError where no request of this API is that large; called before it has arrived as a whole."""
+    def check_size(self, connection: "Connection", api_key: int, size: int) -> None:
+        """Raise ProtocolError where no request of this API, or of this client, is that large.
+
+        Called before the request has arrived as a whole.
+        """
         ...
 
 
@@ -324,7 +327,7 @@ class Connection:
         if not 0 <= size <= self._request_size_max:
             raise ProtocolError(f"a request of {size} bytes is outside 0..{self._request_size_max}{_foreign(size)}")
         if held >= _KNOWN_FROM:
-            self.service.check_size(_API_KEY.unpack_from(self.buffer.data, start + 4)[0], size)
+            self.service.check_size(self, _API_KEY.unpack_from(self.buffer.data, start + 4)[0], size)
 
     def _resume(self, answer: Callable[[], Reply]) -> None:
         self._resumed = None

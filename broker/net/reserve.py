@@ -117,9 +117,9 @@ class _Place:
         """See `broker.net.connection.Service`."""
         return self._service.sender_of(connection, start, end)
 
-    def check_size(self, api_key: int, size: int) -> None:
+    def check_size(self, connection: Connection, api_key: int, size: int) -> None:
         """See `broker.net.connection.Service`."""
-        self._service.check_size(api_key, size)
+        self._service.check_size(connection, api_key, size)
 
     def serve(self, connection: Connection, start: int, end: int) -> Reply:
         """See `broker.net.connection.Service`."""

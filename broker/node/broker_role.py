@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -12,7 +12,7 @@ from broker.controller_client.channel import ControllerChannel
 from broker.controller_client.image_waits import ImageWaits
 from broker.controller_client.lifecycle import BrokerLifecycle, LifecycleConfig
 from broker.controller_client.producer_ids import ProducerIds
-from broker.coordinator.runtime.runtime import CoordinatorKeyType
+from broker.coordinator.runtime.runtime import CoordinatorKeyType, CoordinatorRuntime
 from broker.handlers import HANDLERS, TELEMETRY_HANDLERS
 from broker.net.connection import Connection
 from broker.net.deadlines import Deadlines
@@ -282,14 +282,18 @@ class BrokerRole:
             transactions=self._transactions.coordinator,
             transaction_markers=self._transactions.markers,
             transaction_verifier=self._transactions.verifier,
-            coordinators={
-                CoordinatorKeyType.GROUP: self._groups.runtime,
-                CoordinatorKeyType.TRANSACTION: self._transactions.coordinator.runtime,
-            },
+            coordinators=self._coordinators(),
             deadlines=self._deadlines,
             telemetry=self.telemetry,
             log_levels=shared.log_levels,
+            sasl=shared.sasl,
         )
+
+    def _coordinators(self) -> dict[int, CoordinatorRuntime[Any]]:
+        return {
+            CoordinatorKeyType.GROUP: self._groups.runtime,
+            CoordinatorKeyType.TRANSACTION: self._transactions.coordinator.runtime,
+        }
 
     def _registration(self) -> BrokerRegistration:
         """The registration of this process, which does not change."""

@@ -5,6 +5,7 @@ from typing import Final
 import attrs
 
 from broker.config import KafkaConfig
+from broker.config.listener_configs import own_listener_value
 from broker.net.admission import ConnectionLimits
 from broker.quota import ConnectionRates
 from kraft.file_descriptors import descriptor_limit
@@ -50,12 +51,5 @@ def limit_rates(rates: ConnectionRates, config: KafkaConfig) -> None:
 
 def _by_listener(config: KafkaConfig, key: ConfigKey[int]) -> dict[str, int]:
     """The values of a key that are set for single listeners, by the listener's name."""
-    texts = config.layers.merged()
-    values = {}
-    for listener in config.endpoints.listeners:
-        text = texts.get(f"listener.name.{listener.name.lower()}.{key.name}")
-        if text is not None:
-            value = key.parse(text)
-            assert isinstance(value, int), "both keys are integers"
-            values[listener.name] = value
-    return values
+    values = {each.name: own_listener_value(config, each.name, key) for each in config.endpoints.listeners}
+    return {name: value for name, value in values.items() if value is not None}

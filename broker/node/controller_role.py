@@ -84,6 +84,7 @@ class ControllerRole:
             controller=self.controller,
             heartbeat_connections=self._heartbeat_connections,
             log_levels=shared.log_levels,
+            sasl=shared.sasl,
         )
         dispatcher = ControllerDispatcher(services, CONTROLLER_HANDLERS, nursery)
         dispatcher.authorize(shared.authorizer)

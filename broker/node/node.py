@@ -33,6 +33,7 @@ from broker.node.listeners import BoundListener, bind, close
 from broker.node.metadata_directory import METADATA_DIRECTORY, MetadataDirectoryRefused, check_voters
 from broker.node.node_context import NodeContext
 from broker.node.request_logging import RequestLogging
+from broker.node.sasl_listeners import SaslListeners
 from broker.node.scrubbing import make_scrubber
 from broker.node.transport_security import TransportSecurity
 from broker.quota import ConnectionRates, QuotaWindows, UnusableQuotas
@@ -75,6 +76,7 @@ class Node:
         check_supported(config, config.endpoints)
         find_replica_selector(config)
         self._security = TransportSecurity(config, env.trace)
+        self._sasl = SaslListeners(env, config)
         self._authorizer = find_authorizer(config)
         self._env = env
         self._config = config
@@ -174,6 +176,8 @@ class Node:
         effective.add_listener(self._security.reconfigure)
         if isinstance(self._authorizer, StandardAuthorizer):
             loader.add_publisher(self._authorizer.publish)
+        loader.add_publisher(self._sasl.publish)
+        effective.add_listener(self._sasl.configure)
         return NodeContext(
             env=self._env,
             config=self._config,
@@ -187,6 +191,7 @@ class Node:
             request_logging=request_logging,
             security=self._security,
             authorizer=self._authorizer,
+            sasl=self._sasl,
             metrics=metrics,
         )
 
@@ -261,6 +266,7 @@ class Node:
         quorum.register(channel)
         nursery.start_soon(shared.acceptor.run)
         nursery.start_soon(shared.security.run)
+        nursery.start_soon(shared.sasl.unauthenticated.run)
         registrar = None if controller is None else controller.registrar(channel)
         if controller is not None:
             await controller.start()

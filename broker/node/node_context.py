@@ -12,6 +12,7 @@ from broker.log_levels import LogLevels
 from broker.net.acceptor import Acceptor
 from broker.node.listeners import BoundListener
 from broker.node.request_logging import RequestLogging
+from broker.node.sasl_listeners import SaslListeners
 from broker.node.transport_security import TransportSecurity
 from broker.server.authorizer import Authorizer
 from kraft.env import Env
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class NodeContext:
-    """The configuration, the metadata log's replica with its latest image, the acceptor of connections, and the log.
+    """The configuration, the metadata log's replica with its latest image, the acceptor of connections, the SASL
+    mechanisms of listeners, and the log.
 
     `metrics` is None without an HTTP listener.
     """
@@ -39,6 +41,7 @@ class NodeContext:
     acceptor: Acceptor
     log_levels: LogLevels
     request_logging: RequestLogging
+    sasl: SaslListeners
     security: TransportSecurity
     authorizer: Authorizer | None = None
     metrics: "NodeMetrics | None" = None

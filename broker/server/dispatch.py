@@ -21,15 +21,18 @@ from broker.server.context import Context, Message, S
 from broker.server.forwarding import Forward, forward_request
 from broker.server.handler import Handler
 from broker.server.quotas import Charging, MutationCharging
-from broker.server.request_admission import RequestAdmission
+from broker.server.request_admission import SASL_AUTHENTICATE_KEY, RequestAdmission
 from broker.server.request_log import RequestLog
 from broker.server.routes import API_VERSIONS_KEY, Routes, UnservedVersion
+from broker.server.sasl import SaslSession
 from broker.server.scheduler import Frame, Scheduler
 from broker.server.senders import sender_of
 from broker.server.services import ControllerServices, Services
 from broker.server.session import Session
 from broker.server.shortcut_tables import ShortcutTables, TableKey, table_key
 from broker.server.slices import Steps, freed
+from broker.server.unauthenticated import UNAUTHENTICATED_BYTES_MAX
+from broker.wire.api import APIS
 from broker.wire.api.api_versions import ApiVersionsResponse
 from broker.wire.api.names import api_name
 from broker.wire.codec import encoder
@@ -108,6 +111,9 @@ class Dispatcher(Generic[S]):
         session = Session(connection.peer_host, connection.listener, self.shortcuts, connection)
         if connection.principal:
             session.authenticate(connection.principal)
+        else:
+            session.sasl = SaslSession()
+            self.services.sasl.opened(connection)
         return session
 
     def serve(self, connection: Connection, start: int, end: int) -> Reply:
@@ -137,6 +143,8 @@ class Dispatcher(Generic[S]):
     def _serve(self, connection: Connection, session: Session, start: int, end: int) -> Reply:
         """The general way: decode, handle, encode."""
         data = connection.buffer.data
+        if session.sasl is not None and session.sasl.is_raw:
+            return self._serve_raw_sasl(session, bytes(data[start:end]))
         api_key, version, correlation_id, client_id, position = parse_request_header(data, start, end)
         route = self._admission.admit(session, api_key, version, end - start)
         if route is None:
@@ -157,6 +165,17 @@ class Dispatcher(Generic[S]):
         if isinstance(response, _REPLIES):
             return response
         return context.pack(response)
+
+    def _serve_raw_sasl(self, session: Session, message: bytes) -> Reply:
+        """Serve a message of a SASL mechanism without a header, after version 0 of SaslHandshake."""
+        route = self._routes.find(SASL_AUTHENTICATE_KEY, 0)
+        assert route is not None, "each version that is not served raises"
+        self._count(route.key)
+        context = Context(self, session, route.codec, 0, session.client_id, len(message))
+        request = APIS[SASL_AUTHENTICATE_KEY].request(auth_bytes=message)  # type: ignore[call-arg]
+        reply = self._respond(context, route.handler, request, b"", None)
+        assert reply is None or isinstance(reply, _REPLIES), "the answer has no header either"
+        return reply
 
     def _decode_in_slices(self, context: Context[S], handler: Handler, payload: bytes, position: int) -> PendingReply:
         """Decode a large request in slices; it is carried out in a turn of the connection."""
@@ -204,8 +223,10 @@ class Dispatcher(Generic[S]):
         """See `broker.net.connection.Service`."""
         return sender_of(connection.buffer.data, start, end)
 
-    def check_size(self, api_key: int, size: int) -> None:
+    def check_size(self, connection: Connection, api_key: int, size: int) -> None:
         """See `broker.net.connection.Service`."""
+        if size > UNAUTHENTICATED_BYTES_MAX and not connection.session.is_authenticated:
+            raise ProtocolError(f"a request of {size} bytes before the client has authenticated")
         self._routes.check_size(api_key, size)
 
     async def execute(self, payload: bytes, *, principal: str, client_host: str, is_own: bool = False) -> bytes:

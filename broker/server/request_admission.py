@@ -17,10 +17,10 @@ from broker.server.routes import API_VERSIONS_KEY, Route, Routes
 from broker.server.session import Session
 from broker.wire.api.names import api_name
 
-_SASL_HANDSHAKE_KEY: Final = 17
-_SASL_AUTHENTICATE_KEY: Final = 36
+SASL_HANDSHAKE_KEY: Final = 17
+SASL_AUTHENTICATE_KEY: Final = 36
 # The APIs by which a client authenticates, and authenticates again before its session expires (KIP-152, KIP-368).
-_AUTHENTICATING: Final = frozenset({_SASL_HANDSHAKE_KEY, _SASL_AUTHENTICATE_KEY})
+_AUTHENTICATING: Final = frozenset({SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY})
 # A client may ask for the versions first, as it does not know those of the APIs by which it authenticates.
 _UNAUTHENTICATED: Final = _AUTHENTICATING | {API_VERSIONS_KEY}
 

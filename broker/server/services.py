@@ -23,6 +23,7 @@ from broker.replication.fetch_sessions import FetchSessions
 from broker.replication.replica_manager import ReplicaManager
 from broker.replication.replica_selector import ReplicaSelector
 from broker.replication.throttles import ReplicationThrottles
+from broker.server.sasl import SaslListeners
 from broker.server.topic_encodings import TopicEncodings
 from broker.storage.log_manager import LogManager
 from broker.storage.scrub.statistics import ScrubStatistics
@@ -50,6 +51,8 @@ class NodeServices(Protocol):
     def quorum(self) -> RaftNode: ...
     @property
     def log_levels(self) -> LogLevels: ...
+    @property
+    def sasl(self) -> SaslListeners: ...
 
 
 @attrs.frozen
@@ -83,6 +86,7 @@ class Services:
     image_waits: ImageWaits
     telemetry: ClientTelemetry
     log_levels: LogLevels
+    sasl: SaslListeners
     topic_encodings: TopicEncodings = attrs.field(factory=TopicEncodings)
 
     @property
@@ -107,6 +111,7 @@ class ControllerServices:
     controller: Controller
     heartbeat_connections: HeartbeatConnections
     log_levels: LogLevels
+    sasl: SaslListeners
 
     @property
     def config(self) -> KafkaConfig:

@@ -5,6 +5,7 @@ from typing import Final
 
 from broker.net.connection import Connection
 from broker.replication.refused_batches import RefusedBatches
+from broker.server.sasl import SaslSession
 from broker.server.shortcut_tables import ClientKind, ShortcutTable, ShortcutTables
 
 UNKNOWN_SOFTWARE: Final = ("unknown", "unknown")
@@ -30,7 +31,8 @@ class Session:
     before later ones are accepted. `prefix_length` is the number of bytes that the next request may have in common
     with the last one; `shortcuts` looks requests up by these bytes. The connection is muted until
     `throttled_until`, of Trio's clock. `held_time` is that of the client while it has a request quota. `is_own`
-    is true for this node's own requests to its controller, which are not authorized.
+    is true for this node's own requests to its controller, which are not authorized. `sasl` is the client's
+    authentication on a listener with SASL.
     """
 
     __slots__ = (
@@ -46,6 +48,7 @@ class Session:
         "prefix_length",
         "principal",
         "refused_batches",
+        "sasl",
         "shortcuts",
         "throttled_until",
     )
@@ -65,6 +68,7 @@ class Session:
         self.throttled_until = 0.0
         self.held_time: HeldTime | None = None
         self.is_own = False
+        self.sasl: SaslSession | None = None
         self.shortcuts = ShortcutTable()
         self._tables = tables
 

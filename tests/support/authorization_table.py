@@ -175,6 +175,7 @@ TABLE: Final[Mapping[str, Needs]] = {
     "AlterConfigs": _configs(Op.ALTER_CONFIGS),
     "AlterPartition": cluster(Op.CLUSTER_ACTION),
     "AlterPartitionReassignments": cluster(Op.ALTER),
+    "AlterUserScramCredentials": cluster(Op.ALTER),
     "ApiVersions": nothing,
     "AssignReplicasToDirs": cluster(Op.CLUSTER_ACTION),
     "BrokerHeartbeat": cluster(Op.CLUSTER_ACTION),
@@ -233,6 +234,9 @@ TABLE: Final[Mapping[str, Needs]] = {
     "PushTelemetry": nothing,
     "RemoveRaftVoter": cluster(Op.ALTER),
     "RenewDelegationToken": nothing,
+    # Any client may authenticate, before it has a name.
+    "SaslAuthenticate": nothing,
+    "SaslHandshake": nothing,
     # There are no share groups: UNSUPPORTED_VERSION to everyone, as in Kafka where the feature is off.
     "ShareAcknowledge": nothing,
     "ShareFetch": nothing,

@@ -3,6 +3,11 @@
 from typing import Any
 
 from broker.wire.api.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from broker.wire.api.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
 from broker.wire.api.create_acls import AclCreation, CreateAclsRequest
 from broker.wire.api.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from broker.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -17,6 +22,8 @@ from broker.wire.api.get_telemetry_subscriptions import GetTelemetrySubscription
 from broker.wire.api.list_transactions import ListTransactionsRequest
 from broker.wire.api.push_telemetry import PushTelemetryRequest
 from broker.wire.api.renew_delegation_token import RenewDelegationTokenRequest
+from broker.wire.api.sasl_authenticate import SaslAuthenticateRequest
+from broker.wire.api.sasl_handshake import SaslHandshakeRequest
 from tests.support.otlp import gauge, metrics_data, point
 
 Messages = list[tuple[Any, tuple[int, ...]]]
@@ -36,6 +43,10 @@ def security_messages(topic: str) -> Messages:
         entity=[EntityData(entity_type="user", entity_name="hostile")],
         ops=[OpData(key="producer_byte_rate", value=0.0, remove=True)],
     )
+    unknown = ScramCredentialDeletion(name="absent", mechanism=1)
+    credential = ScramCredentialUpsertion(
+        name="hostile", mechanism=2, iterations=4096, salt=b"salt", salted_password=b"salted"
+    )
     return [
         (described, (1, 2, 3)),
         (CreateAclsRequest(creations=[created]), (1, 3)),
@@ -44,6 +55,9 @@ def security_messages(topic: str) -> Messages:
         (CreateDelegationTokenRequest(renewers=[renewer], max_lifetime_ms=-1), (1, 2, 3)),
         (RenewDelegationTokenRequest(hmac=b"hmac", renew_period_ms=-1), (1, 2)),
         (ExpireDelegationTokenRequest(hmac=b"hmac", expiry_time_period_ms=-1), (1, 2)),
+        (AlterUserScramCredentialsRequest(deletions=[unknown], upsertions=[credential]), (0,)),
+        (SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), (0, 1)),
+        (SaslAuthenticateRequest(auth_bytes=b"n,,n=hostile,r=nonce"), (0, 1, 2)),
         (AlterClientQuotasRequest(entries=[removed]), (0, 1)),
     ]
 

@@ -33,6 +33,7 @@ _NARROW_TIMES: Final = (
     "max_lifetime_ms",
     "renew_period_ms",
     "expiry_time_period_ms",
+    "session_lifetime_ms",
 )
 # The times of a delegation token, with the unit in some names and not in others.
 _TOKEN_TIMES: Final = frozenset(

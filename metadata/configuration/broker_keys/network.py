@@ -60,7 +60,7 @@ class SocketServerConfigs(ConfigValues):
     connections_max_idle_ms = key(LONG, 10 * MINUTE_MS, None, MEDIUM,
         "A connection on which nothing happens for this many ms is closed.")
     connection_failed_authentication_delay_ms = key(INT, 100, at_least(0), LOW,
-        "How long in ms the close after a failed authentication is delayed.", takes_effect=False)
+        "How long in ms the close after a failed authentication is delayed.")
     queued_max_requests = key(INT, 500, at_least(1), HIGH,
         "How many requests may wait for a thread in Apache Kafka before no more are read.", takes_effect=False)
     queued_max_request_bytes = key(LONG, -1, None, MEDIUM,

@@ -34,7 +34,7 @@ class SecurityConfigs(ConfigValues):
         "The class that makes a principal of an authenticated connection.", PER_BROKER, takes_effect=False)
     connections_max_reauth_ms = key(LONG, 0, None, MEDIUM,
         "A SASL connection has to authenticate again after at most this many ms (KIP-368); 0 is never.",
-        scope=MECHANISM, takes_effect=False)
+        scope=MECHANISM)
     security_providers = key(STRING, None, None, LOW,
         "Classes that add Java security providers.", takes_effect=False)
     ssl_client_auth = key(STRING, "none", one_of("required", "requested", "none"), MEDIUM,
@@ -96,13 +96,13 @@ class SecurityConfigs(ConfigValues):
     sasl_mechanism_inter_broker_protocol = key(STRING, "GSSAPI", None, MEDIUM,
         "SASL mechanism between brokers.", PER_BROKER, takes_effect=False)
     sasl_enabled_mechanisms = key(LIST, ("GSSAPI",), no_empty_elements, MEDIUM,
-        "SASL mechanisms that are offered.", PER_BROKER, takes_effect=False)
+        "SASL mechanisms that are offered.", PER_BROKER)
     sasl_jaas_config = key(PASSWORD, None, None, MEDIUM,
-        "Login module and its options, in the form of a JAAS file.", PER_BROKER, scope=MECHANISM, takes_effect=False)
+        "Login module and its options, in the form of a JAAS file.", PER_BROKER, scope=MECHANISM)
     sasl_server_callback_handler_class = key(CLASS, None, None, MEDIUM,
         "The class that answers a SASL server's questions.", scope=MECHANISM, takes_effect=False)
     sasl_server_max_receive_size = key(INT, 512 * KIB, None, MEDIUM,
-        "Largest SASL message that is accepted before authentication.", takes_effect=False)
+        "Largest SASL message that is accepted before authentication.")
     sasl_client_callback_handler_class = key(CLASS, None, None, MEDIUM,
         "The class that answers a SASL client's questions.", takes_effect=False)
     sasl_login_class = key(CLASS, None, None, MEDIUM,

@@ -21,12 +21,13 @@ def test_supported_config_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
-def test_secured_listener_is_with_sasl_is_refused_rather_than_served_without(protocol: str) -> None:
+def test_sasl_between_nodes_is_refused_rather_than_left_out(protocol: str) -> None:
     config = read_config(
         overrides=[
-            "listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093,SAFE://localhost:9094",
-            f"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SAFE:{protocol}",
+            "listeners=BROKERS://localhost:9092,CONTROLLER://localhost:9093",
+            f"listener.security.protocol.map=BROKERS:{protocol},CONTROLLER:{protocol}",
+            "inter.broker.listener.name=BROKERS",
         ]
     )
-    with pytest.raises(InvalidConfig, match="not supported yet, but is asked for by: SAFE"):
+    with pytest.raises(InvalidConfig, match="not supported yet, but is asked for by: BROKERS, CONTROLLER"):
         check(config)

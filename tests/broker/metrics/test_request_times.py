@@ -52,7 +52,7 @@ class Service:
         """Anyone may send any request."""
         return Sender.ANYONE
 
-    def check_size(self, api_key: int, size: int) -> None: ...
+    def check_size(self, connection: Connection, api_key: int, size: int) -> None: ...
 
 
 class World:

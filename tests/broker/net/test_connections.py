@@ -41,7 +41,7 @@ class Commands:
     def sender_of(self, connection: Connection, start: int, end: int) -> Sender:
         return Sender.CLIENT
 
-    def check_size(self, api_key: int, size: int) -> None:
+    def check_size(self, connection: Connection, api_key: int, size: int) -> None:
         """Accept every size."""
 
     def serve(self, connection: Connection, start: int, end: int) -> Reply:

@@ -38,7 +38,7 @@ class Served:
         """Anyone may send any request."""
         return Sender.ANYONE
 
-    def check_size(self, api_key: int, size: int) -> None:
+    def check_size(self, connection: Connection, api_key: int, size: int) -> None:
         """Accept every size."""
 
     def serve(self, connection: Connection, start: int, end: int) -> Reply:

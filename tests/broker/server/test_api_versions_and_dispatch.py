@@ -33,6 +33,7 @@ ADVERTISED = {
     14: (0, 5),
     15: (0, 6),
     16: (0, 5),
+    17: (0, 1),
     18: (0, 4),
     19: (2, 7),
     20: (1, 6),
@@ -50,6 +51,7 @@ ADVERTISED = {
     32: (1, 4),
     33: (0, 2),
     35: (1, 5),
+    36: (0, 2),
     37: (0, 3),
     38: (1, 3),
     39: (1, 2),
@@ -64,6 +66,7 @@ ADVERTISED = {
     48: (0, 1),
     49: (0, 1),
     50: (0, 0),
+    51: (0, 0),
     55: (0, 2),
     57: (0, 2),
     60: (0, 2),
@@ -150,7 +153,7 @@ async def test_unadvertised_api_closes_the_connection(node: RunningNode, api_key
 @pytest.mark.parametrize(
     ("api_key", "version", "reason"),
     [
-        (51, 0, "AlterUserScramCredentials (API 51) is not served"),
+        (34, 2, "AlterReplicaLogDirs (API 34) is not served"),
         (7, 3, "ControlledShutdown (API 7) is not served"),
         (9999, 0, "API 9999, which Kafka does not have, is not served"),
         (-1, 0, "API -1, which Kafka does not have, is not served"),

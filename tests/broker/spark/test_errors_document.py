@@ -131,12 +131,12 @@ def produced(
         config = read_config(overrides=["node.id=1", voters, f"log.dirs={tmp_path / 'empty'}"])
         cluster_id_of(real_env(lambda kind, /, **fields: None), config)
 
-    def listen_with_tls() -> None:
+    def authenticate_between_nodes() -> None:
         config = read_config(
             overrides=[
-                "listeners=SSL://localhost:9092,CONTROLLER://localhost:9093",
-                "listener.security.protocol.map=SSL:SSL,CONTROLLER:PLAINTEXT",
-                "inter.broker.listener.name=SSL",
+                "listeners=BROKERS://localhost:9092,CONTROLLER://localhost:9093",
+                "listener.security.protocol.map=BROKERS:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+                "inter.broker.listener.name=BROKERS",
             ]
         )
         check_supported(config, config.endpoints)
@@ -163,7 +163,7 @@ def produced(
         message_of(NotFormatted, start_on_an_empty_disk),
         message_of(LogDirInUse, claim_twice),
         message_of(OSError, listen_twice),
-        message_of(InvalidConfig, listen_with_tls),
+        message_of(InvalidConfig, authenticate_between_nodes),
         message_of(Py4JJavaError, lambda: spark.read.format("no-such-source").load()),
         message_of(java.NoJava, lambda: java.find_java({"PATH": ""})),
         message_of(DataLoss, lose_records),

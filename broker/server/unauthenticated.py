@@ -1,0 +1,75 @@
+"""Bounds the connections whose clients have not authenticated yet: their time, and their number per address.
+
+Otherwise a client without credentials could keep descriptors and buffers of a node for as long as it likes.
+"""
+
+from collections import Counter
+from typing import Final
+
+import trio
+
+from broker.net.connection import Connection
+from broker.security.sasl.exchange import SASL_MESSAGE_BYTES_MAX
+
+# Clients give up after 30 s (`request.timeout.ms`), most of them earlier.
+AUTHENTICATION_TIMEOUT_S: Final = 30.0
+# As many as connections in a TLS handshake. Clients of one address that all start at once are served, as each
+# needs some milliseconds.
+UNAUTHENTICATED_PER_ADDRESS_MAX: Final = 256
+_SWEEP_S: Final = 1.0
+# The largest request before authentication: a message of a mechanism, and a header with a client id.
+UNAUTHENTICATED_BYTES_MAX: Final = SASL_MESSAGE_BYTES_MAX + 64 * 1024
+
+
+class UnauthenticatedConnections:
+    """The connections that have to authenticate, in the order in which they came.
+
+    A connection is removed when that is noticed to be no longer true: in the sweep of each second, or when its address
+    has opened too many. Then the oldest one that still has to authenticate is closed.
+    """
+
+    def __init__(self) -> None:
+        self._opened_at: dict[Connection, float] = {}
+        self._per_address: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._opened_at)
+
+    def add(self, connection: Connection) -> None:
+        address = connection.peer_host
+        if self._per_address[address] >= UNAUTHENTICATED_PER_ADDRESS_MAX:
+            self._make_room(address)
+        self._opened_at[connection] = trio.current_time()
+        self._per_address[address] += 1
+
+    async def run(self) -> None:
+        """Close connections that have not authenticated in time, until cancelled."""
+        while True:
+            await trio.sleep(_SWEEP_S)
+            due = trio.current_time() - AUTHENTICATION_TIMEOUT_S
+            for connection, opened_at in list(self._opened_at.items()):
+                if _has_ended(connection):
+                    self._remove(connection)
+                elif opened_at <= due:
+                    self._remove(connection)
+                    connection.close(f"the client has not authenticated in {AUTHENTICATION_TIMEOUT_S:.0f} s")
+
+    def _make_room(self, address: str) -> None:
+        connections = [each for each in self._opened_at if each.peer_host == address]
+        ended = [each for each in connections if _has_ended(each)]
+        for connection in ended:
+            self._remove(connection)
+        if not ended:
+            self._remove(connections[0])
+            connections[0].close(f"{len(connections)} connections of its address have not authenticated")
+
+    def _remove(self, connection: Connection) -> None:
+        del self._opened_at[connection]
+        address = connection.peer_host
+        self._per_address[address] -= 1
+        if not self._per_address[address]:
+            del self._per_address[address]
+
+
+def _has_ended(connection: Connection) -> bool:
+    return connection.closed or connection.session.is_authenticated
