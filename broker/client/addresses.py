@@ -9,7 +9,7 @@ from broker.client.errors import ConfigError
 Address: TypeAlias = tuple[str, int]
 
 _PORT_MAX: Final = 65_535
-_NOT_YET: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_SECURED: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _FORM: Final = "they are given as host1:9092,host2:9092"
 
 
@@ -28,8 +28,8 @@ def parse_addresses(servers: str | Sequence[str]) -> list[Address]:
 
 def _address(text: str) -> Address:
     protocol, separator, rest = text.rpartition("://")
-    if protocol.upper() in _NOT_YET:
-        raise ConfigError(f"{shown(text)}: this client does not speak {protocol.upper()} yet, but PLAINTEXT only")
+    if protocol.upper() in _SECURED:
+        raise ConfigError(f"{shown(text)}: give host:port, and security.protocol={protocol.upper()}")
     if separator and protocol.upper() != "PLAINTEXT":
         raise ConfigError(f"{shown(text)} is not host:port or PLAINTEXT://host:port")
     host, colon, port = rest.rpartition(":")

@@ -13,8 +13,10 @@ import trio
 from broker.client.backoff import Backoff
 from broker.client.config import ClientConfig
 from broker.client.connection import NO_ANSWER, Connection
+from broker.client.connection_security import PLAINTEXT, ConnectionSecurity
 from broker.client.environment import Environment
 from broker.client.errors import (
+    AuthenticationFailed,
     ClosedError,
     ConnectionLost,
     KafkaError,
@@ -173,9 +175,11 @@ class BrokerLink:
         environment: Environment,
         nursery: trio.Nursery,
         reachability: Reachability,
+        security: ConnectionSecurity,
         is_of_controllers: bool,
     ) -> None:
         self.node = node
+        self._security = security
         self._is_of_controllers = is_of_controllers
         self._config = config
         self._reachability = reachability
@@ -268,6 +272,7 @@ class BrokerLink:
             self._config.client_id,
             connect_timeout_ms=setup_timeout_ms,
             request_timeout_ms=self._config.request_timeout_ms,
+            security=self._security,
         )
         connection.set_buffer_sizes(self._config.send_buffer_bytes, self._config.receive_buffer_bytes)
         scope = trio.CancelScope()
@@ -277,9 +282,7 @@ class BrokerLink:
             self._check_kind(response)
         except ConnectionLost as lost:
             scope.cancel()
-            is_silent = str(lost) == NO_ANSWER
-            what = "does not answer, as a frozen process does" if is_silent else "is no broker for clients"
-            raise type(lost)(f"it takes connections, but {what}: {lost}") from lost
+            raise self._unusable(lost) from lost
         except BaseException:
             scope.cancel()
             raise
@@ -290,6 +293,14 @@ class BrokerLink:
         }
         features = {feature.name: feature.max_version_level for feature in response.finalized_features}
         return Broker(self.node, connection, versions, features, scope)
+
+    def _unusable(self, lost: ConnectionLost) -> ConnectionLost:
+        """Why a connection that was opened cannot be used."""
+        if isinstance(lost, AuthenticationFailed) and self._security is not PLAINTEXT:
+            return type(lost)(*lost.args)
+        is_silent = str(lost) == NO_ANSWER
+        what = "does not answer, as a frozen process does" if is_silent else "is no broker for clients"
+        return type(lost)(f"it takes connections, but {what}: {lost}")
 
     def _check_kind(self, response: ApiVersionsResponse) -> None:
         """Raises ConnectionLost if a controller has answered and the client needs brokers.
@@ -310,6 +321,18 @@ class BrokerLink:
 
     def _pause(self, failures: int) -> None:
         self._not_before = trio.current_time() + self._reconnect.pause_s(failures)
+
+
+def security_of(config: ClientConfig) -> ConnectionSecurity:
+    """How a client's connections are secured. Raises ConfigError.
+
+    A client without TLS does not import the package: it starts faster.
+    """
+    if config.security_protocol == "PLAINTEXT":
+        return PLAINTEXT
+    from broker.client.tls_config import connection_security
+
+    return connection_security(config)
 
 
 async def _negotiate(connection: Connection, timeout_ms: float) -> ApiVersionsResponse:

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import trio
 
 from broker.client.backoff import Backoff
-from broker.client.brokers import Broker, BrokerLink
+from broker.client.brokers import Broker, BrokerLink, security_of
 from broker.client.config import ClientConfig
 from broker.client.environment import Environment
 from broker.client.errors import (
@@ -61,6 +61,7 @@ class Cluster:
         self.reachability = Reachability(config.client_id)
         # Since when no broker at all can be reached, and what is wrong with each.
         self._unreachable: Trouble | None = None
+        self._security = security_of(config)
         self._links = Links(self._new_link)
         self._coordinators: dict[tuple[str, int], int] = {}
         self._followed: dict[str, None] | None = {}  # None: all topics
@@ -357,7 +358,8 @@ class Cluster:
         return found
 
     def _new_link(self, node: Node) -> BrokerLink:
-        return BrokerLink(node, self.config, self.environment, self.nursery, self.reachability, self.is_of_controllers)
+        parts = self.config, self.environment, self.nursery, self.reachability, self._security
+        return BrokerLink(node, *parts, self.is_of_controllers)
 
     def _new_bootstrap_links(self) -> list[BrokerLink]:
         nodes = [Node(-1 - number, host, port) for number, (host, port) in enumerate(self.config.bootstrap_servers)]

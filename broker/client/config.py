@@ -35,8 +35,20 @@ _OF_JAVA: Final = {
     "client.dns.lookup": "all addresses of a host name are always tried",
 }
 
-_OF_SECURITY: Final = ("ssl.", "sasl.", "security.")
-_NOT_YET: Final = "this client has no TLS and no SASL yet; it speaks PLAINTEXT only"
+_OF_SASL: Final = "sasl."
+_NOT_YET: Final = "this client has no SASL yet; it speaks PLAINTEXT and SSL"
+# Keys about TLS that have no effect here, and the reasons.
+_OF_TLS: Final = {
+    "ssl.provider": "it names a Java security provider",
+    "ssl.keymanager.algorithm": "it names a Java algorithm",
+    "ssl.trustmanager.algorithm": "it names a Java algorithm",
+    "ssl.secure.random.implementation": "it names a Java class",
+    "ssl.engine.factory.class": "it names a Java class",
+    "ssl.protocol": "give the versions with ssl.enabled.protocols",
+    "ssl.curves.list": "OpenSSL chooses the curves",
+    "ssl.sigalgs.list": "OpenSSL chooses the algorithms",
+    "ssl.crl.location": "lists of revoked certificates are not read",
+}
 
 
 def number(
@@ -109,6 +121,17 @@ def text(
     return attrs.field(default=default, metadata={_READ: read})
 
 
+def secret() -> Any:
+    """A string that no representation and no message shows; None means that it is not set."""
+
+    def read(key: str, value: object) -> str | None:
+        if value is not None and not isinstance(value, str):
+            raise ConfigError(f"{key} must be a string, not a {type(value).__name__}")
+        return value
+
+    return attrs.field(default=None, repr=False, metadata={_READ: read})
+
+
 def strings(default: Sequence[str] = ()) -> Any:
     """A list of strings; as text, separated by commas."""
 
@@ -166,9 +189,30 @@ class ClientConfig:
     metadata_recovery_rebootstrap_trigger_ms: float = number(300_000, at_least=0)
     security_protocol: str = text(
         "PLAINTEXT",
-        one_of=("PLAINTEXT",),
-        unsupported=dict.fromkeys(("SSL", "SASL_PLAINTEXT", "SASL_SSL"), _NOT_YET),
+        one_of=("PLAINTEXT", "SSL"),
+        unsupported=dict.fromkeys(("SASL_PLAINTEXT", "SASL_SSL"), _NOT_YET),
     )
+    # Java's names of stores, and librdkafka's of files. Without either, the authorities of the system are trusted.
+    ssl_ca_location: str | None = text(None)
+    ssl_ca_pem: str | None = secret()
+    ssl_certificate_location: str | None = text(None)
+    ssl_certificate_pem: str | None = secret()
+    ssl_key_location: str | None = text(None)
+    ssl_key_pem: str | None = secret()
+    ssl_key_password: str | None = secret()
+    ssl_keystore_type: str = text("JKS")
+    ssl_keystore_location: str | None = text(None)
+    ssl_keystore_password: str | None = secret()
+    ssl_keystore_key: str | None = secret()
+    ssl_keystore_certificate_chain: str | None = secret()
+    ssl_truststore_type: str = text("JKS")
+    ssl_truststore_location: str | None = text(None)
+    ssl_truststore_password: str | None = secret()
+    ssl_truststore_certificates: str | None = secret()
+    ssl_enabled_protocols: tuple[str, ...] = strings(("TLSv1.2", "TLSv1.3"))
+    ssl_cipher_suites: tuple[str, ...] = strings()
+    ssl_endpoint_identification_algorithm: str = text("https")
+    enable_ssl_certificate_verification: bool = flag(True)
 
 
 class ClientSettings(TypedDict, total=False):
@@ -189,7 +233,27 @@ class ClientSettings(TypedDict, total=False):
     metadata_max_age_ms: float
     metadata_recovery_strategy: Literal["none", "rebootstrap"]
     metadata_recovery_rebootstrap_trigger_ms: float
-    security_protocol: str
+    security_protocol: Literal["PLAINTEXT", "SSL"]
+    ssl_ca_location: str
+    ssl_ca_pem: str
+    ssl_certificate_location: str
+    ssl_certificate_pem: str
+    ssl_key_location: str
+    ssl_key_pem: str
+    ssl_key_password: str
+    ssl_keystore_type: str
+    ssl_keystore_location: str
+    ssl_keystore_password: str
+    ssl_keystore_key: str
+    ssl_keystore_certificate_chain: str
+    ssl_truststore_type: str
+    ssl_truststore_location: str
+    ssl_truststore_password: str
+    ssl_truststore_certificates: str
+    ssl_enabled_protocols: Sequence[str]
+    ssl_cipher_suites: Sequence[str]
+    ssl_endpoint_identification_algorithm: str
+    enable_ssl_certificate_verification: bool
 
 
 _C = TypeVar("_C", bound=ClientConfig)
@@ -226,7 +290,9 @@ def _unknown(key: str, fields: Mapping[str, object]) -> str:
     dotted = key.replace("_", ".")
     if dotted in _OF_JAVA:
         return f"{key} does not apply to this client: {_OF_JAVA[dotted]}"
-    if dotted.startswith(_OF_SECURITY):
+    if dotted in _OF_TLS:
+        return f"{key} does not apply to this client: {_OF_TLS[dotted]}"
+    if dotted.startswith(_OF_SASL):
         return f"{key}: {_NOT_YET}"
     return f"{key} is not a config key of this client{_suggestion(dotted, [_key(name) for name in fields])}"
 

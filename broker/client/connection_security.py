@@ -2,6 +2,7 @@
 
 import ssl
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Final
 
@@ -46,12 +47,23 @@ class ConnectionSecurity:
         if self.tls is None:
             return stream
         try:
+            address = stream.socket.getpeername()
+        except OSError as error:
+            raise ConnectionLost(f"the connection broke: {error}") from error
+        try:
             return await start_tls(stream, self.tls(), server_hostname=host)
         except HandshakeFailed as failure:
-            raise _handshake_error(failure) from failure
+            lost = _handshake_error(failure)
+            if lost.retriable and await _speaks_plaintext(address[0], address[1]):
+                lost = AuthenticationFailed("a PLAINTEXT port answers; this client has security.protocol=SSL")
+            raise lost from failure
 
 
 PLAINTEXT: Final = ConnectionSecurity()
+# A request that brokers answer to every client: ApiVersions in version 0, without a client id.
+_API_VERSIONS: Final = bytes.fromhex("0000000a 0012 0000 6b726166 ffff")
+_CORRELATION_ID: Final = slice(8, 12)
+_ANSWER_BEGINS: Final = slice(4, 8)
 
 
 def refusal(error: BaseException | None) -> str | None:
@@ -80,4 +92,19 @@ def _handshake_error(failure: HandshakeFailed) -> ConnectionLost:
     reason = refusal(failure.tls_error)
     if reason is not None:
         return AuthenticationFailed(reason)
-    return ConnectionLost("closed by the other side during the TLS handshake, as a PLAINTEXT port does")
+    return ConnectionLost("closed by the other side during the TLS handshake")
+
+
+async def _speaks_plaintext(host: str, port: int) -> bool:
+    """True if a broker answers there without TLS. It closes the connection of a client that begins with TLS.
+
+    A node that stops closes connections likewise, and only its answer tells that retries are in vain.
+    """
+    with suppress(OSError, trio.BrokenResourceError):
+        async with await trio.open_tcp_stream(host, port) as stream:
+            await stream.send_all(_API_VERSIONS)
+            received = b""
+            while len(received) < _ANSWER_BEGINS.stop and (data := await stream.receive_some()):
+                received += data
+            return received[_ANSWER_BEGINS] == _API_VERSIONS[_CORRELATION_ID]
+    return False

@@ -178,7 +178,7 @@ async def test_plaintext_client_of_a_tls_listener_is_named(tmp_path: Path, autho
 
 async def test_tls_client_of_a_plaintext_listener_is_named(tmp_path: Path, authority: TestAuthority) -> None:
     async with running_node(tmp_path) as node:
-        with pytest.raises(ConnectionLost, match="as a PLAINTEXT port does"):
+        with pytest.raises(AuthenticationFailed, match=r"a PLAINTEXT port answers; .* security\.protocol=SSL"):
             await ask(node.port, with_context(authority.client_context()))
         with trio.fail_after(WITHIN_S):
             while not node.traced.of("connection_closed"):

@@ -295,3 +295,4 @@ class ConsumerEngine(Generic[K, V]):
             await self.cluster.refresh(may_create=self.config.allow_auto_create_topics)
         except (ConnectionLost, KafkaError, UnsupportedByBroker, ClosedError):
             self.cluster.request_refresh()
+            self._notify_waiters()  # the failure may be one that a read raises at once

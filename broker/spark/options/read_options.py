@@ -54,7 +54,7 @@ class ReadOptions:
     group_id_prefix: str
     is_filter_pushed: bool
     max_timestamp_lateness_ms: int | None
-    client_config: dict[str, object] = attrs.field(hash=False)
+    client_config: dict[str, object] = attrs.field(hash=False, repr=False)
     remarks: tuple[str, ...] = ()
 
     @classmethod

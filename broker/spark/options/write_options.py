@@ -80,7 +80,7 @@ class WriteOptions:
     """
 
     topic: str | None
-    client_config: dict[str, object] = attrs.field(hash=False)
+    client_config: dict[str, object] = attrs.field(hash=False, repr=False)
     exactly_once: ExactlyOnce | None = None
     remarks: tuple[str, ...] = ()
 
