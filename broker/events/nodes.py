@@ -72,6 +72,23 @@ NODE_EVENTS: Final = EventCatalogue(
             {"path": "the file", "error": "what was wrong with it"},
             "{path} was damaged ({error}), and has been replaced: nothing is lost. Look at the disk",
         ),
+        "token_keys_not_read": EventKind(
+            Level.WARNING,
+            "The keys that validate tokens of OAUTHBEARER could not be read. Keys that were read before stay in use.",
+            {"endpoint": "URL of the identity provider, or of the file", "reason": "why, as text"},
+            "the keys for OAUTHBEARER could not be read from {endpoint}: {reason}. Without keys no client can "
+            "authenticate; they are read again",
+            LINES_MAX,
+        ),
+        "token_keys_read": EventKind(
+            Level.DEBUG,
+            "The keys that validate tokens of OAUTHBEARER were read.",
+            {
+                "endpoint": "URL of the identity provider, or of the file",
+                "keys": "how many can be used",
+                "skipped": "which others cannot be used, and why",
+            },
+        ),
         "node_started": EventKind(
             Level.INFO,
             "The node serves on all its listeners.",

@@ -26,7 +26,7 @@ _NO_TIMESTAMP: Final = -1
 
 def may_use_tokens(session: Session) -> bool:
     """True if the session's client may ask for tokens, and about them."""
-    return session.principal != ANONYMOUS
+    return session.principal != ANONYMOUS and not (session.sasl is not None and session.sasl.by_token)
 
 
 def principal_of(principal_type: str, name: str) -> str:

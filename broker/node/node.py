@@ -266,7 +266,7 @@ class Node:
         quorum.register(channel)
         nursery.start_soon(shared.acceptor.run)
         nursery.start_soon(shared.security.run)
-        nursery.start_soon(shared.sasl.unauthenticated.run)
+        nursery.start_soon(shared.sasl.run)
         registrar = None if controller is None else controller.registrar(channel)
         if controller is not None:
             await controller.start()

@@ -2,23 +2,31 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import trio
 
 from broker.config import KafkaConfig
 from broker.config.listener_configs import listener_value, own_listener_value
 from broker.net.connection import Connection
+from broker.security.delegation_tokens import TokenCredentials
 from broker.security.sasl.exchange import ServerExchange
 from broker.security.sasl.jaas import JaasError, LoginModule, login_module
 from broker.security.sasl.mechanisms import MECHANISMS, SCRAM_MECHANISMS
+from broker.security.sasl.oauthbearer import MECHANISM as OAUTHBEARER
+from broker.security.sasl.oauthbearer import OAuthBearerServer
 from broker.security.sasl.plain import PLAIN, PlainServer
 from broker.security.sasl.scram import ScramServer, unknown_credential
 from broker.server.sasl import SaslListener, ServerMechanism
 from broker.server.unauthenticated import UnauthenticatedConnections
 from kraft.env import Env
 from metadata.configuration import InvalidConfig
-from metadata.image import MetadataDelta, MetadataImage, ScramImage
+from metadata.image import DelegationTokensImage, MetadataDelta, MetadataImage, ScramImage
 from metadata.protocol import ScramMechanism, SecurityProtocol
 from metadata.protocol.scram import ScramCredential
+
+if TYPE_CHECKING:
+    from broker.node.token_validation import TokenValidation
 
 _NONCE_BYTES: Final = 20
 _SECRET_BYTES: Final = 32
@@ -32,11 +40,21 @@ class SaslListeners:
     """
 
     def __init__(self, env: Env, config: KafkaConfig) -> None:
+        self._env = env
         self._random = env.rng.randbytes
         self._credentials = ScramImage()
+        self._tokens = DelegationTokensImage()
+        secret_key = config.delegation_token_secret_key
+        self._token_credentials = (
+            None
+            if secret_key is None or not secret_key.value
+            else TokenCredentials(secret_key.value, lambda: self._tokens, lambda: int(env.wall() * 1000))
+        )
         # Another one after each start: then the answers for unknown names change.
         self._secret = self._random(_SECRET_BYTES)
         self._listeners: dict[str, SaslListener] = {}
+        self._token_validation: TokenValidation | None = None
+        self._nursery: trio.Nursery | None = None
         self.unauthenticated = UnauthenticatedConnections()
         self.configure(config)
 
@@ -51,6 +69,14 @@ class SaslListeners:
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Use the credentials of the metadata from now on. A metadata publisher."""
         self._credentials = image.scram
+        self._tokens = image.delegation_tokens
+
+    async def run(self) -> None:
+        """Close connections that do not authenticate, and fetch the keys of OAUTHBEARER, until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            self._nursery.start_soon(self.unauthenticated.run)
+            if self._token_validation is not None:
+                self._nursery.start_soon(self._token_validation.run)
 
     def of(self, listener: str) -> SaslListener | None:
         """See `broker.server.sasl.SaslListeners`."""
@@ -82,18 +108,36 @@ class SaslListeners:
                     f"listener.name.{listener.lower()}.plain.sasl.jaas.config has to list the users of PLAIN"
                 )
             return partial(PlainServer, module.users)
+        if mechanism == OAUTHBEARER:
+            return partial(OAuthBearerServer, self._validation().validate_on(config, listener, module))
+        handler = KafkaConfig.sasl_server_callback_handler_class
+        if own_listener_value(config, listener, handler, mechanism) is not None:
+            name = f"listener.name.{listener.lower()}.{mechanism.lower()}.{handler.name}"
+            raise InvalidConfig(f"{name} names a Java class, which cannot be loaded")
         return partial(self._start_scram, SCRAM_MECHANISMS[mechanism])
 
     def _start_scram(self, mechanism: ScramMechanism) -> ScramServer:
         def find_user(name: str) -> ScramCredential | None:
             return self._credentials.of(name).get(mechanism)
 
+        tokens = self._token_credentials
         return ScramServer(
             mechanism,
             self._random(_NONCE_BYTES).hex(),
             find_user,
+            None if tokens is None else partial(tokens.find, mechanism),
             unknown=partial(unknown_credential, mechanism, self._secret),
         )
+
+    def _validation(self) -> "TokenValidation":
+        """The validation of tokens, which is imported where a listener first offers OAUTHBEARER: that takes 20 ms."""
+        if self._token_validation is None:
+            from broker.node.token_validation import TokenValidation
+
+            self._token_validation = TokenValidation(self._env)
+            if self._nursery is not None:
+                self._nursery.start_soon(self._token_validation.run)
+        return self._token_validation
 
 
 def enabled_mechanisms(config: KafkaConfig, listener: str) -> tuple[str, ...]:

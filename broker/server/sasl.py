@@ -12,6 +12,7 @@ import attrs
 
 from broker.net.connection import Connection
 from broker.security.sasl.exchange import Authenticated, InvalidCredentials, SaslFailure, ServerExchange
+from broker.security.sasl.oauthbearer import InvalidToken
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import Tracer
 
@@ -59,13 +60,15 @@ class SaslSession:
     """One client's authentication. It changes by the client's messages only.
 
     `mechanism` is the one that the client has named last. `is_raw` is true while messages come without headers.
+    `by_token` is true if the client has authenticated with a delegation token.
     """
 
-    __slots__ = ("_authenticated_as", "_began_at", "_exchange", "_listener", "is_raw", "mechanism")
+    __slots__ = ("_authenticated_as", "_began_at", "_exchange", "_listener", "by_token", "is_raw", "mechanism")
 
     def __init__(self) -> None:
         self.mechanism = ""
         self.is_raw = False
+        self.by_token = False
         self._listener: SaslListener | None = None
         self._exchange: ServerExchange | None = None
         self._authenticated_as: tuple[str, str] | None = None  # the mechanism and the user
@@ -132,7 +135,7 @@ class SaslSession:
                 )
             )
         self._authenticated_as = (self.mechanism, client.user)
-        self._exchange, self.is_raw = None, False
+        self._exchange, self.is_raw, self.by_token = None, False, client.by_token
         return answer, client
 
     def lifetime_ms(self, client: Authenticated, wall_ms: float) -> int | None:
@@ -157,10 +160,13 @@ class SaslSession:
 
 def trace_failure(trace: Tracer, connection: Connection, mechanism: str, error: KafkaError) -> None:
     """Report a failed authentication, with the reason that the client does not get to know."""
+    failure = error.__cause__
+    if failure is not None and isinstance(failure.__cause__, InvalidToken):
+        failure = failure.__cause__
     trace(
         "authentication_failed",
         peer=connection.peer_host,
         listener=connection.listener,
         mechanism=mechanism,
-        reason=str(error.__cause__ or error.message),
+        reason=str(failure or error.message),
     )

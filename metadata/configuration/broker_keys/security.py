@@ -84,13 +84,13 @@ class SecurityConfigs(ConfigValues):
     ssl_engine_factory_class = key(CLASS, None, None, LOW,
         "The class that makes TLS engines.", PER_BROKER, takes_effect=False)
     delegation_token_secret_key = key(PASSWORD, None, None, MEDIUM,
-        "Secret that signs delegation tokens (KIP-48); the same on every node.", takes_effect=False)
+        "Secret that signs delegation tokens (KIP-48); the same on every node.")
     delegation_token_max_lifetime_ms = key(LONG, 7 * DAY_MS, at_least(1), MEDIUM,
-        "Longest life in ms of a delegation token, renewals included.", takes_effect=False)
+        "Longest time in ms that a delegation token lasts, renewals included.")
     delegation_token_expiry_time_ms = key(LONG, DAY_MS, at_least(1), MEDIUM,
-        "Life in ms of a delegation token that is not renewed.", takes_effect=False)
+        "Time in ms after which a delegation token expires unless it is renewed.")
     delegation_token_expiry_check_interval_ms = key(LONG, HOUR_MS, at_least(1), LOW,
-        "How often in ms expired delegation tokens are looked for.", takes_effect=False)
+        "How often in ms expired delegation tokens are looked for.")
     sasl_mechanism_controller_protocol = key(STRING, "GSSAPI", None, HIGH,
         "SASL mechanism towards controllers.", takes_effect=False)
     sasl_mechanism_inter_broker_protocol = key(STRING, "GSSAPI", None, MEDIUM,
@@ -100,7 +100,7 @@ class SecurityConfigs(ConfigValues):
     sasl_jaas_config = key(PASSWORD, None, None, MEDIUM,
         "Login module and its options, in the form of a JAAS file.", PER_BROKER, scope=MECHANISM)
     sasl_server_callback_handler_class = key(CLASS, None, None, MEDIUM,
-        "The class that answers a SASL server's questions.", scope=MECHANISM, takes_effect=False)
+        "The class that answers a SASL server's questions: one of Kafka's two for OAUTHBEARER.", scope=MECHANISM)
     sasl_server_max_receive_size = key(INT, 512 * KIB, None, MEDIUM,
         "Largest SASL message that is accepted before authentication.")
     sasl_client_callback_handler_class = key(CLASS, None, None, MEDIUM,
@@ -143,7 +143,7 @@ class SecurityConfigs(ConfigValues):
         "The class that gets tokens.", takes_effect=False)
     sasl_oauthbearer_jwt_validator_class = key(CLASS,
         "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator", None, MEDIUM,
-        "The class that checks tokens.", takes_effect=False)
+        "The class that checks tokens.")
     sasl_oauthbearer_scope = key(STRING, None, None, MEDIUM,
         "Scope that is asked for.", takes_effect=False)
     sasl_oauthbearer_client_credentials_client_id = key(STRING, None, None, MEDIUM,
@@ -173,23 +173,23 @@ class SecurityConfigs(ConfigValues):
     sasl_oauthbearer_assertion_template_file = key(STRING, None, None, MEDIUM,
         "File with further headers and claims of an assertion.", takes_effect=False)
     sasl_oauthbearer_scope_claim_name = key(STRING, "scope", None, LOW,
-        "Name of the claim that holds the scope.", takes_effect=False)
+        "Name of the claim that holds the scope.")
     sasl_oauthbearer_sub_claim_name = key(STRING, "sub", None, LOW,
-        "Name of the claim that holds the subject.", takes_effect=False)
+        "Name of the claim that holds the subject.")
     sasl_oauthbearer_token_endpoint_url = key(STRING, None, None, MEDIUM,
         "Where tokens come from.", takes_effect=False)
     sasl_oauthbearer_jwks_endpoint_url = key(STRING, None, None, MEDIUM,
-        "Where the keys that check tokens come from.", takes_effect=False)
+        "Where the keys that check tokens come from.")
     sasl_oauthbearer_jwks_endpoint_refresh_ms = key(LONG, HOUR_MS, None, LOW,
-        "How often in ms those keys are fetched again.", takes_effect=False)
+        "How often in ms those keys are fetched again.")
     sasl_oauthbearer_jwks_endpoint_retry_backoff_ms = key(LONG, 100, None, LOW,
-        "First pause in ms between two tries to fetch the keys.", takes_effect=False)
+        "First pause in ms between two tries to fetch the keys.")
     sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms = key(LONG, 10_000, None, LOW,
-        "Longest pause in ms between two tries to fetch the keys.", takes_effect=False)
+        "Longest pause in ms between two tries to fetch the keys.")
     sasl_oauthbearer_clock_skew_seconds = key(INT, 30, None, LOW,
-        "How many seconds the clocks of broker and identity provider may differ.", takes_effect=False)
+        "How many seconds the clocks of broker and identity provider may differ.")
     sasl_oauthbearer_expected_audience = key(LIST, (), no_empty_elements, LOW,
-        "Audiences of which a token has to name one.", takes_effect=False)
+        "Audiences of which a token has to name one.")
     sasl_oauthbearer_expected_issuer = key(STRING, None, None, LOW,
-        "Issuer that a token has to name.", takes_effect=False)
+        "Issuer that a token has to name.")
 # fmt: on
