@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from typing import Final
 
+import attrs
 import trio
 
 from broker.client.connection_security import ConnectionSecurity
 from broker.config import KafkaConfig
+from broker.config.listener_configs import listener_value, own_listener_value
 from broker.net.listener_security import ListenerSecurity
 from broker.security.tls.certificate_principals import CertificatePrincipals
 from broker.security.tls.context_source import ContextSource
@@ -15,7 +17,9 @@ from broker.security.tls.handshake_failures import explain
 from broker.security.tls.principal_mapping import InvalidRule
 from broker.security.tls.settings import TlsConfigError, TlsSettings, read_settings
 from kraft.env import Tracer
-from metadata.configuration import InvalidConfig
+from metadata.configuration import BROKER_CONFIGS, InvalidConfig
+from metadata.configuration.definition import Password
+from metadata.protocol import SecurityProtocol
 
 # How often the files of the certificates are looked at. A look costs a system call per file.
 _LOOK_S: Final = 3.0
@@ -74,19 +78,28 @@ def _source(config: KafkaConfig, listener: str, *, is_server: bool) -> ContextSo
 
 def _settings(config: KafkaConfig, listener: str) -> TlsSettings:
     """The ssl.* configs of a listener. Raises InvalidConfig, TlsConfigError."""
-    return read_settings(lambda key: _text(config, listener, key))
+    settings = read_settings(lambda key: _text(listener_value(config, listener, BROKER_CONFIGS.keys[key])))
+    if config.endpoints.security_protocols.get(listener) is SecurityProtocol.SASL_SSL:
+        # Clients authenticate by SASL: only a config of the listener itself asks them for certificates (KIP-684).
+        own = own_listener_value(config, listener, KafkaConfig.ssl_client_auth)
+        return attrs.evolve(settings, client_auth=own or "none")
+    return settings
 
 
-def _text(config: KafkaConfig, listener: str, key: str) -> str | None:
-    """A config of a listener: its own, or that of the node. None if neither is set."""
-    texts = config.layers.merged()
-    text = texts.get(f"listener.name.{listener.lower()}.{key}", texts.get(key))
-    return None if text is None else text.strip()
+def _text(value: object) -> str | None:
+    """The value of a config as text."""
+    match value:
+        case None:
+            return None
+        case Password():
+            return value.value
+        case tuple():
+            return ",".join(map(str, value))
+    return str(value)
 
 
 def _principals(config: KafkaConfig, listener: str) -> CertificatePrincipals:
-    rules = _text(config, listener, "ssl.principal.mapping.rules")
     try:
-        return CertificatePrincipals("DEFAULT" if rules is None else rules)
+        return CertificatePrincipals(listener_value(config, listener, KafkaConfig.ssl_principal_mapping_rules))
     except InvalidRule as error:
         raise InvalidConfig(f"ssl.principal.mapping.rules: {error}") from error
