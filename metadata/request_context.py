@@ -1,5 +1,6 @@
 """The client's request that causes a decision of the controller or of a coordinator."""
 
+from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
 # The limit of characters of a client id in an event.
@@ -28,6 +29,10 @@ class RequestContext(Protocol):
     def correlation_id(self) -> int: ...
     @property
     def deadline(self) -> float: ...
+    @property
+    def topic_filter(self) -> Callable[[str], bool] | None:
+        """True for the names of topics that the client may describe; None if it may describe all."""
+        ...
 
     def charge_mutations(self, count: int) -> None:
         """Charge the client for `count` partitions that are created or deleted (KIP-599).

@@ -52,7 +52,8 @@ _NO_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 _HELD_MAX: Final = 2_048
 
 Handle: TypeAlias = Callable[[trio.SocketStream, str, bool], Awaitable[None]]
-ServeStream: TypeAlias = Callable[[trio.abc.Stream], Awaitable[None]]
+# Serves the stream of another replica of the quorum, with its principal and its address.
+ServeReplica: TypeAlias = Callable[[trio.abc.Stream, str, str], Awaitable[None]]
 
 
 class Acceptor:
@@ -166,7 +167,7 @@ class Acceptor:
         name: str,
         listeners: Sequence[trio.SocketListener],
         service: Service,
-        replicas: ServeStream,
+        replicas: ServeReplica,
         *,
         security: ListenerSecurity = PLAINTEXT,
     ) -> None:
@@ -191,7 +192,7 @@ class Acceptor:
                 return
             try:
                 if prefix and prefix[-1] == _HELLO_BEGINS:
-                    await replicas(stream)
+                    await replicas(stream, secured[1], host)
             finally:
                 self._admission.remove(name, host)
 

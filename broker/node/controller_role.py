@@ -110,12 +110,16 @@ class ControllerRole:
                 bound.listener.name,
                 bound.sockets,
                 self.dispatcher,
-                shared.quorum.serve,
+                self._serve_replica,
             )
         self._nursery.start_soon(self._deadlines.run)
         await self._nursery.start(self.controller.run)
         if (secret_key := shared.config.delegation_token_secret_key) is not None and secret_key.value:
             self._nursery.start_soon(self._remove_expired_tokens)
+
+    async def _serve_replica(self, stream: trio.abc.Stream, principal: str, host: str) -> None:
+        if self.dispatcher.admits_replica(principal, host):
+            await self._shared.quorum.serve(stream)
 
     async def _remove_expired_tokens(self) -> None:
         """Look for delegation tokens that have expired, until cancelled."""

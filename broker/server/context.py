@@ -1,6 +1,7 @@
 """A request on its way through a handler: who sent it, in which version, and how to answer it."""
 
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from math import inf
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
@@ -18,6 +19,7 @@ from broker.server.slices import Steps
 from broker.wire.api.api_versions import ApiVersion
 from broker.wire.api.names import api_name
 from broker.wire.errors import ErrorCode, KafkaError
+from kraft.env import Tracer
 from metadata.controller import CLUSTER_NAME
 from metadata.protocol import AclOperation, ResourceType
 
@@ -158,7 +160,8 @@ class Context(Generic[S]):
         if authorizer.allows(self.session, operation, resource_type, resource_name):
             return True
         if is_tried:
-            self._trace_refusal(operation, resource_type, resource_name)
+            trace = self.services.env.trace
+            trace_refusal(trace, self.session, operation, resource_type, resource_name, self.api_name)
         return False
 
     def allows_cluster(self, operation: AclOperation, *, is_tried: bool = True) -> bool:
@@ -170,17 +173,12 @@ class Context(Generic[S]):
         authorizer = self.server.authorizer
         return authorizer is None or authorizer.allows_any(self.session, operation, resource_type)
 
-    def _trace_refusal(self, operation: AclOperation, resource_type: ResourceType, resource_name: str) -> None:
-        self.services.env.trace(
-            "authorization_refused",
-            principal=self.principal,
-            host=self.client_host,
-            listener=self.listener,
-            operation=operation.name,
-            resource_type=resource_type.name,
-            resource=resource_name,
-            request=self.api_name,
-        )
+    @property
+    def topic_filter(self) -> Callable[[str], bool] | None:
+        """See `metadata.request_context.RequestContext`."""
+        if self.server.authorizer is None:
+            return None
+        return partial(self.allows, AclOperation.DESCRIBE, ResourceType.TOPIC, is_tried=False)
 
     def charge(self, fetched_bytes: int = 0, *, is_exempt: bool = False) -> int:
         """Charge the request to its client, the first time this is called, and return its `throttle_time_ms`.
@@ -253,6 +251,27 @@ class Context(Generic[S]):
         codec = self.codec
         body = yield from codec.encode_sliced(response)
         return frame_response(self.correlation_id, codec.flexible_response_header, body)
+
+
+def trace_refusal(
+    trace: Tracer,
+    session: Session,
+    operation: AclOperation,
+    resource_type: ResourceType,
+    resource_name: str,
+    request: str,
+) -> None:
+    """Trace that a client tried what it is not allowed to do."""
+    trace(
+        "authorization_refused",
+        principal=session.principal,
+        host=session.client_host,
+        listener=session.listener,
+        operation=operation.name,
+        resource_type=resource_type.name,
+        resource=resource_name,
+        request=request,
+    )
 
 
 # The contexts on the listeners for clients and brokers, and on those of controllers.

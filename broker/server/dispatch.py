@@ -17,7 +17,7 @@ import trio
 from broker.net.connection import Connection, ProtocolError, Sender
 from broker.net.reply import FileRange, PendingReply, Reply, frame_response
 from broker.server.authorizer import Authorizer
-from broker.server.context import Context, Message, S
+from broker.server.context import Context, Message, S, trace_refusal
 from broker.server.forwarding import Forward, forward_request
 from broker.server.handler import Handler
 from broker.server.quotas import Charging, MutationCharging
@@ -39,6 +39,8 @@ from broker.wire.codec import encoder
 from broker.wire.errors import ErrorCode, KafkaError, WireError
 from broker.wire.header import parse_request_header
 from kraft.env import FsyncFailed
+from metadata.controller import CLUSTER_NAME
+from metadata.protocol import AclOperation, ResourceType
 
 # Key and version are one number here, see `table_key`.
 _KEY_VERSION_CORRELATION: Final = Struct(">Ii")
@@ -308,6 +310,26 @@ class ControllerDispatcher(Dispatcher[ControllerServices]):
     def is_active(self) -> bool:
         """Whether this node's controller is the active one, as far as it knows."""
         return self.services.controller.is_active
+
+    def admits_replica(self, principal: str, host: str) -> bool:
+        """True if another replica of the quorum is authenticated, and allowed to act for the cluster.
+
+        The access control entries are part of the metadata that such a replica brings. Until they are loaded, only
+        super users are admitted, as in Kafka.
+        """
+        if not principal:
+            return False
+        session = Session.authenticated(principal, host, "", self.shortcuts)
+        operation = AclOperation.CLUSTER_ACTION
+        try:
+            if self.authorizer is None or self.authorizer.allows(
+                session, operation, ResourceType.CLUSTER, CLUSTER_NAME
+            ):
+                return True
+        except KafkaError:
+            return False
+        trace_refusal(self.services.env.trace, session, operation, ResourceType.CLUSTER, CLUSTER_NAME, "the quorum's")
+        return False
 
 
 def _decoded(context: Context[S], payload: bytes, position: int) -> Steps[Message]:

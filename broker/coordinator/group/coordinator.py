@@ -109,6 +109,7 @@ class GroupCoordinator:
             new_member_id=new_member_id(request.group_instance_id or client_id, self._rng.getrandbits(128)),
             needs_member_id=context.api_version >= _MEMBER_ID_NEEDED_FROM,
             can_skip_assignment=context.api_version >= _SKIPPING_FROM,
+            topic_filter=context.topic_filter,
         )
         return self._park(request.group_id, lambda state, now_ms: join_group(state, request, joiner, now_ms))
 
@@ -155,7 +156,12 @@ class GroupCoordinator:
             return failed(KafkaError(ErrorCode.UNSUPPORTED_VERSION))
         new_id = "" if request.member_id else encode_uuid(new_uuid(self._rng.randbytes))
         client_id, api_version = context.client_id or "", context.api_version
-        caller = HeartbeatClient(client_id=client_id, client_host=_java_host(context), new_member_id=new_id)
+        caller = HeartbeatClient(
+            client_id=client_id,
+            client_host=_java_host(context),
+            new_member_id=new_id,
+            topic_filter=context.topic_filter,
+        )
 
         def decide(state: GroupCoordinatorShard, now_ms: int) -> Decision[ConsumerGroupHeartbeatResponse]:
             validate_heartbeat(request, api_version, state.config.consumer.assignors)

@@ -45,7 +45,7 @@ class Served:
         self.requests.append(bytes(connection.buffer.data[start:end]))
         return b"answer"
 
-    async def serve_replica(self, stream: trio.abc.Stream) -> None:
+    async def serve_replica(self, stream: trio.abc.Stream, principal: str, host: str) -> None:
         received = b""
         while data := await stream.receive_some(3):
             received += data

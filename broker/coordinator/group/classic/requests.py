@@ -4,7 +4,7 @@ A member joins, and its response is parked until the generation begins that the 
 the assignment, which is written, and each member gets its own part. Members leave, or an administrator removes them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
@@ -42,7 +42,8 @@ class JoiningClient:
     """The client that sends a JoinGroup. `new_member_id` is for a client without a member id; it was never used before.
 
     `needs_member_id`: a dynamic member is told its member id first, and joins with it (KIP-394). `can_skip_assignment`:
-    a static member that is the leader can be told to skip the assignment (KIP-814).
+    a static member that is the leader can be told to skip the assignment (KIP-814). `topic_filter` is true for the
+    topics that the client may describe; None if it may describe all.
     """
 
     client_id: str
@@ -50,6 +51,7 @@ class JoiningClient:
     new_member_id: str
     needs_member_id: bool
     can_skip_assignment: bool
+    topic_filter: Callable[[str], bool] | None = None
 
 
 def join(step: Step, request: JoinGroupRequest, joiner: JoiningClient, waiter: ParkedResponse) -> None:

@@ -1,5 +1,6 @@
 """ConsumerGroupHeartbeat: members join, report their partitions, and change their subscriptions (KIP-848)."""
 
+from collections.abc import Callable
 from functools import partial
 
 import attrs
@@ -52,11 +53,15 @@ _MATCHING = "consumer-topic-matching"
 
 @attrs.frozen(kw_only=True)
 class HeartbeatClient:
-    """The client that sends a heartbeat. `new_member_id` is for a client without one; it was never used before."""
+    """The client that sends a heartbeat. `new_member_id` is for a client without one; it was never used before.
+
+    `topic_filter` is true for the topics that the client may describe; None if it may describe all.
+    """
 
     client_id: str
     client_host: str
     new_member_id: str
+    topic_filter: Callable[[str], bool] | None = None
 
 
 def heartbeat(
@@ -85,7 +90,7 @@ def heartbeat_of_member(
     owned = None if request.topic_partitions is None else partition_sets(request.topic_partitions)
     former, replaced = _member(group, request, member_id, owned)
     records = [] if replaced is None else replacement(group, former, replaced)
-    update = MemberUpdate(group, decision_context(state, now_ms), former, replaced, records)
+    update = MemberUpdate(group, decision_context(state, now_ms, caller.topic_filter), former, replaced, records)
     member = update.run(_updated_from(former, request, caller), owned)
     response = ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,

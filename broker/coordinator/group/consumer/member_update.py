@@ -4,7 +4,7 @@ They are the member's attributes and subscription, a new group epoch and target 
 the member's next step of reconciliation.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -41,13 +41,17 @@ ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": assign_uniformly, "range": a
 
 @attrs.frozen(kw_only=True)
 class DecisionContext:
-    """The inputs of a decision besides the group. `topics_version` is the version that created the newest topic."""
+    """The inputs of a decision besides the group. `topics_version` is the version that created the newest topic.
+
+    `topic_filter` is true for the topics that the client may describe; None if it may describe all.
+    """
 
     image: MetadataImage
     config: ConsumerGroupConfig
     topics_version: int
     now_ms: int
     matcher: TopicMatcher
+    topic_filter: Callable[[str], bool] | None = None
 
 
 @attrs.define
@@ -148,7 +152,7 @@ class MemberUpdate:
         if need_refresh(
             wanted, known, context.topics_version, context.config.regex_refresh_interval_ms, context.now_ms
         ):
-            regexes = resolve(wanted, known, context.image, context.now_ms, context.matcher)
+            regexes = resolve(wanted, known, context.image, context.now_ms, context.matcher, context.topic_filter)
             self.is_unresolved = context.matcher.is_busy
         for regex in dict.fromkeys([*known, *regexes]):
             if known.get(regex) != regexes.get(regex):

@@ -1,6 +1,6 @@
 """The part of the shard that consumer groups need, lookups in it, and the keys of timers."""
 
-from collections.abc import Collection, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import Protocol, TypeVar
 
 from broker.coordinator.group.config import ConsumerGroupConfig, GroupConfig
@@ -39,13 +39,16 @@ class ConsumerGroupShard(Protocol):
         ...
 
 
-def decision_context(state: ConsumerGroupShard, now_ms: int) -> DecisionContext:
+def decision_context(
+    state: ConsumerGroupShard, now_ms: int, topic_filter: Callable[[str], bool] | None = None
+) -> DecisionContext:
     return DecisionContext(
         image=state.context.image,
         config=state.config.consumer,
         topics_version=state.topics_version,
         now_ms=now_ms,
         matcher=state.topic_matcher,
+        topic_filter=topic_filter,
     )
 
 

@@ -1,6 +1,6 @@
 """Members' subscriptions, by name and by regular expression, and whether the subscribed topics have changed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from typing import Final
 
@@ -87,11 +87,22 @@ def check_regex(regex: str, matcher: TopicMatcher) -> None:
 
 
 def resolve(
-    regexes: Iterable[str], known: Regexes, image: MetadataImage, now_ms: int, matcher: TopicMatcher
+    regexes: Iterable[str],
+    known: Regexes,
+    image: MetadataImage,
+    now_ms: int,
+    matcher: TopicMatcher,
+    topic_filter: Callable[[str], bool] | None = None,
 ) -> dict[str, ResolvedRegex]:
-    """The topics whose whole names match. If matching takes too long, the result is the one known before, if any."""
+    """The topics whose whole names match, and for which `topic_filter` is true.
+
+    If matching takes too long, the result is the one known before, if any.
+    """
     wanted = list(regexes)
-    found = {regex: ResolvedRegex(names, image.offset, now_ms) for regex, names in matcher.find(wanted, image).items()}
+    matching = matcher.find(wanted, image)
+    if topic_filter is not None:
+        matching = {regex: tuple(filter(topic_filter, topics)) for regex, topics in matching.items()}
+    found = {regex: ResolvedRegex(topics, image.offset, now_ms) for regex, topics in matching.items()}
     return {regex: found.get(regex) or known[regex] for regex in wanted if regex in found or regex in known}
 
 

@@ -70,7 +70,7 @@ def join(
     if incarnation is not None and _replaces_last_consumer(state, group, member, incarnation):
         return _join_downgraded_group(state, group, member, incarnation, request, joiner, now_ms)
     records = [] if replaced is None else replacement(group, former, replaced)
-    update = MemberUpdate(group, decision_context(state, now_ms), former, replaced, records)
+    update = MemberUpdate(group, decision_context(state, now_ms, joiner.topic_filter), former, replaced, records)
     member = update.run(member, as_sets(subscription.owned_partitions, state.context.image))
     return _joined(state, update, member, records)
 
