@@ -78,14 +78,14 @@ class Frames:
         try:
             await self._stream.send_all(len(body).to_bytes(4) + body)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise PeerConnectionLost(str(error), was_reset=True) from error
+            raise PeerConnectionLost(str(error.__cause__ or error), was_reset=True) from error
 
     async def _exactly(self, count: int) -> bytes:
         while len(self._buffer) < count:
             try:
                 data = await self._stream.receive_some(_RECEIVE_BYTES)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                raise PeerConnectionLost(str(error), was_reset=True) from error
+                raise PeerConnectionLost(str(error.__cause__ or error), was_reset=True) from error
             if not data:
                 raise PeerConnectionLost("closed by the other side", was_reset=True)
             self._buffer += data
