@@ -61,7 +61,9 @@ if TYPE_CHECKING:
     from broker.client.admin import ResourceType as ResourceType
     from broker.client.admin import Results as Results
     from broker.client.admin import ScramCredential as ScramCredential
+    from broker.client.admin import ScramDeletion as ScramDeletion
     from broker.client.admin import ScramMechanism as ScramMechanism
+    from broker.client.admin import ScramUpsertion as ScramUpsertion
     from broker.client.admin import TopicDescription as TopicDescription
     from broker.client.admin import TopicListing as TopicListing
     from broker.client.admin import TransactionDescription as TransactionDescription

@@ -323,16 +323,21 @@ class BrokerLink:
         self._not_before = trio.current_time() + self._reconnect.pause_s(failures)
 
 
-def security_of(config: ClientConfig) -> ConnectionSecurity:
+def security_of(config: ClientConfig, environment: Environment) -> ConnectionSecurity:
     """How a client's connections are secured. Raises ConfigError.
 
-    A client without TLS does not import the package: it starts faster.
+    A client without TLS or SASL does not import their packages: it starts faster.
     """
-    if config.security_protocol == "PLAINTEXT":
-        return PLAINTEXT
-    from broker.client.tls_config import connection_security
+    protocol, security = config.security_protocol, PLAINTEXT
+    if protocol.endswith("SSL"):
+        from broker.client.tls_config import connection_security
 
-    return connection_security(config)
+        security = connection_security(config)
+    if protocol.startswith("SASL"):
+        from broker.client.sasl_config import sasl_login
+
+        security = attrs.evolve(security, login=sasl_login(config, environment))
+    return security
 
 
 async def _negotiate(connection: Connection, timeout_ms: float) -> ApiVersionsResponse:

@@ -61,7 +61,7 @@ class Cluster:
         self.reachability = Reachability(config.client_id)
         # Since when no broker at all can be reached, and what is wrong with each.
         self._unreachable: Trouble | None = None
-        self._security = security_of(config)
+        self._security = security_of(config, environment)
         self._links = Links(self._new_link)
         self._coordinators: dict[tuple[str, int], int] = {}
         self._followed: dict[str, None] | None = {}  # None: all topics

@@ -35,8 +35,10 @@ _OF_JAVA: Final = {
     "client.dns.lookup": "all addresses of a host name are always tried",
 }
 
+_OF_OAUTHBEARER: Final = "sasl.oauthbearer."
+_NOT_YET: Final = "this client has no OAUTHBEARER yet"
 _OF_SASL: Final = "sasl."
-_NOT_YET: Final = "this client has no SASL yet; it speaks PLAINTEXT and SSL"
+_JAVA_SASL: Final = "this client has no GSSAPI, and the other keys of SASL name Java classes or concern Java's logins"
 # Keys about TLS that have no effect here, and the reasons.
 _OF_TLS: Final = {
     "ssl.provider": "it names a Java security provider",
@@ -189,9 +191,14 @@ class ClientConfig:
     metadata_recovery_rebootstrap_trigger_ms: float = number(300_000, at_least=0)
     security_protocol: str = text(
         "PLAINTEXT",
-        one_of=("PLAINTEXT", "SSL"),
-        unsupported=dict.fromkeys(("SASL_PLAINTEXT", "SASL_SSL"), _NOT_YET),
+        one_of=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     )
+    # Java's names, and librdkafka's: `sasl.mechanisms`, `sasl.username`, `sasl.password`.
+    sasl_mechanism: str | None = text(None)
+    sasl_mechanisms: str | None = text(None)
+    sasl_jaas_config: str | None = secret()
+    sasl_username: str | None = text(None)
+    sasl_password: str | None = secret()
     # Java's names of stores, and librdkafka's of files. Without either, the authorities of the system are trusted.
     ssl_ca_location: str | None = text(None)
     ssl_ca_pem: str | None = secret()
@@ -233,7 +240,12 @@ class ClientSettings(TypedDict, total=False):
     metadata_max_age_ms: float
     metadata_recovery_strategy: Literal["none", "rebootstrap"]
     metadata_recovery_rebootstrap_trigger_ms: float
-    security_protocol: Literal["PLAINTEXT", "SSL"]
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+    sasl_mechanism: str
+    sasl_mechanisms: str
+    sasl_jaas_config: str
+    sasl_username: str
+    sasl_password: str
     ssl_ca_location: str
     ssl_ca_pem: str
     ssl_certificate_location: str
@@ -292,8 +304,10 @@ def _unknown(key: str, fields: Mapping[str, object]) -> str:
         return f"{key} does not apply to this client: {_OF_JAVA[dotted]}"
     if dotted in _OF_TLS:
         return f"{key} does not apply to this client: {_OF_TLS[dotted]}"
-    if dotted.startswith(_OF_SASL):
+    if dotted.startswith(_OF_OAUTHBEARER):
         return f"{key}: {_NOT_YET}"
+    if dotted.startswith(_OF_SASL):
+        return f"{key} does not apply to this client: {_JAVA_SASL}"
     return f"{key} is not a config key of this client{_suggestion(dotted, [_key(name) for name in fields])}"
 
 

@@ -1,21 +1,24 @@
 """One connection to a node: many tasks' requests, pipelined, and the responses in the order of the requests."""
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from math import inf
 from struct import Struct
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import trio
 
+from broker.client.connection_failures import connect_failure, foreign_answer, lost_reason
 from broker.client.connection_security import PLAINTEXT, ConnectionSecurity, refusal
 from broker.client.errors import AuthenticationFailed, ConnectionLost
 from broker.client.payloads import decode_response, encode_request
 from broker.net.tls_stream import socket_beneath
 from broker.wire.errors import WireError
 
-_IS_PLAINTEXT: Final = "this client has security.protocol=PLAINTEXT"
+if TYPE_CHECKING:
+    from broker.client.sasl_login import SaslLogin
+
 # Requests that wait for an answer at a time; more of them queue. A node runs 256 of one connection before it stops
 # reading, so what was sent is being worked on.
 IN_FLIGHT_MAX: Final = 64
@@ -60,11 +63,20 @@ class Connection:
     cancels its call. Its request is then not sent, if it was not sent before; otherwise its response is dropped.
     """
 
-    def __init__(self, stream: trio.abc.Stream, client_id: str, *, request_timeout_ms: float) -> None:
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        client_id: str,
+        *,
+        request_timeout_ms: float,
+        login: "SaslLogin | None" = None,
+        authenticate_at: float = inf,
+    ) -> None:
         self._stream = stream
         self._transport = socket_beneath(stream)
         self.client_id = client_id
         self._request_timeout_s = request_timeout_ms / 1000
+        self._login, self._authenticate_at = login, authenticate_at
         self._unsent: deque[_PendingRequest] = deque()
         self._sent: deque[tuple[bytes, _PendingRequest]] = deque()  # with its correlation id on the wire
         self._next_id = 0
@@ -96,12 +108,14 @@ class Connection:
                 transport = await trio.open_tcp_stream(host, port)
                 try:
                     stream = await security.secure(transport, host)
+                    login = security.login
+                    again_at = inf if login is None else await login.authenticate(stream, client_id)
                 except BaseException:
                     transport.socket.close()
                     raise
         except (OSError, UnicodeError, trio.TooSlowError) as error:  # UnicodeError: the host name cannot be one
-            raise ConnectionLost(_connect_failure(error, connect_timeout_ms)) from error
-        return cls(stream, client_id, request_timeout_ms=request_timeout_ms)
+            raise ConnectionLost(connect_failure(error, connect_timeout_ms)) from error
+        return cls(stream, client_id, request_timeout_ms=request_timeout_ms, login=login, authenticate_at=again_at)
 
     async def run(self) -> None:
         """Carry requests until the connection is lost; then close it and raise ConnectionLost."""
@@ -225,18 +239,15 @@ class Connection:
         while True:
             await self._wanted.wait()
             self._wanted = trio.Event()
+            if trio.current_time() >= self._authenticate_at:
+                await self._authenticate_again()
             frames: list[bytes | memoryview] = []
             unanswered = []
             while self._unsent:
                 pending = self._unsent.popleft()
-                wire_id = self._next_id.to_bytes(4)
-                self._next_id = (self._next_id + 1) & _ID_MASK
-                if pending.is_answered:
-                    self._sent.append((wire_id, pending))
-                else:
+                if not pending.is_answered:
                     unanswered.append(pending)
-                payload = memoryview(pending.payload)
-                frames += [len(payload).to_bytes(4), payload[: _REQUEST_ID.start], wire_id, payload[_REQUEST_ID.stop :]]
+                frames += self._frame(pending)
             try:
                 await self._stream.send_all(b"".join(frames))
             except BaseException:
@@ -245,6 +256,45 @@ class Connection:
                 raise
             for pending in unanswered:
                 self._end_with(pending, b"")
+
+    def _frame(self, pending: _PendingRequest) -> list[bytes | memoryview]:
+        """The parts of a request's frame. Its response is expected from now on."""
+        wire_id = self._next_id.to_bytes(4)
+        self._next_id = (self._next_id + 1) & _ID_MASK
+        if pending.is_answered:
+            self._sent.append((wire_id, pending))
+        payload = memoryview(pending.payload)
+        return [len(payload).to_bytes(4), payload[: _REQUEST_ID.start], wire_id, payload[_REQUEST_ID.stop :]]
+
+    async def _authenticate_again(self) -> None:
+        """Authenticate before the session ends (KIP-368). Requests in flight are answered, and others wait.
+
+        Raises AuthenticationFailed, which ends the connection.
+        """
+        assert self._login is not None, "only sessions that have authenticated end"
+        conversation = self._login.conversation()
+        request, version = next(conversation)
+        try:
+            while True:
+                request, version = conversation.send(await self._call_ahead(request, version))
+        except StopIteration as ended:
+            self._authenticate_at = self._login.again_at(ended.value)
+
+    async def _call_ahead(self, request: Any, version: int) -> Any:
+        """The response to a request that is sent before all that wait."""
+        ended = trio.Event()
+        payload = encode_request(request, version, self.client_id)
+        deadline = trio.current_time() + self._request_timeout_s
+        pending = _PendingRequest(payload, deadline, True, lambda pending: ended.set())
+        frame = self._frame(pending)
+        self._watch()
+        await self._stream.send_all(b"".join(frame))
+        await ended.wait()
+        assert pending.response is not None, "a lost connection has ended this task"
+        try:
+            return decode_response(request, version, pending.response)
+        except WireError as error:
+            raise ConnectionLost(f"an answer that cannot be read: {error}") from error
 
     async def _receive(self) -> None:
         received = bytearray()
@@ -257,7 +307,7 @@ class Connection:
             while len(received) - start >= 4:
                 size = int.from_bytes(received[start : start + 4])
                 if size > RESPONSE_BYTES_MAX:
-                    raise _foreign_answer(bytes(received[start : start + _SHOWN_BYTES]))
+                    raise foreign_answer(bytes(received[start : start + _SHOWN_BYTES]))
                 missing = size - (len(received) - start - 4)
                 if missing > 0:
                     wanted = min(max(missing, _RECEIVE_BYTES), _RECEIVE_BYTES_MAX)
@@ -282,7 +332,7 @@ class Connection:
         if refused is not None:
             return AuthenticationFailed(refused)
         is_secured = self._stream is not self._transport
-        return ConnectionLost(_lost_reason(error, may_be_tls_port=not self._is_answered and not is_secured))
+        return ConnectionLost(lost_reason(error, may_be_tls_port=not (self._is_answered or is_secured or self._login)))
 
     def _answered(self, response: bytes | memoryview) -> None:
         if not self._sent or self._sent[0][0] != response[_RESPONSE_ID]:
@@ -313,47 +363,3 @@ class Connection:
         for pending in open_requests:
             pending.on_end(pending)
         self._room.unpark_all()
-
-
-def _connect_failure(error: Exception, timeout_ms: float) -> str:
-    """Why no connection could be made, in words."""
-    if isinstance(error, trio.TooSlowError):
-        return f"timed out: no answer within {timeout_ms / 1000:.0f} s"
-    if isinstance(error, UnicodeError):
-        return "this cannot be a host name"
-    if isinstance(error, trio.socket.gaierror):
-        is_unknown = error.errno in (trio.socket.EAI_NONAME, trio.socket.EAI_NODATA)
-        return "unknown host" if is_unknown else f"the host name cannot be resolved now: {error.strerror}"
-    reasons = dict.fromkeys(_words(each) for each in _causes(error))
-    return "; ".join(reasons)
-
-
-def _causes(error: BaseException) -> Iterable[BaseException]:
-    """The errors of the attempts at the addresses of a host name, of which Trio makes one."""
-    cause = error.__cause__ or error
-    return cause.exceptions if isinstance(cause, BaseExceptionGroup) else [cause]
-
-
-def _words(error: BaseException) -> str:
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused: no process listens there"
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
-
-
-def _lost_reason(error: Exception | None, *, may_be_tls_port: bool) -> str:
-    """Why a connection was lost: by an error, or without one because the other side has closed it.
-
-    TLS servers often end a connection of a client that does not speak TLS without a word.
-    """
-    reason = "closed by the other side" if error is None else f"the connection broke: {error.__cause__ or error}"
-    return f"{reason}, without an answer, as TLS ports do; {_IS_PLAINTEXT}" if may_be_tls_port else reason
-
-
-def _foreign_answer(first_bytes: bytes) -> ConnectionLost:
-    """Names the server that answers where no broker does, by the first bytes that it sends."""
-    if first_bytes.startswith(b"HTTP"):
-        return ConnectionLost("an HTTP server answers, not a Kafka broker")
-    if first_bytes[:2] in (b"\x15\x03", b"\x16\x03"):
-        return AuthenticationFailed(f"a TLS port answers; {_IS_PLAINTEXT}")
-    size = int.from_bytes(first_bytes[:4])
-    return ConnectionLost(f"a response of {size} bytes, as no broker sends it; it begins with {first_bytes!r}")

@@ -1,16 +1,19 @@
-"""How connections to nodes are secured: by TLS or not."""
+"""How connections to nodes are secured: by TLS or not, and by SASL or not."""
 
 import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
 from broker.client.errors import AuthenticationFailed, ConnectionLost
 from broker.net.tls_stream import HandshakeFailed, start_tls
+
+if TYPE_CHECKING:
+    from broker.client.sasl_login import SaslLogin
 
 # Alerts by which a node refuses this side, in OpenSSL's names, and what they mean.
 _ALERTS: Final[Mapping[str, str]] = MappingProxyType(
@@ -35,12 +38,16 @@ _ALERTS: Final[Mapping[str, str]] = MappingProxyType(
 
 @attrs.frozen
 class ConnectionSecurity:
-    """`tls` gives the context of a new connection, whose certificates may have been replaced; None is plain TCP."""
+    """`tls` gives the context of a new connection, whose certificates may have been replaced; None is plain TCP.
+
+    `login` authenticates this side once the connection is secured; None if the other side asks for no SASL.
+    """
 
     tls: Callable[[], ssl.SSLContext] | None = attrs.field(default=None, repr=False)
+    login: "SaslLogin | None" = None
 
     async def secure(self, stream: trio.SocketStream, host: str) -> trio.abc.Stream:
-        """The stream of a new connection to `host`, ready for requests.
+        """The stream of a new connection to `host`, ready for requests or for the login.
 
         Raises ConnectionLost, and AuthenticationFailed if one side refuses the other.
         """

@@ -13,7 +13,11 @@ def _now_ms() -> int:
 
 @attrs.frozen
 class Environment:
-    """`now_ms` is the wall clock in milliseconds since 1970; `rng` decides back-offs, partitions and member ids."""
+    """`now_ms` is the wall clock in milliseconds since 1970; `rng` decides back-offs, partitions and member ids.
+
+    `secure_rng` makes what others may not guess, such as the nonces of SASL.
+    """
 
     now_ms: Callable[[], int] = _now_ms
     rng: random.Random = attrs.field(factory=random.Random)
+    secure_rng: random.Random = attrs.field(factory=random.SystemRandom)

@@ -18,7 +18,7 @@ _log: Final = logging.getLogger(__name__)
 
 def connection_security(config: ClientConfig) -> ConnectionSecurity:
     """How a client's connections are secured. Raises ConfigError, also for certificates that cannot be read."""
-    if config.security_protocol != "SSL":
+    if config.security_protocol not in ("SSL", "SASL_SSL"):
         return PLAINTEXT
     try:
         return ConnectionSecurity(_RefreshedContext(_settings(config)))

@@ -25,7 +25,7 @@ from broker.client.admin.hanging_transactions import HangingTransaction
 from broker.client.admin.log_dirs import LogDir, LogDirDamage, LogDirReplica
 from broker.client.admin.offsets import OffsetSpec
 from broker.client.admin.quorum import QuorumDescription, QuorumReplica, RaftEndpoint
-from broker.client.admin.quotas import ClientQuota, QuotaMatch, ScramCredential
+from broker.client.admin.quotas import ClientQuota, QuotaMatch
 from broker.client.admin.reassignments import PartitionReassignment
 from broker.client.admin.resource_configs import (
     ConfigChange,
@@ -34,6 +34,7 @@ from broker.client.admin.resource_configs import (
     ConfigSynonym,
 )
 from broker.client.admin.results import Failure, Results
+from broker.client.admin.scram_credentials import ScramCredential, ScramDeletion, ScramUpsertion
 from broker.client.admin.topic_descriptions import PartitionDescription, TopicDescription
 from broker.client.admin.topics import HIGH_WATERMARK, CreatedTopic, NewPartitions, NewTopic, TopicListing
 from broker.client.admin.transactions import (
@@ -106,7 +107,9 @@ __all__ = [
     "ResourceType",
     "Results",
     "ScramCredential",
+    "ScramDeletion",
     "ScramMechanism",
+    "ScramUpsertion",
     "TopicDescription",
     "TopicListing",
     "TransactionDescription",

@@ -22,6 +22,7 @@ from broker.client.admin.quorum import QuorumCalls
 from broker.client.admin.quotas import QuotaCalls
 from broker.client.admin.reassignments import ReassignmentCalls
 from broker.client.admin.resource_configs import ConfigCalls
+from broker.client.admin.scram_credentials import ScramCredentialCalls
 from broker.client.admin.topic_descriptions import TopicDescriptionCalls
 from broker.client.admin.topics import TopicCalls
 from broker.client.brokers import Broker
@@ -53,6 +54,7 @@ class Admin(
     HangingTransactionCalls,
     AclCalls,
     QuotaCalls,
+    ScramCredentialCalls,
     DelegationTokenCalls,
 ):
     """Administers a cluster, as Kafka's AdminClient does.

@@ -1,12 +1,11 @@
-"""Quotas of clients, described and altered (KIP-546), and SCRAM credentials of users, described (KIP-554)."""
+"""Quotas of clients, described and altered (KIP-546)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import Enum
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
-from broker.client.admin.results import Results, outcome_of
 from broker.client.admin.routing import Deadline, Routing
 from broker.client.brokers import Broker
 from broker.client.errors import check
@@ -23,12 +22,6 @@ from broker.wire.api.describe_client_quotas import (
     DescribeClientQuotasResponse,
     EntryData,
 )
-from broker.wire.api.describe_user_scram_credentials import (
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-    UserName,
-)
-from metadata.protocol import ScramMechanism
 
 _EXACT: Final = 0
 _DEFAULT: Final = 1
@@ -54,15 +47,8 @@ class ClientQuota:
     values: Mapping[str, float]
 
 
-class ScramCredential(NamedTuple):
-    """A credential of a user, without its secret."""
-
-    mechanism: ScramMechanism
-    iterations: int
-
-
 class QuotaCalls(Routing):
-    """Calls on quotas and credentials."""
+    """Calls on quotas."""
 
     async def describe_client_quotas(
         self, filter: Mapping[str, EntityMatch] | None = None, *, strict: bool = False, timeout_ms: float | None = None
@@ -105,35 +91,6 @@ class QuotaCalls(Routing):
                 check(entry.error_code, entry.error_message)
 
         await self._ask_controller(ask, timeout_ms)
-
-    async def describe_user_scram_credentials(
-        self, users: Iterable[str] | None = None, *, timeout_ms: float | None = None
-    ) -> Results[str, list[ScramCredential]]:
-        """Returns the credentials of users (None: of all). The error of a user without any is RESOURCE_NOT_FOUND."""
-        names = None if users is None else [UserName(name=user) for user in users]
-        if names == []:
-            return Results({})
-
-        async def ask(broker: Broker, deadline: Deadline) -> Results[str, list[ScramCredential]]:
-            response: DescribeUserScramCredentialsResponse = await broker.call(
-                DescribeUserScramCredentialsRequest(users=names)
-            )
-            check(response.error_code, response.error_message)
-            return Results(
-                {
-                    result.user: outcome_of(
-                        result.error_code,
-                        result.error_message,
-                        [
-                            ScramCredential(ScramMechanism(each.mechanism), each.iterations)
-                            for each in result.credential_infos
-                        ],
-                    )
-                    for result in response.results
-                }
-            )
-
-        return await self._ask_any(ask, timeout_ms)
 
 
 def _component(entity_type: str, match: EntityMatch) -> ComponentData:

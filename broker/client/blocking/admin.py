@@ -70,6 +70,7 @@ class SyncAdmin(BlockingClient[Admin]):
     delete_acls = blocking(Admin.delete_acls)
     describe_client_quotas = blocking(Admin.describe_client_quotas)
     alter_client_quotas = blocking(Admin.alter_client_quotas)
+    alter_user_scram_credentials = blocking(Admin.alter_user_scram_credentials)
     describe_user_scram_credentials = blocking(Admin.describe_user_scram_credentials)
     create_delegation_token = blocking(Admin.create_delegation_token)
     renew_delegation_token = blocking(Admin.renew_delegation_token)
