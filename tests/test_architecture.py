@@ -161,6 +161,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "broker.wire",
         "broker.net",
         "broker.printable",
+        "broker.security.oauth",
         "broker.security.sasl",
         "broker.security.tls",
         "metadata.protocol",

@@ -35,8 +35,6 @@ _OF_JAVA: Final = {
     "client.dns.lookup": "all addresses of a host name are always tried",
 }
 
-_OF_OAUTHBEARER: Final = "sasl.oauthbearer."
-_NOT_YET: Final = "this client has no OAUTHBEARER yet"
 _OF_SASL: Final = "sasl."
 _JAVA_SASL: Final = "this client has no GSSAPI, and the other keys of SASL name Java classes or concern Java's logins"
 # Keys about TLS that have no effect here, and the reasons.
@@ -168,6 +166,12 @@ def parsed(default: Any, read: Callable[[str, object], Any]) -> Any:
     return attrs.field(default=default, metadata={_READ: read})
 
 
+def _read_function(key: str, value: object) -> Callable[[], object] | None:
+    if value is not None and not callable(value):
+        raise ConfigError(f"{key} must be a function without parameters, not a {type(value).__name__}")
+    return value
+
+
 @attrs.frozen(kw_only=True)
 class ClientConfig:
     """The keys that all clients have (CommonClientConfigs.java). Times are in milliseconds, sizes in bytes."""
@@ -199,6 +203,26 @@ class ClientConfig:
     sasl_jaas_config: str | None = secret()
     sasl_username: str | None = text(None)
     sasl_password: str | None = secret()
+    # A function that returns a token, or a pair of a token and its expiration in seconds since 1970.
+    oauth_token: Callable[[], object] | None = parsed(None, _read_function)  # noqa: RUF009 - a field
+    sasl_oauthbearer_token_endpoint_url: str | None = text(None)
+    sasl_oauthbearer_client_credentials_client_id: str | None = text(None)
+    sasl_oauthbearer_client_credentials_client_secret: str | None = secret()
+    sasl_oauthbearer_scope: str | None = text(None)
+    sasl_oauthbearer_header_urlencode: bool = flag(False)
+    # librdkafka's names of the two above, and its own keys.
+    sasl_oauthbearer_client_id: str | None = text(None)
+    sasl_oauthbearer_client_secret: str | None = secret()
+    sasl_oauthbearer_method: str | None = text(None, one_of=("default", "oidc"))
+    sasl_oauthbearer_extensions: str | None = text(None)
+    sasl_login_connect_timeout_ms: float | None = number(None, at_least=0, is_optional=True)
+    sasl_login_read_timeout_ms: float | None = number(None, at_least=0, is_optional=True)
+    sasl_login_retry_backoff_ms: float = number(100, at_least=0)
+    sasl_login_retry_backoff_max_ms: float = number(10_000, at_least=0)
+    sasl_login_refresh_window_factor: float = number(0.8, at_least=0.5, at_most=1)
+    sasl_login_refresh_window_jitter: float = number(0.05, at_least=0, at_most=0.25)
+    sasl_login_refresh_min_period_seconds: float = number(60, at_least=0, at_most=900)
+    sasl_login_refresh_buffer_seconds: float = number(300, at_least=0, at_most=3600)
     # Java's names of stores, and librdkafka's of files. Without either, the authorities of the system are trusted.
     ssl_ca_location: str | None = text(None)
     ssl_ca_pem: str | None = secret()
@@ -246,6 +270,24 @@ class ClientSettings(TypedDict, total=False):
     sasl_jaas_config: str
     sasl_username: str
     sasl_password: str
+    oauth_token: Callable[[], object]
+    sasl_oauthbearer_token_endpoint_url: str
+    sasl_oauthbearer_client_credentials_client_id: str
+    sasl_oauthbearer_client_credentials_client_secret: str
+    sasl_oauthbearer_scope: str
+    sasl_oauthbearer_header_urlencode: bool
+    sasl_oauthbearer_client_id: str
+    sasl_oauthbearer_client_secret: str
+    sasl_oauthbearer_method: Literal["default", "oidc"]
+    sasl_oauthbearer_extensions: str
+    sasl_login_connect_timeout_ms: float
+    sasl_login_read_timeout_ms: float
+    sasl_login_retry_backoff_ms: float
+    sasl_login_retry_backoff_max_ms: float
+    sasl_login_refresh_window_factor: float
+    sasl_login_refresh_window_jitter: float
+    sasl_login_refresh_min_period_seconds: float
+    sasl_login_refresh_buffer_seconds: float
     ssl_ca_location: str
     ssl_ca_pem: str
     ssl_certificate_location: str
@@ -304,8 +346,6 @@ def _unknown(key: str, fields: Mapping[str, object]) -> str:
         return f"{key} does not apply to this client: {_OF_JAVA[dotted]}"
     if dotted in _OF_TLS:
         return f"{key} does not apply to this client: {_OF_TLS[dotted]}"
-    if dotted.startswith(_OF_OAUTHBEARER):
-        return f"{key}: {_NOT_YET}"
     if dotted.startswith(_OF_SASL):
         return f"{key} does not apply to this client: {_JAVA_SASL}"
     return f"{key} is not a config key of this client{_suggestion(dotted, [_key(name) for name in fields])}"

@@ -272,7 +272,7 @@ class Connection:
         Raises AuthenticationFailed, which ends the connection.
         """
         assert self._login is not None, "only sessions that have authenticated end"
-        conversation = self._login.conversation()
+        conversation = await self._login.begin()
         request, version = next(conversation)
         try:
             while True:

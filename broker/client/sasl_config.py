@@ -1,6 +1,6 @@
 """The SASL of a client from its config keys: those of Kafka's Java clients, and those of librdkafka."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -13,6 +13,7 @@ from broker.client.sasl_login import SaslLogin
 from broker.security.sasl.exchange import ClientExchange
 from broker.security.sasl.jaas import JaasError, login_module
 from broker.security.sasl.mechanisms import MECHANISMS, SCRAM_MECHANISMS
+from broker.security.sasl.oauthbearer import MECHANISM as OAUTHBEARER
 from broker.security.sasl.plain import PLAIN, PlainClient
 from broker.security.sasl.scram import ScramClient
 from metadata.protocol import ScramMechanism
@@ -32,15 +33,23 @@ class Credentials:
 def sasl_login(config: ClientConfig, environment: Environment) -> SaslLogin:
     """How a client's connections authenticate. Raises ConfigError."""
     mechanism = _mechanism(config)
-    credentials = _credentials(config)
     rng = environment.secure_rng
-    return SaslLogin(client_exchange(mechanism, credentials, rng.randbytes), rng.random)
+    if mechanism == OAUTHBEARER:
+        from broker.client.oauth_config import bearer_exchanges  # other clients start faster without it
+
+        return SaslLogin(bearer_exchanges(config, _options(config), environment), rng.random)
+    begin = client_exchange(mechanism, _credentials(config), rng.randbytes)
+
+    async def start() -> ClientExchange:
+        return begin()
+
+    return SaslLogin(start, rng.random)
 
 
 def client_exchange(
     mechanism: str, credentials: Credentials, random_bytes: Callable[[int], bytes]
 ) -> Callable[[], ClientExchange]:
-    """Begins exchanges of a mechanism: one of MECHANISMS."""
+    """Begins exchanges of PLAIN, or of a mechanism of SCRAM."""
     if mechanism == PLAIN:
         return partial(PlainClient, credentials.username, credentials.password)
     return partial(_scram, SCRAM_MECHANISMS[mechanism], credentials, random_bytes)
@@ -81,6 +90,14 @@ def _credentials(config: ClientConfig) -> Credentials:
         raise ConfigError(f"sasl.jaas.config is invalid: {error}") from None
     jaas_key = "sasl.jaas.config"
     return Credentials(_encodable(jaas_key, name), _encodable(jaas_key, secret), module.is_token_login)
+
+
+def _options(config: ClientConfig) -> Mapping[str, str]:
+    """The options of the login module in `sasl.jaas.config`; none if that is not set."""
+    try:
+        return {} if config.sasl_jaas_config is None else login_module(config.sasl_jaas_config).options
+    except JaasError as error:
+        raise ConfigError(f"sasl.jaas.config is invalid: {error}") from None
 
 
 def _encodable(key: str, value: str) -> str:

@@ -1,6 +1,6 @@
 """Authenticates a client's connections by SASL, and again before a session ends (KIP-152, KIP-368)."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from math import inf
 from typing import Any, Final, TypeAlias
 
@@ -35,9 +35,12 @@ Conversation: TypeAlias = Generator[tuple[Any, int], Any, int]
 
 @attrs.frozen
 class SaslLogin:
-    """How connections authenticate. `start` begins an exchange, `random` is between 0 and 1."""
+    """How connections authenticate. `start` begins an exchange, `random` is between 0 and 1.
 
-    start: Callable[[], ClientExchange] = attrs.field(repr=False)
+    `start` raises AuthenticationFailed, and ConnectionLost if an exchange can begin later.
+    """
+
+    start: Callable[[], Awaitable[ClientExchange]] = attrs.field(repr=False)
     random: Callable[[], float] = attrs.field(repr=False)
 
     async def authenticate(self, stream: trio.abc.Stream, client_id: str) -> float:
@@ -45,7 +48,7 @@ class SaslLogin:
 
         Raises AuthenticationFailed, and ConnectionLost if the connection breaks before.
         """
-        conversation = self.conversation()
+        conversation = await self.begin()
         request, version = next(conversation)
         try:
             while True:
@@ -60,24 +63,30 @@ class SaslLogin:
         passed = _PASSED_MIN + (_PASSED_MAX - _PASSED_MIN) * self.random()
         return trio.current_time() + lifetime_ms / 1000 * passed
 
-    def conversation(self) -> Conversation:
-        """The requests of one authentication. Raises AuthenticationFailed."""
+    async def begin(self) -> Conversation:
+        """The requests of one authentication, which raise AuthenticationFailed. Raises what `start` raises."""
         try:
-            exchange = self.start()
-            message = exchange.first()
-            handshake = yield SaslHandshakeRequest(mechanism=exchange.mechanism), _HANDSHAKE_VERSION
-            _check_handshake(handshake, exchange.mechanism)
-            for _ in range(_MESSAGES_MAX):
-                response: SaslAuthenticateResponse
-                response = yield SaslAuthenticateRequest(auth_bytes=message), _AUTHENTICATE_VERSION
-                _check(response, exchange.mechanism)
-                answer = exchange.answer(bytes(response.auth_bytes))
-                if answer is None:
-                    return response.session_lifetime_ms
-                message = answer
+            return _converse(await self.start())
         except SaslFailure as failure:
             raise AuthenticationFailed(printable(str(failure))) from failure
-        raise AuthenticationFailed(f"the exchange of {exchange.mechanism} does not end")
+
+
+def _converse(exchange: ClientExchange) -> Conversation:
+    try:
+        message = exchange.first()
+        handshake = yield SaslHandshakeRequest(mechanism=exchange.mechanism), _HANDSHAKE_VERSION
+        _check_handshake(handshake, exchange.mechanism)
+        for _ in range(_MESSAGES_MAX):
+            response: SaslAuthenticateResponse
+            response = yield SaslAuthenticateRequest(auth_bytes=message), _AUTHENTICATE_VERSION
+            _check(response, exchange.mechanism)
+            answer = exchange.answer(bytes(response.auth_bytes))
+            if answer is None:
+                return response.session_lifetime_ms
+            message = answer
+    except SaslFailure as failure:
+        raise AuthenticationFailed(printable(str(failure))) from failure
+    raise AuthenticationFailed(f"the exchange of {exchange.mechanism} does not end")
 
 
 def _check_handshake(response: SaslHandshakeResponse, mechanism: str) -> None:

@@ -1,7 +1,6 @@
 """OAUTHBEARER on a node: tokens are validated with the keys of an identity provider (KIP-255, KIP-768)."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,6 @@ from broker.wire.errors import ErrorCode
 from kraft.env import real_env
 from metadata.configuration import InvalidConfig
 from tests.support.identity_provider import (
-    AUDIENCE,
-    ISSUER,
     IdentityProvider,
     SigningKey,
     claims_of,
@@ -28,12 +25,12 @@ from tests.support.identity_provider import (
     jwks,
     rsa_key,
 )
-from tests.support.running_node import RunningNode, node_config
+from tests.support.oauth_node import PREFIX, oauth_node
+from tests.support.running_node import node_config
 from tests.support.sasl import LISTENERS, handshake, sasl_node, sasl_port
 from tests.support.wire_client import WireClient, connected
 
 FAILED = ErrorCode.SASL_AUTHENTICATION_FAILED
-PREFIX = "listener.name.clients.oauthbearer."
 INVALID = '{"status": "invalid_token"}'
 
 
@@ -41,23 +38,6 @@ INVALID = '{"status": "invalid_token"}'
 def provider() -> Iterator[IdentityProvider]:
     with identity_provider() as provider:
         yield provider
-
-
-@asynccontextmanager
-async def oauth_node(directory: Path, jwks_url: str, **overrides: object) -> AsyncIterator[RunningNode]:
-    """A node that has tried to read the keys."""
-    settings = {
-        "sasl.enabled.mechanisms": "OAUTHBEARER",
-        f"{PREFIX}sasl.oauthbearer.jwks.endpoint.url": jwks_url,
-        "sasl.oauthbearer.expected.audience": f"other,{AUDIENCE}",
-        "sasl.oauthbearer.expected.issuer": ISSUER,
-        **overrides,
-    }
-    async with sasl_node(directory, **settings) as node:
-        with trio.fail_after(10):
-            while not node.traced.of("token_keys_read") and not node.traced.of("token_keys_not_read"):
-                await trio.sleep(0.01)
-        yield node
 
 
 async def authenticate(client: WireClient, token: str) -> Any:
