@@ -1,17 +1,20 @@
 """DescribeCluster (key 60): the cluster's id and brokers (KIP-700); from version 2 fenced brokers too (KIP-1073).
 
-On a controller's listener, the response describes the controllers instead (KIP-919).
+On a controller's listener, the response describes the controllers instead (KIP-919), and the client needs ALTER on the
+cluster, as in Kafka.
 """
 
 from typing import Any, Final
 
 from broker.handlers.active_controller import NO_CONTROLLER, active_controller
 from broker.handlers.authorization import authorized_cluster_operations
+from broker.handlers.response_errors import code_of, message_of
 from broker.handlers.voters import endpoint_of
 from broker.server.context import BrokerContext, Context, ControllerContext
 from broker.server.handler import SMALL_REQUEST_BYTES_MAX, Handler
 from broker.wire.api.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
-from broker.wire.errors import ErrorCode
+from broker.wire.errors import ErrorCode, KafkaError
+from metadata.protocol import AclOperation
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
@@ -78,5 +81,15 @@ def _refused(request: DescribeClusterRequest, served: int) -> DescribeClusterRes
     )
 
 
+def refused(context: ControllerContext, request: DescribeClusterRequest, error: KafkaError) -> DescribeClusterResponse:
+    return DescribeClusterResponse(error_code=code_of(error), error_message=message_of(error))
+
+
 HANDLER = Handler(DescribeClusterRequest, describe_cluster, request_bytes_max=SMALL_REQUEST_BYTES_MAX)
-CONTROLLER_HANDLER = Handler(DescribeClusterRequest, describe_controllers, request_bytes_max=SMALL_REQUEST_BYTES_MAX)
+CONTROLLER_HANDLER = Handler(
+    DescribeClusterRequest,
+    describe_controllers,
+    request_bytes_max=SMALL_REQUEST_BYTES_MAX,
+    refused=refused,
+    operation=AclOperation.ALTER,
+)

@@ -1,7 +1,7 @@
 """One node of ours and one of Apache Kafka, with the same configs."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -49,8 +49,12 @@ class _SmallKafka(ApacheKafka):
     parent = _PARENT
     jvm_options = ("-Xmx768M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
+    def __init__(self, configs: Mapping[str, str]) -> None:
+        super().__init__()
+        self._configs = configs
+
     def properties(self) -> dict[str, str]:
-        return super().properties() | CONFIGS | _ONE_THREAD_EACH
+        return super().properties() | self._configs | _ONE_THREAD_EACH
 
     def command(self) -> list[str]:
         """Logs warnings only: lines about each new topic would take as long as the sequences."""
@@ -58,20 +62,23 @@ class _SmallKafka(ApacheKafka):
 
 
 class Ports(NamedTuple):
-    """The ports for clients."""
+    """The ports for clients, and those of the controllers."""
 
     kafka: int
     ours: int
+    kafka_controller: int
+    our_controller: int
 
 
 @contextmanager
-def running_servers() -> Iterator[Ports]:
-    """Both servers, with new data directories. Raises `benchmarks.apache_kafka.Unavailable`."""
-    kafka, ours = _SmallKafka(), _SmallKraft(CONFIGS)
+def running_servers(configs: Mapping[str, str] | None = None) -> Iterator[Ports]:
+    """Both servers, with new data directories, and with more configs. Raises `benchmarks.apache_kafka.Unavailable`."""
+    settings = {**CONFIGS, **(configs or {})}
+    kafka, ours = _SmallKafka(settings), _SmallKraft(settings)
     with ExitStack() as started:
         for each in (kafka, ours):
             started.callback(each.remove)
             each.launch()
         for each in (kafka, ours):
             each.wait_serving()
-        yield Ports(kafka.port, ours.port)
+        yield Ports(kafka.port, ours.port, kafka.controller_port, ours.controller_port)

@@ -69,6 +69,16 @@ def creation(right: Right, host: str, permission: AclPermission = AclPermission.
     )
 
 
+async def allow_everything(client: WireClient, *hosts: str) -> None:
+    """Add entries that allow clients at these addresses everything."""
+    everything = [Right(AclOperation.ALL, ResourceType.CLUSTER, CLUSTER_NAME)]
+    for kind in (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID):
+        everything.append(Right(AclOperation.ALL, kind, "*"))
+    made = [creation(right, host) for host in hosts for right in everything]
+    response = await client.call(CreateAclsRequest(creations=made), 3)
+    assert {result.error_code for result in response.results} == {0}, response
+
+
 @asynccontextmanager
 async def connected_from(host: str, port: int, client_id: str = "test") -> AsyncIterator[WireClient]:
     """A connection from another loopback address."""
@@ -91,12 +101,7 @@ async def node_with_acls(directory: Path, **overrides: Any) -> AsyncIterator[tup
         running_node(directory, super_users=PRINCIPAL, **settings) as first,
         connected_from(ADMIN_HOST, first.port) as client,
     ):
-        everything = [Right(AclOperation.ALL, ResourceType.CLUSTER, CLUSTER_NAME)]
-        for kind in (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID):
-            everything.append(Right(AclOperation.ALL, kind, "*"))
-        made = [creation(right, ADMIN_HOST) for right in everything]
-        response = await client.call(CreateAclsRequest(creations=made), 3)
-        assert {result.error_code for result in response.results} == {0}, response
+        await allow_everything(client, ADMIN_HOST)
     async with running_node(directory, **settings) as node, connected_from(ADMIN_HOST, node.port) as client:
         yield node, AclAdmin(client)
         assert not node.traced.of("handler_failed")

@@ -1,6 +1,6 @@
 """The operations and resources that each API asks for, as in Kafka's documentation of authorization."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
@@ -249,9 +249,9 @@ TABLE: Final[Mapping[str, Needs]] = {
 }
 
 
-def requirements(request: Any, version: int) -> Requirements:
+def requirements(request: Any, version: int, table: Mapping[str, Needs] = TABLE) -> Requirements:
     """The requirements of a request."""
-    return TABLE[APIS[type(request).__message__.key].name](request, version)
+    return table[APIS[type(request).__message__.key].name](request, version)
 
 
 def error_codes(message: Any) -> list[ErrorCode]:
@@ -267,3 +267,21 @@ def error_codes(message: Any) -> list[ErrorCode]:
         elif hasattr(type(value), "__fields__"):
             codes += error_codes(value)
     return codes
+
+
+# On the controllers' listener.
+CONTROLLER_TABLE: Final[Mapping[str, Needs]] = {**TABLE, "DescribeCluster": cluster(Op.ALTER)}
+
+
+def refusals(response: Any) -> set[ErrorCode]:
+    """The errors of authorization in a response."""
+    return set(error_codes(response)) & set(REFUSALS.values())
+
+
+def grants(needed: Requirements) -> Iterator[tuple[list[Right], Requirement | None]]:
+    """Rights to grant, with the requirement that they leave out: each one in turn, and then none, in all ways."""
+    for missing in needed:
+        others = [each for each in needed if each.rights != missing.rights]
+        yield [next(right for right in each.rights if right not in missing.rights) for each in others], missing
+    for alternative in range(max([len(each.rights) for each in needed], default=1)):
+        yield [each.rights[min(alternative, len(each.rights) - 1)] for each in needed], None
