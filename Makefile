@@ -7,8 +7,9 @@
 #                            needs java and mvn, skipped without; FAMILY=transactions FIRST=0 COUNT=1000
 #   make test-kafka-monitoring  Kafka's own client and tools: pushed metrics, loggers; needs java and mvn
 #   make test-spark-tables   load into Delta Lake and Iceberg, and of Avro values; needs java and mvn, skipped without
-#   make test-java-clients   transactions of Apache Kafka's Java client, and Kafka Streams under kills of nodes; needs a JDK and
-#                            mvn, skipped without; ARGS="--kills 20"
+#   make test-java-clients   Apache Kafka's Java client: each way to authenticate, transactions, and Kafka Streams under kills of
+#                            nodes; needs a JDK and mvn, skipped without; ARGS="--kills 20"
+#   make test-go-clients     franz-go: each way to authenticate; needs go, skipped without
 #   make test-prometheus     Prometheus itself scrapes three nodes, two of which die; skipped where it cannot be had;
 #                            ARGS="--prometheus-plots docs/images" plots what it has found
 #   make explore             the tests that draw examples, on new ones, until SECONDS=600 are over; WORKERS=1
@@ -74,7 +75,7 @@ SEED ?= 1
 SPARK ?= 4_1
 
 .PHONY: venv run test explore test-mutations test-client-kafka test-differential test-kafka-monitoring test-spark-tables \
-	test-java-clients test-prometheus test-interpreters test-wheel check docs terminal-images soak jepsen fuzz \
+	test-java-clients test-go-clients test-prometheus test-interpreters test-wheel check docs terminal-images soak jepsen fuzz \
 	transaction-kills maintenance spark-kills \
 	spark-standalone spark-steady spark-demo bench bench-client-library bench-kafka bench-replication \
 	bench-followers bench-moves bench-transactions bench-groups bench-quotas bench-metadata bench-loop-holds \
@@ -116,6 +117,9 @@ test-spark-tables:
 
 test-java-clients: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/clients/java --java-clients $(ARGS)
+
+test-go-clients: $(VENV)/.installed-test
+	$(BIN)/python -m pytest tests/clients/go --go-clients $(ARGS)
 
 test-prometheus: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/broker/metrics/test_prometheus.py --prometheus $(ARGS)

@@ -23,8 +23,12 @@ TABLES: Final[Mapping[str, Mapping[str, str]]] = {
         "delta": "io.delta:delta-spark_4.2_2.13:4.4.0",
     },
 }
-# Kafka Streams with the Java client, and a logger that writes to standard error.
-KAFKA_STREAMS: Final = (f"org.apache.kafka:kafka-streams:{KAFKA_VERSION}", "org.slf4j:slf4j-simple:1.7.36")
+# Kafka Streams with the Java client, what the client needs for OAUTHBEARER, and a logger that writes to standard error.
+KAFKA_STREAMS: Final = (
+    f"org.apache.kafka:kafka-streams:{KAFKA_VERSION}",
+    "org.bitbucket.b_c:jose4j:0.9.6",
+    "org.slf4j:slf4j-simple:1.7.36",
+)
 _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>benchmarks</groupId><artifactId>java-packages</artifactId><version>1</version><packaging>pom</packaging>

@@ -25,9 +25,17 @@ class JavaPrograms:
         done = subprocess.run(line, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr
 
-    def command(self, main: str, arguments: Sequence[str] = ()) -> list[str]:
-        """The command line of the program with this main class."""
-        return ["java", *_OPTIONS, "-cp", ":".join(self._class_path), main, *arguments]
+    def command(self, main: str, arguments: Sequence[str] = (), properties: Sequence[str] = ()) -> list[str]:
+        """The command line of the program with this main class, and with these `name=value` of Java's properties."""
+        return [
+            "java",
+            *_OPTIONS,
+            *(f"-D{each}" for each in properties),
+            "-cp",
+            ":".join(self._class_path),
+            main,
+            *arguments,
+        ]
 
 
 class JavaError(Exception):
@@ -73,9 +81,9 @@ def _named(settings: dict[str, object]) -> dict[str, object]:
 
 
 @contextmanager
-def java_session(programs: JavaPrograms, bootstrap: str) -> Iterator[JavaSession]:
-    """A JVM with clients of this cluster. It ends with the block."""
-    line = programs.command("TransactionSession")
+def java_session(programs: JavaPrograms, bootstrap: str, *properties: str) -> Iterator[JavaSession]:
+    """A JVM with clients of this cluster, and with these properties. It ends with the block."""
+    line = programs.command("TransactionSession", properties=properties)
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield JavaSession(bootstrap, process)
