@@ -18,7 +18,7 @@ from kraft.env import Env
 from kraft.log import QUORUM_STATE
 from kraft.recovery import format_log
 from metadata.controller import DEFAULT_FEATURES, METADATA_VERSION, RELEASES
-from metadata.records import FeatureLevelRecord, encode_record
+from metadata.records import FeatureLevelRecord, UserScramCredentialRecord, encode_record
 
 _PORT_MAX = 65535
 
@@ -30,12 +30,13 @@ class FormattingRefused(Exception):
 @attrs.frozen
 class Formatting:
     """The content of formatted directories. `voters` are the initial voters of the quorum. They are None if the
-    configuration has the voters, or if this node joins an existing quorum.
+    configuration has the voters, or if this node joins an existing quorum. `users` are the first ones (KIP-900).
     """
 
     cluster_id: str
     voters: VoterSet | None = None
     features: Mapping[str, int] = DEFAULT_FEATURES
+    users: Sequence[UserScramCredentialRecord] = attrs.field(default=(), repr=False)
 
 
 async def format_directories(
@@ -123,7 +124,8 @@ async def _format(
                 [
                     encode_record(FeatureLevelRecord(name=name, feature_level=level))
                     for name, level in sorted(formatting.features.items())
-                ],
+                ]
+                + [encode_record(user) for user in formatting.users],
             )
         await directory.format(MetaProperties(formatting.cluster_id, config.node_id, directory_id))
     finally:

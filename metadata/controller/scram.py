@@ -15,7 +15,7 @@ from metadata.protocol.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential_o
 from metadata.records import MetadataRecord, RemoveUserScramCredentialRecord, UserScramCredentialRecord
 
 # Kafka takes any. A user's name is in every request that forwards one of its own, and salts are sent to clients.
-_NAME_LENGTH_MAX: Final = 1_000
+USER_NAME_LENGTH_MAX: Final = 1_000
 _SALT_BYTES_MAX: Final = 1_000
 
 
@@ -71,8 +71,8 @@ def _record(image: MetadataImage, alteration: ScramAlteration) -> MetadataRecord
     user, mechanism = alteration.user, ScramMechanism(alteration.mechanism)
     if not user:
         raise _unacceptable("Username must not be empty")
-    if len(user) > _NAME_LENGTH_MAX:
-        raise _unacceptable(f"Username must not have more than {_NAME_LENGTH_MAX} characters")
+    if len(user) > USER_NAME_LENGTH_MAX:
+        raise _unacceptable(f"Username must not have more than {USER_NAME_LENGTH_MAX} characters")
     if mechanism is ScramMechanism.UNKNOWN:
         raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if alteration.salted_password is None:

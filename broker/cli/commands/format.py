@@ -6,10 +6,10 @@ import attrs
 import click
 import trio
 
-from broker.cli.errors import print_errors
+from broker.cli.errors import UnreadableFile, print_errors
 from broker.cli.grammar import Command, Exit, Invocation
 from broker.cli.grammar.units import is_digits
-from broker.cli.node_config import read_node_config
+from broker.cli.node_config import read_file, read_node_config
 from broker.cli.printing import print_line
 from broker.config import KafkaConfig
 from broker.node.formatting import (
@@ -19,6 +19,7 @@ from broker.node.formatting import (
     parse_initial_controllers,
     standalone_voters,
 )
+from broker.node.initial_users import InvalidUser, parse_user
 from broker.storage.log_dir import LogDirInUse
 from broker.storage.meta_properties import MetaPropertiesError
 from kraft.core import VoterSet
@@ -34,8 +35,10 @@ from metadata.controller import (
     missing_dependency,
     release_level,
 )
+from metadata.controller.feature_levels import SCRAM_SINCE
+from metadata.records import UserScramCredentialRecord
 
-_REFUSALS = (InvalidConfig, FormattingRefused, MetaPropertiesError, LogDirInUse, OSError)
+_REFUSALS = (UnreadableFile, InvalidConfig, FormattingRefused, MetaPropertiesError, LogDirInUse, OSError)
 
 
 @attrs.frozen
@@ -72,6 +75,15 @@ class _Quorum:
     metavar="ID@HOST:PORT:DIRECTORY-ID,...",
     help="The initial voters; the same on every node of a quorum.",
 )
+@click.option(
+    "-S",
+    "--add-scram",
+    "users",
+    multiple=True,
+    metavar="MECHANISM=[name=USER,password=PASSWORD]",
+    help="A user that the cluster begins with. With `passwordfile=FILE` instead of `password`, no other user of this "
+    "machine can read the password.",
+)
 def format_(
     invocation: Invocation,
     path: str,
@@ -80,6 +92,7 @@ def format_(
     features: Sequence[str],
     release_version: str | None,
     ignore_formatted: bool,
+    users: Sequence[str],
     **quorum: object,
 ) -> None:
     """Format the log directories of a node.
@@ -92,11 +105,22 @@ def format_(
     env = real_env(lambda kind, /, **fields: None)
     try:
         config = read_node_config(path, overrides)
-        formatting = Formatting(cluster_id, _voters(env, config, chosen), _features(release_version, features))
+        levels = _features(release_version, features)
+        formatting = Formatting(cluster_id, _voters(env, config, chosen), levels, _users(env, users, levels))
         trio.run(_format, env, config, formatting, ignore_formatted)
     except* _REFUSALS as group:
         print_errors(group)
         invocation.exit_code = Exit.FAILED
+
+
+def _users(env: Env, texts: Sequence[str], levels: Mapping[str, int]) -> list[UserScramCredentialRecord]:
+    """The users of `--add-scram`. Raises FormattingRefused, UnreadableFile."""
+    if texts and levels[METADATA_VERSION] < SCRAM_SINCE:
+        raise FormattingRefused(f"SCRAM is only supported in metadata.version {RELEASES[SCRAM_SINCE]} or later.")
+    try:
+        return [parse_user(text, read_file, env.rng.randbytes) for text in texts]
+    except InvalidUser as error:
+        raise FormattingRefused(str(error)) from error
 
 
 def _default() -> int:

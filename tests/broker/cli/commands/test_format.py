@@ -12,7 +12,9 @@ from kraft.core import OffsetAndEpoch, ReplicaKey, Voter, VoterSet
 from kraft.env import RealDisk
 from kraft.log import Snapshots
 from metadata.controller import RELEASES
-from metadata.records import FeatureLevelRecord, MetadataRecord, decode_record
+from metadata.protocol import ScramMechanism
+from metadata.protocol.scram import credential_of, salted_password
+from metadata.records import FeatureLevelRecord, MetadataRecord, UserScramCredentialRecord, decode_record
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 DIRECTORY_IDS = ("JEXY6aqzQY-32P5TStzaFg", "MvDxzVmcRsaTz33bUuRU6A")
@@ -126,6 +128,41 @@ def test_the_log_begins_with_the_features_levels(node: Node) -> None:
         FeatureLevelRecord(name="metadata.version", feature_level=25),
         FeatureLevelRecord(name="transaction.version", feature_level=2),
     ]
+
+
+def test_kip_900_the_log_begins_with_the_users_of_add_scram(node: Node, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("secret\n")
+    users = ("SCRAM-SHA-256=[name=alice,password=secret]", f"SCRAM-SHA-512=[name=bob,passwordfile={tmp_path}/password]")
+    assert node.format("-s", "--add-scram", users[0], "-S", users[1])[0] == 0
+    found = [record for record in node.quorum()[1] if isinstance(record, UserScramCredentialRecord)]
+    assert [(record.name, record.mechanism, record.iterations) for record in found] == [
+        ("alice", ScramMechanism.SCRAM_SHA_256, 4096),
+        ("bob", ScramMechanism.SCRAM_SHA_512, 4096),
+    ]
+    for record in found:
+        mechanism = ScramMechanism(record.mechanism)
+        expected = credential_of(mechanism, salted_password(mechanism, "secret", record.salt, 4096), record.salt, 4096)
+        assert (record.stored_key, record.server_key) == (expected.stored_key, expected.server_key)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--add-scram", "SCRAM-SHA-256=[password=secret]"], "You must supply 'name' to add-scram"),
+        (
+            ["--add-scram", "SCRAM-SHA-256=[name=a,passwordfile=missing]"],
+            "missing cannot be read: No such file or directory.",
+        ),
+        (
+            ["--add-scram", "SCRAM-SHA-256=[name=a,password=secret]", "--release-version", "3.3"],
+            "SCRAM is only supported in metadata.version 3.5-IV2 or later.",
+        ),
+    ],
+)
+def test_invalid_users_are_refused_before_anything_is_formatted(node: Node, options: list[str], reason: str) -> None:
+    code, _, errors = node.format("-s", *options)
+    assert (code, errors) == (1, f"{reason}\n")
+    assert not (node.directory / "a" / "meta.properties").exists()
 
 
 def test_releases_are_named_as_kafka_names_them(node: Node) -> None:
