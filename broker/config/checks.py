@@ -62,17 +62,15 @@ def check_directories(config: BrokerConfigs, log_directories: Collection[str]) -
 
 
 def check_supported(config: BrokerConfigs, endpoints: Endpoints) -> None:
-    """Raises InvalidConfig if the configuration asks for SASL between nodes, or an assignor that is not built in.
+    """Raises InvalidConfig if the configuration asks for SASL to controllers, or an assignor that is not built in.
 
     Kafka supports these configurations, and this node does not support them yet. To ignore them would be worse: a
     listener that should authenticate clients must not serve all of them, for example.
     """
-    between_nodes = dict.fromkeys(
-        (endpoints.inter_broker_listener_name, *map(str.upper, endpoints.controller_listener_names))
-    )
-    secured = [name for name in between_nodes if endpoints.security_protocols.get(name) in _SASL]
+    controllers = dict.fromkeys(map(str.upper, endpoints.controller_listener_names))
+    secured = [name for name in controllers if endpoints.security_protocols.get(name) in _SASL]
     if secured:
-        raise InvalidConfig(f"SASL between nodes is not supported yet, but is asked for by: {', '.join(secured)}")
+        raise InvalidConfig(f"SASL to controllers is not supported yet, but is asked for by: {', '.join(secured)}")
     assignors = config.group_consumer_assignors
     if not assignors or not set(assignors) <= set(_ASSIGNORS):
         raise InvalidConfig(f"group.consumer.assignors has to name some of: {', '.join(_ASSIGNORS)}")

@@ -75,7 +75,7 @@ class Node:
     def __init__(self, env: Env, config: KafkaConfig, log_levels: LogLevels | None = None) -> None:
         check_supported(config, config.endpoints)
         find_replica_selector(config)
-        self._security = TransportSecurity(config, env.trace)
+        self._security = TransportSecurity(config, env)
         self._sasl = SaslListeners(env, config)
         self._authorizer = find_authorizer(config)
         self._env = env

@@ -2,17 +2,19 @@
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import trio
 
 from broker.client.connection_security import PLAINTEXT, ConnectionSecurity
 from broker.client.errors import ConnectionLost
 from broker.config import KafkaConfig
 from broker.net.listener_security import ListenerSecurity, anonymous
-from kraft.env import Tracer
+from kraft.env import Env, Tracer
 from kraft.rpc import PeerConnectionLost
 from metadata.protocol import SecurityProtocol
 
 if TYPE_CHECKING:
+    from broker.node.node_logins import NodeLogin
     from broker.node.tls_contexts import TlsContexts
 
 _ENCRYPTED: Final = (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
@@ -20,13 +22,14 @@ _WITH_SASL: Final = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 class TransportSecurity:
-    """The security of a node's listeners by name. Raises InvalidConfig for TLS configs that cannot be used."""
+    """The security of a node's listeners by name. Raises InvalidConfig for configs that cannot be used."""
 
-    def __init__(self, config: KafkaConfig, trace: Tracer) -> None:
+    def __init__(self, config: KafkaConfig, env: Env) -> None:
         self._protocols = config.endpoints.security_protocols
         self._inter_broker = config.endpoints.inter_broker_listener_name
         self._controllers = next((name.upper() for name in config.endpoints.controller_listener_names), "")
-        self._tls = self._load(config, trace)
+        self._tls = self._load(config, env.trace)
+        self._login = self._load_login(config, env)
 
     def _load(self, config: KafkaConfig, trace: Tracer) -> "TlsContexts | None":
         """The contexts, if the node speaks TLS. Other nodes do not import the package: they start faster."""
@@ -37,6 +40,14 @@ class TransportSecurity:
         from broker.node.tls_contexts import TlsContexts
 
         return TlsContexts(config, trace, serving, connecting)
+
+    def _load_login(self, config: KafkaConfig, env: Env) -> "NodeLogin | None":
+        """The login to brokers, if their listener has SASL. Other nodes do not import the package either."""
+        if not config.is_broker or self._protocols.get(self._inter_broker) not in _WITH_SASL:
+            return None
+        from broker.node.node_logins import NodeLogin
+
+        return NodeLogin(config, self._inter_broker, env.rng)
 
     def _is_encrypted(self, listener: str) -> bool:
         return self._protocols.get(listener) in _ENCRYPTED
@@ -52,7 +63,8 @@ class TransportSecurity:
     @property
     def to_brokers(self) -> ConnectionSecurity:
         """The security of connections to brokers."""
-        return self._to(self._inter_broker)
+        security = self._to(self._inter_broker)
+        return security if self._login is None else attrs.evolve(security, login=self._login.login)
 
     @property
     def to_controllers(self) -> ConnectionSecurity:
@@ -71,7 +83,9 @@ class TransportSecurity:
             raise
 
     def reconfigure(self, config: KafkaConfig) -> None:
-        """Use the configs of TLS from now on. Raises InvalidConfig, and goes on as before."""
+        """Use the configs of TLS and SASL from now on. Raises InvalidConfig, and goes on as before."""
+        if self._login is not None:
+            self._login.configure(config)
         if self._tls is not None:
             self._tls.reconfigure(config)
 

@@ -94,7 +94,7 @@ class SecurityConfigs(ConfigValues):
     sasl_mechanism_controller_protocol = key(STRING, "GSSAPI", None, HIGH,
         "SASL mechanism towards controllers.", takes_effect=False)
     sasl_mechanism_inter_broker_protocol = key(STRING, "GSSAPI", None, MEDIUM,
-        "SASL mechanism between brokers.", PER_BROKER, takes_effect=False)
+        "SASL mechanism between brokers.", PER_BROKER)
     sasl_enabled_mechanisms = key(LIST, ("GSSAPI",), no_empty_elements, MEDIUM,
         "SASL mechanisms that are offered.", PER_BROKER)
     sasl_jaas_config = key(PASSWORD, None, None, MEDIUM,

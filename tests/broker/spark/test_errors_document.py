@@ -131,12 +131,10 @@ def produced(
         config = read_config(overrides=["node.id=1", voters, f"log.dirs={tmp_path / 'empty'}"])
         cluster_id_of(real_env(lambda kind, /, **fields: None), config)
 
-    def authenticate_between_nodes() -> None:
+    def authenticate_to_controllers() -> None:
         config = read_config(
             overrides=[
-                "listeners=BROKERS://localhost:9092,CONTROLLER://localhost:9093",
-                "listener.security.protocol.map=BROKERS:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
-                "inter.broker.listener.name=BROKERS",
+                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
             ]
         )
         check_supported(config, config.endpoints)
@@ -163,7 +161,7 @@ def produced(
         message_of(NotFormatted, start_on_an_empty_disk),
         message_of(LogDirInUse, claim_twice),
         message_of(OSError, listen_twice),
-        message_of(InvalidConfig, authenticate_between_nodes),
+        message_of(InvalidConfig, authenticate_to_controllers),
         message_of(Py4JJavaError, lambda: spark.read.format("no-such-source").load()),
         message_of(java.NoJava, lambda: java.find_java({"PATH": ""})),
         message_of(DataLoss, lose_records),
