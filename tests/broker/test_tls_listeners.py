@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 import trio
 
-from broker.client import AuthenticationFailed, Connection, ConnectionLost
+from broker.client import (
+    Admin,
+    AuthenticationFailed,
+    ConfigChange,
+    ConfigResource,
+    ConfigResourceType,
+    Connection,
+    ConnectionLost,
+)
 from broker.client.connection_security import PLAINTEXT, ConnectionSecurity
 from broker.net import listener_security
 from broker.net.tls_stream import start_tls
@@ -16,7 +24,7 @@ from broker.node import tls_contexts
 from broker.wire.api.metadata import MetadataRequest
 from metadata.configuration import InvalidConfig
 from tests.support.certificates import Identity, TestAuthority
-from tests.support.running_node import RunningNode, node_config, running_node
+from tests.support.running_node import NODE_ID, RunningNode, node_config, running_node
 
 WITHIN_S = 10
 
@@ -253,6 +261,34 @@ async def test_replaced_certificate_is_used_by_new_connections(
             await until(lambda: _is_traced(node, "certificates_reloaded"))
             assert await served_certificate(port, authority) != before
             assert len((await connection.call(MetadataRequest(topics=[]), 9)).brokers) == 1
+
+
+async def test_altered_configs_of_a_listener_are_used_by_new_connections(
+    tmp_path: Path, authority: TestAuthority
+) -> None:
+    """Kafka's way to replace a certificate (KIP-226); unusable configs leave the old one."""
+    async with tls_node(tmp_path, secured(authority, authority.issue("node", "127.0.0.1"))) as node:
+        port = node.port_of("SECURE")
+        before = await served_certificate(port, authority)
+        config = {"security.protocol": "SSL", "ssl.ca.location": str(authority.file)}
+        async with Admin(f"127.0.0.1:{port}", config=config) as admin:
+
+            async def alter(location: str) -> None:
+                change = ConfigChange("listener.name.secure.ssl.keystore.location", location)
+                broker = ConfigResource(ConfigResourceType.BROKER, str(NODE_ID))
+                assert (await admin.incremental_alter_configs({broker: [change]})).succeeded
+
+            await alter("/no/such/file")
+            await until(lambda: _is_traced(node, "dynamic_config_refused"))
+            error = str(node.traced.of("dynamic_config_refused")[0]["error"])
+            assert error.startswith("listener SECURE: ssl.keystore.location=/no/such/file cannot be read")
+            assert await served_certificate(port, authority) == before
+            await alter(str(authority.issue("other", "127.0.0.1").file))
+
+            async def is_replaced() -> bool:
+                return await served_certificate(port, authority) != before
+
+            await until(is_replaced)
 
 
 async def _is_traced(node: RunningNode, kind: str) -> bool:
