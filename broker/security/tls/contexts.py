@@ -27,6 +27,9 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
         _load_trust(context, settings)
     # A client that negotiates again and again would take time of the node.
     context.options |= ssl.OP_NO_RENEGOTIATION
+    # Tickets would be sent at once. A client that sends a request and closes without having read them resets the
+    # connection, and the request is lost.
+    context.num_tickets = 0
     _choose(context, settings)
     return context
 
