@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import trio
 
+from broker.security.acls import STANDARD_AUTHORIZER
 from broker.security.sasl.scram import ScramClient
+from broker.wire.api.create_acls import AclCreation, CreateAclsRequest
 from broker.wire.api.create_delegation_token import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
@@ -21,7 +23,7 @@ from broker.wire.api.metadata import MetadataRequest
 from broker.wire.api.renew_delegation_token import RenewDelegationTokenRequest
 from broker.wire.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from broker.wire.errors import ErrorCode
-from metadata.protocol import ScramMechanism
+from metadata.protocol import AclOperation, AclPermission, ResourceType, ScramMechanism
 from metadata.protocol.delegation_tokens import token_hmac
 from tests.support.running_node import RunningNode
 from tests.support.sasl import PASSWORD, USER, authenticate, handshake, sasl_node, sasl_port
@@ -178,3 +180,51 @@ async def test_without_a_secret_key_tokens_are_disabled(tmp_path: Path) -> None:
         renewed = await client.call(RenewDelegationTokenRequest(hmac=b"x", renew_period_ms=-1), 2)
         expired = await client.call(ExpireDelegationTokenRequest(hmac=b"x", expiry_time_period_ms=-1), 2)
         assert {described.error_code, renewed.error_code, expired.error_code} == {disabled}
+
+
+async def grant(node: RunningNode, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
+    """Allow the operation to the user of the tests."""
+    entry = AclCreation(
+        resource_type=resource_type,
+        resource_name=name,
+        principal=f"User:{USER}",
+        host="*",
+        operation=operation,
+        permission_type=AclPermission.ALLOW,
+    )
+    async with connected(node.port) as admin:
+        response = await admin.call(CreateAclsRequest(creations=[entry]), 3)
+    assert response.results[0].error_code == 0
+
+
+async def test_tokens_of_other_owners_need_rights_kip_373(tmp_path: Path) -> None:
+    overrides = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
+    async with (
+        sasl_node(tmp_path, **{**SECRET, **overrides}) as node,
+        client_of(node) as alice,
+        client_of(node, "bob", "bob-secret") as bob,
+    ):
+        own = await create(alice)
+        assert own.error_code == 0
+        for_bob = {"owner_principal_type": "User", "owner_principal_name": "bob"}
+        refused = await create(alice, **for_bob)
+        assert refused.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+        await grant(node, AclOperation.CREATE_TOKENS, ResourceType.USER, "User:bob")
+        created = await create(alice, **for_bob)
+        assert (created.error_code, created.principal_name, created.token_requester_principal_name) == (0, "bob", USER)
+        others = await create(bob)
+        await published(node, own.token_id, created.token_id, others.token_id)
+
+        async def seen() -> set[str]:
+            described = await alice.call(DescribeDelegationTokenRequest(owners=None), 3)
+            return {token.token_id for token in described.tokens}
+
+        assert await seen() == {own.token_id}
+        await grant(node, AclOperation.DESCRIBE, ResourceType.DELEGATION_TOKEN, others.token_id)
+        with trio.fail_after(10):
+            while await seen() != {own.token_id, others.token_id}:
+                await trio.sleep(0.01)
+        await grant(node, AclOperation.DESCRIBE_TOKENS, ResourceType.USER, "User:bob")
+        with trio.fail_after(10):
+            while await seen() != {own.token_id, others.token_id, created.token_id}:
+                await trio.sleep(0.01)

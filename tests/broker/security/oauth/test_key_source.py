@@ -3,7 +3,7 @@
 import random
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from broker.security.oauth.key_set import KeySet, UnknownKey
 from broker.security.oauth.key_source import UNKNOWN_KEY_REFRESH_S, KeySource, RefreshTimes
 from broker.security.oauth.token_validator import TokenValidator
 from broker.security.sasl.oauthbearer import InvalidToken
+from tests.support.certificates import TestAuthority
 from tests.support.identity_provider import AUDIENCE, IdentityProvider, claims_of, identity_provider, jwks, rsa_key
 
 
@@ -214,3 +215,32 @@ async def test_redirects_are_not_followed() -> None:
 async def test_a_port_that_nothing_listens_on_cannot_be_reached() -> None:
     with pytest.raises(EndpointFailed, match="cannot be reached"):
         await HttpClient().request(Endpoint.parse("http://127.0.0.1:1/"), {})
+
+
+@pytest.mark.parametrize("trusts", [True, False])
+async def test_an_https_endpoint_has_to_show_a_trusted_certificate(tmp_path: Path, trusts: bool) -> None:
+    authority = TestAuthority(tmp_path / "own", "own")
+    server_context = authority.server_context(authority.issue("localhost"))
+    client_context = (authority if trusts else TestAuthority(tmp_path / "other", "other")).client_context()
+    body = jwks(rsa_key())
+
+    async def serve(stream: trio.SocketStream) -> None:
+        secured = trio.SSLStream(stream, server_context, server_side=True, https_compatible=True)
+        with suppress(trio.BrokenResourceError):
+            await secured.receive_some(1000)
+            await secured.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+    found: bytes | str
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(trio.serve_tcp, serve, 0)
+        endpoint = Endpoint.parse(f"https://localhost:{listeners[0].socket.getsockname()[1]}/")
+        try:
+            _, found = await HttpClient(make_context=lambda: client_context).request(endpoint, {})
+        except EndpointFailed as error:
+            found = str(error)
+        nursery.cancel_scope.cancel()
+    if trusts:
+        assert found == body
+    else:
+        assert "cannot be reached" in str(found)
+        assert "certificate verify failed" in str(found)
