@@ -5,6 +5,7 @@ from pathlib import Path
 
 import attrs
 import trustme
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 
 @attrs.frozen
@@ -18,6 +19,12 @@ class Identity:
     @property
     def pem(self) -> str:
         return self.key + self.chain
+
+
+def _pkcs8(key: bytes) -> str:
+    """A private key in the form of PEM that Java reads."""
+    loaded = load_pem_private_key(key, None)
+    return loaded.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
 class TestAuthority:
@@ -37,7 +44,7 @@ class TestAuthority:
         """A certificate for servers at `hosts`, or for a client, in the file `name`.pem."""
         issued = self._authority.issue_cert(*(hosts or (name,)), common_name=common_name or name)
         chain = "".join(blob.bytes().decode() for blob in issued.cert_chain_pems)
-        identity = Identity(chain, issued.private_key_pem.bytes().decode(), self._directory / f"{name}.pem")
+        identity = Identity(chain, _pkcs8(issued.private_key_pem.bytes()), self._directory / f"{name}.pem")
         identity.file.write_text(identity.pem)
         return identity
 
