@@ -19,6 +19,7 @@ from broker.wire.errors import KafkaError
 from broker.wire.records import HEADER_SIZE, Record, encode_batch, iter_headers
 from broker.wire.records.batch import MAGIC_POSITION
 from kraft.env import RealDisk
+from tests.support.faulty_disk import FaultyDisk
 from tests.support.logs import NOW_MS, append, close_log, listing, open_log, slice_bytes
 
 # Batches that the leader has, too, and those that follow in the follower's log alone.
@@ -281,3 +282,18 @@ def test_record_that_looks_like_many_batches_is_searched_once(tmp_path: Path, mo
     log.truncate_to(3)
     assert log.log_end_offset == 3
     assert count <= len(checked) <= count + 10
+
+
+async def test_truncation_at_a_damaged_batch_makes_the_segment_before_the_new_one_durable(tmp_path: Path) -> None:
+    """The truncation has cut the damaged segment. The next one, where the log goes on, is empty."""
+    disk = FaultyDisk()
+    log = open_log(tmp_path / "a-0", config(is_indexed=False), disk=disk)
+    for number in range(4):
+        append(log, b"%d" % number)
+    damaged, position, _ = log.segments.locate(1)
+    damaged.file.write(position + LENGTH + 2, [b"\x70"])
+    log.truncate_to(3)
+    assert (len(log.segments), log.segments.active.size_bytes) == (2, 0)
+    disk.synced.clear()
+    await log.durability.settle()
+    assert damaged.path in disk.synced

@@ -70,6 +70,16 @@ def test_uniform_is_as_even_as_it_can_be_where_topics_differ(group: tuple[Member
     assert sum(size**2 for size in sizes) == min(possible)
 
 
+def test_uniform_moves_a_partition_that_its_member_did_not_have_before() -> None:
+    """The topic of the second partition has few subscribers, so it is given to the last member only for a moment."""
+    members = {
+        "m0": MemberSpec((A,)),
+        "m1": MemberSpec((A, C), None, {C: frozenset({1})}),
+        "m2": MemberSpec((A, C), None, {A: frozenset({0})}),
+    }
+    assert ASSIGNORS["uniform"](members, {A: 1, C: 2}) == {"m0": {A: {0}}, "m1": {C: {1}}, "m2": {C: {0}}}
+
+
 @given(group=groups())
 def test_uniform_keeps_an_even_assignment(group: tuple[Members, dict[bytes, int]]) -> None:
     members, counts = group

@@ -386,3 +386,11 @@ def test_states_have_kafkas_names() -> None:
         "PrepareEpochFence",
     ]
     assert attrs.asdict(transaction())["state"] is TransactionState.EMPTY
+
+
+@pytest.mark.parametrize("state", [TransactionState.EMPTY, TransactionState.COMPLETE_ABORT])
+def test_abort_without_an_open_transaction_starts_when_it_is_decided_kip_890(state: TransactionState) -> None:
+    former = transaction(state, start_ms=NOW - 5_000)
+    aborted = ended(former, 3, commit=False, version=V2)
+    assert aborted is not None
+    assert (aborted.state, aborted.partitions, aborted.start_ms) == (TransactionState.PREPARE_ABORT, (), NOW)

@@ -11,8 +11,8 @@ from broker.storage.aborted_transactions import aborted_transactions
 from broker.storage.damage import DamagedRanges
 from broker.storage.scrub import ScrubConfig
 from broker.wire.errors import KafkaError
-from broker.wire.records import iter_headers
-from tests.support.logs import append
+from broker.wire.records import HEADER_SIZE, LOG_OVERHEAD, iter_headers
+from tests.support.logs import append, flip
 from tests.support.scrubbed_logs import CONFIG, KEY, ScrubbedLogs, fill, flipped, sampled_bits, scrubbed_logs
 from tests.support.transactional_logs import append_marker, append_transactional
 from tests.support.unsynced_disk import UnsyncedDisk
@@ -180,3 +180,31 @@ async def test_transaction_index_that_readers_wait_for_is_made_again_at_the_full
                 while path.name not in logs.rebuilt():
                     await trio.sleep(0.01)
             nursery.cancel_scope.cancel()
+
+
+async def test_adjacent_damaged_batches_are_one_damage(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+    async with scrubbed_logs(tmp_path / "data") as logs:
+        for number in range(4):
+            append(logs.log, b"value %d" % number)
+        await logs.log.flush()
+        for offset in (1, 2):
+            flip(logs.log.segments.locate(offset)[:2], HEADER_SIZE)
+        await logs.scrub()
+        assert [(damage.first_offset, damage.end_offset) for _, damage in logs.reported] == [(1, 3)]
+
+
+async def test_batches_whose_epochs_fall_are_damaged_and_the_epochs_of_the_log_stay(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A checksum does not cover the epoch. Epochs of intact batches never fall."""
+    async with scrubbed_logs(tmp_path / "data") as logs:
+        for epoch in (0, 0, 0, 0, 0, 3):
+            append(logs.log, b"value", leader_epoch=epoch)
+        await logs.log.flush()
+        before = logs.log.epochs.entries
+        for offset, epoch in ((1, 2), (3, 1)):
+            segment, position, _ = logs.log.segments.locate(offset)
+            segment.file.write(position + LOG_OVERHEAD, [epoch.to_bytes(4)])
+        await logs.scrub()
+        assert [damage.first_offset for _, damage in logs.reported] == [1, 3]
+        assert logs.log.epochs.entries == before

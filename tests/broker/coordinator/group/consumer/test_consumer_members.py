@@ -6,11 +6,12 @@ import attrs
 import pytest
 
 from broker.coordinator.group.administration import describe_consumer_group
-from broker.coordinator.group.consumer.consumer_group import ConsumerGroupState
+from broker.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
 from broker.coordinator.group.consumer.heartbeat import WAITING_INTERVAL_MS
-from broker.coordinator.group.consumer.member import MemberState
+from broker.coordinator.group.consumer.member import ConsumerMember, MemberState
 from broker.coordinator.group.consumer.records import assignment_record
 from broker.coordinator.group.partition_sets import PartitionSets, as_message
+from broker.coordinator.group.record_formats import ConsumerGroupMemberMetadataValue
 from broker.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse, TopicPartitions
 from broker.wire.errors import ErrorCode, KafkaError
 from tests.support.consumer_clients import GROUP, REBALANCE_MS, ConsumerClient, ConsumerGroups, settle
@@ -52,6 +53,23 @@ def joined(client: ConsumerClient) -> Any:
         return client.send(client.request())
     except KafkaError as error:
         return error.code
+
+
+# Records
+
+
+def test_topics_of_a_group_are_those_that_its_members_name_now() -> None:
+    group = ConsumerGroup(GROUP)
+    for topic in ("a", "b"):
+        group.put(ConsumerMember(member_id="one", topic_names=(topic,)))
+        assert group.topic_names == {topic}
+    group.remove("one")
+    assert group.topic_names == set()
+
+
+def test_empty_regular_expression_in_a_record_is_none() -> None:
+    member = ConsumerMember(member_id="one", topic_regex="a.*")
+    assert member.with_metadata(ConsumerGroupMemberMetadataValue(subscribed_topic_regex="")).topic_regex is None
 
 
 # Identity
@@ -174,6 +192,18 @@ def test_member_that_does_not_revoke_in_time_is_removed(shard: ConsumerGroups) -
         said(one, one.epoch)  # a heartbeat that does not list its partitions
         assert shard.group.members["one"].state is MemberState.UNREVOKED_PARTITIONS
         shard.pass_ms(INTERVAL_MS)
+    assert list(shard.group.members) == ["two"]
+
+
+def test_rebalance_timeout_starts_again_when_another_coordinator_loads_the_group(shard: ConsumerGroups) -> None:
+    one = stable(shard, "one")[0]
+    ConsumerClient(shard, "two", ["a"]).heartbeat()
+    said(one, one.epoch)
+    shard.pass_ms(INTERVAL_MS)
+    shard.load()
+    shard.pass_ms(REBALANCE_MS - 1)
+    assert shard.group.members["one"].state is MemberState.UNREVOKED_PARTITIONS
+    shard.pass_ms(1)
     assert list(shard.group.members) == ["two"]
 
 
