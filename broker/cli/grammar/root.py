@@ -43,6 +43,7 @@ SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
         ("reassign", f"{_COMMANDS}.reassign:reassign", "move replicas to other brokers"),
         ("elect", f"{_COMMANDS}.elect:elect", "elect leaders of partitions"),
         ("quotas", f"{_COMMANDS}.quotas:quotas", "see and change quotas of users, client ids and addresses"),
+        ("acls", f"{_COMMANDS}.acls:acls", "see and change access control lists"),
         ("tokens", f"{_COMMANDS}.tokens:tokens", "create, list, renew and remove delegation tokens"),
         ("features", f"{_COMMANDS}.features:features", "see and change the levels of features"),
     ),

@@ -216,7 +216,11 @@ TOOLS: Final[dict[str, Sequence[Sequence[str]]]] = {
     "kafka-groups": [["--list"], ["--list", "--group-type", HOSTILE_NAME]],
     "kafka-features": [["describe"], ["upgrade", "--feature", f"{HOSTILE_NAME}=1"], [HOSTILE_NAME]],
     "kafka-cluster": [["cluster-id", "--config", HOSTILE_NAME]],
-    "kafka-acls": [["--add", "--topic", HOSTILE_NAME]],
+    "kafka-acls": [
+        ["--add", "--topic", HOSTILE_NAME],
+        ["--add", "--topic", HOSTILE_NAME, "--allow-principal", f"User:{HOSTILE_NAME}", "--allow-host", HOSTILE_NAME],
+        ["--list", "--topic", HOSTILE_NAME],
+    ],
     "kafka-server-stop": [["--node-id", HOSTILE_NAME]],
     "kafka-configs": [
         ["--describe", "--entity-type", "users"],

@@ -1,4 +1,4 @@
-"""kafka-groups, kafka-cluster, kafka-features, kafka-acls, kafka-dump-log and kafka-server-stop.
+"""kafka-groups, kafka-cluster, kafka-features, kafka-dump-log and kafka-server-stop.
 
 The expected lines are those that Apache Kafka's own tools print for the same cluster.
 """
@@ -121,11 +121,6 @@ async def test_mappings_and_dependencies_of_features_need_no_cluster(
     assert await run_tool("kafka-features", ["--bootstrap-server", "127.0.0.1:1", *arguments]) == code
     output, errors = capsys.readouterr()
     assert output + errors == printed
-
-
-async def test_acls_are_refused_with_the_reason(capsys: Capture) -> None:
-    assert await run_tool("kafka-acls", ["--bootstrap-server", "127.0.0.1:1", "--list"]) == 1
-    assert "no ACL would take effect" in capsys.readouterr().err
 
 
 def test_kafka_dump_log_is_the_command_dump_log(capsys: Capture) -> None:
