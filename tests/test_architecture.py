@@ -291,6 +291,7 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     "broker.cli.commands.node_restart": {"subprocess", "tempfile"},
     "broker.cli.commands.kafka_tools": {"os"},
     "broker.cli.commands.consume": {"os"},
+    "broker.cli.commands.users": {"os"},
     "broker.cli.commands.produce_input": {"open", "pathlib", "trio.to_thread.run_sync"},
     "broker.cli.commands.reassignment_plans": {"pathlib"},
     "broker.cli.grammar.contexts": {"os", "pathlib"},

@@ -20,9 +20,11 @@ from kraft.log.frame import MAGIC, Frame
 from kraft.log.log_content import read_content
 from kraft.msgpack_reading import MalformedMessage
 from kraft.replicated_log import BatchKind
-from metadata.records import MalformedRecord, MetadataRecord, UnknownRecordType, decode_record
+from metadata.configuration.synonyms import is_secret
+from metadata.records import ConfigRecord, MalformedRecord, MetadataRecord, UnknownRecordType, decode_record
 
 _RECORD_INDENT: Final = "|"
+_HIDDEN: Final = "[hidden]"
 _UUID_BYTES: Final = len(decode_uuid(encode_uuid(bytes(16))))
 _OFFSET_DIGITS: Final = 20
 _EPOCH: Final = slice(21, 31)
@@ -108,8 +110,12 @@ def _shown_record(record: MetadataRecord) -> str:
 
 
 def _fields(value: Any) -> dict[str, object]:
-    """The fields of an attrs object, without those of a newer release if there are none."""
+    """The fields of an attrs object, without secrets, and without those of a newer release if there are none."""
     fields = {field.name: getattr(value, field.name) for field in attrs.fields(type(value))}
+    secrets = [field.name for field in attrs.fields(type(value)) if field.repr is False and field.name != "unknown"]
+    if isinstance(value, ConfigRecord) and is_secret(value.name):
+        secrets.append("value")
+    fields |= {name: _HIDDEN for name in secrets if fields[name] is not None}
     return {name: each for name, each in fields.items() if name != "unknown" or each}
 
 

@@ -9,8 +9,7 @@ from broker.config.kafka_config import KafkaConfig
 from broker.storage.log_config import LogConfig
 from kraft.env import Tracer
 from metadata.configuration import GROUP_CONFIGS, TOPIC_CONFIGS, ConfigDef, InvalidConfig, unusable, usable
-from metadata.configuration.broker import broker_key
-from metadata.configuration.synonyms import listener_base
+from metadata.configuration.synonyms import is_secret
 from metadata.image import MetadataDelta, MetadataImage
 from metadata.protocol import ConfigResourceType
 
@@ -238,12 +237,10 @@ class EffectiveConfig:
             listener(config)
 
     def _report(self, resource: str, name: str, text: str | None, error: Exception) -> None:
-        key = broker_key(listener_base(name) or name)
-        is_secret = key is not None and key.is_sensitive
         self._trace(
             "dynamic_config_refused",
             resource=resource,
             config=name,
-            value="removed" if text is None else "[hidden]" if is_secret else text,
+            value="removed" if text is None else "[hidden]" if is_secret(name) else text,
             error=str(error) if isinstance(error, InvalidConfig) else repr(error),
         )

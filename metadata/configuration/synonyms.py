@@ -6,7 +6,7 @@ The default of a topic's key is the broker's value, under another name and somet
 
 from typing import Final
 
-from metadata.configuration.broker import BROKER_CONFIGS
+from metadata.configuration.broker import BROKER_CONFIGS, broker_key
 from metadata.configuration.broker_keys.log import LogConfigs
 from metadata.configuration.definition import Scope, Synonym
 from metadata.configuration.topic import TOPIC_CONFIGS
@@ -46,3 +46,9 @@ def listener_base(name: str) -> str | None:
         return None
     _, dot, base = name.removeprefix(_LISTENER_PREFIX).partition(".")
     return base if dot else None
+
+
+def is_secret(name: str) -> bool:
+    """True if the value of a broker's config of this name is a secret, also of one listener or mechanism."""
+    base = broker_key(broker_synonyms_with_base(name)[-1])
+    return base is not None and base.is_sensitive

@@ -10,7 +10,7 @@ from broker.cli.grammar.settings import GivenSettings
 # The commands that ask a cluster. `kraft cluster start` makes one.
 _PRINTED: Final = re.compile(
     "`kraft (?=(?:acls|bench|cluster(?! start)|configs|consume|elect|features|groups|log-dirs|produce|quorum|quotas|"
-    "reassign|spark (?:load|replay|stats)|tokens|topics|transactions)[ `])"
+    "reassign|spark (?:load|replay|stats)|tokens|topics|transactions|users)[ `])"
 )
 
 

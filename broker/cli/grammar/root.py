@@ -44,6 +44,7 @@ SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
         ("elect", f"{_COMMANDS}.elect:elect", "elect leaders of partitions"),
         ("quotas", f"{_COMMANDS}.quotas:quotas", "see and change quotas of users, client ids and addresses"),
         ("acls", f"{_COMMANDS}.acls:acls", "see and change access control lists"),
+        ("users", f"{_COMMANDS}.users:users", "see, set and remove passwords of users"),
         ("tokens", f"{_COMMANDS}.tokens:tokens", "create, list, renew and remove delegation tokens"),
         ("features", f"{_COMMANDS}.features:features", "see and change the levels of features"),
     ),

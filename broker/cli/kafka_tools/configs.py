@@ -20,6 +20,7 @@ from broker.cli.kafka_tools.options import (
     integer,
     option,
 )
+from broker.cli.kafka_tools.scram_configs import alter_credentials, is_about_credentials, without_passwords
 from broker.cli.printing import print_text
 from broker.client.admin import Admin, ConfigChange, ConfigOperation, ConfigResource, ConfigResourceType, QuotaMatch
 from broker.client.errors import ClientError
@@ -46,7 +47,6 @@ _CLIENT_QUOTAS: Final = (
     "controller_mutation_rate",
 )
 _IP_QUOTAS: Final = ("connection_creation_rate",)
-_SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 # A comma or an equals sign that is not within brackets.
 _NOT_IN_BRACKETS: Final = r"(?=[^\]]*(?:\[|$))"
 _KEY: Final = re.compile(r"[$a-zA-Z0-9._-]*")
@@ -90,7 +90,7 @@ async def run(arguments: Sequence[str]) -> int:
             else:
                 await describe_configs(admin, entities.types, entities.names, has_all="all" in options)
     except (KafkaError, ClientError) as error:
-        command = " ".join(arguments)
+        command = without_passwords(" ".join(arguments))
         raise ToolExit(1, f"Error while executing config command with args '{command}'", exception_of(error)) from error
     return 0
 
@@ -173,7 +173,9 @@ async def _alter(admin: Admin, options: Options, entities: Entities) -> None:
     kind, name = entities.types[0], entities.names[0]
     added = _added(options)
     deleted = [key.strip() for key in options.values("delete-config")]
-    if kind in QUOTA_TYPES:
+    if is_about_credentials(entities.types, [*added, *deleted]):
+        await alter_credentials(admin, name, added, deleted)
+    elif kind in QUOTA_TYPES:
         await _alter_quotas(admin, entities, added, deleted)
     else:
         await _alter_configs(admin, ConfigResource(RESOURCE_TYPES[kind], name), added, deleted)
@@ -209,8 +211,6 @@ async def _alter_quotas(admin: Admin, entities: Entities, added: Mapping[str, st
 def _check_quotas(kinds: Sequence[str], keys: Sequence[str], action: str) -> None:
     """Raises ToolExit for keys that are no quotas of these entity types."""
     is_of_users = tuple(kinds) == ("users",)
-    if is_of_users and any(key in _SCRAM_MECHANISMS for key in keys):
-        raise ToolExit(1, "SCRAM credentials cannot be altered: this cluster has none so far")
     known: Sequence[str] = _CLIENT_QUOTAS
     label, shown = "quota", "clients"
     if is_of_users:

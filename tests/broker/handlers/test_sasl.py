@@ -7,9 +7,16 @@ import pytest
 import trio
 
 from broker.node import Node
+from broker.security.sasl.jaas import PLAIN_MODULE
 from broker.server.unauthenticated import AUTHENTICATION_TIMEOUT_S, UNAUTHENTICATED_PER_ADDRESS_MAX
 from broker.wire.api.api_versions import ApiVersionsRequest
 from broker.wire.api.describe_cluster import DescribeClusterRequest
+from broker.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from broker.wire.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from broker.wire.api.metadata import MetadataRequest
 from broker.wire.api.sasl_authenticate import SaslAuthenticateRequest
 from broker.wire.api.sasl_handshake import SaslHandshakeRequest
@@ -195,6 +202,29 @@ async def test_credentials_take_effect_without_a_restart(node: RunningNode) -> N
             assert (await authenticate(client, "SCRAM-SHA-512", "dave", "first")).error_code == FAILED
         async with connected(sasl_port(node)) as client:
             assert (await authenticate(client, "SCRAM-SHA-256", "dave", "second")).error_code == FAILED
+
+
+async def test_users_of_plain_change_without_a_restart(node: RunningNode) -> None:
+    name = "listener.name.clients.plain.sasl.jaas.config"
+    async with connected(node.port) as admin:
+        for password in ("first", "second"):
+            config = AlterableConfig(name=name, value=f'{PLAIN_MODULE} required user_dave="{password}";')
+            resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=[config])
+            response = await admin.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+            assert [each.error_code for each in response.responses] == [0]
+            async with connected(sasl_port(node)) as client:
+                assert (await authenticate(client, "PLAIN", "dave", password)).error_code == 0
+        resource = AlterConfigsResource(
+            resource_type=4, resource_name="1", configs=[AlterableConfig(name=name, value="hunter2")]
+        )
+        await admin.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        async with connected(sasl_port(node)) as client:
+            assert (await authenticate(client, "PLAIN", "dave", "second")).error_code == 0
+        described = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=[name])
+        [result] = (await admin.call(DescribeConfigsRequest(resources=[described]), 4)).results
+        assert [(each.is_sensitive, each.value) for each in result.configs] == [(True, None)]
+    assert "hunter2" not in str(node.traced.events)
+    assert "second" not in str(node.traced.events)
 
 
 async def test_session_ends_unless_the_client_authenticates_again_kip_368(tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ from broker.wire.records import Compression, EndTransactionMarker, encode_end_tr
 from kraft.core import VoterSet
 from kraft.env import RealDisk
 from kraft.recovery import format_log
-from metadata.records import FeatureLevelRecord, encode_record
+from metadata.protocol import ScramMechanism
+from metadata.protocol.scram import credential_of
+from metadata.records import ConfigRecord, FeatureLevelRecord, UserScramCredentialRecord, encode_record
 from tests.support.logs import NOW_MS, append, batch, close_log, listing, open_log
 from tests.support.produced import make_topic
 from tests.support.running_node import running_node
@@ -223,6 +225,30 @@ def test_metadata_log_is_printed(metadata: Path, capsys: pytest.CaptureFixture[s
     assert (topic["name"], partition["topic_id"], partition["replicas"]) == ("orders", topic["topic_id"], [1])
     assert dump_file(log) == 0
     assert not [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+
+
+def test_secrets_of_the_metadata_are_not_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    credential = credential_of(ScramMechanism.SCRAM_SHA_256, b"salted", b"hunter2-salt", 4096)
+    user = UserScramCredentialRecord(
+        name="alice",
+        mechanism=1,
+        salt=credential.salt,
+        stored_key=b"hunter2-stored",
+        server_key=b"hunter2-server",
+        iterations=4096,
+    )
+    secrets = ("listener.name.a.plain.sasl.jaas.config", "listener.name.a.ssl.keystore.password")
+    configs = [ConfigRecord(resource_type=4, resource_name="1", name=name, value="hunter2") for name in secrets]
+    records = [encode_record(record) for record in (user, *configs)]
+    log = tmp_path / "__cluster_metadata-0"
+    log.mkdir()
+    trio.run(format_log, RealDisk(), str(log), VoterSet(), records)
+    [snapshot] = log.glob("*.checkpoint")
+    assert dump_file(snapshot) == 0
+    printed = capsys.readouterr().out
+    assert "alice" in printed
+    assert printed.count("[hidden]") == 5
+    assert "hunter2" not in printed
 
 
 def test_damage_to_the_metadata_log_is_wrong(metadata: Path, capsys: pytest.CaptureFixture[str]) -> None:
