@@ -7,7 +7,7 @@ import trio
 
 from broker.client.errors import AuthenticationFailed, ConnectionLost
 
-_IS_PLAINTEXT: Final = "this client has security.protocol=PLAINTEXT"
+_IS_PLAINTEXT: Final = "this client speaks no TLS (security.protocol)"
 
 
 def connect_failure(error: Exception, timeout_ms: float) -> str:

@@ -62,7 +62,7 @@ class ConnectionSecurity:
         except HandshakeFailed as failure:
             lost = _handshake_error(failure)
             if lost.retriable and await _speaks_plaintext(address[0], address[1]):
-                lost = AuthenticationFailed("a PLAINTEXT port answers; this client has security.protocol=SSL")
+                lost = AuthenticationFailed("a PLAINTEXT port answers; this client speaks TLS (security.protocol)")
             raise lost from failure
 
 

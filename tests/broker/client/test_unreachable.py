@@ -100,7 +100,7 @@ async def test_unknown_host_is_named() -> None:
     ("answer", "reason"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "an HTTP server answers, not a Kafka broker"),
-        (b"\x15\x03\x01\x00\x02\x02\x46", "a TLS port answers; this client has security.protocol=PLAINTEXT"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "a TLS port answers; this client speaks no TLS (security.protocol)"),
         (
             b"SSH-2.0-OpenSSH_9.2\r\n",
             "a response of 1397966893 bytes, as no broker sends it; it begins with b'SSH-2.0-OpenSSH",
@@ -108,7 +108,7 @@ async def test_unknown_host_is_named() -> None:
         (b"\x00\x00\x00\x04\x00\x00\x00\x00", "the other side does not speak Kafka's protocol"),
         (
             b"",
-            "closed by the other side, without an answer, as TLS ports do; this client has security.protocol=PLAINTEXT",
+            "closed by the other side, without an answer, as TLS ports do; this client speaks no TLS",
         ),
     ],
     ids=["http", "tls", "ssh", "short", "closed"],

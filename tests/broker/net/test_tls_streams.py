@@ -4,6 +4,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 import trio
@@ -11,6 +12,7 @@ import trio.lowlevel
 from trio.testing import memory_stream_pair
 
 from broker.net.tls_stream import HANDSHAKE_BYTES_MAX, HandshakeFailed, TlsStream, start_tls
+from broker.security.tls.handshake_failures import explain
 from tests.support.certificates import TestAuthority
 
 
@@ -144,3 +146,27 @@ async def test_handshake_is_bounded_in_bytes(contexts: tuple[ssl.SSLContext, ssl
             with pytest.raises(HandshakeFailed):
                 await start_tls(ours, contexts[0])
             await trio.aclose_forcefully(ours)
+
+
+def client_hello(context: ssl.SSLContext) -> bytes:
+    outgoing = ssl.MemoryBIO()
+    client = context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+async def test_mutated_handshakes_end_in_one_error(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+    rng = Random(1)
+    hello = client_hello(contexts[1])
+    for number in range(400):
+        mutated = bytearray(hello if number % 4 else rng.randbytes(rng.randrange(1, 200)))
+        for _ in range(rng.randrange(1, 4)):
+            mutated[rng.randrange(len(mutated))] = rng.randrange(256)
+        ours, theirs = memory_stream_pair()
+        await theirs.send_all(bytes(mutated[: rng.randrange(1, len(mutated) + 1)]))
+        await theirs.send_eof()
+        with pytest.raises(HandshakeFailed) as raised:
+            await start_tls(ours, contexts[0])
+        assert raised.value.first_bytes
+        assert explain(raised.value)
