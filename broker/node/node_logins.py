@@ -1,40 +1,101 @@
 """How a node authenticates by SASL to the listeners of other nodes."""
 
-from random import Random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
 
+from broker.client.config import ClientConfig
+from broker.client.environment import Environment
+from broker.client.errors import ConfigError
 from broker.client.sasl_config import Credentials, client_exchange
 from broker.client.sasl_login import SaslLogin
 from broker.config import KafkaConfig
+from broker.config.listener_configs import listener_value
 from broker.node.sasl_listeners import server_login_module
 from broker.security.sasl.exchange import ClientExchange
 from broker.security.sasl.jaas import JaasError
 from broker.security.sasl.mechanisms import SCRAM_MECHANISMS
+from broker.security.sasl.oauthbearer import MECHANISM as OAUTHBEARER
 from broker.security.sasl.plain import PLAIN
+from kraft.env import Env
 from metadata.configuration import InvalidConfig
+from metadata.configuration.definition import Password
+
+_TOKEN_KEYS: Final = {
+    key.name.replace(".", "_"): key
+    for key in (
+        KafkaConfig.sasl_oauthbearer_token_endpoint_url,
+        KafkaConfig.sasl_oauthbearer_client_credentials_client_id,
+        KafkaConfig.sasl_oauthbearer_client_credentials_client_secret,
+        KafkaConfig.sasl_oauthbearer_scope,
+        KafkaConfig.sasl_login_connect_timeout_ms,
+        KafkaConfig.sasl_login_read_timeout_ms,
+        KafkaConfig.sasl_login_retry_backoff_ms,
+        KafkaConfig.sasl_login_retry_backoff_max_ms,
+        KafkaConfig.sasl_login_refresh_window_factor,
+        KafkaConfig.sasl_login_refresh_window_jitter,
+        KafkaConfig.sasl_login_refresh_min_period_seconds,
+        KafkaConfig.sasl_login_refresh_buffer_seconds,
+    )
+}
 
 
 class NodeLogin:
     """Logs in to the listener `listener` of other nodes, with `sasl.mechanism.inter.broker.protocol`.
 
     As in Kafka, the name and the password are in the same login module as the users that the listener knows:
-    `listener.name.<listener>.<mechanism>.sasl.jaas.config`. Raises InvalidConfig.
+    `listener.name.<listener>.<mechanism>.sasl.jaas.config`. OAUTHBEARER takes a token from where
+    `sasl.oauthbearer.token.endpoint.url` says. Raises InvalidConfig.
     """
 
-    def __init__(self, config: KafkaConfig, listener: str, rng: Random) -> None:
-        self._listener, self._rng = listener, rng
-        self.login = SaslLogin(self._begin, rng.random)
+    def __init__(self, config: KafkaConfig, listener: str, env: Env) -> None:
+        self._listener, self._env = listener, env
+        self._start: Callable[[], Awaitable[ClientExchange]]
+        self._bearer: tuple[ClientConfig, Mapping[str, str]] | None = None
+        self.login = SaslLogin(self._begin, env.rng.random)
         self.configure(config)
 
     def configure(self, config: KafkaConfig) -> None:
         """Use other credentials from now on. Raises InvalidConfig, and goes on as before."""
         mechanism = config.sasl_mechanism_inter_broker_protocol
+        if mechanism == OAUTHBEARER:
+            self._configure_bearer(config)
+            return
         if mechanism not in (PLAIN, *SCRAM_MECHANISMS):
             raise InvalidConfig(f"sasl.mechanism.inter.broker.protocol={mechanism} is not supported between brokers")
         credentials = _credentials(config, self._listener, mechanism)
-        self._start = client_exchange(mechanism, credentials, self._rng.randbytes)
+        begin = client_exchange(mechanism, credentials, self._env.rng.randbytes)
+
+        async def start() -> ClientExchange:
+            return begin()
+
+        self._start, self._bearer = start, None
+
+    def _configure_bearer(self, config: KafkaConfig) -> None:
+        """Use tokens, and keep the present one if nothing changes that concerns it."""
+        from broker.client.oauth_config import bearer_exchanges  # other nodes start faster without it
+
+        module = server_login_module(config, self._listener, OAUTHBEARER)
+        bearer = _token_configs(config, self._listener), {} if module is None else module.options
+        if bearer == self._bearer:
+            return
+        environment = Environment(lambda: int(self._env.wall() * 1000), self._env.rng)
+        try:
+            self._start = bearer_exchanges(*bearer, environment)
+        except ConfigError as error:
+            raise InvalidConfig(f"The login to listener {self._listener} has no token: {error}") from error
+        self._bearer = bearer
 
     async def _begin(self) -> ClientExchange:
-        return self._start()
+        return await self._start()
+
+
+def _token_configs(config: KafkaConfig, listener: str) -> ClientConfig:
+    """The configs of the listener that say where tokens come from, under the same names as those of a client."""
+    read: dict[str, Any] = {}
+    for name, key in _TOKEN_KEYS.items():
+        value: Any = listener_value(config, listener, key, OAUTHBEARER)
+        read[name] = value.value if isinstance(value, Password) else value
+    return ClientConfig(**read)
 
 
 def _credentials(config: KafkaConfig, listener: str, mechanism: str) -> Credentials:

@@ -47,7 +47,7 @@ class TransportSecurity:
             return None
         from broker.node.node_logins import NodeLogin
 
-        return NodeLogin(config, self._inter_broker, env.rng)
+        return NodeLogin(config, self._inter_broker, env)
 
     def _is_encrypted(self, listener: str) -> bool:
         return self._protocols.get(listener) in _ENCRYPTED

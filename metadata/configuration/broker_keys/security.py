@@ -123,21 +123,21 @@ class SecurityConfigs(ConfigValues):
     sasl_kerberos_min_time_before_relogin = key(LONG, 60_000, None, MEDIUM,
         "Least time in ms between two logins.", PER_BROKER, takes_effect=False)
     sasl_login_refresh_window_factor = key(DOUBLE, 0.8, None, MEDIUM,
-        "Share of a credential's life after which it is refreshed.", PER_BROKER, takes_effect=False)
+        "Share of the time that a credential lasts after which it is refreshed.", PER_BROKER)
     sasl_login_refresh_window_jitter = key(DOUBLE, 0.05, None, MEDIUM,
-        "Share of random time that is added to the refresh.", PER_BROKER, takes_effect=False)
+        "Share of random time that is added to the refresh.", PER_BROKER)
     sasl_login_refresh_min_period_seconds = key(SHORT, 60, None, MEDIUM,
-        "Least time in seconds between two refreshes.", PER_BROKER, takes_effect=False)
+        "Least time in seconds between two refreshes.", PER_BROKER)
     sasl_login_refresh_buffer_seconds = key(SHORT, 300, None, MEDIUM,
-        "Time in seconds that is kept before a credential expires.", PER_BROKER, takes_effect=False)
+        "Time in seconds that is kept before a credential expires.", PER_BROKER)
     sasl_login_connect_timeout_ms = key(INT, None, None, LOW,
-        "How long in ms connecting to an identity provider may take.", takes_effect=False)
+        "How long in ms connecting to an identity provider may take.")
     sasl_login_read_timeout_ms = key(INT, None, None, LOW,
-        "How long in ms reading from an identity provider may take.", takes_effect=False)
+        "How long in ms reading from an identity provider may take.")
     sasl_login_retry_backoff_max_ms = key(LONG, 10_000, None, LOW,
-        "Longest pause in ms between two tries at an identity provider.", takes_effect=False)
+        "Longest pause in ms between two tries at an identity provider.")
     sasl_login_retry_backoff_ms = key(LONG, 100, None, LOW,
-        "First pause in ms between two tries at an identity provider.", takes_effect=False)
+        "First pause in ms between two tries at an identity provider.")
     sasl_oauthbearer_jwt_retriever_class = key(CLASS,
         "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever", None, MEDIUM,
         "The class that gets tokens.", takes_effect=False)
@@ -145,11 +145,11 @@ class SecurityConfigs(ConfigValues):
         "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator", None, MEDIUM,
         "The class that checks tokens.")
     sasl_oauthbearer_scope = key(STRING, None, None, MEDIUM,
-        "Scope that is asked for.", takes_effect=False)
+        "Scope that is asked for.")
     sasl_oauthbearer_client_credentials_client_id = key(STRING, None, None, MEDIUM,
-        "Client id of the client credentials grant.", takes_effect=False)
+        "Client id of the client credentials grant.")
     sasl_oauthbearer_client_credentials_client_secret = key(PASSWORD, None, None, MEDIUM,
-        "Client secret of the client credentials grant.", takes_effect=False)
+        "Client secret of the client credentials grant.")
     sasl_oauthbearer_assertion_algorithm = key(STRING, "RS256", one_of_ignoring_case("ES256", "RS256"), MEDIUM,
         "Algorithm that signs assertions.", takes_effect=False)
     sasl_oauthbearer_assertion_claim_aud = key(STRING, None, None, MEDIUM,
@@ -177,7 +177,7 @@ class SecurityConfigs(ConfigValues):
     sasl_oauthbearer_sub_claim_name = key(STRING, "sub", None, LOW,
         "Name of the claim that holds the subject.")
     sasl_oauthbearer_token_endpoint_url = key(STRING, None, None, MEDIUM,
-        "Where tokens come from.", takes_effect=False)
+        "Where tokens come from.")
     sasl_oauthbearer_jwks_endpoint_url = key(STRING, None, None, MEDIUM,
         "Where the keys that check tokens come from.")
     sasl_oauthbearer_jwks_endpoint_refresh_ms = key(LONG, HOUR_MS, None, LOW,
