@@ -1,4 +1,4 @@
-"""The cost per request of quotas that are set and not reached, and of metrics.
+"""The cost per request of quotas that are set and not reached, of metrics and of access control entries.
 
 It is a ratio: what a request takes without them, divided by what it takes with them. A load is also measured twice
 without them. That ratio shows how much of the others is chance.
@@ -15,7 +15,10 @@ from benchmarks import raw_loads
 from benchmarks.counted_node import CountedKraft
 from benchmarks.peers import Kraft, Peer
 from benchmarks.raw_loads import PreparedLoad, RawLoad
+from broker.client.admin import AclBinding, AclPermission, PatternType
 from broker.client.blocking import SyncAdmin
+from broker.security.acls import STANDARD_AUTHORIZER
+from metadata.protocol import AclOperation, ResourceType
 
 # The CPU time is measured in rounds after each start of the nodes, which learn a load's requests again in each round.
 STARTS, ROUNDS = 5, 8
@@ -37,6 +40,10 @@ _NO_QUOTAS: Mapping[str, float | None] = {
 _BYTE_QUOTAS = {**_NO_QUOTAS, "producer_byte_rate": _UNREACHED, "consumer_byte_rate": _UNREACHED}
 _METRICS = {"http.listener": "127.0.0.1:0"}
 
+_ACLS = {"authorizer.class.name": STANDARD_AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}
+# Each of the others has an entry for a topic, one for a prefix and one for all. The last two apply to the loads.
+_OTHERS = 333
+
 # The requests' costs in each case, by the case's name.
 Costs = dict[str, list[float]]
 Figures = Mapping[str, float]
@@ -55,6 +62,23 @@ def set_quotas(peer: Peer, entity: Mapping[str, str | None], **values: float | N
         admin.alter_client_quotas(entity, values)
 
 
+def set_acls(peer: Peer) -> None:
+    """Create a thousand entries, by which the loads' client is allowed everything on topics."""
+    topic, write = ResourceType.TOPIC, AclOperation.WRITE
+    anyone = AclBinding(topic, "*", "User:ANONYMOUS", AclOperation.ALL)
+    others = [
+        binding
+        for number in range(_OTHERS)
+        for binding in (
+            AclBinding(topic, f"orders-{number}", f"User:{number}", write),
+            AclBinding(topic, "bench-", f"User:{number}", write, pattern_type=PatternType.PREFIXED),
+            AclBinding(topic, "*", f"User:{number}", write, permission=AclPermission.DENY),
+        )
+    ]
+    with SyncAdmin(peer.bootstrap) as admin:
+        admin.create_acls([anyone, *others]).raise_first()
+
+
 def cpu_times(rounds: int) -> dict[str, Figures]:
     """The medians of CPU time in us per request, and of the ratios of rounds, by load.
 
@@ -63,8 +87,8 @@ def cpu_times(rounds: int) -> dict[str, Figures]:
     """
     costs: dict[str, Costs] = {}
     for _ in range(STARTS):
-        with Kraft() as plain, Kraft(_METRICS) as with_metrics:
-            cases = _cases(plain, with_metrics)
+        with Kraft() as plain, Kraft(_METRICS) as with_metrics, Kraft(_ACLS) as with_acls:
+            cases = _cases(plain, with_metrics, with_acls)
             for load in raw_loads.ALL:
                 _measure(load, cases, rounds, costs.setdefault(load.name, {name: [] for name in cases}))
     return {name: _ratios(of_load, "us") for name, of_load in costs.items()}
@@ -74,19 +98,21 @@ def instructions() -> dict[str, Figures]:
     """The machine instructions per request, and their ratios, by load. Raises counted_node.Unavailable."""
     costs: dict[str, Costs] = {}
     for load in _COUNTED_LOADS:
-        with CountedKraft() as plain, CountedKraft(_METRICS) as with_metrics:
-            cases = _cases(plain, with_metrics)
+        with CountedKraft() as plain, CountedKraft(_METRICS) as with_metrics, CountedKraft(_ACLS) as with_acls:
+            cases = _cases(plain, with_metrics, with_acls)
             costs[load.name] = {name: [_count(load, case)] for name, case in cases.items()}
     return {name: _ratios(of_load, "instructions") for name, of_load in costs.items()}
 
 
-def _cases(plain: Kraft, with_metrics: Kraft) -> dict[str, Case]:
+def _cases(plain: Kraft, with_metrics: Kraft, with_acls: Kraft) -> dict[str, Case]:
+    set_acls(with_acls)
     return {
         "": Case(plain, _NO_QUOTAS),
         "nothing": Case(plain, _NO_QUOTAS),
         "quotas": Case(plain, _BYTE_QUOTAS),
         "request_quotas": Case(plain, {**_BYTE_QUOTAS, "request_percentage": _UNREACHED}),
         "metrics": Case(with_metrics, _NO_QUOTAS),
+        "acls": Case(with_acls, _NO_QUOTAS),
     }
 
 
