@@ -124,6 +124,25 @@ async def test_no_broker_that_can_be_reached_is_an_error_that_names_them() -> No
             await cluster.retried(cluster.any_broker, timeout_ms=50)
 
 
+async def test_broker_that_refuses_connections_is_tried_again_only_after_reconnect_backoff_ms() -> None:
+    async with scripted_node(lambda _: None) as gone:
+        port = gone.port
+
+    def moved_away(node: ScriptedNode, request: Any) -> MetadataResponse:
+        told = metadata(node)
+        told.brokers[0].port = port
+        return told
+
+    pauses = {"reconnect.backoff.ms": 100, "reconnect.backoff.max.ms": 100}
+    async with cluster_of(moved_away, **pauses) as (_, cluster):
+        await cluster.refresh(["orders"])
+        began = trio.current_time()
+        for _ in range(3):
+            with pytest.raises(ConnectionLost):
+                await cluster.broker(1)
+        assert trio.current_time() - began >= 2 * 0.08, "a fifth of a pause is random"
+
+
 @contextmanager
 def frozen_server() -> Iterator[str]:
     """A port that takes connections and never answers, as that of a stopped process does."""

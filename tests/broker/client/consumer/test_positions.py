@@ -78,6 +78,13 @@ def test_log_that_ends_exactly_at_the_position_has_lost_nothing_that_was_returne
     assert assigned.fetched == assigned.consumed == Position(5, 1)
 
 
+def test_position_of_the_first_leader_epoch_is_validated_kip_320() -> None:
+    assigned = fetching_at(9, epoch=0)
+    assigned.update_leader(Leader(2, 2))
+    assert assigned.validated(assigned.snapshot(), 0, 9, None) is None
+    assert assigned.is_fetching
+
+
 def test_leader_change_ends_the_pause_after_a_failure() -> None:
     """The pause is for the earlier leader."""
     assigned = fetching_at(5, epoch=None)

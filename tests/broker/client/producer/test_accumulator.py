@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.client.producer.sequences import EPOCH_MAX, Identity
+from broker.client.producer.sequences import EPOCH_MAX, Identity, PartitionSequences
 from broker.client.types import RecordMetadata, TopicPartition
 from broker.wire.errors import ErrorCode
 from tests.support.produce_model import LIMITS, ProduceModel
@@ -109,6 +109,41 @@ def test_five_batches_are_in_flight_after_the_first_acknowledgement() -> None:
     assert model.on_wire_max == 5
     model.settle()
     model.check_logs()
+
+
+def test_five_batches_are_in_flight_at_once_without_idempotence() -> None:
+    model = ProduceModel(1, is_idempotent=False)
+    model.add(0, 6 * 3)
+    for _ in range(10):
+        model.drain()
+    assert model.on_wire_max == 5
+
+
+def test_partition_is_unproven_and_without_a_gap_under_another_identity() -> None:
+    sequences = PartitionSequences(has_gap=True, is_proven=True)
+    sequences.adopt(Identity(1, 1))
+    assert sequences == PartitionSequences(Identity(1, 1))
+
+
+def test_expired_batch_with_later_ones_to_ask_with_keeps_their_sequences() -> None:
+    """Both were appended, and their responses were lost. Under another epoch the later one would be written twice."""
+    model = ProduceModel(1)
+    model.add(0, 3)
+    model.settle()
+    model.add(0, 3)
+    model.drain()
+    wait(model, LIMITS.delivery_timeout_s / 2)
+    model.add(0, 3)
+    model.drain()
+    for _ in range(2):
+        model.serve(0)
+    model.break_connection(0)
+    wait(model, LIMITS.delivery_timeout_s / 2 + 1)
+    model.settle()
+    model.check_logs()
+    assert model.logs[TopicPartition("t", 0)].numbers == list(range(9))
+    assert model.identity is not None
+    assert model.identity.current == Identity(1, 0)
 
 
 def test_kip_360_epoch_is_raised_after_the_leader_lost_acknowledged_records() -> None:

@@ -1,5 +1,7 @@
 """The config keys of a producer: defaults, conflicts between keys, and the types of the keyword arguments."""
 
+from decimal import Decimal
+
 import attrs
 import pytest
 
@@ -56,10 +58,12 @@ def test_compression_level_is_that_of_the_type(settings: dict[str, object], leve
     ("settings", "told"),
     [
         ({"acks": "2"}, "acks must be 0, 1 or all"),
+        ({"acks": Decimal(1)}, "acks must be 0, 1 or all"),
         ({"compression.type": "zst"}, "did you mean zstd"),
         ({"compression.gzip.level": 0}, r"compression\.gzip\.level"),
         ({"linger": 5}, r"did you mean linger\.ms"),
         ({"enable.idempotence": "yes"}, "must be true or false"),
+        ({"enable.idempotence": 1}, "must be true or false"),
     ],
 )
 def test_bad_values_are_refused(settings: dict[str, object], told: str) -> None:
