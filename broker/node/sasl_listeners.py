@@ -1,7 +1,7 @@
 """The SASL mechanisms that each listener of a node offers, made from its configuration and the metadata."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -50,8 +50,6 @@ class SaslListeners:
             if secret_key is None or not secret_key.value
             else TokenCredentials(secret_key.value, lambda: self._tokens, lambda: int(env.wall() * 1000))
         )
-        # Another one after each start: then the answers for unknown names change.
-        self._secret = self._random(_SECRET_BYTES)
         self._listeners: dict[str, SaslListener] = {}
         self._token_validation: TokenValidation | None = None
         self._nursery: trio.Nursery | None = None
@@ -128,6 +126,11 @@ class SaslListeners:
             None if tokens is None else partial(tokens.find, mechanism),
             unknown=partial(unknown_credential, mechanism, self._secret),
         )
+
+    @cached_property
+    def _secret(self) -> bytes:
+        """Makes the answers for unknown names. It is another one after each start; only nodes with SCRAM draw it."""
+        return self._random(_SECRET_BYTES)
 
     def _validation(self) -> "TokenValidation":
         """The validation of tokens, which is imported where a listener first offers OAUTHBEARER: that takes 20 ms."""

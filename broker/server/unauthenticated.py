@@ -31,6 +31,7 @@ class UnauthenticatedConnections:
     def __init__(self) -> None:
         self._opened_at: dict[Connection, float] = {}
         self._per_address: Counter[str] = Counter()
+        self._has_some = trio.Event()
 
     def __len__(self) -> int:
         return len(self._opened_at)
@@ -41,18 +42,25 @@ class UnauthenticatedConnections:
             self._make_room(address)
         self._opened_at[connection] = trio.current_time()
         self._per_address[address] += 1
+        self._has_some.set()
 
     async def run(self) -> None:
         """Close connections that have not authenticated in time, until cancelled."""
         while True:
+            await self._has_some.wait()  # nodes without SASL have no timer
             await trio.sleep(_SWEEP_S)
-            due = trio.current_time() - AUTHENTICATION_TIMEOUT_S
-            for connection, opened_at in list(self._opened_at.items()):
-                if _has_ended(connection):
-                    self._remove(connection)
-                elif opened_at <= due:
-                    self._remove(connection)
-                    connection.close(f"the client has not authenticated in {AUTHENTICATION_TIMEOUT_S:.0f} s")
+            self._sweep()
+            if not self._opened_at:
+                self._has_some = trio.Event()
+
+    def _sweep(self) -> None:
+        due = trio.current_time() - AUTHENTICATION_TIMEOUT_S
+        for connection, opened_at in list(self._opened_at.items()):
+            if _has_ended(connection):
+                self._remove(connection)
+            elif opened_at <= due:
+                self._remove(connection)
+                connection.close(f"the client has not authenticated in {AUTHENTICATION_TIMEOUT_S:.0f} s")
 
     def _make_room(self, address: str) -> None:
         connections = [each for each in self._opened_at if each.peer_host == address]
