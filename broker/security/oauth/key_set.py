@@ -128,6 +128,7 @@ def parse_key_set(document: bytes) -> KeySet:
 
 
 def _read_key(entry: object) -> tuple[str, _Key]:
+    from cryptography.exceptions import UnsupportedAlgorithm
     from jwt import PyJWK
     from jwt.exceptions import PyJWTError
 
@@ -144,7 +145,7 @@ def _read_key(entry: object) -> tuple[str, _Key]:
     public = {name: entry[name] for name in _MEMBERS[kind] if name in entry}
     try:
         key = PyJWK.from_dict(public, algorithms[0]).key
-    except (PyJWTError, ValueError, TypeError, LookupError):
+    except (PyJWTError, UnsupportedAlgorithm, ValueError, TypeError, LookupError):
         raise InvalidKeySet("it cannot be read") from None
     if kind == "RSA" and not _RSA_BITS_MIN <= key.key_size <= _RSA_BITS_MAX:
         raise InvalidKeySet(f"it has {key.key_size} bits, not between {_RSA_BITS_MIN} and {_RSA_BITS_MAX}")

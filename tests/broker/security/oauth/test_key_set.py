@@ -3,6 +3,7 @@
 import hmac
 import json
 from base64 import urlsafe_b64encode
+from contextlib import suppress
 from typing import Any
 
 import jwt
@@ -217,3 +218,42 @@ def _signed_parts(header: dict[str, object], claims: dict[str, object]) -> str:
     algorithm = jwt.algorithms.get_default_algorithms()["RS256"]
     signature = algorithm.sign(signed.encode(), rsa_key().private)
     return f"{signed}.{urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=4,
+)
+NUMBERS = st.binary(max_size=300).map(lambda number: urlsafe_b64encode(number).rstrip(b"=").decode())
+ENTRIES = st.one_of(
+    JSON,
+    st.fixed_dictionaries(
+        {"kty": st.sampled_from(["RSA", "EC", "OKP", "oct"]) | JSON},
+        optional={
+            "crv": st.sampled_from(["P-256", "P-384", "P-521", "Ed25519", "Ed448", "secp256k1"]) | JSON,
+            **dict.fromkeys(("n", "e", "x", "y", "d", "k"), NUMBERS | JSON),
+            **dict.fromkeys(("kid", "use", "alg", "key_ops"), JSON),
+        },
+    ),
+    st.dictionaries(st.sampled_from(["n", "e", "alg", "use", "kid", "crv", "oth"]), NUMBERS | JSON).map(
+        lambda changes: rsa_key().jwk(**changes)
+    ),
+    st.dictionaries(st.sampled_from(["x", "y", "crv"]), NUMBERS).map(lambda changes: ec_key().jwk(**changes)),
+    st.dictionaries(st.sampled_from(["x", "crv"]), NUMBERS).map(lambda changes: ed_key().jwk(**changes)),
+)
+
+
+@settings(max_examples=1000)
+@given(st.lists(ENTRIES, max_size=3))
+def test_hostile_documents_are_read_or_refused(entries: list[Any]) -> None:
+    with suppress(InvalidKeySet):
+        parse_key_set(json.dumps({"keys": entries}).encode())
+
+
+@settings(max_examples=500)
+@given(st.dictionaries(st.sampled_from(["crit", "b64", "zip", "typ", "cty", "x5c", "jwk", "enc"]), JSON))
+def test_hostile_headers_of_tokens_are_refused(header: dict[str, Any]) -> None:
+    token = f"{encoded({'alg': 'RS256', 'kid': 'first', **header})}.{encoded(CLAIMS)}.AAAA"
+    with pytest.raises(InvalidToken):
+        parse_key_set(jwks(rsa_key())).verified_claims(token)
