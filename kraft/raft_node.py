@@ -189,9 +189,9 @@ class RaftNode:
             self._log.close()
             self._election.close()
 
-    async def serve(self, stream: trio.abc.Stream) -> None:
-        """Serve the connection of another node until it ends."""
-        connection = ServedConnection(stream, self._hello, self._received)
+    async def serve(self, stream: trio.abc.Stream, refusal: str = "") -> None:
+        """Serve the connection of another node until it ends. With a `refusal`, only tell it this reason."""
+        connection = ServedConnection(stream, self._hello, self._received, refusal)
         async with stream:
             try:
                 await connection.run()

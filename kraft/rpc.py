@@ -293,14 +293,19 @@ class ServedConnection:
     """A connection from another node. `received` is called with each request, and `respond` sends the response.
 
     `peer` is None before the Hello. A request names another replica as its sender than `peer` ends the connection.
+    With a `refusal`, the other node is told this reason and nothing else, and the connection ends.
     """
 
     def __init__(
-        self, stream: trio.abc.Stream, hello: Hello, received: Callable[["ServedConnection", int, Request], None]
+        self,
+        stream: trio.abc.Stream,
+        hello: Hello,
+        received: Callable[["ServedConnection", int, Request], None],
+        refusal: str = "",
     ) -> None:
         self.peer: ReplicaKey | None = None
         self._frames = Frames(stream)
-        self._hello = hello
+        self._hello = attrs.evolve(hello, cluster_id="", directory_id="", refusal=refusal) if refusal else hello
         self._received = received
         self._unsent: list[tuple[int, Response]] = []
         self._wanted = trio.Event()
@@ -320,7 +325,7 @@ class ServedConnection:
         """Exchange Hellos. Raises PeerConnectionLost if the peer's Hello is late, or is refused."""
         with trio.move_on_after(HELLO_TIMEOUT_S):
             theirs = await _receive(self._frames, HELLO_BYTES_MAX, decode_hello)
-            refusal = refusal_of(self._hello, theirs)
+            refusal = self._hello.refusal or refusal_of(self._hello, theirs)
             await self._frames.send(encode(attrs.evolve(self._hello, refusal=refusal)))
             if refusal:
                 raise PeerConnectionLost(refusal)

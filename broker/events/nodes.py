@@ -6,6 +6,8 @@ from kraft.events import LINES_MAX, EventCatalogue, EventKind, Level
 
 # Lines about slow requests in an interval: enough to see which clients and APIs are affected.
 SLOW_REQUESTS_MAX: Final = 100
+# A node that is refused connects twice in a second, and all lines say the same.
+_REPLICA_LINES_MAX: Final = 2
 
 _NODE: Final = {"node": "id of the node"}
 _CONNECTION: Final = {"peer": "address of the client", "listener": "name of the listener", "reason": "why, as text"}
@@ -95,6 +97,19 @@ NODE_EVENTS: Final = EventCatalogue(
             {**_NODE, "listeners": "name and address of each listener"},
         ),
         "node_stopped": EventKind(Level.INFO, "The node has shut down and closed its files.", _NODE),
+        "quorum_replica_refused": EventKind(
+            Level.WARNING,
+            "Another node may not take part in the quorum of the controllers. Without a majority of them, there is no "
+            "leader.",
+            {
+                "principal": "principal of the other node",
+                "host": "its address",
+                "reason": "why, as text",
+            },
+            "the node at {host} may not take part in the quorum: {reason}. Name its principal in super.users on every "
+            "controller; an ACL for CLUSTER_ACTION is enough only for controllers that have loaded the metadata",
+            _REPLICA_LINES_MAX,
+        ),
     },
 )
 CONFIG_EVENTS: Final = EventCatalogue(

@@ -118,8 +118,10 @@ class ControllerRole:
             self._nursery.start_soon(self._remove_expired_tokens)
 
     async def _serve_replica(self, stream: trio.abc.Stream, principal: str, host: str) -> None:
-        if self.dispatcher.admits_replica(principal, host):
-            await self._shared.quorum.serve(stream)
+        refusal = self.dispatcher.refusal_of_replica(principal, host)
+        if refusal:
+            self._shared.env.trace("quorum_replica_refused", principal=principal, host=host, reason=refusal)
+        await self._shared.quorum.serve(stream, refusal)
 
     async def _remove_expired_tokens(self) -> None:
         """Look for delegation tokens that have expired, until cancelled."""

@@ -17,7 +17,7 @@ import trio
 from broker.net.connection import Connection, ProtocolError, Sender
 from broker.net.reply import FileRange, PendingReply, Reply, frame_response
 from broker.server.authorizer import Authorizer
-from broker.server.context import Context, Message, S, trace_refusal
+from broker.server.context import Context, Message, S
 from broker.server.forwarding import Forward, forward_request
 from broker.server.handler import Handler
 from broker.server.quotas import Charging, MutationCharging
@@ -46,6 +46,8 @@ from metadata.protocol import AclOperation, ResourceType
 _KEY_VERSION_CORRELATION: Final = Struct(">Ii")
 _KNOWN_FROM: Final = _KEY_VERSION_CORRELATION.size
 _FRAME_SIZE: Final = 4
+# Names of principals come from outside, and may be long.
+_SHOWN_CHARACTERS: Final = 200
 _UNEXPECTED: Final = "The server experienced an unexpected error when processing the request."
 # The types of a reply that is not a message to pack.
 _REPLIES: Final = (PendingReply, bytes, list)
@@ -311,25 +313,26 @@ class ControllerDispatcher(Dispatcher[ControllerServices]):
         """Whether this node's controller is the active one, as far as it knows."""
         return self.services.controller.is_active
 
-    def admits_replica(self, principal: str, host: str) -> bool:
-        """True if another replica of the quorum is authenticated, and allowed to act for the cluster.
+    def refusal_of_replica(self, principal: str, host: str) -> str:
+        """Why another replica of the quorum is refused; "" if it is authenticated, and allowed to act for the cluster.
 
         The access control entries are part of the metadata that such a replica brings. Until they are loaded, only
         super users are admitted, as in Kafka.
         """
         if not principal:
-            return False
+            return "it has not authenticated"
         session = Session.authenticated(principal, host, "", self.shortcuts)
-        operation = AclOperation.CLUSTER_ACTION
         try:
             if self.authorizer is None or self.authorizer.allows(
-                session, operation, ResourceType.CLUSTER, CLUSTER_NAME
+                session, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
             ):
-                return True
+                return ""
         except KafkaError:
-            return False
-        trace_refusal(self.services.env.trace, session, operation, ResourceType.CLUSTER, CLUSTER_NAME, "the quorum's")
-        return False
+            return (
+                f"{principal[:_SHOWN_CHARACTERS]} is not among super.users, and this controller has not loaded the"
+                " access control entries yet"
+            )
+        return f"{principal[:_SHOWN_CHARACTERS]} is neither among super.users nor allowed CLUSTER_ACTION on the cluster"
 
 
 def _decoded(context: Context[S], payload: bytes, position: int) -> Steps[Message]:

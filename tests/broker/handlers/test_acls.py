@@ -14,7 +14,7 @@ from broker.wire.api.describe_acls import DescribeAclsRequest
 from broker.wire.errors import ErrorCode
 from broker.wire.uuids import encode_uuid
 from kraft.core import ReplicaKey
-from kraft.handshake import hello
+from kraft.handshake import Hello, decode_hello, hello
 from kraft.message_codec import encode
 from metadata.protocol import AclOperation as Op
 from metadata.protocol import AclPermission, PatternType, ResourceType
@@ -144,18 +144,22 @@ async def test_replica_of_the_quorum_has_to_be_allowed_to_act_for_the_cluster(
 ) -> None:
     node, admin = started
 
-    async def is_answered() -> bool:
+    async def answer() -> Hello:
         stream = await trio.open_tcp_stream("127.0.0.1", node.controller_port, local_address=CLIENT_HOST)
         async with stream:
             first = encode(hello(node.node.cluster_id, ReplicaKey(7, encode_uuid(b"d" * 16))))
             await stream.send_all(framed(first))
             with trio.fail_after(10):
-                try:
-                    return bool(await stream.receive_some())
-                except trio.BrokenResourceError:
-                    return False
+                size = int.from_bytes(await stream.receive_some(4))
+                return decode_hello(bytes(await stream.receive_some(size)))
 
-    assert not await is_answered()
-    assert only(node.traced.of("authorization_refused"))["request"] == "the quorum's"
+    reason = "User:ANONYMOUS is neither among super.users nor allowed CLUSTER_ACTION on the cluster"
+    refused = await answer()
+    assert refused.refusal == reason
+    assert (refused.cluster_id, refused.directory_id) == ("", "")
+    assert node.traced.of("quorum_replica_refused") == [
+        {"principal": "User:ANONYMOUS", "host": CLIENT_HOST, "reason": reason}
+    ]
     await admin.grant([on_cluster(Op.CLUSTER_ACTION)])
-    assert await is_answered()
+    welcome = await answer()
+    assert (welcome.refusal, welcome.cluster_id) == ("", node.node.cluster_id)
