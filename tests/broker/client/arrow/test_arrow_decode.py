@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.client.arrow import COLUMNS, PRODUCER_COLUMNS, decode_arrow, schema_of
+from broker.client.arrow.contents import gather_contents
 from broker.client.records import decode_records
 from broker.wire.api.fetch import AbortedTransaction
 from broker.wire.errors import WireError
@@ -21,6 +22,7 @@ from broker.wire.records import (
     TimestampType,
     encode_batch,
     encode_end_transaction_marker,
+    iter_headers,
 )
 from tests.support.record_strategies import TIME, records_lists
 
@@ -247,3 +249,10 @@ def test_counts_beyond_the_records_are_invalid(count: int) -> None:
     data[57:61] = count.to_bytes(4)
     rows, _, error = arrow_rows(data, check_crc=False)
     assert (rows, type(error)) == ([], InvalidRecord)
+
+
+def test_small_batches_are_joined_up_to_the_records_that_are_wanted() -> None:
+    data = b"".join(encode_batch([Record(value=b"v")] * 2, base_offset=2 * number) for number in range(5)) + bytes(64)
+    batches = [(position, header, True) for position, header in iter_headers(data[:-64])]
+    joined = [[header.base_offset for header, _, _ in each.batches] for each in gather_contents(data, batches, 4)]
+    assert joined == [[0, 2], [4, 6], [8]]

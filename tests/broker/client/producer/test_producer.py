@@ -38,6 +38,13 @@ async def bootstrap(tmp_path: Path) -> AsyncIterator[str]:
             yield f"127.0.0.1:{node.port}"
 
 
+async def test_record_without_key_and_value_is_sent_soon(bootstrap: str) -> None:
+    await make_topic(bootstrap, "orders")
+    async with Producer(bootstrap) as producer:
+        delivery = await producer.send_soon("orders", None)
+        assert delivery.offset == 0
+
+
 async def test_send_returns_where_the_record_was_written(bootstrap: str) -> None:
     await make_topic(bootstrap, "orders")
     async with Producer(bootstrap) as producer:
