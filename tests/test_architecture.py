@@ -288,6 +288,8 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     "broker.cli.main": {"open", "os"},
     "broker.cli.commands.cluster": {"os"},
     # The restart command, which the operator gives.
+    # Files with keys and passwords, which a disk does not make for their owner alone.
+    "broker.cli.local_security": {"open", "os"},
     "broker.cli.commands.node_restart": {"subprocess", "tempfile"},
     "broker.cli.commands.kafka_tools": {"os"},
     "broker.cli.commands.consume": {"os"},

@@ -2,6 +2,7 @@
 
 <directory>/node-1.properties    what `kraft start` takes; once it is there, its node is formatted
 <directory>/node-1/              the node's log directory
+<directory>/security/            keys, certificates and configurations of clients, see `broker.cli.local_security`
 
 Nodes are numbered from 1 on, or from `--first-id` on.
 """
@@ -15,10 +16,11 @@ from typing import Final
 import attrs
 import trio
 
+from broker.cli.local_security import CONTROLLER, ClusterSecrets, LocalSecurity, write_private
 from broker.cli.node_config import read_node_config
 from broker.config import read_config
+from broker.config.properties import escaped
 from broker.node.formatting import Formatting, format_directories
-from broker.storage.whole_file import replace_durably
 from broker.wire.uuids import encode_uuid, new_uuid
 from kraft.core import ReplicaKey, Voter, VoterSet
 from kraft.env import Env
@@ -48,18 +50,25 @@ class LocalNode:
     node_id: int
     properties_path: str
     address: str
+    security: LocalSecurity
 
 
 async def open_cluster(
-    env: Env, directory: str, nodes: int | None, first_port: int, first_id: int | None = None
+    env: Env,
+    directory: str,
+    nodes: int | None,
+    first_port: int,
+    first_id: int | None = None,
+    security: LocalSecurity | None = None,
 ) -> list[LocalNode]:
     """Finds the nodes of the cluster in `directory` (an absolute path). Creates them if it is empty or does not exist.
 
     `nodes` is the required number of nodes; None means the existing ones, or three new ones. `first_id` is the id of
     the first node; None means the existing id, or 1. The k-th new node listens for clients on `first_port` + 2(k - 1),
-    and for controllers on the port after that. If `first_port` is 0, a range of free ports is chosen.
+    and for controllers on the port after that. If `first_port` is 0, a range of free ports is chosen. `security` is
+    that of a new cluster, PLAINTEXT by default; an existing one must have the same.
 
-    Raises NotOneCluster, InvalidConfig, OSError, FsyncFailed.
+    Raises NotOneCluster, MissingCryptography, InvalidConfig, OSError, FsyncFailed.
     """
     found = _find(env, directory)
     if not found:
@@ -68,12 +77,15 @@ async def open_cluster(
         count = NODES_DEFAULT if nodes is None else nodes
         first_port = first_port or await _free_first_port(env, 2 * count)
         first_id = FIRST_ID_DEFAULT if first_id is None else first_id
-        await _make(env, directory, range(first_id, first_id + count), first_port)
+        node_ids = range(first_id, first_id + count)
+        await _make(env, directory, node_ids, first_port, security or LocalSecurity.PLAINTEXT)
         found = _find(env, directory)
     if nodes not in (None, len(found)):
         raise NotOneCluster(f"{directory} holds a cluster of {len(found)} nodes, and not of {nodes}")
     if first_id not in (None, found[0].node_id):
         raise NotOneCluster(f"{directory} holds a cluster whose first node is {found[0].node_id}, and not {first_id}")
+    if security not in (None, found[0].security):
+        raise NotOneCluster(f"{directory} holds a cluster with --security {found[0].security}, and not {security}")
     return found
 
 
@@ -89,7 +101,12 @@ def _find(env: Env, directory: str) -> list[LocalNode]:
                 return []
     listeners = {node_id: config.endpoints.broker_listeners[0] for node_id, config in configs.items()}
     return [
-        LocalNode(node_id, _properties_path(directory, node_id), f"{listener.host}:{listener.port}")
+        LocalNode(
+            node_id,
+            _properties_path(directory, node_id),
+            f"{listener.host}:{listener.port}",
+            LocalSecurity.of(listener.security_protocol, configs[node_id].ssl_client_auth),
+        )
         for node_id, listener in listeners.items()
     ]
 
@@ -110,7 +127,7 @@ async def _free_first_port(env: Env, count: int) -> int:
                 return first_port
 
 
-async def _make(env: Env, directory: str, node_ids: Sequence[int], first_port: int) -> None:
+async def _make(env: Env, directory: str, node_ids: Sequence[int], first_port: int, security: LocalSecurity) -> None:
     """Format the nodes. Each has two ports, its clients' and its controllers'. The first node's file comes last: with
     it all controllers' files are there.
     """
@@ -121,14 +138,20 @@ async def _make(env: Env, directory: str, node_ids: Sequence[int], first_port: i
             for node_id in node_ids[: _controllers(len(node_ids))]
         )
     )
-    formatting = Formatting(encode_uuid(new_uuid(env.rng.randbytes)), voters)
+    secrets = ClusterSecrets.make(env, security, directory, node_ids)
+    secrets.write_client_files(",".join(f"localhost:{port}" for port in ports.values()))
+    formatting = Formatting(encode_uuid(new_uuid(env.rng.randbytes)), voters, users=secrets.users(env))
     for node_id in reversed(node_ids):
-        settings = _settings(directory, node_id, ports[node_id], voters) | _internal_topics(len(node_ids))
-        properties = "".join(f"{key}={value}\n" for key, value in settings.items()).encode()
+        settings = {
+            **_settings(directory, node_id, ports[node_id], voters, security),
+            **secrets.node_settings(node_id),
+            **_internal_topics(len(node_ids)),
+        }
+        properties = "".join(f"{key}={escaped(value)}\n" for key, value in settings.items()).encode()
         await format_directories(
             env, read_config(properties), formatting, ignore_formatted=False, report=lambda line: None
         )
-        await replace_durably(env.disk, _properties_path(directory, node_id), properties)
+        write_private(_properties_path(directory, node_id), properties)
 
 
 def _controllers(nodes: int) -> int:
@@ -136,17 +159,20 @@ def _controllers(nodes: int) -> int:
     return (min(nodes, CONTROLLERS_MAX) + 1) // 2 * 2 - 1
 
 
-def _settings(directory: str, node_id: int, client_port: int, voters: VoterSet) -> dict[str, str]:
+def _settings(
+    directory: str, node_id: int, client_port: int, voters: VoterSet, security: LocalSecurity
+) -> dict[str, str]:
     voter = voters.get(node_id)
-    listeners = f"PLAINTEXT://localhost:{client_port}"
+    name = security.protocol.name
+    listeners = f"{name}://localhost:{client_port}"
     return {
         "process.roles": "broker" if voter is None else "broker,controller",
         "node.id": str(node_id),
         "controller.quorum.bootstrap.servers": ",".join(each.address for each in voters.voters),
-        "listeners": listeners if voter is None else f"{listeners},CONTROLLER://{voter.address}",
-        "inter.broker.listener.name": "PLAINTEXT",
-        "controller.listener.names": "CONTROLLER",
-        "log.dirs": _escaped(f"{directory}/node-{node_id}"),
+        "listeners": listeners if voter is None else f"{listeners},{CONTROLLER}://{voter.address}",
+        "inter.broker.listener.name": name,
+        "controller.listener.names": CONTROLLER,
+        "log.dirs": f"{directory}/node-{node_id}",
     }
 
 
@@ -165,10 +191,3 @@ def _internal_topics(nodes: int) -> dict[str, str]:
 
 def _properties_path(directory: str, node_id: int) -> str:
     return f"{directory}/node-{node_id}.properties"
-
-
-def _escaped(path: str) -> str:
-    """Escapes text for a properties file, in which a backslash begins an escape and only Latin-1 is literal."""
-    units = path.encode("utf-16-be")
-    codes = [units[index] << 8 | units[index + 1] for index in range(0, len(units), 2)]
-    return "".join(chr(code) if 0x20 <= code < 0x7F and code != ord("\\") else f"\\u{code:04x}" for code in codes)

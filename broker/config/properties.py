@@ -24,6 +24,13 @@ def parse_properties(data: bytes) -> dict[str, str]:
     return properties
 
 
+def escaped(value: str) -> str:
+    """A value in the syntax of a properties file, in which a backslash begins an escape and only Latin-1 is literal."""
+    units = value.encode("utf-16-be")
+    codes = [units[index] << 8 | units[index + 1] for index in range(0, len(units), 2)]
+    return "".join(chr(code) if 0x20 <= code < 0x7F and code != ord("\\") else f"\\u{code:04x}" for code in codes)
+
+
 def _logical_lines(text: str) -> Iterator[str]:
     """Lines with content, joined with their continuation lines and without leading blanks."""
     joined = ""

@@ -26,8 +26,9 @@ from broker.cli.grammar import ClusterCommand, Command, CommandGroup, Exit, Invo
 from broker.cli.grammar.arguments import Integer
 from broker.cli.grammar.units import format_count
 from broker.cli.local_cluster import FIRST_ID_DEFAULT, NODES_DEFAULT, NODES_MAX, LocalNode, NotOneCluster, open_cluster
+from broker.cli.local_security import LocalSecurity, MissingCryptography, read_client_files
 from broker.cli.output import Column, one
-from broker.cli.printing import print_line
+from broker.cli.printing import print_line, print_text
 from broker.cli.start_arguments import LOG_FORMATS, LOG_LEVELS
 from broker.cli.supervisor import Supervisor, Task
 from broker.node.formatting import FormattingRefused
@@ -96,17 +97,23 @@ for _command in (drain, undrain, rebalance, unregister, restart, rejoin):
     "next two and so on; 0 takes free ones; default: 9092.",
 )
 @click.option(
+    "--security",
+    type=click.Choice([each.value for each in LocalSecurity]),
+    help="How the clients of a new cluster connect. Certificates, users and configurations of clients are made and "
+    f"printed; default: {LocalSecurity.PLAINTEXT}.",
+)
+@click.option(
     "--override", "overrides", multiple=True, metavar="KEY=VALUE", help="A config that wins over each node's file."
 )
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), help="Lowest level that nodes log; default: info.")
 @click.option("--log-format", type=click.Choice(LOG_FORMATS), help="How nodes write their log; default: text.")
-def start(invocation: Invocation, directory: str, **options: Any) -> None:
+def start(invocation: Invocation, directory: str, security: str | None, **options: Any) -> None:
     """Run a cluster until SIGTERM or Ctrl-C; make it if it is not there."""
     absolute = os.path.abspath(directory)
     try:
-        run = partial(_start, absolute, **options)
+        run = partial(_start, absolute, security=None if security is None else LocalSecurity(security), **options)
         invocation.exit_code = trio.run(run, restrict_keyboard_interrupt_to_checkpoints=True)
-    except* (NotOneCluster, InvalidConfig, FormattingRefused, OSError) as group:
+    except* (NotOneCluster, MissingCryptography, InvalidConfig, FormattingRefused, OSError) as group:
         print_errors(group)
         invocation.exit_code = Exit.FAILED
 
@@ -165,22 +172,36 @@ async def _start(
     nodes: int | None,
     first_port: int,
     first_id: int | None,
+    security: LocalSecurity | None,
     overrides: Sequence[str],
     log_level: str | None,
     log_format: str | None,
 ) -> Exit:
     env = real_env(lambda kind, /, **fields: None)
-    local_nodes = await open_cluster(env, directory, nodes, first_port, first_id)
+    is_new = not (env.disk.exists(directory) and env.disk.list(directory))
+    local_nodes = await open_cluster(env, directory, nodes, first_port, first_id, security)
     addresses = ",".join(node.address for node in local_nodes)
     given = [*(("--override", each) for each in overrides), ("--log-level", log_level), ("--log-format", log_format)]
     options = [part for option, value in given if value is not None for part in (option, value)]
     supervisor = Supervisor(
         [_task(node, options) for node in local_nodes],
         partial(print_line, flush=True),
-        lambda: print_line(f"kraft: all nodes serve clients, at {addresses}; data in {directory}", flush=True),
+        partial(_report_serving, addresses, directory, local_nodes[0].security, is_new),
     )
     await supervisor.run()
     return Exit.FAILED if supervisor.failed else Exit.OK
+
+
+def _report_serving(addresses: str, directory: str, security: LocalSecurity, is_new: bool) -> None:
+    """Print where clients connect, and with which configuration. Its passwords are printed once, by the first start."""
+    print_line(f"kraft: all nodes serve clients, at {addresses}; data in {directory}", flush=True)
+    if security is LocalSecurity.PLAINTEXT:
+        return
+    for path, content in read_client_files(directory):
+        if is_new:
+            print_line(f"kraft: {path}")
+            print_text(content)
+    print_line(f"kraft: configurations of clients, with keys and passwords: {directory}/security", flush=True)
 
 
 def _task(node: LocalNode, options: Sequence[str]) -> Task:

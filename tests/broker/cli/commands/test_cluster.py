@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, Producer
 
 from broker.cli.grammar import Exit
 from broker.cli.local_cluster import LocalNode, NotOneCluster, open_cluster
+from broker.cli.local_security import LocalSecurity
 from broker.config import read_config
 from broker.coordinator.runtime.runtime import CoordinatorKeyType
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
@@ -52,6 +53,7 @@ class Supervised:
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while (found := re.search(pattern, self.output(), re.MULTILINE)) is None:
             assert time.monotonic() < deadline, f"no {pattern} in:\n{self.output()}"
+            assert self.process.poll() is None, f"it has ended:\n{self.output()}"
             time.sleep(0.02)
         return found
 
@@ -124,6 +126,43 @@ def test_consumer_groups_work_in_clusters_of_one_and_two_nodes(
     assert message.value() == b"value"
     consumer.close()
     assert warnings_in(cluster.output()) == []
+
+
+@pytest.mark.parametrize("security", [each for each in LocalSecurity if each is not LocalSecurity.PLAINTEXT])
+def test_secured_cluster_serves_only_clients_with_its_printed_configurations(
+    supervise: Callable[..., Supervised], security: LocalSecurity
+) -> None:
+    cluster = supervise("--first-port", "0", "--nodes", "1", "--security", security)
+    address = cluster.wait_serving()
+    directory = cluster.directory / "security"
+    cluster.wait_for(f"^kraft: configurations of clients, with keys and passwords: {directory}$")
+    for name in ("java", "kraft", "librdkafka", "spark"):
+        assert (directory / f"{name}.properties").read_text() in cluster.output()
+    with_config = ("--command-config", str(directory / "kraft.properties"))
+    created = run_command(*with_config, "topics", "create", "topic")
+    assert created.code == 0, created.errors
+    lines = (directory / "librdkafka.properties").read_text().splitlines()[1:]
+    producer = Producer(dict(line.split("=", 1) for line in lines))
+    producer.produce("topic", b"value")
+    assert producer.flush(TIMEOUT_SECONDS) == 0
+    without = run_command("--timeout", "5s", "-b", address, "topics", "list")
+    assert without.code != 0
+    secret = [*directory.iterdir(), cluster.directory / "node-1.properties"]
+    assert [path for path in secret if path.stat().st_mode & 0o077] == []
+    assert cluster.end() == 0
+
+
+def test_security_of_an_existing_cluster_cannot_be_changed(tmp_path: Path) -> None:
+    directory = str(tmp_path / "cluster")
+    env = real_env(lambda kind, /, **fields: None)
+
+    async def make() -> None:
+        await open_cluster(env, directory, 1, 0, security=LocalSecurity.MTLS)
+        assert (await open_cluster(env, directory, None, 0))[0].security is LocalSecurity.MTLS
+        await open_cluster(env, directory, None, 0, security=LocalSecurity.SASL_SSL)
+
+    with pytest.raises(NotOneCluster, match="holds a cluster with --security mtls, and not sasl_ssl"):
+        trio.run(make)
 
 
 @pytest.mark.parametrize(
