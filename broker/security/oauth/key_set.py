@@ -38,7 +38,7 @@ _MEMBERS: Final[Mapping[str, Sequence[str]]] = {
     "OKP": ("kty", "crv", "x"),
 }
 
-MISSING_LIBRARY: Final = "OAUTHBEARER with signed tokens needs PyJWT and cryptography: pip install 'kraft[oauth]'"
+MISSING_LIBRARY: Final = "OAUTHBEARER with signed tokens needs PyJWT and cryptography: pip install 'kraft[security]'"
 
 
 class InvalidKeySet(ValueError):

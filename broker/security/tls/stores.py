@@ -103,7 +103,7 @@ def _open_pkcs12(store: StoreSettings, content: bytes) -> Any:
         from cryptography.hazmat.primitives.serialization import pkcs12
     except ImportError as error:
         raise TlsConfigError(
-            f"{_place(store)} is a PKCS12 file, which takes the package cryptography: pip install 'kraft[pkcs12]'; or"
+            f"{_place(store)} is a PKCS12 file, which takes the package cryptography: pip install 'kraft[security]'; or"
             " convert the file to PEM"
         ) from error
     try:
