@@ -290,6 +290,7 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     # The restart command, which the operator gives.
     # Files with keys and passwords, which a disk does not make for their owner alone.
     "broker.cli.local_security": {"open", "os"},
+    "broker.cli.private_files": {"open", "os"},
     "broker.cli.commands.node_restart": {"subprocess", "tempfile"},
     "broker.cli.commands.kafka_tools": {"os"},
     "broker.cli.commands.consume": {"os"},

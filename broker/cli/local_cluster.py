@@ -16,8 +16,9 @@ from typing import Final
 import attrs
 import trio
 
-from broker.cli.local_security import CONTROLLER, ClusterSecrets, LocalSecurity, write_private
+from broker.cli.local_security import CONTROLLER, ClusterSecrets, LocalSecurity
 from broker.cli.node_config import read_node_config
+from broker.cli.private_files import write_private
 from broker.config import read_config
 from broker.config.properties import escaped
 from broker.node.formatting import Formatting, format_directories

@@ -10,13 +10,13 @@ Files with keys and passwords are readable by their owner only. The key that sig
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from enum import StrEnum
 from typing import Final
 
 import attrs
 import trio
 
+from broker.cli.private_files import write_private
 from broker.node.initial_users import initial_user
 from kraft.env import Env
 from metadata.protocol import SecurityProtocol
@@ -41,7 +41,6 @@ _CLIENT_FILES: Final = {
     "spark.properties": "Spark, as options of the source and the sink",
 }
 _PASSWORD_BYTES: Final = 16
-_PRIVATE_MODE: Final = 0o600
 _LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 _PLAIN_LOGIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM_LOGIN: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -227,15 +226,3 @@ def read_client_files(cluster_directory: str) -> Iterator[tuple[str, str]]:
         path = f"{cluster_directory}/{_DIRECTORY}/{name}"
         with open(path, encoding="utf-8") as file:
             yield path, file.read()
-
-
-def write_private(path: str, content: bytes) -> None:
-    """Write a file that only its owner may read, at no moment anyone else. Raises OSError."""
-    temporary = f"{path}.new"
-    with suppress(FileNotFoundError):
-        os.unlink(temporary)
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE_MODE), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)

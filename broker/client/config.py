@@ -310,6 +310,14 @@ class ClientSettings(TypedDict, total=False):
     enable_ssl_certificate_verification: bool
 
 
+_SECRETS: Final = frozenset(field.name.replace("_", ".") for field in attrs.fields(ClientConfig) if not field.repr)
+
+
+def is_secret(key: str) -> bool:
+    """True for a key of clients, by Kafka's name or by librdkafka's, whose value is never shown."""
+    return key in _SECRETS
+
+
 _C = TypeVar("_C", bound=ClientConfig)
 
 

@@ -1,6 +1,7 @@
 """`kraft context`: name clusters, and choose the one that commands ask."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import attrs
 import click
@@ -10,11 +11,14 @@ from broker.cli.grammar.contexts import NAME, Contexts, contexts_path, load_cont
 from broker.cli.grammar.options import given_settings
 from broker.cli.grammar.settings import SERVERS_KEY, parse_settings, read_command_config
 from broker.cli.output import Column, list_of, one
+from broker.client.config import is_secret
+
+_HIDDEN: Final = "..."
 
 
 @attrs.frozen
 class ContextRow:
-    """A named cluster. `configs` are its other client configs."""
+    """A named cluster. `configs` are its other client configs, with `...` in place of secrets."""
 
     name: str
     is_current: bool
@@ -100,11 +104,10 @@ def remove(invocation: Invocation, name: str) -> None:
 
 
 def _row(contexts: Contexts, name: str) -> ContextRow:
-    configs = dict(contexts.get(name))
+    configs = {key: _HIDDEN if is_secret(key) else value for key, value in contexts.get(name).items()}
     servers = configs.pop(SERVERS_KEY, "")
     return ContextRow(name, name == contexts.current, servers, configs)
 
 
 def _shown(configs: Mapping[str, str]) -> str:
-    """Format the configs, with `...` in place of secrets."""
-    return " ".join(f"{key}={'...' if 'password' in key or 'jaas' in key else configs[key]}" for key in configs)
+    return " ".join(f"{key}={value}" for key, value in configs.items())

@@ -21,6 +21,7 @@ from typing import Final
 import attrs
 
 from broker.cli.grammar.failures import CommandFailed, Exit, WrongSettings
+from broker.cli.private_files import write_private
 
 NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -81,12 +82,9 @@ def save_contexts(contexts: Contexts) -> None:
     lines = [] if contexts.current is None else [f"current = {_quoted(contexts.current)}", ""]
     for name, configs in contexts.by_name.items():
         lines += [f"[contexts.{_quoted(name)}]", *(f"{_quoted(key)} = {_quoted(configs[key])}" for key in configs), ""]
-    temporary = path.with_name(f"{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text("\n".join(lines), encoding="utf-8")
-        temporary.chmod(0o600)  # a context may hold a password
-        temporary.replace(path)
+        write_private(str(path), "\n".join(lines).encode())  # a context may hold a password
     except OSError as error:
         raise WrongSettings(f"{path} cannot be written: {error}") from error
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from broker.cli.grammar.settings import GivenSettings
+from broker.client.config import is_secret
 
 # The commands that ask a cluster. `kraft cluster start` makes one.
 _PRINTED: Final = re.compile(
@@ -32,4 +33,5 @@ def _options(given: GivenSettings) -> Iterator[str]:
     if given.context is not None:
         yield from ("--context", given.context)
     for each in given.properties:
-        yield from ("-X", each)
+        key, _, _ = each.partition("=")
+        yield from ("-X", f"{key}=..." if is_secret(key.strip()) else each)

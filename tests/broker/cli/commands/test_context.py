@@ -33,7 +33,9 @@ def test_the_first_context_is_the_current_one_until_another_is_chosen() -> None:
     )
     rows = json.loads(run_command("context", "list", "--json").output)
     assert [(row["name"], row["is_current"]) for row in rows] == [("local", False), ("staging", True)]
-    assert json.loads(run_command("context", "show", "--json").output)["configs"]["client.id"] == "deploy"
+    shown = {"client.id": "deploy", "ssl.key.password": "..."}
+    assert json.loads(run_command("context", "show", "--json").output)["configs"] == shown
+    assert "ssl.key.password=..." in run_command("context", "show").output
 
 
 def test_a_context_that_is_removed_is_not_used_any_more() -> None:

@@ -42,6 +42,12 @@ def test_all_cluster_options_are_repeated_as_a_shell_takes_them() -> None:
     )
 
 
+def test_secrets_are_not_repeated() -> None:
+    given = GivenSettings(properties=("sasl.password=secret", "sasl.username=alice"))
+    printed = "`kraft -X sasl.password=... -X sasl.username=alice elect`"
+    assert for_same_cluster("`kraft elect`", given) == printed
+
+
 def test_every_command_that_asks_a_cluster_is_printed_with_it() -> None:
     asking = {path for path, command in leaf_commands(kraft) if isinstance(command, ClusterCommand)}
     printed = {
