@@ -133,8 +133,8 @@ async def test_user_that_is_removed_is_refused_at_the_next_authentication_kip_36
         assert (await client.describe_cluster()).nodes
         deletion = ScramDeletion(USER, ScramMechanism.SCRAM_SHA_512)
         (await admin.alter_user_scram_credentials([deletion])).raise_first()
-        assert (await client.describe_cluster()).nodes
-        with trio.fail_after(5), pytest.raises(AuthenticationFailed, match="re-authentication due to invalid"):
+        # The client may ask over its connection, which it authenticates again, or over a new one.
+        with trio.fail_after(5), pytest.raises(AuthenticationFailed, match="authentication due to invalid"):
             await describe_again_and_again(client)
 
 
