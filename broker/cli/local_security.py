@@ -42,7 +42,7 @@ _CLIENT_FILES: Final = {
 }
 _PASSWORD_BYTES: Final = 16
 _LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
-_PLAIN_LOGIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_ANONYMOUS: Final = "ANONYMOUS"
 _SCRAM_LOGIN: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
@@ -110,7 +110,7 @@ class ClusterSecrets:
         if self.security is LocalSecurity.PLAINTEXT:
             return {}
         protocol = self.security.protocol
-        controllers = SecurityProtocol.SSL if self.security.has_tls else protocol
+        controllers = SecurityProtocol.SSL if self.security.has_tls else SecurityProtocol.PLAINTEXT
         settings = {
             "listener.security.protocol.map": f"{CONTROLLER}:{controllers.name},{protocol.name}:{protocol.name}"
         }
@@ -127,9 +127,11 @@ class ClusterSecrets:
         if self.security.has_sasl:
             settings |= self._sasl_settings(protocol)
         if self.security is not LocalSecurity.SSL:
+            # Without TLS, nodes do not authenticate at the controllers' port, which only this machine reaches.
+            super_users = (NODE_USER, ADMIN_USER) if self.security.has_tls else (NODE_USER, ADMIN_USER, _ANONYMOUS)
             settings |= {
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-                "super.users": f"User:{NODE_USER};User:{ADMIN_USER}",
+                "super.users": ";".join(f"User:{name}" for name in super_users),
                 "allow.everyone.if.no.acl.found": "true",
             }
         return settings
@@ -153,23 +155,11 @@ class ClusterSecrets:
     def _sasl_settings(self, protocol: SecurityProtocol) -> dict[str, str]:
         listener = f"listener.name.{protocol.name.lower()}"
         login = self._login(_SCRAM_LOGIN, NODE_USER)
-        settings = {
+        return {
             "sasl.enabled.mechanisms": ",".join(_MECHANISMS),
             "sasl.mechanism.inter.broker.protocol": MECHANISM,
             f"{listener}.{MECHANISM.lower()}.sasl.jaas.config": f"{login};",
         }
-        if not self.security.has_tls:
-            # SCRAM would need the metadata log, which controllers can read only once they have connected.
-            controller = f"listener.name.{CONTROLLER.lower()}"
-            password = self.passwords[NODE_USER]
-            settings |= {
-                "sasl.mechanism.controller.protocol": "PLAIN",
-                f"{controller}.sasl.enabled.mechanisms": "PLAIN",
-                f"{controller}.plain.sasl.jaas.config": (
-                    f'{self._login(_PLAIN_LOGIN, NODE_USER)} user_{NODE_USER}="{password}";'
-                ),
-            }
-        return settings
 
     def _login(self, module: str, user: str) -> str:
         return f'{module} required username="{user}" password="{self.passwords[user]}"'
