@@ -79,8 +79,13 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "broker.security.acls": ("broker.config", "broker.server.authorizer", "broker.server.session", "metadata"),
     # Mechanisms are the same for servers and clients.
     "broker.security.sasl": ("metadata.protocol",),
-    "broker.security.oauth": ("broker.printable", "broker.security.sasl"),
-    "broker.security.tls": ("broker.net.listener_security", "broker.net.tls_stream"),
+    "broker.security.oauth": ("broker.printable", "broker.security.regular_files", "broker.security.sasl"),
+    "broker.security.regular_files": (),
+    "broker.security.tls": (
+        "broker.net.listener_security",
+        "broker.net.tls_stream",
+        "broker.security.regular_files",
+    ),
     "broker.security.delegation_tokens": ("broker.security.sasl", "metadata.image", "metadata.protocol"),
     "broker.quota": ("broker.net.admission", "broker.replication.throttles", "broker.server", "kraft.env", "metadata"),
     "broker.log_levels": ("kraft.events", "metadata.controller", "metadata.protocol"),
@@ -210,7 +215,6 @@ PURE: dict[str, frozenset[str]] = {
     # They fetch keys and tokens from identity providers.
     "broker.security.oauth": frozenset(
         {
-            "broker.security.oauth.documents",
             "broker.security.oauth.http_exchange",
             "broker.security.oauth.key_source",
             "broker.security.oauth.login",
@@ -266,10 +270,10 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     # The driver of kernel sockets, which carries plain TCP faster than Trio does. The simulation replaces it.
     "broker.net.epoll_reactor": {"select", "socket"},
     "broker.net.send": {"socket"},
-    # Files of keys and of tokens, where the configuration names them.
-    "broker.security.oauth.documents": {"pathlib"},
-    # The files of key and trust stores.
-    "broker.security.tls.files": {"open", "os"},
+    # Files of stores, keys and tokens, where the configuration names them.
+    "broker.security.regular_files": {"os"},
+    # The versions of the files of key and trust stores, and files in memory.
+    "broker.security.tls.files": {"os"},
     # The simulated kernel: its errors and constants, and random numbers that follow from a seed.
     "jepsen.simulation.disk.volume": {"os"},
     "jepsen.simulation.network.handshake": {"os"},

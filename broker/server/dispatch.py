@@ -332,6 +332,9 @@ class ControllerDispatcher(Dispatcher[ControllerServices]):
                 f"{principal[:_SHOWN_CHARACTERS]} is not among super.users, and this controller has not loaded the"
                 " access control entries yet"
             )
+        except Exception as error:  # noqa: BLE001 - an authorizer of others
+            self._failed(session, error)
+            return "the authorizer of this controller has failed"
         return f"{principal[:_SHOWN_CHARACTERS]} is neither among super.users nor allowed CLUSTER_ACTION on the cluster"
 
 

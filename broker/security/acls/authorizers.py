@@ -31,7 +31,11 @@ def find_authorizer(config: KafkaConfig) -> Authorizer | None:
         raise InvalidConfig(
             f"authorizer.class.name can be {STANDARD_AUTHORIZER}, or module:Class of a class in Python, and not {name}"
         )
-    authorizer: Authorizer = _load(name, module, attribute)(dict(config.layers.static))
+    made = _load(name, module, attribute)
+    try:
+        authorizer: Authorizer = made(dict(config.layers.static))
+    except Exception as error:
+        raise InvalidConfig(f"authorizer.class.name={name} makes no authorizer: {error!r}") from error
     return authorizer
 
 

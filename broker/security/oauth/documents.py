@@ -1,9 +1,9 @@
 """Reads small documents by URL: sets of keys and tokens, over HTTP or from files."""
 
-from pathlib import Path
 from typing import Final
 
 from broker.security.oauth.http_exchange import RESPONSE_BYTES_MAX, Endpoint, EndpointFailed, HttpClient
+from broker.security.regular_files import read_regular_file
 
 _OK: Final = 200
 
@@ -21,8 +21,7 @@ async def read_document(endpoint: Endpoint, client: HttpClient) -> bytes:
 def read_small_file(path: str) -> bytes:
     """The content of a file, which is usually in the page cache. Raises EndpointFailed."""
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(RESPONSE_BYTES_MAX + 1)
+        data = read_regular_file(path, RESPONSE_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         raise EndpointFailed(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > RESPONSE_BYTES_MAX:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeAlias
 
+from broker.security.regular_files import read_regular_file
 from broker.security.tls.settings import TlsConfigError
 
 # A store with all authorities of the web has some 300 KB.
@@ -17,8 +18,7 @@ Version: TypeAlias = tuple[int, int, int, int] | None
 def read_store(path: str, key: str) -> bytes:
     """The content of a file, which the config `key` names. Raises TlsConfigError."""
     try:
-        with open(path, "rb") as file:
-            content = file.read(STORE_BYTES_MAX + 1)
+        content = read_regular_file(path, STORE_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise TlsConfigError(f"{key}={path} cannot be read: {reason}") from error

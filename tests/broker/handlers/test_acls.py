@@ -139,27 +139,41 @@ async def test_class_in_python_decides_and_has_no_entries(tmp_path: Path) -> Non
         assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
+async def hello_of_replica(node: RunningNode) -> Hello:
+    """The answer to a replica of the quorum that connects from CLIENT_HOST."""
+    stream = await trio.open_tcp_stream("127.0.0.1", node.controller_port, local_address=CLIENT_HOST)
+    async with stream:
+        first = encode(hello(node.node.cluster_id, ReplicaKey(7, encode_uuid(b"d" * 16))))
+        await stream.send_all(framed(first))
+        with trio.fail_after(10):
+            size = int.from_bytes(await stream.receive_some(4))
+            return decode_hello(bytes(await stream.receive_some(size)))
+
+
 async def test_replica_of_the_quorum_has_to_be_allowed_to_act_for_the_cluster(
     started: tuple[RunningNode, AclAdmin],
 ) -> None:
     node, admin = started
 
-    async def answer() -> Hello:
-        stream = await trio.open_tcp_stream("127.0.0.1", node.controller_port, local_address=CLIENT_HOST)
-        async with stream:
-            first = encode(hello(node.node.cluster_id, ReplicaKey(7, encode_uuid(b"d" * 16))))
-            await stream.send_all(framed(first))
-            with trio.fail_after(10):
-                size = int.from_bytes(await stream.receive_some(4))
-                return decode_hello(bytes(await stream.receive_some(size)))
-
     reason = "User:ANONYMOUS is neither among super.users nor allowed CLUSTER_ACTION on the cluster"
-    refused = await answer()
+    refused = await hello_of_replica(node)
     assert refused.refusal == reason
     assert (refused.cluster_id, refused.directory_id) == ("", "")
     assert node.traced.of("quorum_replica_refused") == [
         {"principal": "User:ANONYMOUS", "host": CLIENT_HOST, "reason": reason}
     ]
     await admin.grant([on_cluster(Op.CLUSTER_ACTION)])
-    welcome = await answer()
+    welcome = await hello_of_replica(node)
     assert (welcome.refusal, welcome.cluster_id) == ("", node.node.cluster_id)
+
+
+async def test_node_outlives_an_authorizer_that_fails_to_decide_on_a_replica(tmp_path: Path) -> None:
+    named = "tests.broker.security.acls.test_authorizers:FailingAuthorizer"
+    async with (
+        running_node(tmp_path, authorizer_class_name=named, own_user="User:ANONYMOUS") as node,
+        connected(node.port) as client,
+    ):
+        assert (await hello_of_replica(node)).refusal == "the authorizer of this controller has failed"
+        assert "ZeroDivisionError" in str(only(node.traced.of("handler_failed"))["error"])
+        response = await client.call(DescribeAclsRequest(**ANY), 3)
+        assert response.error_code == ErrorCode.SECURITY_DISABLED

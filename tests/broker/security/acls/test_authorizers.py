@@ -31,6 +31,15 @@ class OwnAuthorizer:
         """Decisions never change."""
 
 
+class FailingAuthorizer(OwnAuthorizer):
+    """Fails to decide on replicas of the quorum, and on other nodes."""
+
+    def allows(self, session: Session, operation: AclOperation, kind: ResourceType, name: str) -> bool:
+        if operation is AclOperation.CLUSTER_ACTION:
+            raise ZeroDivisionError
+        return super().allows(session, operation, kind, name)
+
+
 def session(principal: str) -> Session:
     return Session.authenticated(principal, "10.0.0.1", "PLAINTEXT", ShortcutTables())
 
@@ -67,6 +76,11 @@ def test_class_in_python_gets_the_texts_of_the_file(tmp_path: Path) -> None:
         ),
         ({"authorizer_class_name": "no_module:X"}, "authorizer.class.name=no_module:X cannot be loaded: "),
         ({"authorizer_class_name": "json:Absent"}, "authorizer.class.name=json:Absent cannot be loaded: "),
+        ({"authorizer_class_name": "os:sep"}, "authorizer.class.name=os:sep makes no authorizer: TypeError"),
+        (
+            {"authorizer_class_name": f"{__name__}:OwnAuthorizer"},
+            f"authorizer.class.name={__name__}:OwnAuthorizer makes no authorizer: KeyError('own.user')",
+        ),
         (
             {"authorizer_class_name": STANDARD_AUTHORIZER, "super_users": "User:a;bob"},
             "super.users: expected a string in format principalType:principalName but got bob",
