@@ -85,6 +85,7 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
         "broker.net.listener_security",
         "broker.net.tls_stream",
         "broker.security.regular_files",
+        "metadata.regex",
     ),
     "broker.security.delegation_tokens": ("broker.security.sasl", "metadata.image", "metadata.protocol"),
     "broker.quota": ("broker.net.admission", "broker.replication.throttles", "broker.server", "kraft.env", "metadata"),

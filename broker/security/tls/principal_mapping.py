@@ -6,12 +6,19 @@ from typing import Final
 
 import attrs
 
+from metadata.regex.matching import Regex, RegexError, compile_regex
+
 # As Kafka reads them. A rule is DEFAULT, or RULE:pattern/replacement/ with an L or a U for lower or upper case.
 _RULE: Final = r"(DEFAULT)|RULE:((\\.|[^\\/])*)/((\\.|[^\\/])*)/([LU]?).*?|(.*?)"
 _SPLITTER: Final = re.compile(rf"\s*({_RULE})\s*(,\s*|$)")
 _PARSER: Final = re.compile(_RULE)
 # A group of Java with a name; Python writes it (?P<name>...).
 _NAMED_GROUP: Final = re.compile(r"\(\?<(?=[A-Za-z])")
+
+# Characters beyond ASCII, for which the linear matcher has no sets, and what stands for them. As in Java, `\w` matches
+# none of them.
+_BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
+_OTHER_CHARACTER: Final = "\x7f"
 
 
 class InvalidRule(ValueError):
@@ -24,17 +31,24 @@ class NoMatchingRule(ValueError):
 
 @attrs.frozen
 class _Rule:
-    """`pattern` is None for DEFAULT. `case` is "L", "U" or empty."""
+    """`pattern` is None for DEFAULT. `case` is "L", "U" or empty.
+
+    `linear` is the pattern for a matcher without backtracking, None if that does not know its syntax. Certificates
+    choose names: on one of 900 characters, the rule of Kafka's documentation backtracks for 30 s before it fails.
+    """
 
     text: str
     pattern: re.Pattern[str] | None = None
     replacement: str = ""
     case: str = ""
+    linear: Regex | None = None
 
     def apply(self, name: str) -> str | None:
         pattern = self.pattern
         if pattern is None:
             return name
+        if self.linear is not None and not self.linear.matches(_BEYOND_ASCII.sub(_OTHER_CHARACTER, name)):
+            return None
         if pattern.fullmatch(name) is None:
             return None
         short = pattern.sub(lambda match: _expand(self.replacement, match), name)
@@ -72,11 +86,20 @@ def _parse(text: str) -> _Rule | None:
         return _Rule(text)
     if match[2] is None:
         return None
+    expression = _NAMED_GROUP.sub("(?P<", match[2])
     try:
-        pattern = re.compile(_NAMED_GROUP.sub("(?P<", match[2]))
+        pattern = re.compile(expression)
     except re.error as error:
         raise InvalidRule(f"Invalid rule: `{text}`: {error}") from error
-    return _Rule(text, pattern, match[4], match[6])
+    return _Rule(text, pattern, match[4], match[6], _linear(expression))
+
+
+def _linear(expression: str) -> Regex | None:
+    """The matcher without backtracking, for expressions in ASCII and without what only backtracking can match."""
+    try:
+        return compile_regex(expression) if expression.isascii() else None
+    except RegexError:
+        return None
 
 
 def _expand(replacement: str, match: re.Match[str]) -> str:

@@ -1,5 +1,7 @@
 """`ssl.principal.mapping.rules` (KIP-371): the expected names and messages are those of Kafka's SslPrincipalMapper."""
 
+import time
+
 import pytest
 
 from broker.security.tls.principal_mapping import InvalidRule, NoMatchingRule, PrincipalMapping
@@ -38,6 +40,33 @@ EXAMPLE = ", ".join(
 )
 def test_first_rule_that_matches_the_whole_name_counts(rules: str, name: str, expected: str) -> None:
     assert PrincipalMapping(rules).short_name(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("rules", "name", "expected"),
+    [
+        ("RULE:^CN=(.*?),.*$/$1/", "CN=Jürgen,O=ß", "Jürgen"),
+        ("RULE:^CN=([^,]+)$/$1/U", "CN=ü", "Ü"),
+        ("RULE:^CN=(ü)$/$1/", "CN=ü", "ü"),
+        (r"RULE:^CN=(\w+),O=\1$/$1/", "CN=a,O=a", "a"),
+        ("RULE:^CN=(?=d)(.*)$/$1/", "CN=duke", "duke"),
+    ],
+)
+def test_names_beyond_ascii_and_all_of_pythons_syntax_are_matched(rules: str, name: str, expected: str) -> None:
+    assert PrincipalMapping(rules).short_name(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("rules", "name", "expected"),
+    [
+        (EXAMPLE, "CN=a" + ",OU=" * 250 + ",O=" * 250 + ",L=" * 250 + ",ST=" * 250 + "ü", "A"),
+        ("RULE:^CN=(([a-z]+)*),OU=x$/$1/,DEFAULT", "CN=" + "a" * 4_000, "CN=" + "a" * 4_000),
+    ],
+)
+def test_name_of_a_certificate_cannot_hold_the_node_by_backtracking(rules: str, name: str, expected: str) -> None:
+    began = time.process_time()
+    assert PrincipalMapping(rules).short_name(name) == expected
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(
