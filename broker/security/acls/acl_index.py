@@ -6,7 +6,7 @@ the patterns that apply to the resource, and with the number of different length
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TypeAlias, TypeVar
 
 from metadata.image import WILDCARD, AccessControlEntry, Network, host_network
@@ -16,13 +16,14 @@ K = TypeVar("K")
 
 Pattern: TypeAlias = tuple[PatternType, str]
 _Networks: TypeAlias = dict[AccessControlEntry, Network | None]
+_Address: TypeAlias = IPv4Address | IPv6Address
 
 
 class AclIndex:
     """Entries are added once and removed once."""
 
     def __init__(self) -> None:
-        # By type of resource and principal: the entries of each pattern, with the networks of hosts in CIDR notation.
+        # By type of resource and principal: the entries of each pattern, with the networks of hosts that have one.
         self._entries: dict[tuple[ResourceType, str], dict[Pattern, _Networks]] = {}
         self._patterns: defaultdict[ResourceType, Counter[Pattern]] = defaultdict(Counter)
         self._prefix_lengths: defaultdict[ResourceType, Counter[int]] = defaultdict(Counter)
@@ -60,17 +61,19 @@ class AclIndex:
         self, kind: ResourceType, principals: Iterable[str], patterns: Iterable[Pattern], host: str
     ) -> Iterator[AccessControlEntry]:
         """The entries of these principals and patterns that apply to a client at `host`, which is an address."""
+        address = _address(host)
         for principal in principals:
             by_pattern = self._entries.get((kind, principal))
             if by_pattern:
                 for pattern in patterns:
-                    yield from _of_host(by_pattern.get(pattern), host)
+                    yield from _of_host(by_pattern.get(pattern), host, address)
 
     def all_entries(self, kind: ResourceType, principals: Iterable[str], host: str) -> Iterator[AccessControlEntry]:
         """The entries of these principals on any resources of a type that apply to a client at `host`."""
+        address = _address(host)
         for principal in principals:
             for networks in self._entries.get((kind, principal), {}).values():
-                yield from _of_host(networks, host)
+                yield from _of_host(networks, host, address)
 
 
 def covers(entry: AccessControlEntry, operation: AclOperation) -> bool:
@@ -78,28 +81,26 @@ def covers(entry: AccessControlEntry, operation: AclOperation) -> bool:
     return entry.operation in (operation, AclOperation.ALL)
 
 
-def _of_host(networks: _Networks | None, host: str) -> Iterator[AccessControlEntry]:
+def _of_host(networks: _Networks | None, host: str, address: _Address | None) -> Iterator[AccessControlEntry]:
     for entry, network in (networks or {}).items():
-        if entry.host in (WILDCARD, host) or _is_at(host, entry.host, network):
+        if entry.host in (WILDCARD, host) or (address is not None and network is not None and address in network):
             yield entry
 
 
-def _is_at(host: str, wanted: str, network: Network | None) -> bool:
-    """True if the address is in the network, or is the wanted one in another notation of IPv6."""
-    if network is None and ":" not in wanted:
-        return False
+def _address(host: str) -> _Address | None:
+    """The address of a client; that of IPv4 for one that IPv6 wraps."""
     try:
         address = ip_address(host)
-        address = getattr(address, "ipv4_mapped", None) or address
-        return address == ip_address(wanted) if network is None else address in network
     except ValueError:
-        return False
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _network(host: str) -> Network | None:
+    """The range of addresses of a host; None for WILDCARD, and for a text that is no address."""
     try:
-        return host_network(host)
-    except ValueError:  # the controller refuses it; such an entry applies to no client
+        return None if host == WILDCARD else host_network(host) or ip_network(host)
+    except ValueError:  # as in Kafka, such an entry applies to no client
         return None
 
 
