@@ -112,6 +112,7 @@ async def add(
 @click.argument("resources", nargs=-1, metavar="[RESOURCE...]")
 @click.option("--principal", metavar="PRINCIPAL", help="Only entries of this principal.")
 @click.option("--operation", metavar="OPERATION", help="Only entries of this operation.")
+@click.option("--permission", type=click.Choice(["allow", "deny"]), help="Only entries that allow, or that deny.")
 @click.option("--host", metavar="HOST", help="Only entries of this host.")
 @click.option("--dry-run", is_flag=True, help="Only show the entries; do not remove them.")
 async def remove(
@@ -119,6 +120,7 @@ async def remove(
     resources: Sequence[str],
     principal: str | None,
     operation: str | None,
+    permission: str | None,
     host: str | None,
     dry_run: bool,
 ) -> None:
@@ -130,6 +132,7 @@ async def remove(
             wanted,
             principal=None if principal is None else _principal(principal),
             operation=AclOperation.ANY if operation is None else _operation(operation),
+            permission=AclPermission.ANY if permission is None else AclPermission[permission.upper()],
             host=host,
         )
         for wanted in ([_filter(text, False) for text in resources] or [AclFilter()])

@@ -55,6 +55,11 @@ def test_entries_are_added_listed_and_removed(authorized: NodeProcess) -> None:
     assert succeed("acls", "remove", "topic=orders", "--operation", "read") == (
         "removed: allow User:alice read on topic=orders from 10.0.0.1\n"
     )
+    succeed("acls", "add", "alice", "describe", "topic=orders", "--deny")
+    assert succeed("acls", "remove", "topic=orders", "--permission", "deny") == (
+        "removed: deny User:alice describe on topic=orders\n"
+    )
+    assert len(ask("acls", "list", "topic=orders")) == 1
     succeed("acls", "remove", "--principal", "alice")
     succeed("acls", "remove", "--principal", "bob")
     assert succeed("acls", "list") == "There are no such entries.\n"
