@@ -11,7 +11,7 @@ Files with keys and passwords are readable by their owner only. The key that sig
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
@@ -21,6 +21,9 @@ from broker.node.initial_users import initial_user
 from kraft.env import Env
 from metadata.protocol import SecurityProtocol
 from metadata.records import UserScramCredentialRecord
+
+if TYPE_CHECKING:
+    from broker.security.tls.private_authority import PrivateAuthority
 
 # The name of the controllers' listener.
 CONTROLLER: Final = "CONTROLLER"
@@ -41,6 +44,7 @@ _CLIENT_FILES: Final = {
     "spark.properties": "Spark, as options of the source and the sink",
 }
 _PASSWORD_BYTES: Final = 16
+_PRIVATE_DIRECTORY_MODE: Final = 0o700
 _LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 _ANONYMOUS: Final = "ANONYMOUS"
 _SCRAM_LOGIN: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -95,10 +99,13 @@ class ClusterSecrets:
         users = (NODE_USER, ADMIN_USER) if security.has_sasl else ()
         passwords = {user: env.rng.randbytes(_PASSWORD_BYTES).hex() for user in users}
         secrets = cls(security, f"{cluster_directory}/{_DIRECTORY}", passwords)
+        authority = _new_authority(env.wall()) if security.has_tls else None  # its failure leaves no directory
         if security is not LocalSecurity.PLAINTEXT:
-            os.makedirs(secrets.directory, 0o700, exist_ok=True)
-        if security.has_tls:
-            secrets._make_certificates(env.wall(), node_ids)
+            # Only the owner may read the metadata log, which has the credentials of users.
+            os.makedirs(cluster_directory, _PRIVATE_DIRECTORY_MODE, exist_ok=True)
+            os.makedirs(secrets.directory, _PRIVATE_DIRECTORY_MODE, exist_ok=True)
+        if authority is not None:
+            secrets._issue_certificates(authority, node_ids)
         return secrets
 
     def users(self, env: Env) -> list[UserScramCredentialRecord]:
@@ -190,15 +197,7 @@ class ClusterSecrets:
             }
         return settings
 
-    def _make_certificates(self, now_s: float, node_ids: Sequence[int]) -> None:
-        try:
-            # The package is needed by clusters with TLS only.
-            from broker.security.tls.private_authority import PrivateAuthority
-        except ModuleNotFoundError as error:
-            raise MissingCryptography(
-                f'Certificates are made with the package {error.name}: pip install "kraft[security]"'
-            ) from error
-        authority = PrivateAuthority("kraft local cluster", now_s)
+    def _issue_certificates(self, authority: "PrivateAuthority", node_ids: Sequence[int]) -> None:
         write_private(self._path(_CA_FILE), authority.certificate)
         hosts = tuple(dict.fromkeys((*_LOCAL_HOSTS, trio.socket.gethostname())))
         for node_id in node_ids:
@@ -208,6 +207,17 @@ class ClusterSecrets:
 
     def _path(self, name: str) -> str:
         return f"{self.directory}/{name}"
+
+
+def _new_authority(now_s: float) -> "PrivateAuthority":
+    try:
+        # The package is needed by clusters with TLS only.
+        from broker.security.tls.private_authority import PrivateAuthority
+    except ModuleNotFoundError as error:
+        raise MissingCryptography(
+            f'Certificates are made with the package {error.name}: pip install "kraft[security]"'
+        ) from error
+    return PrivateAuthority("kraft local cluster", now_s)
 
 
 def read_client_files(cluster_directory: str) -> Iterator[tuple[str, str]]:

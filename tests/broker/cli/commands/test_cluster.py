@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, Producer
 
 from broker.cli.grammar import Exit
 from broker.cli.local_cluster import LocalNode, NotOneCluster, open_cluster
-from broker.cli.local_security import LocalSecurity
+from broker.cli.local_security import LocalSecurity, MissingCryptography
 from broker.config import read_config
 from broker.coordinator.runtime.runtime import CoordinatorKeyType
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
@@ -147,7 +147,7 @@ def test_secured_cluster_serves_only_clients_with_its_printed_configurations(
     assert producer.flush(TIMEOUT_SECONDS) == 0
     without = run_command("--timeout", "5s", "-b", address, "topics", "list")
     assert without.code != 0
-    secret = [*directory.iterdir(), cluster.directory / "node-1.properties"]
+    secret = [cluster.directory, *directory.iterdir(), cluster.directory / "node-1.properties"]
     assert [path for path in secret if path.stat().st_mode & 0o077] == []
     assert cluster.end() == 0
 
@@ -163,6 +163,20 @@ def test_security_of_an_existing_cluster_cannot_be_changed(tmp_path: Path) -> No
 
     with pytest.raises(NotOneCluster, match="holds a cluster with --security mtls, and not sasl_ssl"):
         trio.run(make)
+
+
+def test_missing_package_for_certificates_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / "cluster"
+    env = real_env(lambda kind, /, **fields: None)
+    monkeypatch.delitem(sys.modules, "broker.security.tls.private_authority", raising=False)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+
+    async def make() -> None:
+        await open_cluster(env, str(directory), 1, 0, security=LocalSecurity.SSL)
+
+    with pytest.raises(MissingCryptography, match=r'package cryptography: pip install "kraft\[security\]"'):
+        trio.run(make)
+    assert not directory.exists()
 
 
 @pytest.mark.parametrize(
