@@ -318,6 +318,12 @@ def is_secret(key: str) -> bool:
     return key in _SECRETS
 
 
+def require_servers(config: ClientConfig) -> None:
+    """Raises ConfigError for a client that has no address to connect to."""
+    if not config.bootstrap_servers:
+        raise ConfigError("no server is given; give bootstrap servers")
+
+
 _C = TypeVar("_C", bound=ClientConfig)
 
 

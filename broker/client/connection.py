@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from broker.client.connection_failures import connect_failure, foreign_answer, lost_reason
-from broker.client.connection_security import PLAINTEXT, ConnectionSecurity, refusal
+from broker.client.connection_failures import connect_failure, foreign_answer, lost_reason, refusal
+from broker.client.connection_security import PLAINTEXT, ConnectionSecurity
 from broker.client.errors import AuthenticationFailed, ConnectionLost
 from broker.client.payloads import decode_response, encode_request
 from broker.net.tls_stream import socket_beneath
@@ -332,7 +332,11 @@ class Connection:
         if refused is not None:
             return AuthenticationFailed(refused)
         is_secured = self._stream is not self._transport
-        return ConnectionLost(lost_reason(error, may_be_tls_port=not (self._is_answered or is_secured or self._login)))
+        is_foreign = not (self._is_answered or is_secured or self._login)
+        is_second_refused = self._is_answered and self._next_id == 2 and len(self._sent) == 1
+        return ConnectionLost(
+            lost_reason(error, may_be_tls_port=is_foreign, may_be_sasl_port=is_second_refused and self._login is None)
+        )
 
     def _answered(self, response: bytes | memoryview) -> None:
         if not self._sent or self._sent[0][0] != response[_RESPONSE_ID]:

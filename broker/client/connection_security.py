@@ -1,39 +1,19 @@
 """How connections to nodes are secured: by TLS or not, and by SASL or not."""
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
+from broker.client.connection_failures import refusal
 from broker.client.errors import AuthenticationFailed, ConnectionLost
 from broker.net.tls_stream import HandshakeFailed, start_tls
 
 if TYPE_CHECKING:
     from broker.client.sasl_login import SaslLogin
-
-# Alerts by which a node refuses this side, in OpenSSL's names, and what they mean.
-_ALERTS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the broker asks for a client certificate (ssl.client.auth=required);"
-        " give one with ssl.keystore.location, or ssl.certificate.location and ssl.key.location",
-        "SSLV3_ALERT_HANDSHAKE_FAILURE": "the broker refuses the TLS handshake: it asks for a client certificate, or"
-        " has no cipher suite in common",
-        "TLSV1_ALERT_UNKNOWN_CA": "the broker does not trust this client's certificate: its authority is not in the"
-        " broker's truststore",
-        "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the broker does not accept this client's certificate",
-        "SSLV3_ALERT_BAD_CERTIFICATE": "the broker does not accept this client's certificate, or asks for one",
-        "SSLV3_ALERT_CERTIFICATE_EXPIRED": "this client's certificate has expired",
-        "SSLV3_ALERT_CERTIFICATE_REVOKED": "this client's certificate was revoked",
-        "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "the broker cannot use this client's certificate, for example because it"
-        " is only for servers",
-        "TLSV1_ALERT_PROTOCOL_VERSION": "the broker has none of the TLS versions of ssl.enabled.protocols",
-        "UNSUPPORTED_PROTOCOL": "the broker has none of the TLS versions of ssl.enabled.protocols",
-    }
-)
 
 
 @attrs.frozen
@@ -71,26 +51,6 @@ PLAINTEXT: Final = ConnectionSecurity()
 _API_VERSIONS: Final = bytes.fromhex("0000000a 0012 0000 6b726166 ffff")
 _CORRELATION_ID: Final = slice(8, 12)
 _ANSWER_BEGINS: Final = slice(4, 8)
-
-
-def refusal(error: BaseException | None) -> str | None:
-    """Why the peer or this side refuses a TLS connection; None if `error` is not about that."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"certificate verify failed: {error.verify_message}{_advice(error)}"
-    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-        return (
-            _ALERTS.get(error.reason or "") or f"TLS failed: {(error.reason or str(error)).lower().replace('_', ' ')}"
-        )
-    return None
-
-
-def _advice(error: ssl.SSLCertVerificationError) -> str:
-    message = error.verify_message
-    if "mismatch" in message:
-        return "; connect by a name of the certificate, or set ssl.endpoint.identification.algorithm to none"
-    if "issuer" in message or "self-signed" in message or "self signed" in message:
-        return "; name the authority's certificate with ssl.ca.location or ssl.truststore.location"
-    return ""
 
 
 def _handshake_error(failure: HandshakeFailed) -> ConnectionLost:

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 import trio
 
+from broker.client.connection_failures import refusal
 from broker.client.errors import AuthenticationFailed, ConnectionLost
 from broker.client.payloads import decode_response, encode_request
 from broker.printable import printable
@@ -120,6 +121,9 @@ async def _call(stream: trio.abc.Stream, request: Any, version: int, client_id: 
             raise AuthenticationFailed(f"an answer of {size} bytes, as no broker sends it during authentication")
         return decode_response(request, version, await _exactly(stream, size))
     except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+        # A broker refuses a client's certificate after the client's handshake with TLS 1.3 has ended.
+        if (reason := refusal(error.__cause__)) is not None:
+            raise AuthenticationFailed(reason) from error
         raise ConnectionLost(f"the connection broke during authentication: {error.__cause__ or error}") from error
     except WireError as error:
         raise ConnectionLost(f"an answer that cannot be read: {error}") from error

@@ -57,7 +57,7 @@ class SyncConsumer(BlockingClient[Consumer[K, V]], Generic[K, V]):
 
     def __init__(
         self,
-        bootstrap_servers: str | Sequence[str],
+        bootstrap_servers: str | Sequence[str] | None = None,
         *,
         topics: Iterable[str] = (),
         pattern: Pattern | None = None,

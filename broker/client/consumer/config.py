@@ -6,7 +6,16 @@ from typing import Final
 import attrs
 
 from broker.client.arguments.check import shown
-from broker.client.config import ClientConfig, ClientSettings, flag, number, parsed, text, whole_number
+from broker.client.config import (
+    ClientConfig,
+    ClientSettings,
+    flag,
+    number,
+    parsed,
+    require_servers,
+    text,
+    whole_number,
+)
 from broker.client.consumer.offset_reset import LATEST, OffsetReset, read_offset_reset
 from broker.client.errors import ConfigError
 
@@ -62,6 +71,10 @@ class ConsumerConfig(ClientConfig):
     # Not one of Kafka's keys: what all brokers' responses together may hold that no poll has returned yet. As much as
     # librdkafka's queued.max.messages.kbytes.
     fetch_buffer_bytes: int = whole_number(64 << 20, at_least=1)
+
+    def __attrs_post_init__(self) -> None:
+        """Raises ConfigError if no server is given."""
+        require_servers(self)
 
 
 class ConsumerSettings(ClientSettings, total=False):

@@ -52,7 +52,7 @@ class Consumer(Generic[K, V]):
 
     def __init__(
         self,
-        bootstrap_servers: str | Sequence[str],
+        bootstrap_servers: str | Sequence[str] | None = None,
         *,
         topics: Iterable[str] = (),
         pattern: Pattern | None = None,

@@ -5,7 +5,16 @@ from typing import Final, Literal
 import attrs
 
 from broker.client.arguments.check import shown
-from broker.client.config import ClientConfig, ClientSettings, flag, number, parsed, text, whole_number
+from broker.client.config import (
+    ClientConfig,
+    ClientSettings,
+    flag,
+    number,
+    parsed,
+    require_servers,
+    text,
+    whole_number,
+)
 from broker.client.errors import ConfigError
 from broker.wire.records import Compression
 
@@ -67,7 +76,8 @@ class ProducerConfig(ClientConfig):
     transaction_two_phase_commit_enable: bool = flag(False)
 
     def __attrs_post_init__(self) -> None:
-        """Raises ConfigError for keys that exclude each other."""
+        """Raises ConfigError for keys that exclude each other, and for a missing server."""
+        require_servers(self)
         if self.transactional_id == "":
             raise ConfigError("transactional.id must not be empty")
         if self.transactional_id is not None and not self.is_idempotent:

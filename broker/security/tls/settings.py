@@ -144,7 +144,11 @@ def _check_key_store(store: StoreSettings) -> StoreSettings:
     elif store.location is None:
         _require(store.password is None, "SSL key store is not specified, but key store password is specified.")
     else:
-        _require(store.password is not None, "SSL key store is specified, but key store password is not specified.")
+        _require(
+            store.password is not None,
+            "SSL key store is specified, but key store password is not specified."
+            f" The store has the type {store.type}; a PEM file needs ssl.keystore.type=PEM.",
+        )
     return store
 
 

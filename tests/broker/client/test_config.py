@@ -1,7 +1,10 @@
 """Config keys as keyword arguments and as Kafka's keys."""
 
+from collections.abc import Callable
+
 import pytest
 
+from broker.client import Admin, Consumer, Producer, SyncAdmin, SyncConsumer, SyncProducer
 from broker.client.config import ClientConfig, read_config
 from broker.client.errors import ConfigError
 
@@ -12,6 +15,13 @@ def test_keyword_arguments_and_kafka_keys_set_the_same_fields() -> None:
     assert by_key == by_name
     assert by_key.bootstrap_servers == (("a", 1), ("::1", 2))
     assert by_key.retry_backoff_ms == 100
+
+
+@pytest.mark.parametrize("client", [Admin, Consumer, Producer, SyncAdmin, SyncConsumer, SyncProducer])
+def test_config_of_every_client_may_have_the_bootstrap_servers(client: Callable[..., object]) -> None:
+    client(config={"bootstrap.servers": "a:1"})
+    with pytest.raises(ConfigError, match="bootstrap"):
+        client(config={"client.id": "x"})
 
 
 @pytest.mark.parametrize(

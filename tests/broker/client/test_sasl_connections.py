@@ -15,9 +15,11 @@ from broker.client import (
     Producer,
     ScramDeletion,
     ScramMechanism,
+    TimedOut,
     TopicPartition,
 )
 from broker.security.sasl.jaas import PLAIN_MODULE, SCRAM_MODULE
+from tests.support.certificates import TestAuthority
 from tests.support.running_node import RunningNode
 from tests.support.sasl import MECHANISMS, PASSWORD, USER, sasl_node, sasl_port
 
@@ -104,6 +106,32 @@ async def test_listener_without_sasl(tmp_path: Path) -> None:
     async with sasl_node(tmp_path) as node:
         with trio.fail_after(AT_ONCE_S), pytest.raises(AuthenticationFailed, match="listener has no SASL"):
             async with Admin(f"127.0.0.1:{node.port}", config=settings("PLAIN")) as admin:
+                await admin.describe_cluster()
+
+
+async def test_client_that_does_not_authenticate_is_told_of_sasl(tmp_path: Path) -> None:
+    async with sasl_node(tmp_path) as node:
+        with pytest.raises(TimedOut, match="as SASL ports do; this client does not authenticate"):
+            async with Admin(servers(node), default_api_timeout_ms=1_000) as admin:
+                await admin.describe_cluster()
+
+
+async def test_client_without_the_certificate_that_a_sasl_listener_asks_for_kip_684(
+    tmp_path: Path,
+) -> None:
+    authority = TestAuthority(tmp_path / "authority")
+    configs = {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,CLIENTS:SASL_SSL",
+        "listener.name.clients.ssl.client.auth": "required",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(authority.issue("node", "127.0.0.1").file),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.file),
+    }
+    async with sasl_node(tmp_path, **configs) as node:
+        config = {**settings("PLAIN"), "security.protocol": "SASL_SSL", "ssl.ca.location": str(authority.file)}
+        with trio.fail_after(AT_ONCE_S), pytest.raises(AuthenticationFailed, match="asks for a client certificate"):
+            async with Admin(servers(node), config=config) as admin:
                 await admin.describe_cluster()
 
 
