@@ -55,6 +55,10 @@ def read_subject(claims: Mapping[str, Any], claim: str) -> str:
         raise InvalidToken(f"the token has no claim {claim} that names a user")
     if len(subject) > _SUBJECT_CHARACTERS_MAX:
         raise InvalidToken(f"the claim {claim} has more than {_SUBJECT_CHARACTERS_MAX} characters")
+    try:
+        subject.encode()
+    except UnicodeEncodeError:  # a half of a surrogate pair, which JSON can escape: no response or record carries it
+        raise InvalidToken(f"the claim {claim} is not Unicode text") from None
     return subject.strip()
 
 
