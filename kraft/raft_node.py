@@ -14,10 +14,12 @@ import attrs
 import trio
 
 from kraft.bounds import RECORDS_MAX
+from kraft.connecting import Connect, connect_by_tcp
 from kraft.core import Core, Effect, Event, OffsetAndEpoch, QuorumConfig, ReplicaKey, Role, VoterSet, effects, events
 from kraft.core.messages import Request, Response, VoterChangeRequest, VoterChangeResponse
 from kraft.description import QuorumDescription, describe
 from kraft.env import Env
+from kraft.frames import FRAME_BYTES_MAX, PeerConnectionLost
 from kraft.handshake import hello
 from kraft.inbound_requests import InboundRequests
 from kraft.log import CorruptLog, ReplicaFiles
@@ -25,7 +27,7 @@ from kraft.peers import Peers
 from kraft.quorum_trace import QuorumTrace
 from kraft.recovery import Recovered, recover
 from kraft.replicated_log import Batch, Leadership, Listener, NotLeader
-from kraft.rpc import FRAME_BYTES_MAX, Connect, Links, PeerConnectionLost, ServedConnection
+from kraft.rpc import Links, ServedConnection
 from kraft.running_time import RunningTime
 from kraft.state_machines import StateMachines
 
@@ -79,7 +81,7 @@ class RaftNode:
 
     @classmethod
     async def open(
-        cls, env: Env, directory: str, config: RaftNodeConfig, connect: Connect = trio.open_tcp_stream
+        cls, env: Env, directory: str, config: RaftNodeConfig, connect: Connect = connect_by_tcp
     ) -> "RaftNode":
         """Recover the replica in `directory`, which is created if it is missing. Raises CorruptLog, OSError."""
         recovered = await recover(env.disk, directory, config.initial_voters, config.quorum)

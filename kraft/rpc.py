@@ -7,14 +7,16 @@ old connection can therefore not be taken for the response to a new request.
 
 from collections.abc import Awaitable, Callable
 from math import inf
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol
 
 import attrs
 import trio
 
+from kraft.connecting import Connect, PeerRefused, open_stream
 from kraft.core import ReplicaKey
 from kraft.core.messages import Request, Response, is_answer, sender_is
 from kraft.env import Env
+from kraft.frames import FRAME_BYTES_MAX, Frames, PeerConnectionLost, receive_message
 from kraft.handshake import ANSWER_BYTES_MAX, HELLO_BYTES_MAX, HELLO_TIMEOUT_S, Hello, decode_hello, refusal_of
 from kraft.message_codec import (
     decode_request,
@@ -23,76 +25,16 @@ from kraft.message_codec import (
     encode_request,
     encode_response,
 )
-from kraft.msgpack_reading import MalformedMessage
 
-T = TypeVar("T")
-# Opens a stream to a host and port, which may be encrypted. Raises OSError, PeerConnectionLost.
-Connect: TypeAlias = Callable[[str, int], Awaitable[trio.abc.Stream]]
-
-# A response to a Fetch holds a megabyte of batches, or one larger batch. The largest batch of a controller has ten
-# thousand records.
-FRAME_BYTES_MAX = 64 << 20
 # No request carries batches: the largest one lists all voters.
 REQUEST_BYTES_MAX = 4_096
 # A core has at most one request of each type in flight per node, so a node with more requests is faulty.
 IN_FLIGHT_MAX = 32
 # Voters, bootstrap servers, the leader, and former ones.
 LINKS_MAX = 300
-CONNECT_TIMEOUT_S = 1.0
 # The backoff before reconnecting: after the first failure, and at most. Half of it is random.
 RECONNECT_BACKOFF_S = 0.02
 RECONNECT_BACKOFF_MAX_S = 0.5
-_RECEIVE_BYTES = 65_536
-
-
-class PeerConnectionLost(Exception):
-    """The connection broke, or the peer sent invalid data.
-
-    `was_reset` is True if the connection was reset, refused or closed, as happens when the peer's process dies.
-    """
-
-    def __init__(self, reason: str, *, was_reset: bool = False) -> None:
-        super().__init__(reason)
-        self.was_reset = was_reset
-
-
-class Frames:
-    """Sends and receives frames over a stream of bytes."""
-
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self._stream = stream
-        self._buffer = bytearray()
-
-    async def receive(self, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
-        """Return the next frame. Memory grows with the received bytes, not with the size that the frame announces.
-
-        Raises PeerConnectionLost.
-        """
-        size = int.from_bytes(await self._exactly(4))
-        if size > bytes_max:
-            raise PeerConnectionLost(f"a frame of {size} bytes")
-        return await self._exactly(size)
-
-    async def send(self, body: bytes) -> None:
-        """Send a frame. Only one task may send at a time. Raises PeerConnectionLost."""
-        try:
-            await self._stream.send_all(len(body).to_bytes(4) + body)
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise PeerConnectionLost(str(error.__cause__ or error), was_reset=True) from error
-
-    async def _exactly(self, count: int) -> bytes:
-        while len(self._buffer) < count:
-            try:
-                data = await self._stream.receive_some(_RECEIVE_BYTES)
-            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                raise PeerConnectionLost(str(error.__cause__ or error), was_reset=True) from error
-            if not data:
-                raise PeerConnectionLost("closed by the other side", was_reset=True)
-            self._buffer += data
-        with memoryview(self._buffer) as view:
-            taken = bytes(view[:count])
-        del self._buffer[:count]
-        return taken
 
 
 class Caller(Protocol):
@@ -169,14 +111,15 @@ class Link:
             await trio.sleep(longest_s * (0.5 + self._env.rng.random() / 2))
 
     async def _connected(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
         try:
-            with trio.fail_after(CONNECT_TIMEOUT_S):
-                stream = await self._connect(host, int(port))
-        except (OSError, ValueError, trio.TooSlowError) as error:
-            raise PeerConnectionLost(str(error), was_reset=_is_refusal(error)) from error
-        async with stream:
-            await self._exchange(Frames(stream), address)
+            opened = await open_stream(self._connect, address)
+        except PeerRefused as refused:
+            self._report_refusal(str(refused), address)
+            raise
+        async with opened.stream:
+            with trio.CancelScope(deadline=opened.ends_at):
+                await self._exchange(Frames(opened.stream), address)
+            raise PeerConnectionLost("the session of this connection ends")
 
     async def _exchange(self, frames: Frames, address: str) -> None:
         """Exchange messages until the connection breaks, or a request times out. Raises PeerConnectionLost."""
@@ -191,9 +134,9 @@ class Link:
                     await frames.send(body)
 
         async def receive() -> None:
-            self._check_server(await _receive(frames, ANSWER_BYTES_MAX, decode_hello), address)
+            self._check_server(await receive_message(frames, ANSWER_BYTES_MAX, decode_hello), address)
             while True:
-                self._finish(*await _receive(frames, FRAME_BYTES_MAX, decode_response))
+                self._finish(*await receive_message(frames, FRAME_BYTES_MAX, decode_response))
 
         with trio.CancelScope() as self._scope:
             raise await _until_lost(send, receive)
@@ -204,12 +147,16 @@ class Link:
         refusal = server.refusal or refusal_of(self._hello, server)
         if not refusal and self._destination >= 0 and self._destination != server.node_id:
             refusal = f"Node {server.node_id} answers in place of node {self._destination}"
-        if refusal != self._refusal and refusal:
-            self._env.trace("quorum_connection_refused", node=self._hello.node_id, address=address, reason=refusal)
-        self._refusal = refusal
+        self._report_refusal(refusal, address)
         if refusal:
             raise PeerConnectionLost(refusal)
         self._caller.connected(self._destination, server.key)
+
+    def _report_refusal(self, refusal: str, address: str) -> None:
+        """Report why one side refuses the other, once until that changes; "" if neither does."""
+        if refusal != self._refusal and refusal:
+            self._env.trace("quorum_connection_refused", node=self._hello.node_id, address=address, reason=refusal)
+        self._refusal = refusal
 
     def _take_unsent(self) -> list[bytes]:
         self._wanted = trio.Event()
@@ -324,7 +271,7 @@ class ServedConnection:
     async def _welcome(self) -> None:
         """Exchange Hellos. Raises PeerConnectionLost if the peer's Hello is late, or is refused."""
         with trio.move_on_after(HELLO_TIMEOUT_S):
-            theirs = await _receive(self._frames, HELLO_BYTES_MAX, decode_hello)
+            theirs = await receive_message(self._frames, HELLO_BYTES_MAX, decode_hello)
             refusal = self._hello.refusal or refusal_of(self._hello, theirs)
             await self._frames.send(encode(attrs.evolve(self._hello, refusal=refusal)))
             if refusal:
@@ -336,7 +283,7 @@ class ServedConnection:
     async def _receive(self) -> None:
         assert self.peer is not None, "the first frame must be a hello"
         while True:
-            correlation_id, request = await _receive(self._frames, REQUEST_BYTES_MAX, decode_request)
+            correlation_id, request = await receive_message(self._frames, REQUEST_BYTES_MAX, decode_request)
             if not sender_is(request, self.peer):
                 raise PeerConnectionLost(f"{type(request).__name__} names another replica as its sender")
             self._in_flight += 1
@@ -354,14 +301,6 @@ class ServedConnection:
                 self._in_flight -= 1
 
 
-async def _receive(frames: Frames, bytes_max: int, decode_frame: Callable[[bytes], T]) -> T:
-    body = await frames.receive(bytes_max)
-    try:
-        return decode_frame(body)
-    except MalformedMessage as error:
-        raise PeerConnectionLost(str(error)) from error
-
-
 async def _until_lost(*works: Callable[[], Awaitable[None]]) -> PeerConnectionLost:
     """Run all of `works`, which do not return, until one raises PeerConnectionLost. Returns that exception."""
     lost: list[PeerConnectionLost] = []
@@ -377,11 +316,3 @@ async def _until_lost(*works: Callable[[], Awaitable[None]]) -> PeerConnectionLo
         for work in works:
             nursery.start_soon(guarded, work)
     return lost[0]
-
-
-def _is_refusal(error: Exception) -> bool:
-    """True if all addresses of the destination refused the connection. Trio wraps their errors in a group."""
-    cause = error.__cause__ or error.__context__
-    if isinstance(cause, ExceptionGroup):
-        return all(isinstance(each, ConnectionRefusedError) for each in cause.exceptions)
-    return isinstance(cause, ConnectionRefusedError)

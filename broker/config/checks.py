@@ -18,7 +18,6 @@ OF_ONE_FILE: Final = frozenset(
     key.name
     for key in (BrokerConfigs.listeners, BrokerConfigs.listener_security_protocol_map, BrokerConfigs.cordoned_log_dirs)
 )
-_SASL: Final = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 _LOCALHOST: Final = ("127.0.0.1", "::1")
 
 # The class names that Kafka's configs may have for the assignors. Other classes cannot be loaded.
@@ -61,16 +60,8 @@ def check_directories(config: BrokerConfigs, log_directories: Collection[str]) -
     )
 
 
-def check_supported(config: BrokerConfigs, endpoints: Endpoints) -> None:
-    """Raises InvalidConfig if the configuration asks for SASL to controllers, or an assignor that is not built in.
-
-    Kafka supports these configurations, and this node does not support them yet. To ignore them would be worse: a
-    listener that should authenticate clients must not serve all of them, for example.
-    """
-    controllers = dict.fromkeys(map(str.upper, endpoints.controller_listener_names))
-    secured = [name for name in controllers if endpoints.security_protocols.get(name) in _SASL]
-    if secured:
-        raise InvalidConfig(f"SASL to controllers is not supported yet, but is asked for by: {', '.join(secured)}")
+def check_supported(config: BrokerConfigs) -> None:
+    """Raises InvalidConfig if the configuration asks for an assignor that is not built in, which Kafka could load."""
     assignors = config.group_consumer_assignors
     if not assignors or not set(assignors) <= set(_ASSIGNORS):
         raise InvalidConfig(f"group.consumer.assignors has to name some of: {', '.join(_ASSIGNORS)}")

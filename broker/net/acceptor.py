@@ -13,7 +13,6 @@ import errno
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -25,21 +24,15 @@ from broker.net.connection_scheduler import ConnectionScheduler, LoopMeter
 from broker.net.deadlines import Deadlines
 from broker.net.epoll_reactor import EpollReactor
 from broker.net.listener_security import PLAINTEXT, Handshakes, ListenerSecurity, NotSecured
-from broker.net.peeked_stream import peek
+from broker.net.replica_streams import ControllerService, First, Identity, ServeReplica, UndecidedStream, read_first
 from broker.net.reserve import Reserve
 from broker.net.stream_driver import serve_stream
 from broker.net.turn_timer import TurnTimer
 
-# A request of Kafka's protocol begins with its size in four bytes and its API key in two, of which all that exist are
-# below 256. The quorum's own protocol begins with a size and a Hello: an array of five in msgpack.
-_PEEKED_BYTES: Final = 5
-_HELLO_BEGINS: Final = 0x95
 # The size of an Envelope (KIP-590) without the forwarded request, which may have any size that brokers accept: a
 # header, the client's address and its principal, some hundred bytes if that is a certificate's subject. Refusing one
 # such request would close the connection that all of the broker's requests share.
 ENVELOPE_BYTES_MAX: Final = 8_192
-# A client of a controller sends its first bytes at once.
-_FIRST_BYTES_TIMEOUT_S: Final = 10.0
 # Looking at all connections more often would take too much of the node's time.
 _IDLE_MS_MIN: Final = 10
 # In place of the activity of a connection that was accepted since the last look.
@@ -52,8 +45,6 @@ _NO_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 _HELD_MAX: Final = 2_048
 
 Handle: TypeAlias = Callable[[trio.SocketStream, str, bool], Awaitable[None]]
-# Serves the stream of another replica of the quorum, with its principal and its address.
-ServeReplica: TypeAlias = Callable[[trio.abc.Stream, str, str], Awaitable[None]]
 
 
 class Acceptor:
@@ -166,15 +157,14 @@ class Acceptor:
         self,
         name: str,
         listeners: Sequence[trio.SocketListener],
-        service: Service,
+        service: ControllerService,
         replicas: ServeReplica,
         *,
         security: ListenerSecurity = PLAINTEXT,
     ) -> None:
         """Like `serve`, for listeners to which other quorum replicas connect too; `replicas` serves their streams.
 
-        The first bytes of a stream tell the two protocols apart. Brokers may send a request of the largest size within
-        an envelope.
+        See `broker.net.replica_streams`. Brokers may send a request of the largest size within an envelope.
         """
         self._admission.add_listener(name, ListenerKind.CONTROLLERS)
         request_size_max = self._admission.limits.request_size_max + ENVELOPE_BYTES_MAX
@@ -185,18 +175,38 @@ class Acceptor:
             secured = await self._secured(security, transport, name, host, is_in_reserve)
             if secured is None:
                 return
-            prefix, stream = await _first_bytes(secured[0])
-            if prefix and prefix[-1] != _HELLO_BEGINS and times_closed == self._times_closed[name]:
-                connection = self._connection(host, name, service, request_size_max, secured[1])
-                await serve_stream(stream, connection, self._scheduler)
-                return
-            try:
-                if prefix and prefix[-1] == _HELLO_BEGINS:
-                    await replicas(stream, secured[1], host)
-            finally:
+            stream, principal = secured
+            first, stream = await read_first(stream) if principal else (None, stream)
+            if first is First.HELLO:
+                await self._serve_replica(replicas, stream, Identity(principal), name, host)
+            elif (principal and first is None) or times_closed != self._times_closed[name]:
                 self._admission.remove(name, host)
+            else:
+                connection = self._connection(host, name, service, request_size_max, principal)
+                await self._serve_requests(stream, connection, service, replicas)
 
         await self._accept(name, handle, listeners)
+
+    async def _serve_requests(
+        self, stream: trio.abc.Stream, connection: Connection, service: ControllerService, replicas: ServeReplica
+    ) -> None:
+        """Serve a connection to a controller. Its client may turn out to be a replica once it has authenticated."""
+        undecided = UndecidedStream(stream, connection, service)
+        await serve_stream(stream if connection.principal else undecided, connection, self._scheduler)
+        if undecided.replica is not None:
+            listener, host = connection.listener, connection.peer_host
+            self._admission.count_unlimited(listener, host)  # the connection was forgotten
+            await self._serve_replica(replicas, *undecided.replica, listener, host)
+
+    async def _serve_replica(
+        self, replicas: ServeReplica, stream: trio.abc.Stream, identity: Identity, listener: str, host: str
+    ) -> None:
+        """Serve a stream of the quorum's protocol until it ends, or its authentication does."""
+        try:
+            with trio.CancelScope(deadline=identity.until):
+                await replicas(stream, identity.principal, host)
+        finally:
+            self._admission.remove(listener, host)
 
     def close_all(self, listener: str, reason: str | None) -> None:
         """Close all connections of clients and brokers to a listener, also those that have sent nothing yet.
@@ -380,15 +390,6 @@ class Acceptor:
                     raise
                 self._on_refused(name, "a client", f"{error.strerror}; it waits to be accepted")
                 await trio.sleep(_ACCEPT_PAUSE_S)
-
-
-async def _first_bytes(stream: trio.abc.Stream) -> tuple[bytes, trio.abc.Stream]:
-    """The bytes that tell the protocol, and a stream that returns them again; no bytes if not all of them arrive."""
-    with suppress(trio.BrokenResourceError), trio.move_on_after(_FIRST_BYTES_TIMEOUT_S):
-        prefix, peeked = await peek(stream, _PEEKED_BYTES)
-        if len(prefix) == _PEEKED_BYTES:
-            return prefix, peeked
-    return b"", stream
 
 
 async def _handle(handle: Handle, stream: trio.SocketStream, host: str, is_in_reserve: bool) -> None:

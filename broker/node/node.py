@@ -73,7 +73,7 @@ class Node:
     """
 
     def __init__(self, env: Env, config: KafkaConfig, log_levels: LogLevels | None = None) -> None:
-        check_supported(config, config.endpoints)
+        check_supported(config)
         find_replica_selector(config)
         self._security = TransportSecurity(config, env)
         self._sasl = SaslListeners(env, config)

@@ -10,7 +10,7 @@ from broker.client.sasl_config import Credentials, client_exchange
 from broker.client.sasl_login import SaslLogin
 from broker.config import KafkaConfig
 from broker.config.listener_configs import listener_value
-from broker.node.sasl_listeners import server_login_module
+from broker.node.sasl_listeners import enabled_mechanisms, server_login_module
 from broker.security.sasl.exchange import ClientExchange
 from broker.security.sasl.jaas import JaasError
 from broker.security.sasl.mechanisms import SCRAM_MECHANISMS
@@ -18,7 +18,7 @@ from broker.security.sasl.oauthbearer import MECHANISM as OAUTHBEARER
 from broker.security.sasl.plain import PLAIN
 from kraft.env import Env
 from metadata.configuration import InvalidConfig
-from metadata.configuration.definition import Password
+from metadata.configuration.definition import ConfigKey, Password
 
 _TOKEN_KEYS: Final = {
     key.name.replace(".", "_"): key
@@ -40,15 +40,15 @@ _TOKEN_KEYS: Final = {
 
 
 class NodeLogin:
-    """Logs in to the listener `listener` of other nodes, with `sasl.mechanism.inter.broker.protocol`.
+    """Logs in to the listener `listener` of other nodes, with the mechanism that the config `key` names.
 
     As in Kafka, the name and the password are in the same login module as the users that the listener knows:
     `listener.name.<listener>.<mechanism>.sasl.jaas.config`. OAUTHBEARER takes a token from where
     `sasl.oauthbearer.token.endpoint.url` says. Raises InvalidConfig.
     """
 
-    def __init__(self, config: KafkaConfig, listener: str, env: Env) -> None:
-        self._listener, self._env = listener, env
+    def __init__(self, config: KafkaConfig, listener: str, key: ConfigKey[str], env: Env) -> None:
+        self._listener, self._key, self._env = listener, key, env
         self._start: Callable[[], Awaitable[ClientExchange]]
         self._bearer: tuple[ClientConfig, Mapping[str, str]] | None = None
         self.login = SaslLogin(self._begin, env.rng.random)
@@ -56,12 +56,15 @@ class NodeLogin:
 
     def configure(self, config: KafkaConfig) -> None:
         """Use other credentials from now on. Raises InvalidConfig, and goes on as before."""
-        mechanism = config.sasl_mechanism_inter_broker_protocol
+        mechanism = config.values[self._key.name]
+        assert isinstance(mechanism, str), f"{self._key.name} is text with a default"
+        if self._key is KafkaConfig.sasl_mechanism_controller_protocol:
+            _check_for_controllers(config, self._listener, mechanism)
         if mechanism == OAUTHBEARER:
             self._configure_bearer(config)
             return
         if mechanism not in (PLAIN, *SCRAM_MECHANISMS):
-            raise InvalidConfig(f"sasl.mechanism.inter.broker.protocol={mechanism} is not supported between brokers")
+            raise InvalidConfig(f"{self._key.name}={mechanism} is not supported between nodes")
         credentials = _credentials(config, self._listener, mechanism)
         begin = client_exchange(mechanism, credentials, self._env.rng.randbytes)
 
@@ -87,6 +90,19 @@ class NodeLogin:
 
     async def _begin(self) -> ClientExchange:
         return await self._start()
+
+
+def _check_for_controllers(config: KafkaConfig, listener: str, mechanism: str) -> None:
+    if mechanism in SCRAM_MECHANISMS:
+        raise InvalidConfig(
+            f"sasl.mechanism.controller.protocol={mechanism} cannot be used: its passwords are in the metadata log, "
+            "which the controllers can read only after they have authenticated to each other. Use PLAIN or OAUTHBEARER"
+        )
+    if config.is_controller and mechanism not in enabled_mechanisms(config, listener):
+        raise InvalidConfig(
+            f"sasl.mechanism.controller.protocol={mechanism} must be included in sasl.enabled.mechanisms of the "
+            f"controllers' listener {listener}"
+        )
 
 
 def _token_configs(config: KafkaConfig, listener: str) -> ClientConfig:

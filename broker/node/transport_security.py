@@ -1,16 +1,19 @@
 """How a node secures its listeners, and its connections to other nodes."""
 
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
 from broker.client.connection_security import PLAINTEXT, ConnectionSecurity
-from broker.client.errors import ConnectionLost
+from broker.client.errors import AuthenticationFailed, ConnectionLost
 from broker.config import KafkaConfig
 from broker.net.listener_security import ListenerSecurity, anonymous
+from kraft.connecting import PeerRefused, PeerStream
 from kraft.env import Env, Tracer
-from kraft.rpc import PeerConnectionLost
+from kraft.frames import PeerConnectionLost
+from metadata.configuration.definition import ConfigKey
 from metadata.protocol import SecurityProtocol
 
 if TYPE_CHECKING:
@@ -29,7 +32,16 @@ class TransportSecurity:
         self._inter_broker = config.endpoints.inter_broker_listener_name
         self._controllers = next((name.upper() for name in config.endpoints.controller_listener_names), "")
         self._tls = self._load(config, env.trace)
-        self._login = self._load_login(config, env)
+        self._broker_login = self._load_login(
+            config,
+            self._inter_broker if config.is_broker else "",
+            KafkaConfig.sasl_mechanism_inter_broker_protocol,
+            env,
+        )
+        self._controller_login = self._load_login(
+            config, self._controllers, KafkaConfig.sasl_mechanism_controller_protocol, env
+        )
+        self._client_id = f"raft-client-{config.node_id}"
 
     def _load(self, config: KafkaConfig, trace: Tracer) -> "TlsContexts | None":
         """The contexts, if the node speaks TLS. Other nodes do not import the package: they start faster."""
@@ -41,13 +53,13 @@ class TransportSecurity:
 
         return TlsContexts(config, trace, serving, connecting)
 
-    def _load_login(self, config: KafkaConfig, env: Env) -> "NodeLogin | None":
-        """The login to brokers, if their listener has SASL. Other nodes do not import the package either."""
-        if not config.is_broker or self._protocols.get(self._inter_broker) not in _WITH_SASL:
+    def _load_login(self, config: KafkaConfig, listener: str, key: ConfigKey[str], env: Env) -> "NodeLogin | None":
+        """The login to other nodes, if their listener has SASL. Other nodes do not import the package either."""
+        if self._protocols.get(listener) not in _WITH_SASL:
             return None
         from broker.node.node_logins import NodeLogin
 
-        return NodeLogin(config, self._inter_broker, env)
+        return NodeLogin(config, listener, key, env)
 
     def _is_encrypted(self, listener: str) -> bool:
         return self._protocols.get(listener) in _ENCRYPTED
@@ -63,29 +75,33 @@ class TransportSecurity:
     @property
     def to_brokers(self) -> ConnectionSecurity:
         """The security of connections to brokers."""
-        security = self._to(self._inter_broker)
-        return security if self._login is None else attrs.evolve(security, login=self._login.login)
+        return self._to(self._inter_broker, self._broker_login)
 
     @property
     def to_controllers(self) -> ConnectionSecurity:
         """The security of connections to controllers, also those of the quorum's own protocol."""
-        return self._to(self._controllers)
+        return self._to(self._controllers, self._controller_login)
 
-    async def connect_quorum(self, host: str, port: int) -> trio.abc.Stream:
-        """A stream to another replica of the quorum. Raises OSError, PeerConnectionLost."""
-        stream = await trio.open_tcp_stream(host, port)
+    async def connect_quorum(self, host: str, port: int) -> PeerStream:
+        """A stream to another replica of the quorum. Raises OSError, PeerConnectionLost, PeerRefused."""
+        transport = await trio.open_tcp_stream(host, port)
+        security = self.to_controllers
         try:
-            return await self.to_controllers.secure(stream, host)
+            stream = await security.secure(transport, host)
+            login = security.login
+            return PeerStream(stream, inf if login is None else await login.authenticate(stream, self._client_id))
         except BaseException as error:
-            await trio.aclose_forcefully(stream)
+            await trio.aclose_forcefully(transport)
             if isinstance(error, ConnectionLost):
-                raise PeerConnectionLost(str(error)) from error
+                kind = PeerRefused if isinstance(error, AuthenticationFailed) else PeerConnectionLost
+                raise kind(str(error)) from error
             raise
 
     def reconfigure(self, config: KafkaConfig) -> None:
         """Use the configs of TLS and SASL from now on. Raises InvalidConfig, and goes on as before."""
-        if self._login is not None:
-            self._login.configure(config)
+        for login in (self._broker_login, self._controller_login):
+            if login is not None:
+                login.configure(config)
         if self._tls is not None:
             self._tls.reconfigure(config)
 
@@ -94,10 +110,11 @@ class TransportSecurity:
         if self._tls is not None:
             await self._tls.run()
 
-    def _to(self, listener: str) -> ConnectionSecurity:
-        if self._tls is None or not self._is_encrypted(listener):
-            return PLAINTEXT
-        return self._tls.to_listener(listener)
+    def _to(self, listener: str, login: "NodeLogin | None") -> ConnectionSecurity:
+        security = PLAINTEXT
+        if self._tls is not None and self._is_encrypted(listener):
+            security = self._tls.to_listener(listener)
+        return security if login is None else attrs.evolve(security, login=login.login)
 
 
 def _unknown(certificate: bytes | None) -> str:

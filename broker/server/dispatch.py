@@ -15,6 +15,7 @@ from typing import Final, Generic
 import trio
 
 from broker.net.connection import Connection, ProtocolError, Sender
+from broker.net.replica_streams import Identity
 from broker.net.reply import FileRange, PendingReply, Reply, frame_response
 from broker.server.authorizer import Authorizer
 from broker.server.context import Context, Message, S
@@ -312,6 +313,11 @@ class ControllerDispatcher(Dispatcher[ControllerServices]):
     def is_active(self) -> bool:
         """Whether this node's controller is the active one, as far as it knows."""
         return self.services.controller.is_active
+
+    def identity_of(self, connection: Connection) -> Identity | None:
+        """See `broker.net.replica_streams.ControllerService`."""
+        session: Session = connection.session
+        return Identity(session.principal, session.authenticated_until) if session.is_authenticated else None
 
     def refusal_of_replica(self, principal: str, host: str) -> str:
         """Why another replica of the quorum is refused; "" if it is authenticated, and allowed to act for the cluster.

@@ -12,7 +12,7 @@ import msgpack
 import trio
 
 from jepsen.history import History, Operation
-from kraft.rpc import Frames, PeerConnectionLost
+from kraft.frames import Frames, PeerConnectionLost
 
 Address: TypeAlias = tuple[str, int]
 

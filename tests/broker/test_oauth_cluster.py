@@ -1,4 +1,4 @@
-"""A cluster whose brokers authenticate to each other with tokens of an identity provider."""
+"""A cluster whose nodes authenticate to each other with tokens of an identity provider."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,11 +39,18 @@ def between_brokers(provider_url: str, **overrides: str) -> dict[str, str]:
     }
 
 
-async def test_replication_goes_on_while_tokens_of_brokers_expire(tmp_path: Path, provider: IdentityProvider) -> None:
+@pytest.mark.parametrize("controllers", ["PLAINTEXT", "SASL_PLAINTEXT"])
+async def test_replication_goes_on_while_tokens_of_nodes_expire(
+    tmp_path: Path, provider: IdentityProvider, controllers: str
+) -> None:
     provider.secrets["broker"] = "broker-secret"
     provider.lifetime_s = 4
     client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER", "oauth_token": provider.token}
-    async with running_cluster(tmp_path, 3, overrides=between_brokers(provider.url)) as cluster:
+    configs = {
+        "listener.security.protocol.map": f"PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:{controllers}",
+        "sasl.mechanism.controller.protocol": "OAUTHBEARER",
+    }
+    async with running_cluster(tmp_path, 3, overrides=between_brokers(provider.url, **configs)) as cluster:
         servers = ",".join(f"127.0.0.1:{cluster.port(each)}" for each in cluster.nodes)
         with trio.fail_after(WITHIN_S):
             async with Admin(servers, config=client) as admin:

@@ -14,10 +14,10 @@ import trio
 from jepsen.hostile.quorum_composer import QuorumComposer, Situation
 from kraft.core import ReplicaKey
 from kraft.core.messages import BeginEpochRequest
+from kraft.frames import Frames, PeerConnectionLost
 from kraft.handshake import hello
 from kraft.message_codec import decode_request, encode, encode_request
 from kraft.msgpack_reading import MalformedMessage
-from kraft.rpc import Frames, PeerConnectionLost
 from tests.support.directory_ids import directory_id
 from tests.support.quorum_nodes import QuorumNode, QuorumNodes, running_nodes
 

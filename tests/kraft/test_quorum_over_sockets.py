@@ -11,10 +11,11 @@ from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 from kraft.core import ReplicaKey
 from kraft.core.messages import AddVoterRequest, Error, RemoveVoterRequest
 from kraft.env import FsyncFailed
+from kraft.frames import Frames, PeerConnectionLost
 from kraft.handshake import HELLO_TIMEOUT_S, hello
 from kraft.message_codec import encode
 from kraft.replicated_log import Leadership, NotLeader
-from kraft.rpc import Frames, PeerConnectionLost, ServedConnection
+from kraft.rpc import ServedConnection
 from tests.support.directory_ids import directory_id
 from tests.support.nested_extensions import nested_extensions
 from tests.support.quorum_nodes import running_nodes

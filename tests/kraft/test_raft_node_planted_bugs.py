@@ -15,11 +15,11 @@ from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 from kraft.core import ElectionState, OffsetAndEpoch, QuorumConfig, ReplicaKey, Voter, VoterSet
 from kraft.core.messages import VoteRequest
 from kraft.env import Env, FsyncFailed
+from kraft.frames import Frames
 from kraft.handshake import hello
 from kraft.log import CorruptLog, QuorumStateFile
 from kraft.message_codec import encode, encode_request
 from kraft.raft_node import RaftNode, RaftNodeConfig
-from kraft.rpc import Frames
 from tests.support.directory_ids import directory_id
 from tests.support.quorum_bugs import DRIVER_BUGS, QUORUM_BUGS
 from tests.support.quorum_nodes import DIRECTORY, RecordingStateMachine

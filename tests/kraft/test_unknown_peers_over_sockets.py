@@ -18,9 +18,9 @@ from kraft.core.messages import (
     VoteRequest,
 )
 from kraft.core.voters import Voter
+from kraft.frames import Frames, PeerConnectionLost
 from kraft.handshake import Hello, decode_hello, hello
 from kraft.message_codec import decode_response, encode, encode_request
-from kraft.rpc import Frames, PeerConnectionLost
 from tests.support.directory_ids import directory_id
 from tests.support.quorum_nodes import QuorumNode, running_nodes
 

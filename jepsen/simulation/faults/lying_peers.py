@@ -12,10 +12,10 @@ from jepsen.simulation.faults.fault import FaultInjection
 from jepsen.simulation.faults.lies import STRANGE_DIRECTORY, STRANGE_ID, Lies, QuorumMembers
 from kraft.core import ReplicaKey
 from kraft.core.messages import is_answer
+from kraft.frames import Frames, PeerConnectionLost
 from kraft.handshake import PROTOCOL, Hello, decode_hello
 from kraft.message_codec import decode_request, encode, encode_request, encode_response
 from kraft.msgpack_reading import MalformedMessage
-from kraft.rpc import Frames, PeerConnectionLost
 
 HOST_NAME: Final = "liar"
 LIE_SECONDS_MAX: Final = 8.0

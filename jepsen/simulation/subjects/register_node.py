@@ -15,9 +15,9 @@ from kraft.core import Voter
 from kraft.core.messages import AddVoterRequest, Error, RemoveVoterRequest
 from kraft.core.voters import ReplicaKey
 from kraft.env import Env, FsyncFailed
+from kraft.frames import Frames, PeerConnectionLost
 from kraft.raft_node import RaftNode, RaftNodeConfig
 from kraft.replicated_log import Batch, Leadership, NotLeader
-from kraft.rpc import Frames, PeerConnectionLost
 
 DIRECTORY: Final = "/log-0"
 RAFT_PORT: Final = 9093

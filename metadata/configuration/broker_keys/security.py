@@ -92,7 +92,7 @@ class SecurityConfigs(ConfigValues):
     delegation_token_expiry_check_interval_ms = key(LONG, HOUR_MS, at_least(1), LOW,
         "How often in ms expired delegation tokens are looked for.")
     sasl_mechanism_controller_protocol = key(STRING, "GSSAPI", None, HIGH,
-        "SASL mechanism towards controllers.", takes_effect=False)
+        "SASL mechanism towards controllers: PLAIN or OAUTHBEARER.")
     sasl_mechanism_inter_broker_protocol = key(STRING, "GSSAPI", None, MEDIUM,
         "SASL mechanism between brokers.", PER_BROKER)
     sasl_enabled_mechanisms = key(LIST, ("GSSAPI",), no_empty_elements, MEDIUM,

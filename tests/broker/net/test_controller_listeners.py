@@ -4,6 +4,7 @@ first bytes.
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 
 import attrs
 import pytest
@@ -12,6 +13,8 @@ import trio
 from broker.net.acceptor import ENVELOPE_BYTES_MAX, Acceptor
 from broker.net.admission import ConnectionLimits
 from broker.net.connection import Connection, Sender
+from broker.net.listener_security import PLAINTEXT, ListenerSecurity
+from broker.net.replica_streams import Identity
 from broker.net.reply import Reply
 from kraft.env import kernel_socket
 
@@ -30,6 +33,7 @@ class Served:
     requests: list[bytes] = attrs.field(factory=list)
     replicas: list[bytes] = attrs.field(factory=list)
     closed: list[str | None] = attrs.field(factory=list)
+    principals: list[str] = attrs.field(factory=list)
 
     def open_session(self, connection: Connection) -> None:
         """Keep no state."""
@@ -41,12 +45,17 @@ class Served:
     def check_size(self, connection: Connection, api_key: int, size: int) -> None:
         """Accept every size."""
 
+    def identity_of(self, connection: Connection) -> Identity | None:
+        """The first request authenticates."""
+        return Identity("User:replica") if self.requests else None
+
     def serve(self, connection: Connection, start: int, end: int) -> Reply:
         self.requests.append(bytes(connection.buffer.data[start:end]))
         return b"answer"
 
     async def serve_replica(self, stream: trio.abc.Stream, principal: str, host: str) -> None:
         received = b""
+        self.principals.append(principal)
         while data := await stream.receive_some(3):
             received += data
         self.replicas.append(received)
@@ -61,8 +70,7 @@ class Served:
                 await trio.sleep(0.001)
 
 
-@pytest.fixture
-async def served(nursery: trio.Nursery) -> AsyncIterator[Served]:
+async def serve(nursery: trio.Nursery, security: ListenerSecurity) -> Served:
     limits = ConnectionLimits(SIZE_MAX, connections_max=3, connections_per_ip_max=3, idle_ms_max=600_000)
     closed: list[str | None] = []
     acceptor = Acceptor(
@@ -75,8 +83,22 @@ async def served(nursery: trio.Nursery) -> AsyncIterator[Served]:
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     served = Served(acceptor, listeners[0].socket.getsockname()[1], closed=closed)
     nursery.start_soon(acceptor.run)
-    nursery.start_soon(acceptor.serve_controllers, "CONTROLLER", listeners, served, served.serve_replica)
-    yield served
+    nursery.start_soon(
+        partial(acceptor.serve_controllers, security=security), "CONTROLLER", listeners, served, served.serve_replica
+    )
+    return served
+
+
+@pytest.fixture
+async def served(nursery: trio.Nursery) -> AsyncIterator[Served]:
+    yield await serve(nursery, PLAINTEXT)
+    nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+async def authenticating(nursery: trio.Nursery) -> AsyncIterator[Served]:
+    """A listener whose clients authenticate by their first request."""
+    yield await serve(nursery, ListenerSecurity(principal_of=lambda certificate: ""))
     nursery.cancel_scope.cancel()
 
 
@@ -145,3 +167,41 @@ async def test_all_but_replicas_can_be_told_to_connect_again(served: Served) -> 
             assert await replica.receive_some() == b"bye"
         assert served.closed == ["enough"]
         assert served.requests == [REQUEST[4:]]
+
+
+@pytest.mark.parametrize("piece", [1, 3, 5, 100])
+async def test_replica_may_begin_once_it_has_authenticated_by_requests(authenticating: Served, piece: int) -> None:
+    async with await authenticating.connect() as replica:
+        await replica.send_all(REQUEST)
+        with trio.fail_after(5):
+            assert await replica.receive_some() == b"answer"
+            for start in range(0, len(HELLO), piece):
+                await replica.send_all(HELLO[start : start + piece])
+                await trio.sleep(0.001)
+            await authenticating.until_connected(1)
+            await replica.send_eof()
+            assert await replica.receive_some() == b"bye"
+        await authenticating.until_connected(0)
+    assert (authenticating.replicas, authenticating.principals) == ([HELLO], ["User:replica"])
+
+
+async def test_connection_that_has_authenticated_by_requests_goes_on_with_requests(authenticating: Served) -> None:
+    async with await authenticating.connect() as broker:
+        with trio.fail_after(5):
+            for _ in range(3):
+                await broker.send_all(REQUEST)
+                assert await broker.receive_some() == b"answer"
+            await broker.send_all(HELLO)
+            assert await broker.receive_some() == b"answer"  # to a request like others
+    await authenticating.until_connected(0)
+    assert authenticating.requests == [REQUEST[4:]] * 3 + [HELLO[4:]]
+
+
+async def test_replica_is_refused_before_it_has_authenticated(authenticating: Served) -> None:
+    async with await authenticating.connect() as replica:
+        await replica.send_all(HELLO)
+        with trio.fail_after(5), suppress(trio.BrokenResourceError):
+            assert await replica.receive_some() == b""
+    await authenticating.until_connected(0)
+    assert authenticating.closed == ["a replica of the quorum has to authenticate by SASL before its Hello"]
+    assert authenticating.replicas == []

@@ -25,9 +25,9 @@ from broker.client import (
 from broker.client.consumer.group.coordinator_trouble import CoordinatorTrouble
 from broker.client.errors import check
 from broker.config import read_config
-from broker.config.checks import check_supported
 from broker.node import listeners
 from broker.node.identity import NotFormatted, cluster_id_of
+from broker.node.transport_security import TransportSecurity
 from broker.spark import java
 from broker.spark.data_loss import DataLoss
 from broker.storage.log_dir import LogDir, LogDirInUse
@@ -132,12 +132,12 @@ def produced(
         cluster_id_of(real_env(lambda kind, /, **fields: None), config)
 
     def authenticate_to_controllers() -> None:
-        config = read_config(
-            overrides=[
-                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
-            ]
-        )
-        check_supported(config, config.endpoints)
+        controllers = [
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+            "sasl.mechanism.controller.protocol=SCRAM-SHA-256",
+        ]
+        env = real_env(lambda kind, /, **fields: None)
+        TransportSecurity(read_config(overrides=controllers), env)
 
     def lose_records() -> None:
         raise DataLoss("the log starts at 4")

@@ -54,7 +54,7 @@ def accepts(node: KafkaConfig, scope: str, name: str, text: str) -> bool:
         match scope:
             case "static":
                 config = KafkaConfig(BrokerLayers({**NODE, name: text}))
-                check_supported(config, config.endpoints)
+                check_supported(config)
             case "broker" | "cluster":
                 schema.validate_broker({name: text}, per_broker=scope == "broker")
             case "topic":
