@@ -83,7 +83,9 @@ def produce(bootstrap: str, topic: str, size_bytes: int, seconds: float, **confi
     return Throughput(sent, time.perf_counter() - began, size_bytes)
 
 
-def consume(bootstrap: str, topic: str, partitions: int, records: int, size_bytes: int, seconds: float) -> Throughput:
+def consume(
+    bootstrap: str, topic: str, partitions: int, records: int, size_bytes: int, seconds: float, **config: object
+) -> Throughput:
     """Read a topic from its start: all `records`, or as many as some seconds allow. Timed from the first record."""
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
@@ -91,6 +93,7 @@ def consume(bootstrap: str, topic: str, partitions: int, records: int, size_byte
         "enable.auto.commit": False,
         "fetch.queue.backoff.ms": _FULL_QUEUE_PAUSE_MS,
         "log_level": 3,
+        **config,
     }
     consumer = Consumer(settings)
     try:
@@ -140,9 +143,9 @@ class _Timed:
         self.producer.produce(self._topic, self._value, on_delivery=on_delivery)
 
 
-def one_record_requests(bootstrap: str, topic: str, in_flight: int, seconds: float) -> Latency:
+def one_record_requests(bootstrap: str, topic: str, in_flight: int, seconds: float, **config: object) -> Latency:
     """Produce with linger.ms=0, one record per request, and a fixed number of requests in flight."""
-    timed = _Timed(bootstrap, topic, 100, **{"max.in.flight": in_flight})
+    timed = _Timed(bootstrap, topic, 100, **{"max.in.flight": in_flight, **config})
     began = time.perf_counter()
     while (now := time.perf_counter()) - began < seconds:
         while timed.outstanding < in_flight:
