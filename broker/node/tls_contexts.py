@@ -14,6 +14,7 @@ from broker.security.tls.certificate_principals import CertificatePrincipals
 from broker.security.tls.context_source import ContextSource
 from broker.security.tls.contexts import client_context, server_context
 from broker.security.tls.handshake_failures import explain
+from broker.security.tls.own_trust import trusts_itself
 from broker.security.tls.principal_mapping import InvalidRule
 from broker.security.tls.settings import TlsConfigError, TlsSettings, read_settings
 from kraft.env import Tracer
@@ -44,10 +45,16 @@ class TlsContexts:
         return ConnectionSecurity(self._clients[name].context)
 
     def reconfigure(self, config: KafkaConfig) -> None:
-        """Use other configs for new connections. Raises InvalidConfig, and goes on as before."""
+        """Use other configs for new connections. Raises InvalidConfig, and goes on as before.
+
+        Configs by which the nodes of a cluster would refuse each other are refused, as in Kafka.
+        """
         for name, source in self._sources():
             try:
-                source.configure(_settings(config, name))
+                settings = _settings(config, name)
+                if name in self._servers and name in self._clients:
+                    _check_own_trust(source.settings, settings)
+                source.configure(settings)
             except TlsConfigError as error:
                 raise InvalidConfig(f"listener {name}: {error}") from error
 
@@ -84,6 +91,14 @@ def _settings(config: KafkaConfig, listener: str) -> TlsSettings:
         own = own_listener_value(config, listener, KafkaConfig.ssl_client_auth)
         return attrs.evolve(settings, client_auth=own or "none")
     return settings
+
+
+def _check_own_trust(before: TlsSettings, settings: TlsSettings) -> None:
+    """Raises TlsConfigError if nodes with the new settings do not accept each other, but did with those before."""
+    if settings != before and trusts_itself(before) and not trusts_itself(settings):
+        raise TlsConfigError(
+            "nodes with this ssl.keystore and this ssl.truststore would refuse each other's connections"
+        )
 
 
 def _text(value: object) -> str | None:

@@ -3,6 +3,7 @@
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -283,6 +284,12 @@ async def test_altered_configs_of_a_listener_are_used_by_new_connections(
             error = str(node.traced.of("dynamic_config_refused")[0]["error"])
             assert error.startswith("listener SECURE: ssl.keystore.location=/no/such/file cannot be read")
             assert await served_certificate(port, authority) == before
+            stranger = TestAuthority(tmp_path / "stranger", "stranger")
+            await alter(str(stranger.issue("node", "127.0.0.1").file))
+            await until(partial(_is_traced, node, "dynamic_config_refused", 2))
+            error = str(node.traced.of("dynamic_config_refused")[1]["error"])
+            assert error.endswith("would refuse each other's connections")
+            assert await served_certificate(port, authority) == before
             await alter(str(authority.issue("other", "127.0.0.1").file))
 
             async def is_replaced() -> bool:
@@ -291,8 +298,8 @@ async def test_altered_configs_of_a_listener_are_used_by_new_connections(
             await until(is_replaced)
 
 
-async def _is_traced(node: RunningNode, kind: str) -> bool:
-    return bool(node.traced.of(kind))
+async def _is_traced(node: RunningNode, kind: str, times: int = 1) -> bool:
+    return len(node.traced.of(kind)) >= times
 
 
 @pytest.mark.parametrize(

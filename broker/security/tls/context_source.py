@@ -15,7 +15,7 @@ class ContextSource:
 
     def __init__(self, make: Callable[[TlsSettings], ssl.SSLContext], settings: TlsSettings) -> None:
         self._make = make
-        self._settings = settings
+        self.settings = settings
         self._versions = versions(settings.files)
         self._context = make(settings)
 
@@ -25,20 +25,20 @@ class ContextSource:
 
     def configure(self, settings: TlsSettings) -> None:
         """Use other settings from now on. Raises TlsConfigError, and goes on as before."""
-        if settings == self._settings:
+        if settings == self.settings:
             return
         before = versions(settings.files)
         self._context = self._make(settings)
-        self._settings, self._versions = settings, before
+        self.settings, self._versions = settings, before
 
     def refresh(self) -> bool:
         """Make the context again if a file has changed since the last call; True if so.
 
         Raises TlsConfigError once for each change of files that cannot be used, and goes on as before.
         """
-        found = versions(self._settings.files)
+        found = versions(self.settings.files)
         if found == self._versions:
             return False
         self._versions = found
-        self._context = self._make(self._settings)
+        self._context = self._make(self.settings)
         return True

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from broker.security.tls.cipher_suites import TLS_1_3_SUITES, openssl_name
 from broker.security.tls.context_source import ContextSource
 from broker.security.tls.contexts import client_context, server_context
+from broker.security.tls.own_trust import trusts_itself
 from broker.security.tls.settings import TlsConfigError, TlsSettings, read_settings
 from tests.support.certificates import Identity, TestAuthority
 
@@ -180,3 +181,21 @@ def test_changed_files_are_used_and_unusable_ones_reported_once(authority: TestA
     node.file.unlink()
     with pytest.raises(TlsConfigError, match="No such file"):
         source.refresh()
+
+
+@pytest.mark.parametrize("client_auth", ["none", "required"])
+def test_nodes_accept_each_other_if_the_truststore_has_the_authority_of_the_keystore(
+    authority: TestAuthority, node: Identity, tmp_path: Path, client_auth: str
+) -> None:
+    stranger = TestAuthority(tmp_path / "stranger")
+    for trusted, is_accepted in ((authority, True), (stranger, False)):
+        own = read_settings(
+            {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": str(node.file),
+                "ssl.client.auth": client_auth,
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": str(trusted.file),
+            }.get
+        )
+        assert trusts_itself(own) == is_accepted
