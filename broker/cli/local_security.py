@@ -18,6 +18,8 @@ import trio
 
 from broker.cli.private_files import write_private
 from broker.node.initial_users import initial_user
+from broker.security.sasl.jaas import PLAIN_MODULE, SCRAM_MODULE
+from broker.security.sasl.plain import PLAIN
 from kraft.env import Env
 from metadata.protocol import SecurityProtocol
 from metadata.records import UserScramCredentialRecord
@@ -46,8 +48,6 @@ _CLIENT_FILES: Final = {
 _PASSWORD_BYTES: Final = 16
 _PRIVATE_DIRECTORY_MODE: Final = 0o700
 _LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
-_ANONYMOUS: Final = "ANONYMOUS"
-_SCRAM_LOGIN: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 class MissingCryptography(Exception):
@@ -117,7 +117,7 @@ class ClusterSecrets:
         if self.security is LocalSecurity.PLAINTEXT:
             return {}
         protocol = self.security.protocol
-        controllers = SecurityProtocol.SSL if self.security.has_tls else SecurityProtocol.PLAINTEXT
+        controllers = SecurityProtocol.SSL if self.security.has_tls else protocol
         settings = {
             "listener.security.protocol.map": f"{CONTROLLER}:{controllers.name},{protocol.name}:{protocol.name}"
         }
@@ -134,11 +134,9 @@ class ClusterSecrets:
         if self.security.has_sasl:
             settings |= self._sasl_settings(protocol)
         if self.security is not LocalSecurity.SSL:
-            # Without TLS, nodes do not authenticate at the controllers' port, which only this machine reaches.
-            super_users = (NODE_USER, ADMIN_USER) if self.security.has_tls else (NODE_USER, ADMIN_USER, _ANONYMOUS)
             settings |= {
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-                "super.users": ";".join(f"User:{name}" for name in super_users),
+                "super.users": f"User:{NODE_USER};User:{ADMIN_USER}",
                 "allow.everyone.if.no.acl.found": "true",
             }
         return settings
@@ -161,11 +159,22 @@ class ClusterSecrets:
 
     def _sasl_settings(self, protocol: SecurityProtocol) -> dict[str, str]:
         listener = f"listener.name.{protocol.name.lower()}"
-        login = self._login(_SCRAM_LOGIN, NODE_USER)
-        return {
+        login = self._login(SCRAM_MODULE, NODE_USER)
+        settings = {
             "sasl.enabled.mechanisms": ",".join(_MECHANISMS),
             "sasl.mechanism.inter.broker.protocol": MECHANISM,
             f"{listener}.{MECHANISM.lower()}.sasl.jaas.config": f"{login};",
+        }
+        return settings if self.security.has_tls else settings | self._controller_sasl_settings()
+
+    def _controller_sasl_settings(self) -> dict[str, str]:
+        """The configs for SASL at the controllers' port, where nodes cannot authenticate by SCRAM, but others can."""
+        listener = f"listener.name.{CONTROLLER.lower()}"
+        login = self._login(PLAIN_MODULE, NODE_USER)
+        return {
+            "sasl.mechanism.controller.protocol": PLAIN,
+            f"{listener}.sasl.enabled.mechanisms": ",".join((PLAIN, *_MECHANISMS)),
+            f"{listener}.{PLAIN.lower()}.sasl.jaas.config": f'{login} user_{NODE_USER}="{self.passwords[NODE_USER]}";',
         }
 
     def _login(self, module: str, user: str) -> str:
@@ -178,7 +187,7 @@ class ClusterSecrets:
         if self.security is LocalSecurity.MTLS:
             settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": self._path(_CLIENT_FILE)}
         if self.security.has_sasl:
-            login = self._login(_SCRAM_LOGIN, ADMIN_USER)
+            login = self._login(SCRAM_MODULE, ADMIN_USER)
             settings |= {"sasl.mechanism": MECHANISM, "sasl.jaas.config": f"{login};"}
         return settings
 

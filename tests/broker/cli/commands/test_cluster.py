@@ -132,7 +132,8 @@ def test_consumer_groups_work_in_clusters_of_one_and_two_nodes(
 def test_secured_cluster_serves_only_clients_with_its_printed_configurations(
     supervise: Callable[..., Supervised], security: LocalSecurity
 ) -> None:
-    cluster = supervise("--first-port", "0", "--nodes", "1", "--security", security)
+    nodes = "3" if security is LocalSecurity.SASL_PLAINTEXT else "1"
+    cluster = supervise("--first-port", "0", "--nodes", nodes, "--security", security)
     address = cluster.wait_serving()
     directory = cluster.directory / "security"
     cluster.wait_for(f"^kraft: configurations of clients, with keys and passwords: {directory}$")
@@ -147,6 +148,13 @@ def test_secured_cluster_serves_only_clients_with_its_printed_configurations(
     assert producer.flush(TIMEOUT_SECONDS) == 0
     without = run_command("--timeout", "5s", "-b", address, "topics", "list")
     assert without.code != 0
+    controllers = re.search(r"CONTROLLER://(localhost:\d+)", (cluster.directory / "node-1.properties").read_text())
+    assert controllers is not None
+    describe = ("quorum", "--bootstrap-controller", controllers[1], "describe", "--status")
+    assert run_command("--timeout", "5s", *describe).code != 0
+    if security is LocalSecurity.SASL_PLAINTEXT:
+        described = run_command(*with_config, *describe)
+        assert described.code == 0, described.errors
     secret = [cluster.directory, *directory.iterdir(), cluster.directory / "node-1.properties"]
     assert [path for path in secret if path.stat().st_mode & 0o077] == []
     assert cluster.end() == 0
