@@ -41,6 +41,8 @@ class SaslListeners:
 
     def __init__(self, env: Env, config: KafkaConfig) -> None:
         self._env = env
+        # As in Kafka, the length of sessions is that of the start. An administrator who set 1 ms would lock all out.
+        self._initial = config
         self._random = env.rng.randbytes
         self._credentials = ScramImage()
         self._tokens = DelegationTokensImage()
@@ -88,7 +90,7 @@ class SaslListeners:
         mechanisms = {
             name: ServerMechanism(
                 self._start_of(config, listener, name),
-                listener_value(config, listener, KafkaConfig.connections_max_reauth_ms, name),
+                listener_value(self._initial, listener, KafkaConfig.connections_max_reauth_ms, name),
             )
             for name in enabled_mechanisms(config, listener)
         }

@@ -242,6 +242,23 @@ async def test_session_ends_unless_the_client_authenticates_again_kip_368(tmp_pa
             assert (await authenticate(other, SCRAM[0])).session_lifetime_ms == 60_000
 
 
+async def test_sessions_keep_the_length_of_the_start_kip_368(tmp_path: Path) -> None:
+    """Altered to 1 ms, no administrator could have altered it back."""
+    name = "listener.name.clients.plain.connections.max.reauth.ms"
+    overrides = {"connections.max.reauth.ms": 60_000}
+    async with sasl_node(tmp_path, **overrides) as node, connected(node.port) as admin:
+        resource = AlterConfigsResource(
+            resource_type=4, resource_name="1", configs=[AlterableConfig(name=name, value="1")]
+        )
+        response = await admin.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert [each.error_code for each in response.responses] == [0]
+        for _ in range(20):
+            async with connected(sasl_port(node)) as client:
+                assert (await authenticate(client, "PLAIN")).session_lifetime_ms == 60_000
+    async with sasl_node(tmp_path, **overrides) as node, connected(sasl_port(node)) as client:
+        assert (await authenticate(client, "PLAIN")).session_lifetime_ms == 60_000
+
+
 async def test_expired_session_may_still_authenticate_again_kip_368(tmp_path: Path) -> None:
     overrides = {"connections.max.reauth.ms": 1}
     async with sasl_node(tmp_path, **overrides) as node, connected(sasl_port(node)) as client:
