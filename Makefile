@@ -158,7 +158,7 @@ jepsen: $(VENV)/.installed-test
 	$(BIN)/python -m jepsen run --workload commits --nemesis kill-coordinator,halves --time 40 $(ARGS)
 	$(BIN)/python -m jepsen run --workload metadata --nemesis kill,isolate-controller,reset --time 40 $(ARGS)
 
-fuzz: $(VENV)/.installed
+fuzz: $(VENV)/.installed-test
 	$(BIN)/python -m jepsen fuzz --frames $(FRAMES) --seed $(SEED) $(ARGS)
 
 transaction-kills: $(VENV)/.installed-test

@@ -21,6 +21,10 @@ from jepsen.hostile.target import (
     MEMBERS,
     NODE_ID,
     PASSING_TOPICS,
+    PASSING_USERS,
+    SCRAM_USER,
+    SUPER_USER,
+    TOKEN_USER,
     TOPICS,
     UNKNOWN_ID,
     Target,
@@ -85,6 +89,12 @@ _TOPIC: Final = _one_of(*TOPICS, *TOPICS, *PASSING_TOPICS[:2], "hostile-none")
 _EPOCH: Final = _one_of(-1, -1, 0, 0, 1, 2, 3)
 _NODE: Final = _one_of(NODE_ID, NODE_ID, FAKE_BROKER_ID, -1, 99)
 _PORT: Final = _one_of(9, 9093, 0, 65_535)
+_PRINCIPAL: Final = _one_of(
+    *(f"User:{SCRAM_USER}", f"User:{TOKEN_USER}", f"User:{PASSING_USERS[0]}", "User:*", "User:", "Group:x", "User"),
+    "user:漢",
+)
+_HOST: Final = _one_of("*", "*", "127.0.0.1", "127.0.0.2", "::1", "0.0.0.0/0", "localhost")
+_PERIOD: Final = _one_of(-1, 0, 1, 1_000, 30_000, 2**63 - 1, -2)
 # Generators by the name of a field, or by the names of its class and the field, which take precedence.
 _PLAUSIBLE: Final[dict[str, Choose]] = {
     "topic": _TOPIC,
@@ -187,6 +197,34 @@ _PLAUSIBLE: Final[dict[str, Choose]] = {
     "types_filter": _one_of("classic", "consumer", "share"),
     "request_principal": _one_of(b"User:hostile", b"", b"\0\0\x05User\x08hostile\0\0", b"\0\1\5User"),
     "client_host_address": _one_of(bytes([127, 0, 0, 1]), bytes(16), b"", b"123"),
+    "principal": _PRINCIPAL,
+    "principal_filter": _PRINCIPAL,
+    "AclCreation.host": _HOST,
+    "host_filter": _HOST,
+    "AclCreation.resource_type": _one_of(2, 2, 3, 4, 5, 6, 7),
+    "AclCreation.resource_name": _one_of(*TOPICS[:3], *GROUPS[:2], "hostile", "kafka-cluster", "*", ""),
+    "resource_name_filter": _one_of(*TOPICS[:3], *GROUPS[:2], "hostile", "kafka-cluster", "*", None),
+    "resource_type_filter": _one_of(1, 1, 2, 3, 4, 5, 6, 7),
+    "resource_pattern_type": _one_of(3, 3, 4),
+    "pattern_type_filter": _one_of(1, 1, 2, 3, 4),
+    "operation": _one_of(1, *range(2, 16)),
+    "permission_type": _one_of(2, 3, 3, 1),
+    "mechanism": _one_of(1, 2, 1, 2, 0),
+    "SaslHandshakeRequest.mechanism": _one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
+    "auth_bytes": _one_of(b"", b"\0a\0b", b"n,,n=a,r=b", b"n,,\x01auth=Bearer a.b.c\x01\x01"),
+    "ScramCredentialDeletion.name": _one_of(*PASSING_USERS),
+    "ScramCredentialUpsertion.name": _one_of(*PASSING_USERS),
+    "UserName.name": _one_of(*PASSING_USERS, SCRAM_USER),
+    "iterations": _one_of(4_096, 4_096, 4_095, 16_384, 16_385),
+    "salt": _one_of(b"salt", b"", bytes(1_001)),
+    "salted_password": _one_of(bytes(32), bytes(64), b""),
+    "principal_type": _one_of("User", "User", ""),
+    "principal_name": _one_of(SUPER_USER, SCRAM_USER, TOKEN_USER, *PASSING_USERS[:2]),
+    "owner_principal_type": _one_of("", "", "User", None),
+    "owner_principal_name": _one_of("", "", SCRAM_USER, None),
+    "max_lifetime_ms": _PERIOD,
+    "renew_period_ms": _PERIOD,
+    "expiry_time_period_ms": _PERIOD,
     "records": lambda composer: _records(composer.rng),
     "request_data": lambda composer: composer.enveloped(composer),
 }

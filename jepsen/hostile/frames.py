@@ -14,6 +14,8 @@ from broker.wire.header import (
 from jepsen.hostile.harm import is_harmful
 
 CLIENT_ID: Final = "hostile"
+# Instead of an API's key: a message of a SASL mechanism without a header, as after version 0 of SaslHandshake.
+RAW_SASL: Final = -2
 _PRODUCE: Final = 0
 _API_VERSIONS: Final = 18
 _LENGTH_BYTES: Final = 4
@@ -26,7 +28,8 @@ class BadResponse(Exception):
 class Frame(NamedTuple):
     """A frame to send. With `is_decodable`, the node has no reason to close the connection.
 
-    `is_answered` is False if the node sends no response. A frame with `is_harmful` must not be sent.
+    `is_answered` is False if the node sends no response. A frame with `is_harmful` must not be sent. The client may be
+    authenticated after the response only if `may_authenticate`.
     """
 
     data: bytes
@@ -36,14 +39,19 @@ class Frame(NamedTuple):
     is_decodable: bool = True
     is_answered: bool = True
     is_harmful: bool = False
+    may_authenticate: bool = False
 
     @property
     def api(self) -> str:
+        if self.key == RAW_SASL:
+            return "raw SASL"
         api = APIS.get(self.key)
         return f"{self.key}" if api is None else f"{api.name} v{self.version}"
 
     def read_response(self, payload: bytes) -> Any:
-        """Decode a response from a frame without its length. Raises BadResponse."""
+        """Decode a response from a frame without its length: bytes of a mechanism, or a message. Raises BadResponse."""
+        if self.key == RAW_SASL:
+            return payload
         api = APIS.get(self.key)
         if api is None:
             raise BadResponse(f"an answer to API {self.key}, which does not exist")

@@ -7,7 +7,7 @@ from broker.wire.api import APIS
 from broker.wire.codec import decode
 from broker.wire.errors import WireError
 from broker.wire.header import parse_request_header
-from jepsen.hostile.target import NODE_ID
+from jepsen.hostile.target import HEALTHY_USER, NODE_ID, SCRAM_USER
 
 # The voter that stories may add: no story fetches with its id, so the quorum never completes the addition.
 ABSENT_VOTER_ID: Final = 99
@@ -16,6 +16,7 @@ _PARTITIONS_MANY: Final = range(_PARTITIONS_MAX + 1, 10_000_000)
 _TOPICS_MAX: Final = 50
 _INTERNAL: Final = "__consumer_offsets"
 _BROKER_RESOURCE: Final = 4
+_KEPT_USERS: Final = (HEALTHY_USER, SCRAM_USER)
 
 
 def is_harmful(message: Any) -> bool:
@@ -58,6 +59,10 @@ def _moves_internal(message: Any) -> bool:
     return any(each.name == _INTERNAL for each in message.topics or ())
 
 
+def _changes_kept_users(message: Any) -> bool:
+    return any(each.name in _KEPT_USERS for each in (*message.deletions, *message.upsertions))
+
+
 def _is_carried_out(message: Any) -> bool:
     return not message.validate_only
 
@@ -90,6 +95,7 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "AlterPartitionReassignmentsRequest": _moves_internal,
     "AlterConfigsRequest": _changes_brokers,
     "IncrementalAlterConfigsRequest": _changes_brokers,
+    "AlterUserScramCredentialsRequest": _changes_kept_users,
     "UpdateFeaturesRequest": _is_carried_out,
     "AlterClientQuotasRequest": _is_carried_out,
     "EnvelopeRequest": _carries_harm,

@@ -14,6 +14,14 @@ from jepsen.hostile.batches import sound_batch, spoiled_batch
 from jepsen.hostile.broker_stories import broker_incarnation
 from jepsen.hostile.frames import Frame
 from jepsen.hostile.group_stories import classic_group, consumer_group
+from jepsen.hostile.sasl_stories import (
+    delegation_tokens,
+    disordered_messages,
+    logins,
+    reauthentication,
+    rights,
+    unauthenticated_requests,
+)
 from jepsen.hostile.story import ApiVersions, Story, StoryTools
 from jepsen.hostile.target import PARTITIONS, PASSING_TOPICS, TOPICS, Target
 
@@ -164,6 +172,15 @@ _OF_CONTROLLERS: Final[tuple[tuple[StoryTeller, int], ...]] = (
     (broker_incarnation, 3),
     (wrong_bytes, 1),
 )
+_OF_SASL: Final[tuple[tuple[StoryTeller, int], ...]] = (
+    (logins, 6),
+    (unauthenticated_requests, 3),
+    (disordered_messages, 4),
+    (reauthentication, 3),
+    (rights, 3),
+    (delegation_tokens, 3),
+    (wrong_bytes, 1),
+)
 
 
 def broker_story(rng: Random, target: Target) -> Story:
@@ -174,6 +191,11 @@ def broker_story(rng: Random, target: Target) -> Story:
 def controller_story(rng: Random, target: Target) -> Story:
     """A random story for a controllers' listener."""
     return _random_story(_OF_CONTROLLERS, rng, target, target.controller_apis)
+
+
+def sasl_story(rng: Random, target: Target) -> Story:
+    """A random story for a listener that asks for SASL."""
+    return _random_story(_OF_SASL, rng, target, target.sasl_apis)
 
 
 def _random_story(

@@ -25,6 +25,17 @@ INSTANCES: Final = tuple(f"instance-{index}" for index in range(3))
 FAKE_INCARNATION: Final = b"\x07" * 15 + b"\x01"
 FAKE_DIRECTORY: Final = b"\x07" * 15 + b"\x02"
 UNKNOWN_ID: Final = b"\x7f" * 16
+# A super user, who has a password of PLAIN; a user without rights, who has credentials of SCRAM; the user of tokens.
+SUPER_USER: Final = "hostile-super"
+SUPER_PASSWORD: Final = "super-secret"
+SCRAM_USER: Final = "hostile-scram"
+SCRAM_PASSWORD: Final = "scram-secret"
+TOKEN_USER: Final = "hostile-token"
+# The healthy client's, with credentials of SCRAM. No story changes them.
+HEALTHY_USER: Final = "healthy"
+HEALTHY_PASSWORD: Final = "healthy-secret"
+# Users whose credentials stories create, change and delete.
+PASSING_USERS: Final = tuple(f"hostile-user-{index}" for index in range(6))
 
 
 @attrs.frozen
@@ -41,6 +52,7 @@ class Target:
     log_end_offset: int
     directory_id: bytes
     topic_ids: tuple[bytes, ...]
-    # The key, first and last version of each API that the listener advertises.
+    # The key, first and last version of each API that each listener advertises.
     broker_apis: tuple[tuple[int, int, int], ...]
     controller_apis: tuple[tuple[int, int, int], ...]
+    sasl_apis: tuple[tuple[int, int, int], ...]

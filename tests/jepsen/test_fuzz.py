@@ -12,23 +12,32 @@ import pytest
 import trio
 
 from broker.handlers import CONTROLLER_HANDLERS, HANDLERS
+from broker.security.oauth.key_set import parse_key_set
+from broker.security.sasl.jaas import PLAIN_MODULE
+from broker.security.sasl.oauthbearer import InvalidToken
+from broker.security.sasl.plain import PlainClient
 from broker.server.handler import Handler
 from broker.wire.api import APIS
+from broker.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialDeletion
 from broker.wire.api.delete_topics import DeleteTopicsRequest
 from broker.wire.api.envelope import EnvelopeRequest
+from broker.wire.api.sasl_authenticate import SaslAuthenticateRequest
+from broker.wire.api.sasl_handshake import SaslHandshakeRequest
 from broker.wire.api.unregister_broker import UnregisterBrokerRequest
-from jepsen.hostile.frames import Frame, request_payload, spoiled_frame
+from jepsen.hostile.frames import Frame, frame, request_payload, spoiled_frame
 from jepsen.hostile.harm import is_harmful
+from jepsen.hostile.json_tokens import key_set, sound_token, spoiled_token
 from jepsen.hostile.quorum_stories import QuorumStoryTools
-from jepsen.hostile.stories import broker_story, controller_story
+from jepsen.hostile.stories import broker_story, controller_story, sasl_story
 from jepsen.hostile.story import Story
-from jepsen.hostile.target import NODE_ID, Target
+from jepsen.hostile.target import HEALTHY_USER, NODE_ID, SUPER_USER, Target
 from jepsen.processes.fuzz.command import longest_hold_ms, summary_text
 from jepsen.processes.fuzz.fuzz_run import FuzzRun, FuzzRunPlan
 from jepsen.processes.fuzz.fuzzed_node import FuzzedNode
-from jepsen.processes.fuzz.story_runner import PORTS
-from jepsen.processes.ports import free_ports
+from jepsen.processes.fuzz.story_runner import PORTS, SASL, SaslStory, StoryRunner
 from kraft.message_codec import REQUESTS
+from tests.support.running_node import running_node
+from tests.support.sasl import sasl_node, sasl_port
 
 STORIES = 300
 
@@ -46,6 +55,7 @@ TARGET = Target(
     topic_ids=tuple(bytes([index]) * 16 for index in range(1, 7)),
     broker_apis=served(HANDLERS),
     controller_apis=served(CONTROLLER_HANDLERS),
+    sasl_apis=served(HANDLERS),
 )
 
 
@@ -61,7 +71,7 @@ def frames(story: Story) -> Iterator[Frame]:
         return
 
 
-@pytest.mark.parametrize("make", [broker_story, controller_story])
+@pytest.mark.parametrize("make", [broker_story, controller_story, sasl_story])
 def test_story_follows_from_its_generator(make: Callable[[Random, Target], Story]) -> None:
     def told_with(seed: int) -> list[Frame]:
         return list(frames(make(Random(seed), TARGET)))
@@ -104,7 +114,7 @@ def test_quorum_stories_cover_every_message() -> None:
     assert {cls.__name__ for cls in REQUESTS.values()} <= set(names)
 
 
-@pytest.mark.parametrize("make", [broker_story, controller_story])
+@pytest.mark.parametrize("make", [broker_story, controller_story, sasl_story])
 def test_no_story_does_legal_harm(make: Callable[[Random, Target], Story]) -> None:
     sent = [frame for seed in range(STORIES) for frame in frames(make(Random(seed), TARGET))]
     assert not [frame for frame in sent if frame.is_harmful]
@@ -117,6 +127,24 @@ def test_harm_is_found_within_an_envelope_and_after_wrong_bytes() -> None:
     assert spoiled_frame(payload + b"more").is_harmful
     assert not is_harmful(UnregisterBrokerRequest(broker_id=99))
     assert is_harmful(DeleteTopicsRequest(topic_names=["__consumer_offsets"]))
+    deletion = ScramCredentialDeletion(name=HEALTHY_USER, mechanism=1)
+    assert is_harmful(AlterUserScramCredentialsRequest(deletions=[deletion]))
+
+
+def test_only_signed_tokens_have_a_valid_signature() -> None:
+    """A story knows which of its tokens a node must not accept."""
+    keys = parse_key_set(key_set().encode())
+    assert keys.verified_claims(sound_token())["sub"] == "hostile-token"
+    accepted = Counter[bool]()
+    for seed in range(600):
+        token, is_signed = spoiled_token(Random(seed))
+        try:
+            keys.verified_claims(token)
+        except InvalidToken:
+            continue
+        assert is_signed, f"seed {seed}: {token:.200}"
+        accepted[is_signed] += 1
+    assert accepted[True] > 50
 
 
 def test_longest_hold_is_the_one_on_the_processor() -> None:
@@ -133,11 +161,38 @@ async def test_node_lives_through_hostile_frames_on_all_ports(tmp_path: Path, fi
     seed = 1  # fixed, so that a failure is reproducible; `make fuzz` uses other seeds
     print(f"python -m jepsen fuzz --seed {seed} --frames 4000")
     plan = FuzzRunPlan(seed, 0, PORTS, frames=4_000, stories=10_000, seconds=60.0, jobs=1, lanes=8)
-    port, controller_port = free_ports(2)
     directory = tmp_path / "run"
     directory.mkdir()
     with trio.fail_after(240):
-        findings = await FuzzRun(FuzzedNode(directory, port, controller_port, {}), plan).run()
+        findings = await FuzzRun(FuzzedNode(directory, {}), plan).run()
     figure(summary_text(plan, findings))
     assert findings.problems == [], summary_text(plan, findings)
     assert set(findings.frames) == set(PORTS)
+    assert findings.authentications > 0
+    assert findings.healthy["logins"] > 0
+
+
+async def test_response_before_authentication_is_a_finding(tmp_path: Path) -> None:
+    """The stories for SASL meet a listener that serves everyone."""
+    async with running_node(tmp_path) as node:
+        runner = StoryRunner(TARGET, {SASL: node.port}, (SASL,), seed=1)
+        for story in range(20):
+            await runner.run_story(story)
+    errors = {error.partition(" was answered ")[2] for _, error in runner.counts.bad_responses}
+    assert "before the client has authenticated" in errors
+
+
+async def test_authentication_by_an_invalid_message_is_a_finding(tmp_path: Path) -> None:
+    """The story's message is marked as one that must not authenticate, and the node accepts its password."""
+    wrong = f'{PLAIN_MODULE} required user_{SUPER_USER}="wrong";'
+    async with sasl_node(tmp_path, **{"listener.name.clients.plain.sasl.jaas.config": wrong}) as node:
+        runner = StoryRunner(TARGET, {SASL: sasl_port(node)}, (SASL,), seed=1)
+        await SaslStory(runner, 0, SASL).run(_login_with_password("wrong"))
+    assert [error for _, error in runner.counts.bad_responses] == [
+        "the client was authenticated by an invalid message in SaslAuthenticate v2"
+    ]
+
+
+def _login_with_password(password: str) -> Story:
+    yield [frame(SaslHandshakeRequest(mechanism="PLAIN"), 1, 1)]
+    yield [frame(SaslAuthenticateRequest(auth_bytes=PlainClient(SUPER_USER, password).first()), 2, 2)]

@@ -21,7 +21,6 @@ import trio
 from jepsen.processes.fuzz.fuzz_run import Findings, FuzzRun, FuzzRunPlan, write_report
 from jepsen.processes.fuzz.fuzzed_node import FuzzedNode
 from jepsen.processes.fuzz.story_runner import PORTS
-from jepsen.processes.ports import free_ports
 
 REPORT: Final = "sitting.json"
 _STORIES_MAX: Final = 1 << 39
@@ -78,8 +77,7 @@ def run(options: argparse.Namespace) -> int:
 def _run_fuzz(plan: FuzzRunPlan, directory: Path, options: argparse.Namespace) -> Findings:
     directory.mkdir()
     overrides = dict(pair.split("=", 1) for pair in options.override)
-    port, controller_port = free_ports(2)
-    return trio.run(FuzzRun(FuzzedNode(directory, port, controller_port, overrides), plan).run)
+    return trio.run(FuzzRun(FuzzedNode(directory, overrides), plan).run)
 
 
 def _search(plan: FuzzRunPlan, findings: Findings, directory: Path, options: argparse.Namespace) -> list[int]:
@@ -105,7 +103,8 @@ def summary_text(plan: FuzzRunPlan, findings: Findings) -> str:
     rate = findings.total / max(findings.seconds, 1e-9)
     lines = [
         f"seed {plan.seed}, stories {plan.first} to {findings.next_story}: {findings.total} frames in "
-        f"{findings.seconds:.0f} s ({rate:.0f} a second), {findings.connections} connections",
+        f"{findings.seconds:.0f} s ({rate:.0f} a second), {findings.connections} connections, "
+        f"{findings.authentications} authenticated",
         f"  frames: {_counted(findings.frames)}; undecodable {findings.refused_bytes}",
         f"  answered: {_counted(findings.answered)}",
         f"  connections closed for sound requests: {_counted(findings.closed)}",
@@ -149,9 +148,13 @@ def _healthy(measured: dict[str, Any]) -> str:
     if "records" not in measured:
         return str(measured.get("error", "none"))
     trips, pings = measured["round_trip_ms"], measured["ping_ms"]
+    logins, authenticated = measured["login_ms"], measured["authenticated_ms"]
     return (
         f"{measured['records']} records written and read back, ms: p50 {trips['p50']:.1f}, p99 {trips['p99']:.1f}, max "
-        f"{trips['max']:.1f}; pings p50 {pings['p50']:.1f}, p99 {pings['p99']:.1f}, max {pings['max']:.1f}"
+        f"{trips['max']:.1f}; pings p50 {pings['p50']:.1f}, p99 {pings['p99']:.1f}, max {pings['max']:.1f}; "
+        f"{measured['logins']} logins p50 {logins['p50']:.1f}, p99 {logins['p99']:.1f}, max {logins['max']:.1f}; "
+        f"requests after a login p50 {authenticated['p50']:.1f}, p99 {authenticated['p99']:.1f}, "
+        f"max {authenticated['max']:.1f}"
     )
 
 

@@ -17,6 +17,10 @@ from typing import Any, Final
 import attrs
 import trio
 
+from broker.wire.api.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from broker.wire.api.api_versions import ApiVersionsRequest
 from broker.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from broker.wire.api.describe_quorum import DescribeQuorumRequest, RequestedPartition, RequestedTopic
@@ -25,11 +29,23 @@ from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from broker.wire.records import iter_headers, iter_records
 from broker.wire.uuids import decode_uuid
 from jepsen.hostile.broker_stories import registration
-from jepsen.hostile.target import FAKE_BROKER_ID, GROUPS, PARTITIONS, PEER_VOTER_ID, TOPICS
+from jepsen.hostile.target import (
+    FAKE_BROKER_ID,
+    GROUPS,
+    HEALTHY_PASSWORD,
+    HEALTHY_USER,
+    PARTITIONS,
+    PEER_VOTER_ID,
+    SCRAM_PASSWORD,
+    SCRAM_USER,
+    TOPICS,
+)
 from jepsen.processes.fuzz import healthy
 from jepsen.processes.fuzz.fuzzed_node import FuzzedNode, Unserved
-from jepsen.processes.fuzz.story_runner import CONTROLLER, KAFKA
+from jepsen.processes.fuzz.story_runner import CONTROLLER, KAFKA, SASL
 from jepsen.workloads.connection import Connection
+from metadata.protocol import ScramMechanism
+from metadata.protocol.scram import ITERATIONS_MIN, salted_password
 
 _WATCH_S: Final = 1.0
 _SET_UP_S: Final = 60.0
@@ -65,6 +81,7 @@ class Findings:
     unanswered: Counter[str] = attrs.field(factory=Counter)
     refused_bytes: int = 0
     connections: int = 0
+    authentications: int = 0
     next_story: int = 0
     seconds: float = 0.0
     node_cpu_seconds: float = 0.0
@@ -99,8 +116,8 @@ class FuzzRun:
         findings = self._findings
         try:
             await self._node.start()
-            target = await _set_up(self._node)
-            client = _HealthyClient(self._node.port)
+            target = await set_up(self._node)
+            client = _HealthyClient(self._node)
             began, cpu, delay = time.monotonic(), self._node.cpu_seconds(), self._node.run_delay_seconds()
             try:
                 await self._fuzz(target)
@@ -135,7 +152,7 @@ class FuzzRun:
             "first": plan.first + job,
             "step": plan.jobs,
             "ports": list(plan.ports),
-            "port_of": {KAFKA: self._node.port, CONTROLLER: self._node.controller_port},
+            "port_of": _ports(self._node),
             "target": target,
             "lanes": plan.lanes,
             "frames": plan.frames // plan.jobs,
@@ -184,6 +201,7 @@ class FuzzRun:
                 getattr(findings, name).update(report.get(name, {}))
             findings.refused_bytes += report.get("refused_bytes", 0)
             findings.connections += report.get("connections", 0)
+            findings.authentications += report.get("authentications", 0)
             findings.next_story = max(findings.next_story, report.get("last_story", -1) + 1)
             for story, error in report.get("bad_responses", []):
                 findings.suspects.append(story)
@@ -218,9 +236,13 @@ class FuzzRun:
         findings.suspects = list(dict.fromkeys(findings.suspects))
 
 
+def _ports(node: FuzzedNode) -> dict[str, int]:
+    return {KAFKA: node.port, CONTROLLER: node.controller_port, SASL: node.sasl_port}
+
+
 class _HealthyClient:
-    def __init__(self, port: int) -> None:
-        command = [sys.executable, "-m", "jepsen.processes.fuzz.healthy", str(port)]
+    def __init__(self, node: FuzzedNode) -> None:
+        command = [sys.executable, "-m", "jepsen.processes.fuzz.healthy", str(node.port), str(node.sasl_port)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     async def end(self) -> dict[str, Any]:
@@ -229,15 +251,17 @@ class _HealthyClient:
         return json.loads(out) if out else {"error": "it has ended without printing its measurements"}
 
 
-async def _set_up(node: FuzzedNode) -> dict[str, Any]:
+async def set_up(node: FuzzedNode) -> dict[str, Any]:
     """Create the topics, register the fake broker and load the groups. Returns what stories need to know."""
     with trio.fail_after(_SET_UP_S):
         broker = await Connection.open(("127.0.0.1", node.port), 0)
         controller = await Connection.open(("127.0.0.1", node.controller_port), 0)
+        clients = await Connection.open(("127.0.0.1", node.sasl_port), 0)
         topics = [CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1) for name in TOPICS]
         forever = [CreatableTopicConfig(name=name, value="-1") for name in ("retention.ms", "retention.bytes")]
         topics.append(CreatableTopic(name=healthy.TOPIC, num_partitions=1, replication_factor=1, configs=forever))
         await broker.call(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 7, healthy.TIMEOUT_S)
+        await _create_users(broker)
         await _load_groups(broker)
         described = await broker.call(
             MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in TOPICS]), healthy.METADATA_VERSION
@@ -251,7 +275,9 @@ async def _set_up(node: FuzzedNode) -> dict[str, Any]:
             "topic_ids": [ids[name].hex() for name in TOPICS],
             "broker_apis": await _served(broker),
             "controller_apis": await _served(controller),
+            "sasl_apis": await _served(clients),
         }
+        await clients.aclose()
         await broker.aclose()
         await controller.aclose()
         return target
@@ -268,6 +294,24 @@ async def _quorum_of(controller: Connection) -> dict[str, int]:
         "epoch": partition.leader_epoch,
         "log_end_offset": partition.high_watermark,
     }
+
+
+async def _create_users(broker: Connection) -> None:
+    """Create the users of SCRAM, of whom a request may alter one mechanism only."""
+    users = ((SCRAM_USER, SCRAM_PASSWORD), (HEALTHY_USER, HEALTHY_PASSWORD))
+    for mechanism in ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512:
+        upsertions = [
+            ScramCredentialUpsertion(
+                name=user,
+                mechanism=mechanism,
+                iterations=ITERATIONS_MIN,
+                salt=b"salt",
+                salted_password=salted_password(mechanism, password, b"salt", ITERATIONS_MIN),
+            )
+            for user, password in users
+        ]
+        response = await broker.call(AlterUserScramCredentialsRequest(upsertions=upsertions), 0, healthy.TIMEOUT_S)
+        assert not any(each.error_code for each in response.results), response.results
 
 
 async def _load_groups(broker: Connection) -> None:

@@ -12,6 +12,13 @@ from typing import Final
 
 import trio
 
+from broker.config import DEVELOPMENT_DEFAULTS
+from broker.security.sasl.jaas import PLAIN_MODULE
+from broker.security.tls.private_authority import PrivateAuthority
+from jepsen.hostile.json_tokens import AUDIENCE, key_set
+from jepsen.hostile.sasl_messages import MECHANISMS
+from jepsen.hostile.target import HEALTHY_USER, SUPER_PASSWORD, SUPER_USER
+from jepsen.processes.ports import free_ports
 from jepsen.processes.server_process import ServerProcess
 
 START_S: Final = 120.0
@@ -38,6 +45,22 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "producer.id.expiration.ms": "5000",
     "metadata.log.max.record.bytes.between.snapshots": "1000000",
     "broker.session.timeout.ms": "60000",
+    # Clients of the listeners without SASL keep all rights.
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": f"User:ANONYMOUS;User:{SUPER_USER};User:{HEALTHY_USER}",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,CLIENTS:SASL_PLAINTEXT,TLS:SSL",
+    "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+    "sasl.oauthbearer.expected.audience": AUDIENCE,
+    "connection.failed.authentication.delay.ms": "10",
+    "listener.name.clients.plain.connections.max.reauth.ms": "3000",
+    "delegation.token.max.lifetime.ms": "30000",
+    "delegation.token.expiry.time.ms": "5000",
+    "delegation.token.expiry.check.interval.ms": "1000",
+}
+# These are not on the command line, where other users of the machine could read them.
+_SECRET_SETTINGS: Final[Mapping[str, str]] = {
+    "listener.name.clients.plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_{SUPER_USER}="{SUPER_PASSWORD}";',
+    "delegation.token.secret.key": "secret of the fuzzed node",
 }
 _TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\)")
 
@@ -47,20 +70,49 @@ class Unserved(AssertionError):
 
 
 class FuzzedNode(ServerProcess):
-    """`port` is that of clients, `controller_port` that of controllers and the quorum."""
+    """A node with its files in `directory`, which exists and is empty.
 
-    def __init__(self, directory: Path, port: int, controller_port: int, overrides: Mapping[str, str]) -> None:
+    `port` is that of clients without authentication, `controller_port` that of controllers and the quorum, `sasl_port`
+    and `tls_port` those of clients that authenticate by SASL and that use TLS.
+    """
+
+    def __init__(self, directory: Path, overrides: Mapping[str, str]) -> None:
         super().__init__(directory / "output")
         self.data = directory / "data"
-        self.port = port
-        self.controller_port = controller_port
+        self.port, self.controller_port, self.sasl_port, self.tls_port = free_ports(4)
+        self._directory = directory
         self._overrides = dict(overrides)
+        self._write_files()
 
     def command(self) -> Sequence[str]:
-        listeners = f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}"
-        settings = {"listeners": listeners, "log.dirs": str(self.data), **_SETTINGS, **self._overrides}
+        ports = {
+            "PLAINTEXT": self.port,
+            "CONTROLLER": self.controller_port,
+            "CLIENTS": self.sasl_port,
+            "TLS": self.tls_port,
+        }
+        settings = {
+            **DEVELOPMENT_DEFAULTS,
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.controller_port}",
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+            "log.dirs": str(self.data),
+            "sasl.oauthbearer.jwks.endpoint.url": (self._directory / "keys.json").absolute().as_uri(),
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self._directory / "node.pem"),
+            **_SETTINGS,
+            **self._overrides,
+        }
         overrides = [part for key, value in settings.items() for part in ("--override", f"{key}={value}")]
-        return [sys.executable, "-m", "jepsen.processes.fuzz.traced_node", "start", *overrides]
+        file = str(self._directory / "server.properties")
+        return [sys.executable, "-m", "jepsen.processes.fuzz.traced_node", "start", file, *overrides]
+
+    def _write_files(self) -> None:
+        authority = PrivateAuthority("fuzzed node", time.time())
+        (self._directory / "authority.pem").write_bytes(authority.certificate)
+        (self._directory / "node.pem").write_bytes(authority.issue("node", ("127.0.0.1",)))
+        (self._directory / "keys.json").write_text(key_set())
+        secrets = "".join(f"{key}={value}\n" for key, value in _SECRET_SETTINGS.items())
+        (self._directory / "server.properties").write_text(secrets)
 
     async def start(self) -> float:
         """Start the node. Returns the seconds until it served. Raises Unserved."""

@@ -46,6 +46,7 @@ class Plan:
             tuple(map(bytes.fromhex, target["topic_ids"])),
             tuple(map(tuple, target["broker_apis"])),
             tuple(map(tuple, target["controller_apis"])),
+            tuple(map(tuple, target["sasl_apis"])),
         )
 
 

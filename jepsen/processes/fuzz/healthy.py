@@ -1,12 +1,14 @@
 """A correct client in a process of its own, which must not be affected by the hostile connections.
 
 Every few milliseconds it writes a numbered record with acks=all, reads it back and asks for metadata; a second
-connection sends the cheapest request there is, whose round trip is an upper bound of how long the loop was held.
+connection sends the cheapest request there is, whose round trip is an upper bound of how long the loop was held. On
+the listener that asks for SASL, it authenticates over new connections, and asks for metadata over one that stays open.
 Its measurements go to standard output, as JSON, when standard input ends.
 """
 
 import argparse
 import json
+import secrets
 import sys
 import time
 from typing import Any, Final
@@ -15,12 +17,18 @@ import attrs
 import trio
 
 from broker.client import ConnectionLost
+from broker.security.sasl.exchange import SaslFailure
+from broker.security.sasl.scram import ScramClient
 from broker.wire.api.api_versions import ApiVersionsRequest
 from broker.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from broker.wire.api.sasl_authenticate import SaslAuthenticateRequest
+from broker.wire.api.sasl_handshake import SaslHandshakeRequest
 from broker.wire.records import Record, encode_batch
+from jepsen.hostile.target import HEALTHY_PASSWORD, HEALTHY_USER
 from jepsen.workloads.connection import Connection
+from metadata.protocol import ScramMechanism
 
 TOPIC: Final = "healthy"
 PRODUCE_VERSION: Final = 9
@@ -28,6 +36,7 @@ FETCH_VERSION: Final = 12
 METADATA_VERSION: Final = 12
 _PAUSE_S: Final = 0.01
 _PING_PAUSE_S: Final = 0.005
+_LOGIN_PAUSE_S: Final = 0.1
 # A node that takes longer has failed its healthy client.
 TIMEOUT_S: Final = 60.0
 
@@ -38,6 +47,8 @@ class Measured:
 
     round_trips_ms: list[float] = attrs.field(factory=list)
     pings_ms: list[float] = attrs.field(factory=list)
+    logins_ms: list[float] = attrs.field(factory=list)
+    authenticated_ms: list[float] = attrs.field(factory=list)
     longest_pings: list[tuple[float, float]] = attrs.field(factory=list)
     error: str = ""
 
@@ -71,10 +82,26 @@ async def _write_and_read(connection: Connection, number: int) -> None:
     assert offset == number, f"record {number} is at offset {offset}"
     records = await fetch(connection, offset, 4_096)
     assert records.endswith(b"%d\0" % number), f"record {number} does not come back"
+    await ask_for_metadata(connection)
+
+
+async def ask_for_metadata(connection: Connection) -> None:
     topics = [MetadataRequestTopic(name=TOPIC)]
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
     metadata = await connection.call(request, METADATA_VERSION, TIMEOUT_S)
     assert metadata.topics[0].partitions[0].leader_id == 1, "the healthy partition has lost its leader"
+
+
+async def log_in(connection: Connection) -> None:
+    """Authenticate by SCRAM."""
+    exchange = ScramClient(ScramMechanism.SCRAM_SHA_256, HEALTHY_USER, HEALTHY_PASSWORD, secrets.token_hex(12))
+    response = await connection.call(SaslHandshakeRequest(mechanism=exchange.mechanism), 1, TIMEOUT_S)
+    assert response.error_code == 0, f"the healthy client's handshake was refused: error {response.error_code}"
+    message: bytes | None = exchange.first()
+    while message is not None:
+        answer = await connection.call(SaslAuthenticateRequest(auth_bytes=message), 2, TIMEOUT_S)
+        assert answer.error_code == 0, f"the healthy client was not authenticated: {answer.error_message}"
+        message = exchange.answer(bytes(answer.auth_bytes))
 
 
 async def _live(port: int, measured: Measured, stopping: trio.Event, stopped: trio.Event) -> None:
@@ -99,17 +126,35 @@ async def _ping(port: int, measured: Measured) -> None:
         await trio.sleep(_PING_PAUSE_S)
 
 
-async def _main(port: int) -> Measured:
+async def _authenticate(port: int, measured: Measured) -> None:
+    steady = await Connection.open(("127.0.0.1", port), 0)
+    await log_in(steady)
+    while True:
+        began = time.monotonic()
+        connection = await Connection.open(("127.0.0.1", port), 0)
+        await log_in(connection)
+        authenticated = time.monotonic()
+        measured.logins_ms.append(1_000 * (authenticated - began))
+        await ask_for_metadata(connection)
+        await connection.aclose()
+        began = time.monotonic()
+        await ask_for_metadata(steady)
+        measured.authenticated_ms.append(1_000 * (time.monotonic() - began))
+        await trio.sleep(_LOGIN_PAUSE_S)
+
+
+async def _main(port: int, sasl_port: int) -> Measured:
     measured, stopping, stopped = Measured(), trio.Event(), trio.Event()
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_live, port, measured, stopping, stopped)
             nursery.start_soon(_ping, port, measured)
+            nursery.start_soon(_authenticate, sasl_port, measured)
             await _end_of_input()
             stopping.set()
             await stopped.wait()
             nursery.cancel_scope.cancel()
-    except* (AssertionError, ConnectionLost, OSError) as group:
+    except* (AssertionError, ConnectionLost, OSError, SaslFailure) as group:
         measured.error = repr(group.exceptions)
     return measured
 
@@ -125,6 +170,9 @@ def summary(measured: Measured) -> dict[str, Any]:
         "records": len(measured.round_trips_ms),
         "round_trip_ms": percentiles(measured.round_trips_ms),
         "ping_ms": percentiles(measured.pings_ms),
+        "logins": len(measured.logins_ms),
+        "login_ms": percentiles(measured.logins_ms),
+        "authenticated_ms": percentiles(measured.authenticated_ms),
         "longest_pings": measured.longest_pings,
         "error": measured.error,
     }
@@ -142,4 +190,6 @@ def percentiles(values: list[float]) -> dict[str, float]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("port", type=int)
-    print(json.dumps(summary(trio.run(_main, parser.parse_args().port))))
+    parser.add_argument("sasl_port", type=int)
+    options = parser.parse_args()
+    print(json.dumps(summary(trio.run(_main, options.port, options.sasl_port))))

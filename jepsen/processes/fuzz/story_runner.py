@@ -9,9 +9,10 @@ from typing import Any, Final
 import attrs
 import trio
 
-from jepsen.hostile.frames import BadResponse, Frame
+from jepsen.hostile.frames import RAW_SASL, BadResponse, Frame
 from jepsen.hostile.quorum_stories import QuorumFrame, QuorumStoryTools
-from jepsen.hostile.stories import broker_story, controller_story
+from jepsen.hostile.sasl_stories import is_proof
+from jepsen.hostile.stories import broker_story, controller_story, sasl_story
 from jepsen.hostile.story import Story
 from jepsen.hostile.target import Target
 from jepsen.processes.fuzz.connections import Closed, KafkaConnection, QuorumConnection, Silent, open_stream
@@ -19,7 +20,11 @@ from jepsen.processes.fuzz.connections import Closed, KafkaConnection, QuorumCon
 KAFKA: Final = "kafka"
 CONTROLLER: Final = "controller"
 QUORUM: Final = "quorum"
-PORTS: Final = (KAFKA, CONTROLLER, QUORUM)
+SASL: Final = "sasl"
+PORTS: Final = (KAFKA, CONTROLLER, QUORUM, SASL)
+_AUTHENTICATE: Final = 36
+# The node may answer these before a client has authenticated.
+_UNAUTHENTICATED: Final = (17, _AUTHENTICATE, 18, RAW_SASL)
 _BAD_SHOWN: Final = 20
 _CLOSED_KEPT: Final = 400
 # Long enough for a node to close the connection; one that waits for the rest of a frame does not.
@@ -39,6 +44,7 @@ class Counts:
     unanswered: Counter[str] = attrs.field(factory=Counter)
     refused_bytes: int = 0
     connections: int = 0
+    authentications: int = 0
     closings: list[tuple[int, int, str]] = attrs.field(factory=list)
     bad_responses: list[tuple[int, str]] = attrs.field(factory=list)
 
@@ -75,6 +81,8 @@ class StoryRunner:
         port = self.ports[story % len(self.ports)]
         if port == QUORUM:
             await _QuorumStory(self, story, rng).run()
+        elif port == SASL:
+            await SaslStory(self, story, port).run(sasl_story(rng, self.target))
         else:
             make = broker_story if port == KAFKA else controller_story
             await _KafkaStory(self, story, port).run(make(rng, self.target))
@@ -170,6 +178,76 @@ class _KafkaStory:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.aclose()
+
+
+class SaslStory(_KafkaStory):
+    """A story with a listener that asks for SASL: the node answers other requests to authenticated clients only.
+
+    Frames without an answer before a close are not sent again, as the connection has lost its state. An empty window
+    ends the connection.
+    """
+
+    def __init__(self, runner: StoryRunner, story: int, port: str) -> None:
+        super().__init__(runner, story, port)
+        self._is_authenticated = False
+
+    async def _send(self, frames: list[Frame]) -> list[Any]:
+        if not frames:
+            await self._close()
+        broken = next((place for place, frame in enumerate(frames) if not frame.is_decodable), len(frames))
+        answers = await self._send_sound(frames[:broken])
+        if broken < len(frames):
+            await self._send_broken(frames[broken])
+        return answers + [None] * (len(frames) - len(answers))
+
+    async def _send_sound(self, frames: list[Frame]) -> list[Any]:
+        """The answers up to the one that did not come."""
+        if not frames:
+            return []
+        self._counts.frames[self._port] += len(frames)
+        connection = await self._connected()
+        try:
+            answers = await connection.exchange(frames)
+        except (Closed, Silent) as ended:
+            answers = ended.answers
+            unanswered = frames[len(answers)]
+            if isinstance(ended, Closed):
+                self._runner.closed_for(self._story, unanswered.correlation_id, unanswered.api)
+            else:
+                self._counts.unanswered[unanswered.api] += 1
+            self._check(answers, frames)
+            await self._close()
+            return answers
+        except BadResponse as error:
+            await self._close()
+            self._runner.bad_response(self._story, error)
+            return []
+        self._check(answers, frames)
+        return answers
+
+    def _check(self, answers: list[Any], frames: list[Frame]) -> None:
+        """Report answers that the client had no right to."""
+        for answer, frame in zip(answers, frames, strict=False):
+            self._counts.answered[frame.api.partition(" ")[0]] += answer is not None
+            if not self._is_authenticated and frame.key not in _UNAUTHENTICATED and frame.is_answered:
+                error = BadResponse(f"{frame.api} was answered before the client has authenticated")
+                self._runner.bad_response(self._story, error)
+            elif _has_authenticated(frame, answer):
+                self._counts.authentications += 1
+                self._is_authenticated = True
+                if not frame.may_authenticate:
+                    error = BadResponse(f"the client was authenticated by an invalid message in {frame.api}")
+                    self._runner.bad_response(self._story, error)
+
+    async def _close(self) -> None:
+        self._is_authenticated = False
+        await super()._close()
+
+
+def _has_authenticated(frame: Frame, answer: Any) -> bool:
+    if frame.key == RAW_SASL:
+        return answer is not None and is_proof(answer)
+    return frame.key == _AUTHENTICATE and answer is not None and not answer.error_code and is_proof(answer.auth_bytes)
 
 
 class _QuorumStory:
