@@ -1,7 +1,6 @@
 """How a listener secures its connections: TLS or plain TCP, and the principal that the transport proves."""
 
 import ssl
-from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -67,8 +66,7 @@ class Handshakes:
     """The handshakes that are not finished, with a bound per address: the oldest one makes room for a new one."""
 
     def __init__(self) -> None:
-        self._unfinished: dict[trio.CancelScope, str] = {}
-        self._per_address: Counter[str] = Counter()
+        self._unfinished: dict[str, dict[trio.CancelScope, None]] = {}  # by address, the oldest first
 
     async def secure(
         self, security: ListenerSecurity, stream: trio.abc.Stream, address: str
@@ -76,19 +74,18 @@ class Handshakes:
         """See `ListenerSecurity.secure`."""
         if security.tls is None:
             return await security.secure(stream)
-        if self._per_address[address] >= UNFINISHED_PER_ADDRESS_MAX:
-            next(scope for scope, host in self._unfinished.items() if host == address).cancel()
+        scopes = self._unfinished.setdefault(address, {})
+        if len(scopes) >= UNFINISHED_PER_ADDRESS_MAX:
+            oldest = next(iter(scopes))
+            # Its task runs later. By then, it must not make room for a second connection.
+            del scopes[oldest]
+            oldest.cancel()
         with trio.CancelScope() as scope:
-            self._unfinished[scope] = address
-            self._per_address[address] += 1
+            scopes[scope] = None
             try:
                 return await security.secure(stream)
             finally:
-                self._forget(scope)
+                scopes.pop(scope, None)
+                if not scopes and self._unfinished.get(address) is scopes:
+                    del self._unfinished[address]
         raise NotSecured(f"{UNFINISHED_PER_ADDRESS_MAX} newer connections from there have not finished the handshake")
-
-    def _forget(self, scope: trio.CancelScope) -> None:
-        address = self._unfinished.pop(scope)
-        self._per_address[address] -= 1
-        if not self._per_address[address]:
-            del self._per_address[address]

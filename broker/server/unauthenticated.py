@@ -3,7 +3,6 @@
 Otherwise a client without credentials could keep descriptors and buffers of a node for as long as it likes.
 """
 
-from collections import Counter
 from typing import Final
 
 import trio
@@ -22,26 +21,24 @@ UNAUTHENTICATED_BYTES_MAX: Final = SASL_MESSAGE_BYTES_MAX + 64 * 1024
 
 
 class UnauthenticatedConnections:
-    """The connections that have to authenticate, in the order in which they came.
+    """The connections that have to authenticate, by address, in the order in which they came.
 
     A connection is removed when that is noticed to be no longer true: in the sweep of each second, or when its address
     has opened too many. Then the oldest one that still has to authenticate is closed.
     """
 
     def __init__(self) -> None:
-        self._opened_at: dict[Connection, float] = {}
-        self._per_address: Counter[str] = Counter()
+        self._opened_at: dict[str, dict[Connection, float]] = {}
         self._has_some = trio.Event()
 
     def __len__(self) -> int:
-        return len(self._opened_at)
+        return sum(map(len, self._opened_at.values()))
 
     def add(self, connection: Connection) -> None:
-        address = connection.peer_host
-        if self._per_address[address] >= UNAUTHENTICATED_PER_ADDRESS_MAX:
-            self._make_room(address)
-        self._opened_at[connection] = trio.current_time()
-        self._per_address[address] += 1
+        opened_at = self._opened_at.setdefault(connection.peer_host, {})
+        if len(opened_at) >= UNAUTHENTICATED_PER_ADDRESS_MAX:
+            _make_room(opened_at)
+        opened_at[connection] = trio.current_time()
         self._has_some.set()
 
     async def run(self) -> None:
@@ -55,28 +52,27 @@ class UnauthenticatedConnections:
 
     def _sweep(self) -> None:
         due = trio.current_time() - AUTHENTICATION_TIMEOUT_S
-        for connection, opened_at in list(self._opened_at.items()):
-            if _has_ended(connection):
-                self._remove(connection)
-            elif opened_at <= due:
-                self._remove(connection)
-                connection.close(f"the client has not authenticated in {AUTHENTICATION_TIMEOUT_S:.0f} s")
+        for address, opened_at in list(self._opened_at.items()):
+            for connection, at in list(opened_at.items()):
+                if _has_ended(connection):
+                    del opened_at[connection]
+                elif at <= due:
+                    del opened_at[connection]
+                    connection.close(f"the client has not authenticated in {AUTHENTICATION_TIMEOUT_S:.0f} s")
+            if not opened_at:
+                del self._opened_at[address]
 
-    def _make_room(self, address: str) -> None:
-        connections = [each for each in self._opened_at if each.peer_host == address]
-        ended = [each for each in connections if _has_ended(each)]
-        for connection in ended:
-            self._remove(connection)
-        if not ended:
-            self._remove(connections[0])
-            connections[0].close(f"{len(connections)} connections of its address have not authenticated")
 
-    def _remove(self, connection: Connection) -> None:
-        del self._opened_at[connection]
-        address = connection.peer_host
-        self._per_address[address] -= 1
-        if not self._per_address[address]:
-            del self._per_address[address]
+def _make_room(opened_at: dict[Connection, float]) -> None:
+    """Remove the connections of an address that have ended; close the oldest one if there are none."""
+    ended = [each for each in opened_at if _has_ended(each)]
+    for connection in ended:
+        del opened_at[connection]
+    if not ended:
+        oldest = next(iter(opened_at))
+        count = len(opened_at)
+        del opened_at[oldest]
+        oldest.close(f"{count} connections of its address have not authenticated")
 
 
 def _has_ended(connection: Connection) -> bool:

@@ -293,8 +293,9 @@ async def test_clients_that_do_not_authenticate_are_closed_in_time(node: Running
     async with connected(sasl_port(node)) as other:
         await authenticate(other, "PLAIN")
         await handshake(client, "PLAIN")
-        for connection in list(unauthenticated._opened_at):
-            unauthenticated._opened_at[connection] -= AUTHENTICATION_TIMEOUT_S
+        for opened_at in unauthenticated._opened_at.values():
+            for connection in opened_at:
+                opened_at[connection] -= AUTHENTICATION_TIMEOUT_S
         await client.expect_close()
         assert (await other.call(MetadataRequest(), 12)).brokers
     [event] = node.traced.of("connection_closed")
