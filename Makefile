@@ -24,6 +24,7 @@
 #   make soak                many simulated runs; SEEDS=2000 SECONDS=60 (virtual) JOBS=2 FIRST=1 ARGS="--nodes quorum-3"
 #   make jepsen              a few short runs of real nodes under faults; ARGS="--time 120 --nodes 5"
 #   make fuzz                hostile frames to all ports of a node; FRAMES=200000 SEED=1 ARGS="--ports quorum"
+#   make half-open           connections that never finish a TLS handshake or a login; ARGS="--connections 5000"
 #   make transaction-kills   transactions under 20 kills each of coordinators, leaders and clients; ARGS="--kills 5"
 #   make maintenance         drain, restart, unregister, rebalance and rejoin under writes, each killed and resumed
 #   make spark-kills         streaming under 20 kills each of its driver, its workers, brokers and coordinators; ARGS="--kills 5"
@@ -76,7 +77,7 @@ SEED ?= 1
 SPARK ?= 4_1
 
 .PHONY: venv run test explore test-mutations test-client-kafka test-differential test-kafka-monitoring test-spark-tables \
-	test-java-clients test-go-clients test-prometheus test-interpreters test-wheel check docs terminal-images soak jepsen fuzz \
+	test-java-clients test-go-clients test-prometheus test-interpreters test-wheel check docs terminal-images soak jepsen fuzz half-open \
 	transaction-kills maintenance spark-kills \
 	spark-standalone spark-steady spark-demo bench bench-client-library bench-kafka bench-replication \
 	bench-followers bench-moves bench-transactions bench-groups bench-quotas bench-metadata bench-loop-holds \
@@ -160,6 +161,9 @@ jepsen: $(VENV)/.installed-test
 
 fuzz: $(VENV)/.installed-test
 	$(BIN)/python -m jepsen fuzz --frames $(FRAMES) --seed $(SEED) $(ARGS)
+
+half-open: $(VENV)/.installed-test
+	$(BIN)/python -m jepsen half-open $(ARGS)
 
 transaction-kills: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/clients/test_transaction_kills.py --full $(ARGS)

@@ -10,6 +10,7 @@ COMMANDS: Final = {
     "sim": ("jepsen.simulation.command", "nodes in virtual time, with faults chosen by a seed"),
     "run": ("jepsen.processes.run.command", "real nodes, librdkafka clients, a nemesis and checkers"),
     "fuzz": ("jepsen.processes.fuzz.command", "hostile frames to all ports of a node"),
+    "half-open": ("jepsen.processes.fuzz.half_open", "connections that never finish a TLS handshake or a login"),
     "report": ("jepsen.report.command", "an HTML report of a run"),
     "failover": ("jepsen.processes.failover", "real nodes, with faults of the quorum's leader"),
 }

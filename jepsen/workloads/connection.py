@@ -28,9 +28,7 @@ class Connection:
     `incarnation` belongs to the caller, see `jepsen.history.Operation`.
     """
 
-    def __init__(
-        self, stream: trio.SocketStream, address: Address, incarnation: int, client_id: str = CLIENT_ID
-    ) -> None:
+    def __init__(self, stream: trio.abc.Stream, address: Address, incarnation: int, client_id: str = CLIENT_ID) -> None:
         self.address = address
         self.incarnation = incarnation
         self._stream = stream

@@ -113,7 +113,7 @@ def summary_text(plan: FuzzRunPlan, findings: Findings) -> str:
         f"{slope(findings.resident_bytes):+.2f} MB a minute in the last half",
         f"  node: CPU {findings.node_cpu_seconds:.0f} s, waited for a processor {findings.run_delay_seconds:.1f} s; "
         f"open files at most {findings.open_files_max}, data {findings.data_bytes_max / 1e6:.0f} MB",
-        f"  healthy client: {_healthy(findings.healthy)}",
+        f"  healthy client: {healthy_text(findings.healthy)}",
         f"  holds of the loop that it printed: {len(findings.holds)}, the longest {longest_hold_ms(findings.holds)} ms",
         *(f"    {line[:300]}" for line in findings.holds[-_SHOWN:]),
         f"  restarts: {', '.join(f'{name} {seconds:.1f} s' for name, seconds in findings.restarts_s.items())}",
@@ -144,17 +144,21 @@ def _counted(counter: Any) -> str:
     return counts or "none"
 
 
-def _healthy(measured: dict[str, Any]) -> str:
+def healthy_text(measured: dict[str, Any]) -> str:
+    """The measurements of the healthy client, as text."""
     if "records" not in measured:
         return str(measured.get("error", "none"))
-    trips, pings = measured["round_trip_ms"], measured["ping_ms"]
-    logins, authenticated = measured["login_ms"], measured["authenticated_ms"]
-    return (
-        f"{measured['records']} records written and read back, ms: p50 {trips['p50']:.1f}, p99 {trips['p99']:.1f}, max "
-        f"{trips['max']:.1f}; pings p50 {pings['p50']:.1f}, p99 {pings['p99']:.1f}, max {pings['max']:.1f}; "
-        f"{measured['logins']} logins p50 {logins['p50']:.1f}, p99 {logins['p99']:.1f}, max {logins['max']:.1f}; "
-        f"requests after a login p50 {authenticated['p50']:.1f}, p99 {authenticated['p99']:.1f}, "
-        f"max {authenticated['max']:.1f}"
+    shown = (
+        ("writes and reads", "records", "round_trip_ms"),
+        ("pings", None, "ping_ms"),
+        ("logins", "logins", "login_ms"),
+        ("requests after a login", None, "authenticated_ms"),
+        ("connections with TLS", "handshakes", "handshake_ms"),
+    )
+    return "; ".join(
+        f"{'' if count is None else f'{measured[count]} '}{name} p50 {measured[key]['p50']:.1f}, "
+        f"p99 {measured[key]['p99']:.1f}, max {measured[key]['max']:.1f} ms"
+        for name, count, key in shown
     )
 
 

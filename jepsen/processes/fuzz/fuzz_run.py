@@ -42,6 +42,7 @@ from jepsen.hostile.target import (
 )
 from jepsen.processes.fuzz import healthy
 from jepsen.processes.fuzz.fuzzed_node import FuzzedNode, Unserved
+from jepsen.processes.fuzz.healthy_process import HealthyProcess
 from jepsen.processes.fuzz.story_runner import CONTROLLER, KAFKA, SASL
 from jepsen.workloads.connection import Connection
 from metadata.protocol import ScramMechanism
@@ -117,7 +118,7 @@ class FuzzRun:
         try:
             await self._node.start()
             target = await set_up(self._node)
-            client = _HealthyClient(self._node)
+            client = HealthyProcess(self._node)
             began, cpu, delay = time.monotonic(), self._node.cpu_seconds(), self._node.run_delay_seconds()
             try:
                 await self._fuzz(target)
@@ -238,17 +239,6 @@ class FuzzRun:
 
 def _ports(node: FuzzedNode) -> dict[str, int]:
     return {KAFKA: node.port, CONTROLLER: node.controller_port, SASL: node.sasl_port}
-
-
-class _HealthyClient:
-    def __init__(self, node: FuzzedNode) -> None:
-        command = [sys.executable, "-m", "jepsen.processes.fuzz.healthy", str(node.port), str(node.sasl_port)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    async def end(self) -> dict[str, Any]:
-        """Stop the client and return its measurements."""
-        out, _ = await trio.to_thread.run_sync(self._process.communicate)
-        return json.loads(out) if out else {"error": "it has ended without printing its measurements"}
 
 
 async def set_up(node: FuzzedNode) -> dict[str, Any]:

@@ -106,9 +106,14 @@ class FuzzedNode(ServerProcess):
         file = str(self._directory / "server.properties")
         return [sys.executable, "-m", "jepsen.processes.fuzz.traced_node", "start", file, *overrides]
 
+    @property
+    def authority_path(self) -> Path:
+        """The certificate of the authority that clients of the TLS port trust."""
+        return self._directory / "authority.pem"
+
     def _write_files(self) -> None:
         authority = PrivateAuthority("fuzzed node", time.time())
-        (self._directory / "authority.pem").write_bytes(authority.certificate)
+        self.authority_path.write_bytes(authority.certificate)
         (self._directory / "node.pem").write_bytes(authority.issue("node", ("127.0.0.1",)))
         (self._directory / "keys.json").write_text(key_set())
         secrets = "".join(f"{key}={value}\n" for key, value in _SECRET_SETTINGS.items())

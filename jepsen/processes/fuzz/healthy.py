@@ -2,13 +2,14 @@
 
 Every few milliseconds it writes a numbered record with acks=all, reads it back and asks for metadata; a second
 connection sends the cheapest request there is, whose round trip is an upper bound of how long the loop was held. On
-the listener that asks for SASL, it authenticates over new connections, and asks for metadata over one that stays open.
-Its measurements go to standard output, as JSON, when standard input ends.
+the listener that asks for SASL, it authenticates over new connections, and asks for metadata over one that stays open;
+it also makes connections with TLS. Its measurements go to standard output, as JSON, when standard input ends.
 """
 
 import argparse
 import json
 import secrets
+import ssl
 import sys
 import time
 from typing import Any, Final
@@ -49,6 +50,7 @@ class Measured:
     pings_ms: list[float] = attrs.field(factory=list)
     logins_ms: list[float] = attrs.field(factory=list)
     authenticated_ms: list[float] = attrs.field(factory=list)
+    handshakes_ms: list[float] = attrs.field(factory=list)
     longest_pings: list[tuple[float, float]] = attrs.field(factory=list)
     error: str = ""
 
@@ -104,11 +106,11 @@ async def log_in(connection: Connection) -> None:
         message = exchange.answer(bytes(answer.auth_bytes))
 
 
-async def _live(port: int, measured: Measured, stopping: trio.Event, stopped: trio.Event) -> None:
+async def _live(port: int, first: int, measured: Measured, stopping: trio.Event, stopped: trio.Event) -> None:
     connection = await Connection.open(("127.0.0.1", port), 0)
     while not stopping.is_set():
         began = time.monotonic()
-        await _write_and_read(connection, len(measured.round_trips_ms))
+        await _write_and_read(connection, first + len(measured.round_trips_ms))
         measured.round_trips_ms.append(1_000 * (time.monotonic() - began))
         await trio.sleep(_PAUSE_S)
     stopped.set()
@@ -143,18 +145,41 @@ async def _authenticate(port: int, measured: Measured) -> None:
         await trio.sleep(_LOGIN_PAUSE_S)
 
 
-async def _main(port: int, sasl_port: int) -> Measured:
+async def _connect_by_tls(port: int, context: ssl.SSLContext, measured: Measured) -> None:
+    while True:
+        began = time.monotonic()
+        with trio.fail_after(TIMEOUT_S):
+            transport = await trio.open_tcp_stream("127.0.0.1", port)
+            stream = trio.SSLStream(transport, context, server_hostname="127.0.0.1", https_compatible=True)
+            await stream.do_handshake()
+        measured.handshakes_ms.append(1_000 * (time.monotonic() - began))
+        connection = Connection(stream, ("127.0.0.1", port), 0)
+        await ask_for_metadata(connection)
+        await connection.aclose()
+        await trio.sleep(_LOGIN_PAUSE_S)
+
+
+async def _main(options: argparse.Namespace) -> Measured:
     measured, stopping, stopped = Measured(), trio.Event(), trio.Event()
+    context = ssl.create_default_context(cafile=options.authority)
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_live, port, measured, stopping, stopped)
-            nursery.start_soon(_ping, port, measured)
-            nursery.start_soon(_authenticate, sasl_port, measured)
+            nursery.start_soon(_live, options.port, options.first, measured, stopping, stopped)
+            nursery.start_soon(_ping, options.port, measured)
+            nursery.start_soon(_authenticate, options.sasl_port, measured)
+            nursery.start_soon(_connect_by_tls, options.tls_port, context, measured)
             await _end_of_input()
             stopping.set()
             await stopped.wait()
             nursery.cancel_scope.cancel()
-    except* (AssertionError, ConnectionLost, OSError, SaslFailure) as group:
+    except* (
+        AssertionError,
+        ConnectionLost,
+        OSError,
+        SaslFailure,
+        trio.BrokenResourceError,
+        trio.TooSlowError,
+    ) as group:
         measured.error = repr(group.exceptions)
     return measured
 
@@ -173,6 +198,8 @@ def summary(measured: Measured) -> dict[str, Any]:
         "logins": len(measured.logins_ms),
         "login_ms": percentiles(measured.logins_ms),
         "authenticated_ms": percentiles(measured.authenticated_ms),
+        "handshakes": len(measured.handshakes_ms),
+        "handshake_ms": percentiles(measured.handshakes_ms),
         "longest_pings": measured.longest_pings,
         "error": measured.error,
     }
@@ -191,5 +218,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("port", type=int)
     parser.add_argument("sasl_port", type=int)
-    options = parser.parse_args()
-    print(json.dumps(summary(trio.run(_main, options.port, options.sasl_port))))
+    parser.add_argument("tls_port", type=int)
+    parser.add_argument("authority", help="the file of the certificate that signs the node's")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first record")
+    print(json.dumps(summary(trio.run(_main, parser.parse_args()))))
