@@ -41,7 +41,8 @@ class SaslListeners:
 
     def __init__(self, env: Env, config: KafkaConfig) -> None:
         self._env = env
-        # As in Kafka, the length of sessions is that of the start. An administrator who set 1 ms would lock all out.
+        # The listeners and the length of sessions are those of the start: an administrator who altered the protocol of
+        # a listener, or set 1 ms, would lock all out.
         self._initial = config
         self._random = env.rng.randbytes
         self._credentials = ScramImage()
@@ -62,7 +63,7 @@ class SaslListeners:
         """Raises InvalidConfig, and changes nothing then."""
         self._listeners = {
             listener.name: self._listener(config, listener.name)
-            for listener in config.endpoints.listeners
+            for listener in self._initial.endpoints.listeners
             if listener.security_protocol in _SASL
         }
 

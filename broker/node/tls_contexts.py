@@ -1,6 +1,7 @@
 """The TLS contexts of a node: one for each listener, and one for each listener of other nodes that it connects to."""
 
-from collections.abc import Iterable
+import ssl
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import attrs
@@ -32,8 +33,10 @@ class TlsContexts:
     def __init__(self, config: KafkaConfig, trace: Tracer, serving: Iterable[str], connecting: Iterable[str]) -> None:
         self._trace = trace
         self._node_id = config.node_id
-        self._servers = {name: _source(config, name, is_server=True) for name in serving}
-        self._clients = {name: _source(config, name, is_server=False) for name in connecting}
+        # Listeners keep the protocols of the start, so an altered map must not change whom they ask for certificates.
+        self._protocols = config.endpoints.security_protocols
+        self._servers = {name: self._source(config, name, server_context) for name in serving}
+        self._clients = {name: self._source(config, name, client_context) for name in connecting}
         self._principals = {name: _principals(config, name) for name in serving}
 
     def of_listener(self, name: str) -> ListenerSecurity:
@@ -51,7 +54,7 @@ class TlsContexts:
         """
         for name, source in self._sources():
             try:
-                settings = _settings(config, name)
+                settings = self._settings(config, name)
                 if name in self._servers and name in self._clients:
                     _check_own_trust(source.settings, settings)
                 source.configure(settings)
@@ -72,25 +75,25 @@ class TlsContexts:
         except TlsConfigError as error:
             self._trace("certificates_refused", node=self._node_id, listener=name, reason=str(error))
 
+    def _source(
+        self, config: KafkaConfig, listener: str, make: Callable[[TlsSettings], ssl.SSLContext]
+    ) -> ContextSource:
+        try:
+            return ContextSource(make, self._settings(config, listener))
+        except TlsConfigError as error:
+            raise InvalidConfig(f"listener {listener}: {error}") from error
+
+    def _settings(self, config: KafkaConfig, listener: str) -> TlsSettings:
+        """The ssl.* configs of a listener. Raises InvalidConfig, TlsConfigError."""
+        settings = read_settings(lambda key: _text(listener_value(config, listener, BROKER_CONFIGS.keys[key])))
+        if self._protocols.get(listener) is SecurityProtocol.SASL_SSL:
+            # Clients authenticate by SASL: only a config of the listener itself asks them for certificates (KIP-684).
+            own = own_listener_value(config, listener, KafkaConfig.ssl_client_auth)
+            return attrs.evolve(settings, client_auth=own or "none")
+        return settings
+
     def _sources(self) -> list[tuple[str, ContextSource]]:
         return [*self._servers.items(), *self._clients.items()]
-
-
-def _source(config: KafkaConfig, listener: str, *, is_server: bool) -> ContextSource:
-    try:
-        return ContextSource(server_context if is_server else client_context, _settings(config, listener))
-    except TlsConfigError as error:
-        raise InvalidConfig(f"listener {listener}: {error}") from error
-
-
-def _settings(config: KafkaConfig, listener: str) -> TlsSettings:
-    """The ssl.* configs of a listener. Raises InvalidConfig, TlsConfigError."""
-    settings = read_settings(lambda key: _text(listener_value(config, listener, BROKER_CONFIGS.keys[key])))
-    if config.endpoints.security_protocols.get(listener) is SecurityProtocol.SASL_SSL:
-        # Clients authenticate by SASL: only a config of the listener itself asks them for certificates (KIP-684).
-        own = own_listener_value(config, listener, KafkaConfig.ssl_client_auth)
-        return attrs.evolve(settings, client_auth=own or "none")
-    return settings
 
 
 def _check_own_trust(before: TlsSettings, settings: TlsSettings) -> None:

@@ -298,6 +298,27 @@ async def test_altered_configs_of_a_listener_are_used_by_new_connections(
             await until(is_replaced)
 
 
+async def test_altered_protocol_of_a_listener_does_not_change_whom_it_asks_for_a_certificate(
+    tmp_path: Path, authority: TestAuthority
+) -> None:
+    configs = secured(authority, authority.issue("node", "127.0.0.1"), client_auth="required")
+    configs |= {
+        "listeners": "SECURE://127.0.0.1:0,OPEN://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "inter.broker.listener.name": "OPEN",
+        "listener.security.protocol.map": "SECURE:SSL,OPEN:PLAINTEXT,CONTROLLER:SSL",
+    }
+    async with tls_node(tmp_path, configs) as node:
+        async with Admin(f"127.0.0.1:{node.port_of('OPEN')}") as admin:
+            change = ConfigChange("listener.security.protocol.map", "SECURE:SASL_SSL,OPEN:PLAINTEXT,CONTROLLER:SSL")
+            broker = ConfigResource(ConfigResourceType.BROKER, str(NODE_ID))
+            assert (await admin.incremental_alter_configs({broker: [change]})).succeeded
+            for _ in range(20):
+                await admin.describe_cluster()
+        for _ in range(20):
+            with pytest.raises(ConnectionLost):
+                await ask(node.port_of("SECURE"), with_context(authority.client_context()))
+
+
 async def _is_traced(node: RunningNode, kind: str, times: int = 1) -> bool:
     return len(node.traced.of(kind)) >= times
 

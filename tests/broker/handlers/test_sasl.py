@@ -259,6 +259,22 @@ async def test_sessions_keep_the_length_of_the_start_kip_368(tmp_path: Path) -> 
         assert (await authenticate(client, "PLAIN")).session_lifetime_ms == 60_000
 
 
+async def test_listeners_keep_the_protocol_of_the_start(node: RunningNode) -> None:
+    """Altered to PLAINTEXT, the listener would have refused everybody, also after a restart."""
+    protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,CLIENTS:PLAINTEXT"
+    resource = AlterConfigsResource(
+        resource_type=4,
+        resource_name="1",
+        configs=[AlterableConfig(name="listener.security.protocol.map", value=protocols)],
+    )
+    async with connected(node.port) as admin:
+        response = await admin.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert [each.error_code for each in response.responses] == [0]
+    for _ in range(20):
+        async with connected(sasl_port(node)) as client:
+            assert (await authenticate(client, "PLAIN")).error_code == 0
+
+
 async def test_expired_session_may_still_authenticate_again_kip_368(tmp_path: Path) -> None:
     overrides = {"connections.max.reauth.ms": 1}
     async with sasl_node(tmp_path, **overrides) as node, connected(sasl_port(node)) as client:
