@@ -19,7 +19,7 @@ from broker.security.sasl.jaas import PLAIN_MODULE, SCRAM_MODULE
 from kraft.env import real_env
 from metadata.configuration import InvalidConfig
 from tests.support.certificates import TestAuthority
-from tests.support.running_cluster import RunningCluster, running_cluster
+from tests.support.running_cluster import COMBINED, RunningCluster, running_cluster
 from tests.support.running_node import node_config
 
 WITHIN_S = 60
@@ -118,9 +118,17 @@ async def test_broker_with_a_wrong_password_replicates_nothing(tmp_path: Path) -
             }
 
 
-@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize(
+    ("protocol", "roles"),
+    [
+        ("SASL_PLAINTEXT", dict.fromkeys(range(1, 4), COMBINED)),
+        ("SASL_PLAINTEXT", dict.fromkeys(range(1, 4), "controller") | dict.fromkeys(range(4, 7), "broker")),
+        ("SASL_SSL", dict.fromkeys(range(1, 4), COMBINED) | {4: "broker"}),
+    ],
+    ids=["combined", "separate", "tls"],
+)
 async def test_cluster_with_sasl_on_all_listeners_survives_the_loss_of_its_leader(
-    tmp_path: Path, protocol: str
+    tmp_path: Path, protocol: str, roles: dict[int, str]
 ) -> None:
     authority = TestAuthority(tmp_path / "certificates")
     overrides = everywhere(
@@ -132,8 +140,8 @@ async def test_cluster_with_sasl_on_all_listeners_survives_the_loss_of_its_leade
             "ssl.truststore.location": str(authority.file),
         }
     )
-    async with running_cluster(tmp_path, 3, overrides=overrides) as cluster:
-        servers = ",".join(f"127.0.0.1:{cluster.port(each)}" for each in cluster.nodes)
+    async with running_cluster(tmp_path, roles, overrides=overrides) as cluster:
+        servers = ",".join(f"127.0.0.1:{cluster.port(each)}" for each in roles if "broker" in roles[each])
         with trio.fail_after(WITHIN_S):
             async with Admin(servers, config=CLIENT) as admin, Producer(servers, config=CLIENT) as producer:
                 await admin.create_topics([NewTopic("orders", 3, 3, configs={"min.insync.replicas": "2"})])
@@ -212,6 +220,27 @@ async def test_another_user_may_not_take_part_in_the_quorum(tmp_path: Path) -> N
         await cluster.until(lambda: bool(refused.of("quorum_connection_refused")))
     principals = {event["principal"] for each in others for event in each.of("quorum_replica_refused")}
     assert principals == {"User:eve"}
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT"])
+async def test_controller_with_another_protocol_than_the_others_is_named(tmp_path: Path, protocol: str) -> None:
+    """The third node has this protocol for controllers, and the others have the other one."""
+    others = "PLAINTEXT" if protocol == "SASL_PLAINTEXT" else "SASL_PLAINTEXT"
+    key = "listener.security.protocol.map"
+    overrides = everywhere(**{key: f"PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:{others}"})
+    overrides["super.users"] += ";User:ANONYMOUS"
+    of_nodes = {3: {key: f"PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:{protocol}"}}
+    async with running_cluster(tmp_path, 3, overrides=overrides, of_nodes=of_nodes, is_started=False) as cluster:
+        await cluster.start(1, 2)
+        cluster.start_soon(3)
+        third, first = cluster.nodes[3].traced, cluster.nodes[1].traced
+        if protocol == "SASL_PLAINTEXT":
+            await cluster.until(lambda: bool(third.of("quorum_connection_refused")))
+            reason = str(third.of("quorum_connection_refused")[0]["reason"])
+            assert reason.startswith("the broker's listener has no SASL")
+        else:
+            reason = "a replica of the quorum has to authenticate by SASL before its Hello"
+            await cluster.until(lambda: any(each["reason"] == reason for each in first.of("connection_closed")))
 
 
 @pytest.mark.parametrize(
