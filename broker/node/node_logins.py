@@ -1,17 +1,20 @@
 """How a node authenticates by SASL to the listeners of other nodes."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
+
+import trio
 
 from broker.client.config import ClientConfig
 from broker.client.environment import Environment
-from broker.client.errors import ConfigError
+from broker.client.errors import ConfigError, ConnectionLost
 from broker.client.sasl_config import Credentials, client_exchange
 from broker.client.sasl_login import SaslLogin
 from broker.config import KafkaConfig
 from broker.config.listener_configs import listener_value
 from broker.node.sasl_listeners import enabled_mechanisms, server_login_module
-from broker.security.sasl.exchange import ClientExchange
+from broker.security.sasl.exchange import ClientExchange, SaslFailure
 from broker.security.sasl.jaas import JaasError
 from broker.security.sasl.mechanisms import SCRAM_MECHANISMS
 from broker.security.sasl.oauthbearer import MECHANISM as OAUTHBEARER
@@ -51,6 +54,7 @@ class NodeLogin:
         self._listener, self._key, self._env = listener, key, env
         self._start: Callable[[], Awaitable[ClientExchange]]
         self._bearer: tuple[ClientConfig, Mapping[str, str]] | None = None
+        self._token_wanted = trio.Event()
         self.login = SaslLogin(self._begin, env.rng.random)
         self.configure(config)
 
@@ -88,7 +92,17 @@ class NodeLogin:
             raise InvalidConfig(f"The login to listener {self._listener} has no token: {error}") from error
         self._bearer = bearer
 
+    async def run(self) -> None:
+        """Get tokens, also for connections that were given up before the identity provider has answered."""
+        while True:
+            await self._token_wanted.wait()
+            self._token_wanted = trio.Event()
+            with suppress(ConnectionLost, SaslFailure):  # the next connection tries again, and reports them
+                await self._start()
+
     async def _begin(self) -> ClientExchange:
+        if self._bearer is not None:
+            self._token_wanted.set()
         return await self._start()
 
 

@@ -106,9 +106,11 @@ class TransportSecurity:
             self._tls.reconfigure(config)
 
     async def run(self) -> None:
-        """Use certificates that are replaced in their files, until cancelled."""
-        if self._tls is not None:
-            await self._tls.run()
+        """Use certificates that are replaced in their files, and get tokens, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            for part in (self._tls, self._broker_login, self._controller_login):
+                if part is not None:
+                    nursery.start_soon(part.run)
 
     def _to(self, listener: str, login: "NodeLogin | None") -> ConnectionSecurity:
         security = PLAINTEXT

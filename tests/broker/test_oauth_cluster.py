@@ -69,6 +69,20 @@ async def test_replication_goes_on_while_tokens_of_nodes_expire(
     assert len(provider.grants) >= 4  # at least two of each follower
 
 
+async def test_quorum_forms_although_tokens_take_longer_than_a_connection_waits(
+    tmp_path: Path, provider: IdentityProvider
+) -> None:
+    """Connections between nodes are given up after a second."""
+    provider.secrets["broker"] = "broker-secret"
+    provider.pause_s = 1.5
+    configs = {
+        "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+        "sasl.mechanism.controller.protocol": "OAUTHBEARER",
+    }
+    async with running_cluster(tmp_path, 3, overrides=between_brokers(provider.url, **configs)) as cluster:
+        await cluster.active_after()
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [

@@ -73,7 +73,7 @@ class IdentityProvider:
     """Its state may be changed while it serves. `failing` is the number of next requests that end with status 503.
 
     `grants` are the requests to the token endpoint, as pairs of a client id and a scope; `key_requests` counts those
-    to the JWKS endpoint.
+    to the JWKS endpoint. A token is granted `pause_s` after its request.
     """
 
     url: str
@@ -81,6 +81,7 @@ class IdentityProvider:
     keys: list[SigningKey] = attrs.field(factory=lambda: [rsa_key()])
     lifetime_s: float = 3600
     failing: int = 0
+    pause_s: float = 0
     grants: list[tuple[str, str]] = attrs.field(factory=list)
     key_requests: int = 0
 
@@ -107,6 +108,7 @@ class IdentityProvider:
         client_id, secret = unquote_plus(client_id), unquote_plus(secret)
         scope = form.get("scope", [""])[0]
         self.grants.append((client_id, scope))
+        time.sleep(self.pause_s)
         if kind != "Basic" or form.get("grant_type") != ["client_credentials"]:
             return self._unless_failing(400, {"error": "unsupported_grant_type"})
         if self.secrets.get(client_id) != secret:
