@@ -228,8 +228,7 @@ class FuzzRun:
     def _judge(self) -> None:
         findings = self._findings
         findings.tracebacks = self._node.tracebacks()
-        output = self._node.output_path.read_text(errors="replace")
-        findings.holds = [line for line in output.splitlines() if "loop_held: " in line]
+        findings.holds = self._node.loop_holds()
         if findings.tracebacks:
             findings.problems.append(f"{len(findings.tracebacks)} tracebacks in the node's output")
         if error := findings.healthy.get("error"):

@@ -157,6 +157,11 @@ class FuzzedNode(ServerProcess):
             found.setdefault("\n".join(lines[start:end]))
         return list(_without_repetition(found))
 
+    def loop_holds(self) -> list[str]:
+        """The lines in the output of all its starts that report a held event loop."""
+        lines = self.output_path.read_text(errors="replace").splitlines()
+        return [line for line in lines if "loop_held: " in line]
+
     def cpu_seconds(self) -> float:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

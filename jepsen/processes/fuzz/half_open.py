@@ -22,7 +22,7 @@ import trio
 
 from broker.wire.api.sasl_handshake import SaslHandshakeRequest
 from jepsen.hostile.frames import frame
-from jepsen.processes.fuzz.command import healthy_text
+from jepsen.processes.fuzz.command import healthy_text, longest_hold_ms
 from jepsen.processes.fuzz.fuzz_run import set_up
 from jepsen.processes.fuzz.fuzzed_node import FuzzedNode, Unserved
 from jepsen.processes.fuzz.healthy_process import HealthyProcess
@@ -35,6 +35,7 @@ _CLOSED_WITHIN_S: Final = 40.0
 # A TLS handshake that has begun takes some 50 KB.
 _BYTES_PER_CONNECTION_MAX: Final = 150_000
 _SPARE_FILES: Final = 10
+_HOLDS_SHOWN: Final = 5
 
 
 @attrs.define
@@ -51,6 +52,7 @@ class Findings:
     cpu_seconds: float = 0.0
     seconds: float = 0.0
     files_closed_s: float = 0.0
+    holds: list[str] = attrs.field(factory=list)
     problems: list[str] = attrs.field(factory=list)
 
 
@@ -59,12 +61,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--addresses", type=int, default=25, help="addresses of this machine that they come from")
     parser.add_argument("--pause", type=float, default=2.0, help="seconds until a closed connection is made again")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long they are kept")
+    parser.add_argument("--override", action="append", default=[], metavar="key=value", help="a config of the node")
 
 
 def run(options: argparse.Namespace) -> int:
     """Returns the exit status, which is 0 if no problem was found."""
     directory = Path(tempfile.mkdtemp(prefix="half-open-"))
-    node = FuzzedNode(directory, {})
+    node = FuzzedNode(directory, dict(pair.split("=", 1) for pair in options.override))
     findings = trio.run(HalfOpenRun(node, options).run)
     print(summary_text(options, findings), flush=True)
     if findings.problems:
@@ -85,6 +88,8 @@ def summary_text(options: argparse.Namespace, findings: Findings) -> str:
         f"before {files[0]}, max {max(files)}, last {files[-1]} after {findings.files_closed_s:.0f} s; CPU {share:.2f}",
         f"  healthy client before: {healthy_text(findings.before)}",
         f"  healthy client beside: {healthy_text(findings.beside)}",
+        f"  holds of the loop that it printed: {len(findings.holds)}, the longest {longest_hold_ms(findings.holds)} ms",
+        *(f"    {line[:300]}" for line in findings.holds[-_HOLDS_SHOWN:]),
         *(f"PROBLEM: {problem[:4_000]}" for problem in findings.problems),
     ]
     return "\n".join(lines)
@@ -189,6 +194,7 @@ class HalfOpenRun:
             if error := measured.get("error"):
                 findings.problems.append(f"the healthy client has failed: {error}")
         findings.problems += self._node.tracebacks()
+        findings.holds = self._node.loop_holds()
         if not findings.open_files:
             return
         if findings.open_files[-1] > findings.open_files[0] + _SPARE_FILES:
