@@ -30,7 +30,7 @@ from jepsen.hostile.json_tokens import key_set, sound_token, spoiled_token
 from jepsen.hostile.quorum_stories import QuorumStoryTools
 from jepsen.hostile.stories import broker_story, controller_story, sasl_story
 from jepsen.hostile.story import Story
-from jepsen.hostile.target import HEALTHY_USER, NODE_ID, SUPER_USER, Target
+from jepsen.hostile.target import HEALTHY_USER, NODE_ID, SUPER_PASSWORD, SUPER_USER, Target
 from jepsen.processes.fuzz.command import longest_hold_ms, summary_text
 from jepsen.processes.fuzz.fuzz_run import FuzzRun, FuzzRunPlan
 from jepsen.processes.fuzz.fuzzed_node import FuzzedNode
@@ -154,6 +154,12 @@ def test_longest_hold_is_the_one_on_the_processor() -> None:
     )
     assert longest_hold_ms([held.format("1,101", "86"), held.format("115", "1,095"), "loop_held: more"]) == 1_095
     assert longest_hold_ms([]) == 0
+
+
+def test_printed_secret_is_found(tmp_path: Path) -> None:
+    node = FuzzedNode(tmp_path, {})
+    node.output_path.write_text(f"kraft: listening\nkraft: user={SUPER_USER} password={SUPER_PASSWORD}\n")
+    assert node.printed_secrets() == [f"kraft: user={SUPER_USER} password={SUPER_PASSWORD}"]
 
 
 async def test_node_lives_through_hostile_frames_on_all_ports(tmp_path: Path, figure: Callable[[str], None]) -> None:

@@ -228,6 +228,7 @@ class FuzzRun:
     def _judge(self) -> None:
         findings = self._findings
         findings.tracebacks = self._node.tracebacks()
+        findings.problems += [f"the node has printed a secret: {line}" for line in self._node.printed_secrets()]
         findings.holds = self._node.loop_holds()
         if findings.tracebacks:
             findings.problems.append(f"{len(findings.tracebacks)} tracebacks in the node's output")

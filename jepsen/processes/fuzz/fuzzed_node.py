@@ -17,7 +17,7 @@ from broker.security.sasl.jaas import PLAIN_MODULE
 from broker.security.tls.private_authority import PrivateAuthority
 from jepsen.hostile.json_tokens import AUDIENCE, key_set
 from jepsen.hostile.sasl_messages import MECHANISMS
-from jepsen.hostile.target import HEALTHY_USER, SUPER_PASSWORD, SUPER_USER
+from jepsen.hostile.target import HEALTHY_PASSWORD, HEALTHY_USER, SCRAM_PASSWORD, SUPER_PASSWORD, SUPER_USER
 from jepsen.processes.ports import free_ports
 from jepsen.processes.server_process import ServerProcess
 
@@ -57,10 +57,13 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "delegation.token.expiry.time.ms": "5000",
     "delegation.token.expiry.check.interval.ms": "1000",
 }
+_TOKEN_SECRET_KEY: Final = "secret of the fuzzed node"
+# No output of the node may have these.
+_SECRETS: Final = (SUPER_PASSWORD, SCRAM_PASSWORD, HEALTHY_PASSWORD, _TOKEN_SECRET_KEY)
 # These are not on the command line, where other users of the machine could read them.
 _SECRET_SETTINGS: Final[Mapping[str, str]] = {
     "listener.name.clients.plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_{SUPER_USER}="{SUPER_PASSWORD}";',
-    "delegation.token.secret.key": "secret of the fuzzed node",
+    "delegation.token.secret.key": _TOKEN_SECRET_KEY,
 }
 _TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\)")
 
@@ -161,6 +164,11 @@ class FuzzedNode(ServerProcess):
         """The lines in the output of all its starts that report a held event loop."""
         lines = self.output_path.read_text(errors="replace").splitlines()
         return [line for line in lines if "loop_held: " in line]
+
+    def printed_secrets(self) -> list[str]:
+        """The lines in the output of all its starts that have a secret of a user or of the node."""
+        lines = self.output_path.read_text(errors="replace").splitlines()
+        return [line for line in lines if any(secret in line for secret in _SECRETS)]
 
     def cpu_seconds(self) -> float:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2].split()
