@@ -1,4 +1,4 @@
-"""Bounds the connections whose clients have not authenticated yet: their time, and their number per address.
+"""Bounds the connections whose clients have not authenticated yet: their time, their number per address, their memory.
 
 Otherwise a client without credentials could keep descriptors and buffers of a node for as long as it likes.
 """
@@ -8,6 +8,7 @@ from typing import Final
 import trio
 
 from broker.net.connection import Connection
+from broker.net.receive_buffer import INITIAL_SIZE
 from broker.security.sasl.exchange import SASL_MESSAGE_BYTES_MAX
 
 # Clients give up after 30 s (`request.timeout.ms`), most of them earlier.
@@ -16,6 +17,10 @@ AUTHENTICATION_TIMEOUT_S: Final = 30.0
 # needs some milliseconds.
 UNAUTHENTICATED_PER_ADDRESS_MAX: Final = 256
 _SWEEP_S: Final = 1.0
+# The memory for what all clients have sent before they have authenticated. A single address could hold 150 MB in
+# messages that it does not finish, and there may be many addresses. The first buffer of a connection does not count:
+# passwords, and tokens of identity providers, fit into it.
+UNAUTHENTICATED_MEMORY_MAX: Final = 64 * 1024 * 1024
 # The largest request before authentication: a message of a mechanism, and a header with a client id.
 UNAUTHENTICATED_BYTES_MAX: Final = SASL_MESSAGE_BYTES_MAX + 64 * 1024
 
@@ -47,6 +52,7 @@ class UnauthenticatedConnections:
             await self._has_some.wait()  # nodes without SASL have no timer
             await trio.sleep(_SWEEP_S)
             self._sweep()
+            self._free_memory()
             if not self._opened_at:
                 self._has_some = trio.Event()
 
@@ -61,6 +67,22 @@ class UnauthenticatedConnections:
                     connection.close(f"the client has not authenticated in {AUTHENTICATION_TIMEOUT_S:.0f} s")
             if not opened_at:
                 del self._opened_at[address]
+
+    def _free_memory(self) -> None:
+        """Close connections with large messages, of the addresses that hold most, until the bound is kept."""
+        grown = {
+            address: {each: size for each in opened_at if (size := len(each.buffer.data) - INITIAL_SIZE) > 0}
+            for address, opened_at in self._opened_at.items()
+        }
+        totals = {address: sum(sizes.values()) for address, sizes in grown.items()}
+        held = sum(totals.values())
+        for address in sorted(totals, key=totals.__getitem__, reverse=True):
+            for connection, size in grown[address].items():
+                if held <= UNAUTHENTICATED_MEMORY_MAX:
+                    return
+                del self._opened_at[address][connection]
+                connection.close("clients that have not authenticated have sent too much")
+                held -= size
 
 
 def _make_room(opened_at: dict[Connection, float]) -> None:

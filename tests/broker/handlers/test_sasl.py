@@ -1,6 +1,7 @@
 """SaslHandshake and SaslAuthenticate over the wire: Kafka's states, codes and messages (KIP-152, KIP-368)."""
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import trio
 
 from broker.node import Node
 from broker.security.sasl.jaas import PLAIN_MODULE
+from broker.server import unauthenticated as unauthenticated_connections
 from broker.server.unauthenticated import AUTHENTICATION_TIMEOUT_S, UNAUTHENTICATED_PER_ADDRESS_MAX
 from broker.wire.api.api_versions import ApiVersionsRequest
 from broker.wire.api.describe_cluster import DescribeClusterRequest
@@ -302,6 +304,30 @@ async def test_reauthentication_keeps_user_and_mechanism_kip_368(node: RunningNo
             "'PLAIN'",
         )
         await client.expect_close()
+
+
+async def test_memory_of_clients_that_have_not_authenticated_is_bounded(
+    node: RunningNode, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address that holds most loses its oldest connections; a client with a small message is not affected."""
+    monkeypatch.setattr(unauthenticated_connections, "UNAUTHENTICATED_MEMORY_MAX", 1_000_000)
+    await handshake(client, "PLAIN")
+    unfinished = (500_000).to_bytes(4) + b"\0\x24\0\0" + bytes(400_000)
+    streams = [await trio.open_tcp_stream("127.0.0.1", sasl_port(node), local_address="127.0.0.2") for _ in range(4)]
+    for stream in streams:
+        await stream.send_all(unfinished)
+    with trio.fail_after(10):
+        while len(node.traced.of("connection_closed")) < 2:
+            await trio.sleep(0.02)
+        for stream in streams[:2]:
+            with suppress(trio.BrokenResourceError):
+                assert not await stream.receive_some()
+    closed = node.traced.of("connection_closed")
+    assert [event["reason"] for event in closed] == ["clients that have not authenticated have sent too much"] * 2
+    message = SaslAuthenticateRequest(auth_bytes=client_exchange("PLAIN").first())
+    assert (await client.call(message, 2)).error_code == 0
+    for stream in streams:
+        await stream.aclose()
 
 
 async def test_clients_that_do_not_authenticate_are_closed_in_time(node: RunningNode, client: WireClient) -> None:
