@@ -104,7 +104,10 @@ async def test_replication_and_transactions_go_over_sasl(tmp_path: Path, mechani
 
 async def test_broker_with_a_wrong_password_replicates_nothing(tmp_path: Path) -> None:
     wrong = f'{PLAIN_MODULE} required username="node" password="x" user_node="n" user_alice="alice-secret";'
-    async with running_cluster(tmp_path, 3, overrides=between_brokers("PLAIN"), of_nodes={3: {JAAS: wrong}}) as cluster:
+    # Until this time is over, the replica may still become part of the ISR.
+    lag = {"replica.lag.time.max.ms": "1000", "replica.fetch.wait.max.ms": "200"}
+    overrides = between_brokers("PLAIN", **lag)
+    async with running_cluster(tmp_path, 3, overrides=overrides, of_nodes={3: {JAAS: wrong}}) as cluster:
         servers = f"127.0.0.1:{cluster.port(1)}"
         with trio.fail_after(WITHIN_S):
             async with Admin(servers, config=CLIENT) as admin:
