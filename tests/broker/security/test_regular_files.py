@@ -39,5 +39,5 @@ def test_a_directory_and_a_missing_file_are_refused(tmp_path: Path) -> None:
         read_regular_file(str(tmp_path), 100)
     with pytest.raises(OSError, match="No such file"):
         read_regular_file(str(tmp_path / "none"), 100)
-    with pytest.raises(ValueError, match="null byte"):
+    with pytest.raises(ValueError, match=r"null (byte|character)"):
         read_regular_file("a\0b", 100)

@@ -117,18 +117,28 @@ def test_a_token_without_a_key_id_is_verified_by_the_only_key(keys: KeySet) -> N
         {"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"},
         {"kty": "EC", "crv": "P-192"},
         {"kty": "OKP", "crv": "Ed25519", "x": "AA"},
-        rsa_key(bits=1024).jwk(),
-        rsa_key().jwk(use="enc"),
-        rsa_key().jwk(kid=5),
-        rsa_key().jwk(kid="x" * 2000),
-        rsa_key().jwk(alg="HS256"),
-        rsa_key().jwk(alg=["RS256"]),
     ],
     ids=str,
 )
 def test_keys_that_cannot_be_used_are_skipped(entry: dict[str, Any] | None) -> None:
     found = parse_key_set(json.dumps({"keys": [entry, ec_key().jwk()]}).encode())
     assert (list(found.keys), len(found.skipped)) == (["curve"], 1)
+
+
+@pytest.mark.parametrize(
+    ("bits", "members"),
+    [
+        (1024, {}),
+        (2048, {"use": "enc"}),
+        (2048, {"kid": 5}),
+        (2048, {"kid": "x" * 2000}),
+        (2048, {"alg": "HS256"}),
+        (2048, {"alg": ["RS256"]}),
+    ],
+    ids=["short", "use", "number-as-id", "long-id", "algorithm", "algorithms"],
+)
+def test_whole_keys_for_other_uses_are_skipped(bits: int, members: dict[str, Any]) -> None:
+    test_keys_that_cannot_be_used_are_skipped(rsa_key(bits=bits).jwk(**members))
 
 
 def test_private_parts_of_a_key_are_not_read() -> None:
