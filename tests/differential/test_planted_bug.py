@@ -37,7 +37,7 @@ async def test_planted_bug_is_found_and_shrunk_to_the_steps_that_show_it(
         process.start()
         configs = {key.replace(".", "_"): value for key, value in CONFIGS.items()}
         async with running_node(tmp_path / "planted", **configs) as node:
-            ports = Ports(process.port, node.port)
+            ports = Ports(process.port, node.port, process.controller_port, node.controller_port)
             search = Search(Transactions(), ports, (), prefix="right-")
             await search.run(range(_SEQUENCES), workers=1)
             assert not search.findings, "\n".join(each.describe("transactions") for each in search.findings.values())

@@ -6,7 +6,7 @@ import attrs
 import click
 import trio
 
-from broker.cli.errors import UnreadableFile, print_errors
+from broker.cli.errors import print_errors
 from broker.cli.grammar import Command, Exit, Invocation
 from broker.cli.grammar.units import is_digits
 from broker.cli.node_config import read_file, read_node_config
@@ -38,7 +38,7 @@ from metadata.controller import (
 from metadata.controller.feature_levels import SCRAM_SINCE
 from metadata.records import UserScramCredentialRecord
 
-_REFUSALS = (UnreadableFile, InvalidConfig, FormattingRefused, MetaPropertiesError, LogDirInUse, OSError)
+_REFUSALS = (InvalidConfig, FormattingRefused, MetaPropertiesError, LogDirInUse, OSError)
 
 
 @attrs.frozen

@@ -12,10 +12,11 @@ import shutil
 import ssl
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 import trio
@@ -26,6 +27,8 @@ from jepsen.processes.fuzz.command import healthy_text, longest_hold_ms
 from jepsen.processes.fuzz.fuzz_run import set_up
 from jepsen.processes.fuzz.fuzzed_node import FuzzedNode, Unserved
 from jepsen.processes.fuzz.healthy_process import HealthyProcess
+
+Send: TypeAlias = Callable[[trio.SocketStream], Awaitable[None]]
 
 _BASELINE_S: Final = 5.0
 _BYTE_S: Final = 1.0
@@ -143,7 +146,7 @@ class HalfOpenRun:
 
     async def _repeat(self, number: int) -> None:
         """Keep one connection half open, and make it again when the node has closed it."""
-        make_data, port = self._kind(number)
+        send, port = self._kind(number)
         addresses, pause = self._options.addresses, self._options.pause
         address = f"127.0.1.{number % addresses + 1}" if addresses else "127.0.0.1"
         await trio.sleep(pause * number / self._options.connections)  # or all would be made again at once, for ever
@@ -156,19 +159,19 @@ class HalfOpenRun:
                 self._findings.opened += 1
                 self._open += 1
                 try:
-                    await _hold(stream, make_data())
+                    await _hold(stream, send)
                 finally:
                     self._open -= 1
             await trio.sleep(pause)
 
-    def _kind(self, number: int) -> tuple[Callable[[], AsyncIterator[bytes]], int]:
+    def _kind(self, number: int) -> tuple[Send, int]:
         """How a connection of this number behaves, and the port that it is made to."""
         hello, handshake = self._hello, frame(SaslHandshakeRequest(mechanism="PLAIN"), 1, 1).data
         begun = (100_000).to_bytes(4, "big") + handshake[4:] + bytes(10_000)
         sent = number // 2 % 3
         if number % 2:
-            return (_nothing, lambda: _slowly(hello), lambda: _at_once(hello))[sent], self._node.tls_port
-        return (_nothing, lambda: _slowly(begun), lambda: _at_once(handshake))[sent], self._node.sasl_port
+            return (_nothing, partial(_slowly, hello), partial(_at_once, hello))[sent], self._node.tls_port
+        return (_nothing, partial(_slowly, begun), partial(_at_once, handshake))[sent], self._node.sasl_port
 
     async def _watch(self) -> None:
         while True:
@@ -204,33 +207,32 @@ class HalfOpenRun:
             findings.problems.append(f"the node's memory has grown by {grown} bytes")
 
 
-async def _hold(stream: trio.SocketStream, data: AsyncIterator[bytes]) -> None:
-    """Send data until the node closes the connection."""
+async def _hold(stream: trio.SocketStream, send: Send) -> None:
+    """Keep the connection until the node closes it. `send` sends what there is to send meanwhile."""
 
-    async def send() -> None:
+    async def send_to_node() -> None:
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            async for part in data:
-                await stream.send_all(part)
+            await send(stream)
 
     async with stream, trio.open_nursery() as nursery:
-        nursery.start_soon(send)
+        nursery.start_soon(send_to_node)
         with suppress(trio.BrokenResourceError):
             while await stream.receive_some():
                 pass
         nursery.cancel_scope.cancel()
 
 
-async def _nothing() -> AsyncIterator[bytes]:
-    yield b""
+async def _nothing(stream: trio.SocketStream) -> None:
+    """Leave the node waiting for the first byte."""
 
 
-async def _at_once(data: bytes) -> AsyncIterator[bytes]:
-    yield data
+async def _at_once(data: bytes, stream: trio.SocketStream) -> None:
+    await stream.send_all(data)
 
 
-async def _slowly(data: Sequence[int]) -> AsyncIterator[bytes]:
+async def _slowly(data: bytes, stream: trio.SocketStream) -> None:
     for number in data:
-        yield bytes([number])
+        await stream.send_all(bytes([number]))
         await trio.sleep(_BYTE_S)
 
 

@@ -150,10 +150,6 @@ def test_kip_900_the_log_begins_with_the_users_of_add_scram(node: Node, tmp_path
     [
         (["--add-scram", "SCRAM-SHA-256=[password=secret]"], "You must supply 'name' to add-scram"),
         (
-            ["--add-scram", "SCRAM-SHA-256=[name=a,passwordfile=missing]"],
-            "missing cannot be read: No such file or directory.",
-        ),
-        (
             ["--add-scram", "SCRAM-SHA-256=[name=a,password=secret]", "--release-version", "3.3"],
             "SCRAM is only supported in metadata.version 3.5-IV2 or later.",
         ),
@@ -162,6 +158,12 @@ def test_kip_900_the_log_begins_with_the_users_of_add_scram(node: Node, tmp_path
 def test_invalid_users_are_refused_before_anything_is_formatted(node: Node, options: list[str], reason: str) -> None:
     code, _, errors = node.format("-s", *options)
     assert (code, errors) == (1, f"{reason}\n")
+    assert not (node.directory / "a" / "meta.properties").exists()
+
+
+def test_password_file_that_cannot_be_read_is_wrong_usage(node: Node) -> None:
+    code, _, errors = node.format("-s", "--add-scram", "SCRAM-SHA-256=[name=a,passwordfile=missing]")
+    assert (code, errors) == (2, "missing cannot be read: No such file or directory.\n")
     assert not (node.directory / "a" / "meta.properties").exists()
 
 
