@@ -133,8 +133,11 @@ def test_under_min_isr_is_named_before_internal_partitions(brokers: ClusterProce
     create_assigned(brokers, "__consumer_offsets", [1, 2, 3])
     create_assigned(brokers, "zebra", [1, 2, 3])
     brokers.nodes[3].kill()
-    line = problem("! strict-0 has 2 of at least 3 replicas in sync (min.insync.replicas)")
-    assert "writes with acks=all fail: start broker 3 again, or " in line
+    # A broker that is asked meanwhile may know of the smaller ISR, and not yet that broker 3 is down.
+    line = problem(
+        "! strict-0 has 2 of at least 3 replicas in sync (min.insync.replicas), so that writes with acks=all fail: "
+        "start broker 3 again, or "
+    )
     assert (
         "! zebra-0, __consumer_offsets-0 have fewer replicas in sync than assigned: start broker 3 again"
         in run_command(*HEALTH).output
