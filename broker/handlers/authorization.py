@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from broker.server.context import Context
 from broker.wire.errors import ErrorCode, KafkaError
-from metadata.controller import CLUSTER_NAME
-from metadata.protocol import AclOperation, ConfigResourceType, ResourceType
+from metadata.protocol import CLUSTER_NAME, AclOperation, ConfigResourceType, ResourceType
 
 _REFUSALS: Final[Mapping[ResourceType, tuple[ErrorCode, str]]] = MappingProxyType(
     {

@@ -17,8 +17,8 @@ from broker.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from broker.wire.errors import ErrorCode, KafkaError
-from metadata.controller import CLUSTER_NAME, ConfigChange
-from metadata.protocol import AclOperation, ConfigOperation, ConfigResourceType, ResourceType
+from metadata.controller import ConfigChange
+from metadata.protocol import CLUSTER_NAME, AclOperation, ConfigOperation, ConfigResourceType, ResourceType
 
 # More than there are loggers.
 _CHANGES_MAX: Final = 100

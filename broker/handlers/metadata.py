@@ -146,11 +146,13 @@ def _to_create(
     names = [name for name in _names(topics) if name not in known and not is_internal(name)]
     if context.server.authorizer is None or context.allows_cluster(AclOperation.CREATE, is_tried=False):
         return names
-    described = [name for name in names if _may_describe(context, name, is_tried=False)]
-    allowed = [name for name in described if context.allows(AclOperation.CREATE, ResourceType.TOPIC, name)]
-    failures.update(dict.fromkeys(described, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-    for name in allowed:
-        del failures[name]
+    allowed = []
+    for name in names:
+        if _may_describe(context, name, is_tried=False):
+            if context.allows(AclOperation.CREATE, ResourceType.TOPIC, name):
+                allowed.append(name)
+            else:
+                failures[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return allowed
 
 

@@ -11,16 +11,16 @@ from base64 import b64decode
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from metadata.controller.scram import USER_NAME_LENGTH_MAX
+from broker.security.sasl.mechanisms import SCRAM_MECHANISMS
+from metadata.controller.scram import USER_NAME_LENGTH_MAX, scram_record
 from metadata.protocol import ScramMechanism
-from metadata.protocol.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential_of, salted_password
+from metadata.protocol.scram import ITERATIONS_MAX, ITERATIONS_MIN, salted_password
 from metadata.records import UserScramCredentialRecord
 
 RandomBytes: TypeAlias = Callable[[int], bytes]
 
 _SALT_BYTES: Final = 32
 _KNOWN: Final = ("name", "salt", "iterations", "password", "passwordfile", "saltedpassword")
-_NAMES: Final = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
 
 
 class InvalidUser(Exception):
@@ -30,8 +30,9 @@ class InvalidUser(Exception):
 def initial_user(mechanism: str, name: str, password: str, random_bytes: RandomBytes) -> UserScramCredentialRecord:
     """The record of a user with a password. `mechanism` is its name, such as SCRAM-SHA-512."""
     salt = random_bytes(_SALT_BYTES)
-    salted = salted_password(_NAMES[mechanism], password, salt, ITERATIONS_MIN)
-    return _record(_NAMES[mechanism], name, salted, salt, ITERATIONS_MIN)
+    number = SCRAM_MECHANISMS[mechanism]
+    salted = salted_password(number, password, salt, ITERATIONS_MIN)
+    return scram_record(name, number, salted, salt, ITERATIONS_MIN)
 
 
 def parse_user(text: str, read_file: Callable[[str], bytes], random_bytes: RandomBytes) -> UserScramCredentialRecord:
@@ -55,14 +56,14 @@ def parse_user(text: str, read_file: Callable[[str], bytes], random_bytes: Rando
         raise InvalidUser("You must supply 'salt' with 'saltedpassword' to add-scram")
     else:
         salted = _decoded("saltedpassword", settings["saltedpassword"])
-    return _record(mechanism, settings["name"], salted, salt, iterations)
+    return scram_record(settings["name"], mechanism, salted, salt, iterations)
 
 
 def _parse(text: str) -> tuple[ScramMechanism, Mapping[str, str]]:
     name, equals, config = text.partition("=")
     if not equals:
         raise InvalidUser("Failed to find equals sign in the SCRAM argument")
-    if name not in _NAMES:
+    if name not in SCRAM_MECHANISMS:
         raise InvalidUser(f"The add-scram mechanism {name} is not supported.")
     for edge, is_there in (("start with [", config.startswith("[")), ("end with ]", config.endswith("]"))):
         if not is_there:
@@ -77,14 +78,14 @@ def _parse(text: str) -> tuple[ScramMechanism, Mapping[str, str]]:
     unknown = sorted(set(settings).difference(_KNOWN))
     if unknown:
         raise InvalidUser(f"Unknown SCRAM configurations: {', '.join(unknown)}")
-    return _NAMES[name], settings
+    return SCRAM_MECHANISMS[name], settings
 
 
 def _iterations(text: str, mechanism: ScramMechanism) -> int:
     if not (text.isascii() and text.removeprefix("-").isdigit()) or len(text) > len(str(ITERATIONS_MAX)):
         raise InvalidUser(f"Failed to parse iterations count: {text}")
     iterations = int(text)
-    name = next(each for each, number in _NAMES.items() if number is mechanism)
+    name = mechanism.sasl_name
     if iterations < ITERATIONS_MIN:
         raise InvalidUser(f"The 'iterations' value must be >= {ITERATIONS_MIN} for add-scram using {name}")
     if iterations > ITERATIONS_MAX:
@@ -104,17 +105,3 @@ def _decoded(key: str, text: str) -> bytes:
         return b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise InvalidUser(f"Failed to decode given {key}") from error
-
-
-def _record(
-    mechanism: ScramMechanism, name: str, salted: bytes, salt: bytes, iterations: int
-) -> UserScramCredentialRecord:
-    credential = credential_of(mechanism, salted, salt, iterations)
-    return UserScramCredentialRecord(
-        name=name,
-        mechanism=mechanism,
-        salt=salt,
-        stored_key=credential.stored_key,
-        server_key=credential.server_key,
-        iterations=iterations,
-    )

@@ -20,8 +20,7 @@ from broker.wire.api.api_versions import ApiVersion
 from broker.wire.api.names import api_name
 from broker.wire.errors import ErrorCode, KafkaError
 from kraft.env import Tracer
-from metadata.controller import CLUSTER_NAME
-from metadata.protocol import AclOperation, ResourceType
+from metadata.protocol import CLUSTER_NAME, AclOperation, ResourceType
 
 T = TypeVar("T")
 S = TypeVar("S", bound=NodeServices, covariant=True)

@@ -40,8 +40,7 @@ from broker.wire.codec import encoder
 from broker.wire.errors import ErrorCode, KafkaError, WireError
 from broker.wire.header import parse_request_header
 from kraft.env import FsyncFailed
-from metadata.controller import CLUSTER_NAME
-from metadata.protocol import AclOperation, ResourceType
+from metadata.protocol import CLUSTER_NAME, AclOperation, ResourceType
 
 # Key and version are one number here, see `table_key`.
 _KEY_VERSION_CORRELATION: Final = Struct(">Ii")

@@ -163,7 +163,7 @@ def _bad_plain(rng: Random) -> Message:
 
 
 def _bad_scram(rng: Random) -> Message:
-    name = rng.choice((SCRAM_USER, HEALTHY_USER, "nobody", "a=3Db", "=3D" * 2_000)).encode()
+    name = rng.choice((SCRAM_USER, HEALTHY_USER, "missing", "a=3Db", "=3D" * 2_000)).encode()
     return Message(rng.choice(_BAD_SCRAM).replace(b"%s", name), False)
 
 

@@ -1,6 +1,6 @@
 """The controller. One class per concern decides which records to append; only replaying records changes the state."""
 
-from metadata.controller.acls import ACL_ENTRIES_MAX, CLUSTER_NAME, check_filter
+from metadata.controller.acls import ACL_ENTRIES_MAX, check_filter
 from metadata.controller.alter_partition import (
     ANY_BROKER_EPOCH,
     AlteredPartition,
@@ -52,7 +52,6 @@ from metadata.controller.topics import CreatedTopic, DeletedTopic, NewTopic, Top
 __all__ = [
     "ACL_ENTRIES_MAX",
     "ANY_BROKER_EPOCH",
-    "CLUSTER_NAME",
     "DEFAULT_FEATURES",
     "ELIGIBLE_LEADER_REPLICAS_VERSION",
     "GROUP_VERSION",

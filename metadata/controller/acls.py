@@ -9,11 +9,17 @@ from metadata.controller.feature_levels import ACL_RECORDS
 from metadata.controller.known_records import check_nodes_know
 from metadata.ids import random_uuid
 from metadata.image import AccessControlEntry, AclEntryFilter, MetadataImage, acl_record, host_network
-from metadata.protocol import AclOperation, AclPermission, ErrorCode, KafkaError, PatternType, ResourceType
+from metadata.protocol import (
+    CLUSTER_NAME,
+    AclOperation,
+    AclPermission,
+    ErrorCode,
+    KafkaError,
+    PatternType,
+    ResourceType,
+)
 from metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 
-# The name of the only resource of the type CLUSTER.
-CLUSTER_NAME: Final = "kafka-cluster"
 # As many records as Kafka's controller writes for one request.
 ACL_ENTRIES_MAX: Final = 10_000
 

@@ -128,7 +128,9 @@ class AclsDelta:
 
     def added(self) -> Iterator[AccessControlEntry]:
         """The entries that are not in `base`."""
-        return (entry for entry in self.changed.values() if entry is not None)
+        for acl_id, entry in self.changed.items():
+            if entry is not None and entry != self.base.by_id.get(acl_id):
+                yield entry
 
     def apply(self) -> AclsImage:
         added = {acl_id: entry for acl_id, entry in self.changed.items() if entry is not None}

@@ -4,6 +4,7 @@ The controller decides with them, and clients send and get them. `broker.wire` h
 """
 
 from metadata.protocol.enums import (
+    CLUSTER_NAME,
     AclOperation,
     AclPermission,
     ConfigOperation,
@@ -28,6 +29,7 @@ from metadata.protocol.errors import (
 )
 
 __all__ = [
+    "CLUSTER_NAME",
     "MESSAGE_LENGTH_MAX",
     "RETRIABLE",
     "STALE_COORDINATOR",

@@ -1,7 +1,7 @@
 """Enumerations of Kafka's protocol, by Kafka's numbers."""
 
 from enum import IntEnum
-from typing import Self
+from typing import Final, Self
 
 
 class OpenEnum(IntEnum):
@@ -34,6 +34,10 @@ class AclOperation(OpenEnum):
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
+
+
+# The name of the only resource of the type CLUSTER.
+CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class ResourceType(OpenEnum):

@@ -14,8 +14,7 @@ import trio
 from broker.security.acls import STANDARD_AUTHORIZER
 from broker.wire.api.create_acls import AclCreation, CreateAclsRequest
 from broker.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from metadata.controller import CLUSTER_NAME
-from metadata.protocol import AclOperation, AclPermission, PatternType, ResourceType
+from metadata.protocol import CLUSTER_NAME, AclOperation, AclPermission, PatternType, ResourceType
 from tests.support.authorization_table import Right
 from tests.support.running_node import RunningNode, running_node
 from tests.support.wire_client import WireClient

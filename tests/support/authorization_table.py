@@ -7,9 +7,8 @@ import attrs
 
 from broker.wire.api import APIS
 from broker.wire.errors import ErrorCode
-from metadata.controller import CLUSTER_NAME
+from metadata.protocol import CLUSTER_NAME, ConfigResourceType, ResourceType
 from metadata.protocol import AclOperation as Op
-from metadata.protocol import ConfigResourceType, ResourceType
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 TRANSACTION = ResourceType.TRANSACTIONAL_ID

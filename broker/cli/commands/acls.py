@@ -9,11 +9,10 @@ import click
 from broker.cli.grammar import ClusterCommand, CommandGroup, Invocation, WrongSettings
 from broker.cli.output import Column, list_of
 from broker.client.admin import AclBinding, AclFilter, AclPermission, PatternType
-from metadata.protocol import AclOperation, ResourceType
+from metadata.protocol import CLUSTER_NAME, AclOperation, ResourceType
 
 _ANY: Final = "*"
 _CLUSTER: Final = "cluster"
-_CLUSTER_NAME: Final = "kafka-cluster"
 # The types of resources by the names that this command has for them.
 _TYPES: Final = {
     "topic": ResourceType.TOPIC,
@@ -153,7 +152,7 @@ def _principal(text: str) -> str:
 def _pattern(text: str) -> tuple[ResourceType, str, PatternType]:
     """The type and the pattern of a resource. Raises WrongSettings."""
     if text == _CLUSTER:
-        return ResourceType.CLUSTER, _CLUSTER_NAME, PatternType.LITERAL
+        return ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL
     kind, equals, name = text.partition("=")
     if kind not in _TYPES or kind == _CLUSTER or not equals or not name:
         types = ", ".join(name for name in _TYPES if name != _CLUSTER)

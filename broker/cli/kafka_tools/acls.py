@@ -22,9 +22,8 @@ from broker.client.admin import AclBinding, AclFilter, AclPermission, Admin, Pat
 from broker.client.errors import ClientError
 from broker.printable import printable
 from broker.wire.errors import KafkaError
-from metadata.protocol import AclOperation, ResourceType
+from metadata.protocol import CLUSTER_NAME, AclOperation, ResourceType
 
-_CLUSTER_NAME: Final = "kafka-cluster"
 _PATTERN_TYPES: Final = ("any", "match", "literal", "prefixed")
 _OPERATIONS: Final = tuple(operation for operation in AclOperation if operation > AclOperation.ANY)
 # The options that name resources.
@@ -305,7 +304,7 @@ def _patterns(options: Options) -> list[Pattern]:
     for name, kind in _RESOURCES.items():
         patterns += [Pattern(kind, text.strip(), pattern_type) for text in options.values(name)]
     if pattern_type is PatternType.LITERAL and ("cluster" in options or "idempotent" in options):
-        patterns.append(Pattern(ResourceType.CLUSTER, _CLUSTER_NAME, PatternType.LITERAL))
+        patterns.append(Pattern(ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL))
     return list(dict.fromkeys(patterns))
 
 

@@ -16,8 +16,7 @@ from broker.wire.api.metadata import MetadataRequest
 from broker.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from broker.wire.codec import encoder
 from broker.wire.errors import ErrorCode
-from metadata.controller import CLUSTER_NAME
-from metadata.protocol import AclOperation, ResourceType
+from metadata.protocol import CLUSTER_NAME, AclOperation, ResourceType
 from tests.support.access import Access, install_access
 from tests.support.requests import batch, create_topic, fetch, records_of
 from tests.support.running_node import RunningNode

@@ -58,12 +58,12 @@ class Authorized:
             if each not in self.image.acls.ids:
                 self._number += 1
                 records.append(acl_record(self._number.to_bytes(16, "big"), each))
-        self._replay(records)
+        self.replay(records)
 
     def remove(self, *entries: AccessControlEntry) -> None:
-        self._replay([RemoveAccessControlEntryRecord(id=self.image.acls.ids[each]) for each in entries])
+        self.replay([RemoveAccessControlEntryRecord(id=self.image.acls.ids[each]) for each in entries])
 
-    def _replay(self, records: Iterable[MetadataRecord]) -> None:
+    def replay(self, records: Iterable[MetadataRecord]) -> None:
         delta = MetadataDelta(self.image)
         delta.replay(records)
         self.image = delta.apply(self.image.offset + 1)
@@ -100,6 +100,15 @@ def test_allow_everyone_if_no_acl_is_found_ends_with_the_first_entry_of_anyone()
     assert authorized.allows("others")
     authorized.add(entry("*", principal="User:bob"))
     assert not authorized.allows("others")
+
+
+def test_entry_that_is_replayed_twice_is_gone_once_it_is_removed() -> None:
+    added = entry(principal="User:bob")
+    authorized = Authorized(added, default=True)
+    authorized.replay([acl_record(authorized.image.acls.ids[added], added)])
+    assert not authorized.allows()
+    authorized.remove(added)
+    assert authorized.allows()
 
 
 @pytest.mark.parametrize("operation", [READ, WRITE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.ALL])

@@ -42,8 +42,8 @@ def server(mechanism: ScramMechanism = SHA_256, known: ScramCredential = PENCIL,
 
 
 def exchange(client: ScramClient, other: ScramServer) -> Authenticated:
-    challenge, nobody = other.evaluate(client.first())
-    assert nobody is None
+    challenge, identity = other.evaluate(client.first())
+    assert identity is None
     proof = client.answer(challenge)
     assert proof is not None
     final, authenticated = other.evaluate(proof)
@@ -79,7 +79,7 @@ def test_a_delegation_token_authenticates_its_owner() -> None:
 
 
 @pytest.mark.parametrize("by_token", [False, True])
-@pytest.mark.parametrize(("name", "password"), [("user", "pen"), ("nobody", "pencil"), ("token-2", "pencil")])
+@pytest.mark.parametrize(("name", "password"), [("user", "pen"), ("missing", "pencil"), ("token-2", "pencil")])
 def test_wrong_names_and_passwords_fail_at_the_proof(name: str, password: str, *, by_token: bool) -> None:
     client, other = ScramClient(SHA_256, name, password, "client", by_token=by_token), server()
     challenge, _ = other.evaluate(client.first())
@@ -90,7 +90,7 @@ def test_wrong_names_and_passwords_fail_at_the_proof(name: str, password: str, *
 
 
 def test_the_challenge_does_not_tell_an_unknown_name_from_a_known_one() -> None:
-    challenges = [server().evaluate(f"n,,n={name},r=x".encode())[0] for name in ("user", "nobody", "nobody", "other")]
+    challenges = [server().evaluate(f"n,,n={name},r=x".encode())[0] for name in ("user", "missing", "missing", "other")]
     assert challenges[1] == challenges[2] != challenges[3]
     assert all(challenge.startswith(b"r=xserver,s=") and challenge.endswith(b",i=4096") for challenge in challenges)
 

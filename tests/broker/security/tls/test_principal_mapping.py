@@ -90,5 +90,5 @@ def test_rule_that_cannot_be_read_is_refused(rules: str, message: str) -> None:
 
 def test_name_without_a_matching_rule_is_refused() -> None:
     with pytest.raises(NoMatchingRule) as raised:
-        PrincipalMapping("RULE:^CN=nobody$/x/").short_name(DUKE)
-    assert str(raised.value) == f"No rules apply to {DUKE}, rules [RULE:^CN=nobody$/x]"
+        PrincipalMapping("RULE:^CN=missing$/x/").short_name(DUKE)
+    assert str(raised.value) == f"No rules apply to {DUKE}, rules [RULE:^CN=missing$/x]"
