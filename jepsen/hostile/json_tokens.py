@@ -15,6 +15,7 @@ from jepsen.hostile.target import HEALTHY_USER, SUPER_USER, TOKEN_USER
 AUDIENCE: Final = "hostile-audience"
 _KEY_ID: Final = "hostile-key"
 _KEY: Final = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+_OTHER_KEY: Final = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))
 _PUBLIC: Final = _KEY.public_key().public_bytes_raw()
 # Stories do not know the time: the token was issued long ago and expires in the year 2096.
 _CLAIMS: Final[Mapping[str, Any]] = {"sub": TOKEN_USER, "aud": AUDIENCE, "iat": 1_700_000_000, "exp": 4_000_000_000}
@@ -73,7 +74,7 @@ def _wrong_json(rng: Random) -> tuple[str, bool]:
     parts = [json.dumps(_HEADER).encode(), json.dumps(_CLAIMS).encode()]
     place = rng.randrange(2)
     parts[place] = spoil(rng, parts[place])
-    return _signed(*parts), True
+    return _signed(parts[0], parts[1]), True
 
 
 def _unsigned(rng: Random) -> tuple[str, bool]:
@@ -84,6 +85,14 @@ def _unsigned(rng: Random) -> tuple[str, bool]:
     secret = rng.choice((_PUBLIC, _encoded(_PUBLIC).encode(), key_set().encode()))
     signature = hmac.digest(secret, content.encode(), "sha512" if kind == "HS512" else "sha256")
     return f"{content}.{rng.choice(('', _encoded(signature), _encoded(bytes(64))))}", False
+
+
+def _foreign(rng: Random) -> tuple[str, bool]:
+    """Signed by a key that is not in the set, which the header may bring along, or name as the set's."""
+    other = {"kty": "OKP", "crv": "Ed25519", "x": _encoded(_OTHER_KEY.public_key().public_bytes_raw()), "kid": _KEY_ID}
+    header = {**_HEADER, **rng.choice(({}, {"jwk": other}, {"kid": "other"}, {"kid": "other", "jwk": other}))}
+    claims = {**_CLAIMS, "sub": rng.choice((TOKEN_USER, HEALTHY_USER, SUPER_USER))}
+    return _signed(json.dumps(header), json.dumps(claims), _OTHER_KEY), False
 
 
 def _wrong_text(rng: Random) -> tuple[str, bool]:
@@ -112,9 +121,9 @@ def _object(rng: Random, values: Mapping[str, str]) -> str:
     return rng.choice((text, text, text, text, f"[{text}]", f"{text} {text}", f"\ufeff{text}", " " * 5_000 + text))
 
 
-def _signed(header: str | bytes, claims: str | bytes) -> str:
+def _signed(header: str | bytes, claims: str | bytes, key: Ed25519PrivateKey = _KEY) -> str:
     content = f"{_encoded(header)}.{_encoded(claims)}"
-    return f"{content}.{_encoded(_KEY.sign(content.encode()))}"
+    return f"{content}.{_encoded(key.sign(content.encode()))}"
 
 
 def _encoded(content: str | bytes) -> str:
@@ -128,6 +137,7 @@ _SPOILERS: Final[tuple[Callable[[Random], tuple[str, bool]], ...]] = (
     _wrong_header,
     _wrong_json,
     _unsigned,
+    _foreign,
     _wrong_text,
     _wrong_parts,
 )

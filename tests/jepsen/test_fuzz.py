@@ -2,8 +2,10 @@
 them.
 """
 
+from base64 import urlsafe_b64decode
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -24,12 +26,14 @@ from broker.wire.api.envelope import EnvelopeRequest
 from broker.wire.api.sasl_authenticate import SaslAuthenticateRequest
 from broker.wire.api.sasl_handshake import SaslHandshakeRequest
 from broker.wire.api.unregister_broker import UnregisterBrokerRequest
+from broker.wire.codec import decode
+from broker.wire.header import parse_request_header
 from jepsen.hostile.frames import Frame, frame, request_payload, spoiled_frame
 from jepsen.hostile.harm import is_harmful
 from jepsen.hostile.json_tokens import key_set, sound_token, spoiled_token
 from jepsen.hostile.quorum_stories import QuorumStoryTools
 from jepsen.hostile.stories import broker_story, controller_story, sasl_story
-from jepsen.hostile.story import Story
+from jepsen.hostile.story import Story, StoryTools
 from jepsen.hostile.target import HEALTHY_USER, NODE_ID, SUPER_PASSWORD, SUPER_USER, Target
 from jepsen.processes.fuzz.command import longest_hold_ms, summary_text
 from jepsen.processes.fuzz.fuzz_run import FuzzRun, FuzzRunPlan
@@ -40,6 +44,7 @@ from tests.support.running_node import running_node
 from tests.support.sasl import sasl_node, sasl_port
 
 STORIES = 300
+DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
 
 
 def served(handlers: tuple[Handler, ...]) -> tuple[tuple[int, int, int], ...]:
@@ -145,6 +150,54 @@ def test_only_signed_tokens_have_a_valid_signature() -> None:
         assert is_signed, f"seed {seed}: {token:.200}"
         accepted[is_signed] += 1
     assert accepted[True] > 50
+
+
+def test_spoiled_tokens_have_foreign_keys_no_algorithm_and_huge_parts() -> None:
+    tokens = [spoiled_token(Random(seed)) for seed in range(2_000)]
+    decoded = []
+    for token, _ in tokens:
+        with suppress(ValueError):  # the encoding of some headers is spoiled
+            decoded.append(urlsafe_b64decode(token.partition(".")[0] + "==="))
+    for expected in (b'"alg": "none"', b'"alg": "HS256"', b'"jwk": {"kty": "OKP"', b'"kid": "other"'):
+        assert any(expected in header for header in decoded), expected
+    assert max(len(token) for token, _ in tokens) > 400_000
+
+
+def test_acl_requests_have_edge_values() -> None:
+    """Unknown numbers of enumerations, names that are empty, huge or null, and several equal entries."""
+    sent = {key: _requests(key) for key in (CREATE_ACLS, DESCRIBE_ACLS, DELETE_ACLS)}
+    created = [creation for request in sent[CREATE_ACLS] for creation in request.creations]
+    filters = [each for request in sent[DELETE_ACLS] for each in request.filters] + sent[DESCRIBE_ACLS]
+    for numbers in (
+        {creation.operation for creation in created},
+        {creation.permission_type for creation in created},
+        {creation.resource_type for creation in created},
+        {each.operation for each in filters},
+        {each.permission_type for each in filters},
+        {each.resource_type_filter for each in filters},
+    ):
+        assert {-128, -1, 0, 127} <= numbers
+    assert {"", "*", "kafka-cluster"} <= {creation.resource_name for creation in created}
+    assert {"User:*", "User:", "Group:x", ""} <= {creation.principal for creation in created}
+    for names in (
+        {each.resource_name_filter for each in filters},
+        {each.principal_filter for each in filters},
+        {each.host_filter for each in filters},
+    ):
+        assert {None, ""} <= names
+        assert max(len(name) for name in names if name is not None) > 10_000
+    assert max(len(request.creations) for request in sent[CREATE_ACLS]) == 30
+
+
+def _requests(key: int) -> list[Any]:
+    """Hostile requests of an API, as a node decodes them."""
+    decoded = []
+    for seed in range(400):
+        sent = StoryTools(Random(seed), TARGET, TARGET.broker_apis).plausible(key, 0.4)
+        if sent.key == key:  # others are pings, instead of requests that no version can carry
+            *_, start = parse_request_header(sent.data[4:])
+            decoded.append(decode(APIS[key].request, sent.version, sent.data[4:], start)[0])
+    return decoded
 
 
 def test_longest_hold_is_the_one_on_the_processor() -> None:

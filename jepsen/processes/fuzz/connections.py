@@ -40,7 +40,7 @@ class Silent(Exception):
 class _Incoming:
     """Splits a stream into frames."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
         self._received = bytearray()
 
@@ -76,7 +76,7 @@ async def open_stream(port: int) -> trio.SocketStream:
 class KafkaConnection:
     """A connection to a listener of Kafka's protocol."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
         self._incoming = _Incoming(stream)
 

@@ -43,7 +43,7 @@ from jepsen.hostile.target import (
 from jepsen.processes.fuzz import healthy
 from jepsen.processes.fuzz.fuzzed_node import FuzzedNode, Unserved
 from jepsen.processes.fuzz.healthy_process import HealthyProcess
-from jepsen.processes.fuzz.story_runner import CONTROLLER, KAFKA, SASL
+from jepsen.processes.fuzz.story_runner import CONTROLLER, KAFKA, SASL, TLS
 from jepsen.workloads.connection import Connection
 from metadata.protocol import ScramMechanism
 from metadata.protocol.scram import ITERATIONS_MIN, salted_password
@@ -238,7 +238,7 @@ class FuzzRun:
 
 
 def _ports(node: FuzzedNode) -> dict[str, int]:
-    return {KAFKA: node.port, CONTROLLER: node.controller_port, SASL: node.sasl_port}
+    return {KAFKA: node.port, CONTROLLER: node.controller_port, SASL: node.sasl_port, TLS: node.tls_port}
 
 
 async def set_up(node: FuzzedNode) -> dict[str, Any]:

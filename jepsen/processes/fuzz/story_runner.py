@@ -15,13 +15,16 @@ from jepsen.hostile.sasl_stories import is_proof
 from jepsen.hostile.stories import broker_story, controller_story, sasl_story
 from jepsen.hostile.story import Story
 from jepsen.hostile.target import Target
+from jepsen.hostile.tls_stories import Opening, Session, TlsConversation, tls_story
 from jepsen.processes.fuzz.connections import Closed, KafkaConnection, QuorumConnection, Silent, open_stream
+from jepsen.processes.fuzz.tls_conversations import TlsClient, try_opening
 
 KAFKA: Final = "kafka"
 CONTROLLER: Final = "controller"
 QUORUM: Final = "quorum"
 SASL: Final = "sasl"
-PORTS: Final = (KAFKA, CONTROLLER, QUORUM, SASL)
+TLS: Final = "tls"
+PORTS: Final = (KAFKA, CONTROLLER, QUORUM, SASL, TLS)
 _AUTHENTICATE: Final = 36
 # The node may answer these before a client has authenticated.
 _UNAUTHENTICATED: Final = (17, _AUTHENTICATE, 18, RAW_SASL)
@@ -83,6 +86,8 @@ class StoryRunner:
             await _QuorumStory(self, story, rng).run()
         elif port == SASL:
             await SaslStory(self, story, port).run(sasl_story(rng, self.target))
+        elif port == TLS:
+            await TlsStory(self, story).run(tls_story(rng, self.target))
         else:
             make = broker_story if port == KAFKA else controller_story
             await _KafkaStory(self, story, port).run(make(rng, self.target))
@@ -248,6 +253,55 @@ def _has_authenticated(frame: Frame, answer: Any) -> bool:
     if frame.key == RAW_SASL:
         return answer is not None and is_proof(answer)
     return frame.key == _AUTHENTICATE and answer is not None and not answer.error_code and is_proof(answer.auth_bytes)
+
+
+class TlsStory:
+    """A story with a listener of TLS: conversations, each over a connection of its own."""
+
+    def __init__(self, runner: StoryRunner, story: int) -> None:
+        self._runner = runner
+        self._counts = runner.counts
+        self._story = story
+        self._port = runner.port_of[TLS]
+
+    async def run(self, conversations: Sequence[TlsConversation]) -> None:
+        for conversation in conversations:
+            self._counts.connections += 1
+            if isinstance(conversation, Opening):
+                self._counts.frames[TLS] += len(conversation.writes)
+                self._counts.refused_bytes += len(conversation.writes)
+                await try_opening(self._port, conversation)
+            else:
+                await self._hold(conversation)
+
+    async def _hold(self, session: Session) -> None:
+        client = TlsClient(await open_stream(self._port), session)
+        self._counts.frames[TLS] += 1
+        try:
+            if await client.shake_hands():
+                for frames in (*session.windows, [session.last]):
+                    await self._exchange(client, frames)
+        except BadResponse as error:
+            self._runner.bad_response(self._story, error)
+        except (Closed, Silent):
+            pass  # counted; the session has ended
+        finally:
+            await client.aclose()
+
+    async def _exchange(self, client: TlsClient, frames: Sequence[Frame]) -> None:
+        """Raises Closed, Silent, BadResponse."""
+        self._counts.frames[TLS] += len(frames)
+        try:
+            await client.exchange(frames)
+        except Closed as closed:
+            if not client.is_damaged:
+                frame = frames[len(closed.answers)]
+                self._runner.closed_for(self._story, frame.correlation_id, frame.api)
+            raise
+        except Silent as silent:
+            self._counts.unanswered[frames[len(silent.answers)].api] += 1
+            raise
+        self._counts.answered.update(frame.api.partition(" ")[0] for frame in frames)
 
 
 class _QuorumStory:
