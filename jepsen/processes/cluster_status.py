@@ -114,7 +114,7 @@ async def coordinator_id(cluster: ProcessCluster, coordinated: Coordinated) -> i
 async def _ask(node: NodeProcess, request: Any, version: int) -> Any:
     """A node's response; None if it does not answer."""
     try:
-        connection = await Connection.open(("127.0.0.1", node.ports.open), 0)
+        connection = await Connection.open(("127.0.0.1", node.ports.open), 0, security=node.observer_security)
         try:
             return await connection.call(request, version)
         finally:

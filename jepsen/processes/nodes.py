@@ -4,7 +4,8 @@
         await cluster.nodes["n1"].kill()
 
 Nodes speak to each other over `cluster.links`, and so do the clients that are named, each with listeners of its own
-(`cluster.bootstrap_of`). Observers reach the nodes at `cluster.bootstrap`, which no fault affects.
+(`cluster.bootstrap_of`). Observers reach the nodes at `cluster.bootstrap`, which no fault affects. With `is_secured`,
+nodes know each other by certificates, and clients and observers authenticate (`jepsen/processes/security.py`).
 """
 
 import signal
@@ -18,11 +19,17 @@ from typing import Final
 import attrs
 import trio
 
+from broker.client.connection_security import PLAINTEXT, ConnectionSecurity
 from jepsen.processes.links import Links
 from jepsen.processes.ports import free_ports
+from jepsen.processes.security import ClusterSecurity
 from jepsen.processes.server_process import ServerProcess
 from jepsen.store import Uptime
+from jepsen.workloads.connection import read_security
 
+_OBSERVERS: Final = "OBSERVERS"
+_REPLICATION: Final = "REPLICATION"
+_CONTROLLER: Final = "CONTROLLER"
 START_SECONDS: Final = 90.0
 STOP_SECONDS: Final = 40.0
 _LOOK_SECONDS: Final = 0.01
@@ -65,6 +72,7 @@ class NodeProcess(ServerProcess):
         self.uptimes: list[Uptime] = []
         # True if this process may end, because of a fault or a request.
         self.may_end = False
+        self.observer_security: ConnectionSecurity = PLAINTEXT
         self._names = ",".join(f"{other}={address}" for other, address in names.items())
 
     @property
@@ -76,9 +84,9 @@ class NodeProcess(ServerProcess):
         """True if its last process has ended without a reason."""
         return bool(self.uptimes) and self.uptimes[-1].ended_at is None and not (self.is_running or self.may_end)
 
-    async def format(self, cluster_id: str) -> None:
+    async def format(self, cluster_id: str, *arguments: str) -> None:
         await trio.run_process(
-            self._command("format", "--cluster-id", cluster_id, "--config", str(self.properties_path)),
+            self._command("format", "--cluster-id", cluster_id, "--config", str(self.properties_path), *arguments),
             capture_stdout=True,
         )
 
@@ -139,6 +147,12 @@ class ProcessCluster:
     nodes: Mapping[str, NodeProcess]
     links: Links
     clients: Sequence[str] = ()
+    security: ClusterSecurity | None = None
+
+    @property
+    def client_configs(self) -> dict[str, str]:
+        """The configs of clients and observers for TLS and SASL."""
+        return {} if self.security is None else dict(self.security.client_configs())
 
     @property
     def bootstrap(self) -> str:
@@ -161,19 +175,21 @@ async def running_cluster(
     late_brokers: int = 0,
     clients: Sequence[str] = (),
     overrides: Mapping[str, str] | None = None,
+    is_secured: bool = False,
 ) -> AsyncIterator[ProcessCluster]:
     """A formatted cluster that serves; at the end of the block its processes are killed.
 
     `nodes` are controllers and brokers at once. `late_brokers` are brokers alone, formatted and not started.
     """
-    cluster = _laid_out(directory, nodes, late_brokers, clients, overrides or {})
+    security = ClusterSecurity(directory / "security") if is_secured else None
+    cluster = _laid_out(directory, nodes, late_brokers, clients, overrides or {}, security)
     processes = list(cluster.nodes.values())
     async with trio.open_nursery() as nursery:
         await nursery.start(cluster.links.run, _carried(cluster))
         cluster_id = await _random_cluster_id()
         try:
             for process in processes:
-                await process.format(cluster_id)
+                await process.format(cluster_id, *([] if security is None else security.format_arguments()))
             started = [process for process in processes if process.is_controller]
             for process in started:
                 await process.start()
@@ -208,7 +224,12 @@ def _carried(cluster: ProcessCluster) -> dict[tuple[str, str], Sequence[int]]:
 
 
 def _laid_out(
-    directory: Path, nodes: int, late_brokers: int, clients: Sequence[str], overrides: Mapping[str, str]
+    directory: Path,
+    nodes: int,
+    late_brokers: int,
+    clients: Sequence[str],
+    overrides: Mapping[str, str],
+    security: ClusterSecurity | None,
 ) -> ProcessCluster:
     """A cluster with names, addresses, ports, directories and properties, which is not started."""
     names = [f"n{index}" for index in range(1, nodes + late_brokers + 1)]
@@ -223,11 +244,21 @@ def _laid_out(
     voters = [
         f"{each.node_id}@{each.name}:{each.ports.controller}" for each in processes.values() if each.is_controller
     ]
-    cluster = ProcessCluster(processes, links, clients)
+    cluster = ProcessCluster(processes, links, clients, security)
     for process in processes.values():
+        if security is not None:
+            issue_certificate(cluster, process)
+            process.observer_security = read_security(security.client_configs())
         settings = {**_settings(process, cluster), "controller.quorum.voters": ",".join(voters), **overrides}
         process.properties_path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     return cluster
+
+
+def issue_certificate(cluster: ProcessCluster, node: NodeProcess) -> None:
+    """Write a new certificate of a node of a secured cluster. It names all addresses at which the node is seen."""
+    assert cluster.security is not None, "the cluster has certificates"
+    seen = [cluster.links.seen_from(name)[node.name] for name in (*cluster.nodes, *cluster.clients)]
+    cluster.security.issue(node.name, ("127.0.0.1", node.name, *seen))
 
 
 async def _random_cluster_id() -> str:
@@ -238,22 +269,26 @@ async def _random_cluster_id() -> str:
 def _settings(process: NodeProcess, cluster: ProcessCluster) -> dict[str, str]:
     """Each client has a listener of its own, advertised at the address at which that client reaches the node."""
     own, address = process.ports, cluster.links.address(process.name)
-    shared = [f"PLAINTEXT://127.0.0.1:{own.open}", f"REPLICATION://{process.name}:{own.replication}"]
+    shared = [f"{_OBSERVERS}://127.0.0.1:{own.open}", f"{_REPLICATION}://{process.name}:{own.replication}"]
     listeners = [f"{client}://{address}:{port}" for client, port in own.clients.items()]
     advertised = [
         f"{client}://{cluster.links.seen_from(client)[process.name]}:{port}" for client, port in own.clients.items()
     ]
-    controller = [f"CONTROLLER://{process.name}:{own.controller}"] * process.is_controller
-    names = ("PLAINTEXT", "REPLICATION", "CONTROLLER", *own.clients)
+    controller = [f"{_CONTROLLER}://{process.name}:{own.controller}"] * process.is_controller
+    of_clients, of_nodes = (_OBSERVERS, *own.clients), (_REPLICATION, _CONTROLLER)
+    if cluster.security is None:
+        security = {"listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in of_clients + of_nodes)}
+    else:
+        security = cluster.security.node_settings(process.name, of_clients, of_nodes)
     return {
         "process.roles": "controller,broker" if process.is_controller else "broker",
         "node.id": str(process.node_id),
         "listeners": ",".join([*shared, *listeners, *controller]),
         "advertised.listeners": ",".join([*shared, *advertised]),
-        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
-        "inter.broker.listener.name": "REPLICATION",
-        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": _REPLICATION,
+        "controller.listener.names": _CONTROLLER,
         "log.dirs": str(process.data),
+        **security,
     }
 
 

@@ -33,6 +33,7 @@ def open_admin(client: Client) -> Admin:
     """An Admin that runs as `client`, with its servers, clock and random numbers."""
     return Admin(
         client.bootstrap_servers,
+        config=client.configs,
         client_id=client.name,
         environment=client.environment,
         request_timeout_ms=_REQUEST_TIMEOUT_MS,

@@ -104,6 +104,7 @@ async def audit_accounts(client: Client, partitions: Sequence[tuple[str, int]]) 
         try:
             async with Consumer(
                 client.bootstrap_servers,
+                config=client.configs,
                 client_id=client.name,
                 environment=client.environment,
                 isolation_level="read_committed",

@@ -1,6 +1,6 @@
 """The base of all clients: a name, a connection that is replaced when it breaks, random numbers, the history."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -9,12 +9,13 @@ import attrs
 import trio
 
 from broker.client import ConnectionLost
+from broker.client.connection_security import ConnectionSecurity
 from broker.client.environment import Environment
 from broker.wire.api.find_coordinator import FindCoordinatorRequest
 from broker.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from broker.wire.errors import ErrorCode
 from jepsen.history import History
-from jepsen.workloads.connection import CLIENT_ID, Address, Connection
+from jepsen.workloads.connection import CLIENT_ID, Address, Connection, read_security
 
 METADATA_VERSION = 12
 _FIND_COORDINATOR_VERSION = 4
@@ -31,7 +32,7 @@ class Client:
     `incarnations` returns, for a server's host, the number of losses of its unsynced storage; see
     `jepsen.history.Operation`. `partition_incarnation` returns the same for the server's replica of a partition, by
     host, topic and index; None if the server's number applies. A client connects to any server, unless it uses one of
-    the `seek` methods.
+    the `seek` methods. `configs` are those of the client library for TLS and SASL.
     """
 
     name: str
@@ -42,7 +43,11 @@ class Client:
     incarnations: Callable[[str], int]
     partition_incarnation: Callable[[str, str, int], int | None] = lambda host, topic, partition: None
     client_id: str = CLIENT_ID
+    configs: Mapping[str, str] = attrs.field(factory=dict)
 
+    _security: ConnectionSecurity = attrs.field(
+        default=attrs.Factory(lambda self: read_security(self.configs), takes_self=True), init=False
+    )
     _connection: Connection | None = attrs.field(default=None, init=False)
     _target: Address | None = attrs.field(default=None, init=False)
 
@@ -135,7 +140,7 @@ class Client:
     async def _connect(self) -> Connection:
         address, self._target = self._target or self.rng.choice(self.servers), None
         incarnation = self.incarnations(address[0])
-        connection = await Connection.open(address, incarnation, self.client_id)
+        connection = await Connection.open(address, incarnation, self.client_id, self._security)
         if self.incarnations(address[0]) != incarnation:
             await connection.aclose()
             raise ConnectionLost("the connection may be from before or after a power cut")

@@ -1,16 +1,20 @@
-"""A connection that speaks Kafka's protocol. It shares only `ConnectionLost` with the client library.
+"""A connection that speaks Kafka's protocol. It shares only `ConnectionLost` with the client library, and TLS and SASL.
 
 The caller knows which server sent each response over which connection, and decides about each retry. The checkers need
 that information, and the client library hides it.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import trio
 
 from broker.client import ConnectionLost
+from broker.client.brokers import security_of
+from broker.client.config import ClientConfig, read_config
+from broker.client.connection_security import PLAINTEXT, ConnectionSecurity
+from broker.client.environment import Environment
 from broker.wire.api import APIS
 from broker.wire.codec import decode, encode
 from broker.wire.header import encode_request_header, parse_response_header, response_header_version
@@ -20,6 +24,11 @@ Address: TypeAlias = tuple[str, int]
 CLIENT_ID = "jepsen"
 # The timeout of one request, and of one attempt to connect.
 TIMEOUT_SECONDS = 3.0
+
+
+def read_security(configs: Mapping[str, str]) -> ConnectionSecurity:
+    """How connections are secured by these configs of a client. Raises ConfigError."""
+    return security_of(read_config(ClientConfig, None, configs), Environment())
 
 
 class Connection:
@@ -38,11 +47,25 @@ class Connection:
         self._correlation_id = 0
 
     @classmethod
-    async def open(cls, address: Address, incarnation: int, client_id: str = CLIENT_ID) -> "Connection":
-        """Raises ConnectionLost if the server does not answer."""
+    async def open(
+        cls,
+        address: Address,
+        incarnation: int,
+        client_id: str = CLIENT_ID,
+        security: ConnectionSecurity = PLAINTEXT,
+    ) -> "Connection":
+        """Raises ConnectionLost if the server does not answer, or if one side refuses the other."""
         with trio.move_on_after(TIMEOUT_SECONDS):
             try:
-                return cls(await trio.open_tcp_stream(*address), address, incarnation, client_id)
+                transport = await trio.open_tcp_stream(*address)
+                try:
+                    stream = await security.secure(transport, address[0])
+                    if security.login is not None:
+                        await security.login.authenticate(stream, client_id)
+                except BaseException:
+                    transport.socket.close()
+                    raise
+                return cls(stream, address, incarnation, client_id)
             except OSError as error:
                 raise ConnectionLost(str(error)) from error
         raise ConnectionLost("no answer to the attempt to connect")

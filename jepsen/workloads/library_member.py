@@ -77,6 +77,7 @@ class LibraryMember(GroupMember):
         client = self.client
         return Consumer(
             client.bootstrap_servers,
+            config=client.configs,
             client_id=client.name,
             environment=client.environment,
             group_id=self.group.name,

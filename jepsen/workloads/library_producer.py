@@ -45,6 +45,7 @@ class _Session:
         client = self._client
         async with Producer(
             client.bootstrap_servers,
+            config=client.configs,
             client_id=client.name,
             environment=client.environment,
             linger_ms=client.rng.choice((0, 5, 300)),

@@ -74,6 +74,7 @@ async def mix_polls_and_sends(
 def _consumer(client: Client, subscription: Subscription | None) -> Consumer:
     return Consumer(
         client.bootstrap_servers,
+        config=client.configs,
         client_id=client.name,
         environment=client.environment,
         group_id=None if subscription is None else subscription.group,

@@ -63,6 +63,7 @@ async def write_transactions(
 def open_producer(client: Client, transactional_id: str) -> Producer:
     return Producer(
         client.bootstrap_servers,
+        config=client.configs,
         client_id=client.name,
         environment=client.environment,
         transactional_id=transactional_id,

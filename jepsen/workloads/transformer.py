@@ -57,6 +57,7 @@ async def transform(
 def _consumer(client: Client, group: str, protocol: str) -> Consumer:
     return Consumer(
         client.bootstrap_servers,
+        config=client.configs,
         client_id=client.name,
         environment=client.environment,
         group_id=group,

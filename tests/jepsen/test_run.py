@@ -14,6 +14,8 @@ from jepsen.store import Store
 
 # Seconds that a fault lasts, and until the next, on average.
 FAULTS = ("--fault", "4", "--peace", "1")
+# Certificates between nodes, and SCRAM over TLS for clients.
+SECURED = ("--security", "sasl_ssl")
 
 
 def perform(directory: Path, workload: str, nemesis: str, *arguments: str) -> tuple[Store, Verdict]:
@@ -33,7 +35,7 @@ def perform(directory: Path, workload: str, nemesis: str, *arguments: str) -> tu
 
 @pytest.mark.clients
 def test_acknowledged_records_outlive_killed_nodes(tmp_path: Path) -> None:
-    store, verdict = perform(tmp_path, "queue", "kill-leader", "--time", "8", "--rate", "50", *FAULTS)
+    store, verdict = perform(tmp_path, "queue", "kill-leader", "--time", "8", "--rate", "50", *FAULTS, *SECURED)
     # The faults occurred, many records were acknowledged, and the final reads came from clients and disks.
     assert {fault.kind for fault in store.faults()} == {"kill-leader"}
     assert any(uptime.end == "kill -9" for uptime in store.uptimes())
@@ -42,6 +44,8 @@ def test_acknowledged_records_outlive_killed_nodes(tmp_path: Path) -> None:
     assert verdict.counts["read-replica ok"] == 12
     assert (store.directory / "report.html").exists()
     assert json.loads((store.directory / "run.json").read_text())["workload"] == "queue"
+    output = "".join(path.read_text() for path in store.directory.glob("n*/output"))
+    assert 'topic_created cause="CreateTopics of User:jepsen' in output
 
 
 @pytest.mark.clients
@@ -57,7 +61,7 @@ def test_groups_outlive_their_coordinators_and_their_members(tmp_path: Path) -> 
 
 @pytest.mark.clients
 def test_transactions_outlive_their_coordinators(tmp_path: Path) -> None:
-    store, verdict = perform(tmp_path, "transactions", "kill-coordinator", "--time", "10", *FAULTS)
+    store, verdict = perform(tmp_path, "transactions", "kill-coordinator", "--time", "10", *FAULTS, *SECURED)
     faults = store.faults()
     assert {fault.kind for fault in faults} == {"kill-coordinator"}
     assert all(fault.detail.startswith("of transactional id ") for fault in faults)

@@ -51,7 +51,8 @@ class MemberPlan:
 class ClientPlan:
     """The plan of a client. `zero` is the begin of the run by `time.monotonic`.
 
-    `rate` is in operations per second; 0 is unlimited. `member` is for members of groups.
+    `rate` is in operations per second; 0 is unlimited. `member` is for members of groups. `configs` are for TLS and
+    SASL.
     """
 
     role: str
@@ -65,6 +66,7 @@ class ClientPlan:
     rate: float = 0.0
     is_idempotent: bool = True
     member: MemberPlan | None = None
+    configs: dict[str, str] = attrs.field(factory=dict)
 
     def text(self) -> str:
         return json.dumps(attrs.asdict(self))
@@ -96,7 +98,8 @@ class Client:
         """librdkafka's."""
         # An underscore where librdkafka has a dot.
         named = {name.replace("_", "."): value for name, value in more.items()}
-        return {"bootstrap.servers": self.plan.bootstrap, "client.id": self.plan.name, **_TIMEOUT_CONFIGS, **named}
+        own = {"bootstrap.servers": self.plan.bootstrap, "client.id": self.plan.name}
+        return {**own, **self.plan.configs, **_TIMEOUT_CONFIGS, **named}
 
     def pause(self) -> None:
         """Wait for a random time, so that a loop runs `rate` times a second on average, or until `stopping` is set."""

@@ -134,4 +134,13 @@ def _partitions(client: Client, topic: str) -> list[tuple[str, int]]:
 def _workload_client(client: Client, name: str) -> workload.Client:
     hosts = [each.rpartition(":") for each in client.plan.bootstrap.split(",")]
     servers = [(host, int(port)) for host, _, port in hosts]
-    return workload.Client(name, servers, client.history, client.rng, time.time, lambda host: 0, lambda *place: 0)
+    return workload.Client(
+        name,
+        servers,
+        client.history,
+        client.rng,
+        time.time,
+        lambda host: 0,
+        lambda *place: 0,
+        configs=client.plan.configs,
+    )

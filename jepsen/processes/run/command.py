@@ -21,13 +21,15 @@ from jepsen.journal import write_history
 from jepsen.processes.clients.client_process import ClientFailed
 from jepsen.processes.faults import FAULTS, Nemesis
 from jepsen.processes.run.experiment import CLIENTS, Experiment, Outcome, perform
-from jepsen.processes.run.workloads import WORKLOADS
+from jepsen.processes.run.workloads import WORKLOADS, Workload
 from jepsen.report.command import write_report
 from jepsen.store import HISTORY, REPORT, RunPlan, Store, Uptime
 
 NONE: Final = "none"
 ALL: Final = "all"
 _ANOMALIES_SHOWN: Final = 5
+_PLAINTEXT: Final = "plaintext"
+_SASL_SSL: Final = "sasl_ssl"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate", type=float, help="operations per second of each client; 0: as many as it can")
     parser.add_argument("--fault", type=float, default=6.0, help="seconds that a fault lasts on average")
     parser.add_argument("--peace", type=float, default=3.0, help="seconds from one fault to the next, on average")
+    parser.add_argument(
+        "--security",
+        choices=(_PLAINTEXT, _SASL_SSL),
+        default=_PLAINTEXT,
+        help=f"{_SASL_SSL}: certificates between nodes, and clients that authenticate by SCRAM over TLS",
+    )
     parser.add_argument("--seed", type=int, default=None, help="seed of the nemesis and the clients")
     parser.add_argument("--store", type=Path, default=Path("store"), help="where the directory of the run is made")
     parser.add_argument("--override", action="append", default=[], metavar="key=value", help="a config of all nodes")
@@ -62,12 +70,7 @@ def run(options: argparse.Namespace) -> int:
     workload = WORKLOADS[options.workload]
     began = datetime.now(UTC)
     directory = options.store / f"{began:%Y%m%dT%H%M%S}-{options.workload}-{seed}"
-    rate = workload.rate if options.rate is None else options.rate
-    overrides = dict(pair.split("=", 1) for pair in options.override)
-    nemesis = Nemesis(options.nemesis, options.fault, options.peace)
-    experiment = Experiment(
-        directory.absolute(), workload, nemesis, options.time, options.nodes, options.partitions, rate, seed, overrides
-    )
+    experiment = _experiment(options, workload, directory, seed)
     store = Store(directory)
     directory.mkdir(parents=True)
     store.write_plan(_run_plan(options, experiment, began))
@@ -83,6 +86,21 @@ def run(options: argparse.Namespace) -> int:
         for node in outcome.nodes:
             shutil.rmtree(node.data)
     return 0 if verdict.is_valid else 1
+
+
+def _experiment(options: argparse.Namespace, workload: Workload, directory: Path, seed: int) -> Experiment:
+    return Experiment(
+        directory.absolute(),
+        workload,
+        Nemesis(options.nemesis, options.fault, options.peace),
+        options.time,
+        options.nodes,
+        options.partitions,
+        workload.rate if options.rate is None else options.rate,
+        seed,
+        dict(pair.split("=", 1) for pair in options.override),
+        options.security == _SASL_SSL,
+    )
 
 
 def _performed(experiment: Experiment) -> Outcome | None:
@@ -108,7 +126,8 @@ def _run_plan(options: argparse.Namespace, experiment: Experiment, began: dateti
     nodes = tuple(f"n{index}" for index in range(1, experiment.nodes + 1))
     command = (
         f"python -m jepsen run --workload {options.workload} --nemesis {','.join(options.nemesis) or NONE} "
-        f"--time {options.time:g} --nodes {experiment.nodes} --rate {experiment.rate:g} --seed {experiment.seed}"
+        f"--time {options.time:g} --nodes {experiment.nodes} --rate {experiment.rate:g} --seed {experiment.seed} "
+        f"--security {options.security}"
     )
     groups = {group.name: str(group) for group in experiment.workload.groups}
     parameters = {"partitions": str(experiment.partitions), **groups, **experiment.overrides}

@@ -68,10 +68,10 @@ _SETTINGS: Final[Mapping[str, str]] = {
 class _Lags:
     """Reads the lags of `groups` from the cluster."""
 
-    def __init__(self, bootstrap: str, groups: Sequence[str], topic: str, partitions: int) -> None:
+    def __init__(self, cluster: ProcessCluster, groups: Sequence[str], topic: str, partitions: int) -> None:
         self._groups = groups
         self._partitions = [TopicPartition(topic, partition) for partition in range(partitions)]
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._admin = _observer(cluster)
 
     async def are_zero(self) -> bool:
         """True if every group has committed all records. False if that is unknown."""
@@ -110,6 +110,7 @@ class Experiment:
     rate: float
     seed: int
     overrides: Mapping[str, str]
+    is_secured: bool = False
 
 
 @attrs.frozen
@@ -130,14 +131,18 @@ async def perform(experiment: Experiment) -> Outcome:
     journals.mkdir(parents=True)
     overrides = {**_SETTINGS, **experiment.overrides}
     async with running_cluster(
-        experiment.directory, nodes=experiment.nodes, clients=names, overrides=overrides
+        experiment.directory,
+        nodes=experiment.nodes,
+        clients=names,
+        overrides=overrides,
+        is_secured=experiment.is_secured,
     ) as cluster:
         zero = time.monotonic()
         with _own_history(journals, zero) as history:
             context = _fault_context(experiment, cluster, history, zero)
             members = _member_processes(experiment, cluster, zero)
             topics = (TOPIC, *experiment.workload.more_topics)
-            await trio.to_thread.run_sync(_create_topics, cluster.bootstrap, topics, experiment.partitions)
+            await trio.to_thread.run_sync(_create_topics, cluster, topics, experiment.partitions)
             async with _watched(cluster, history), members.running():
                 await _run_nemesis(experiment, context, members, history, zero)
             await _read_finally(experiment, cluster, journals, zero)
@@ -177,7 +182,7 @@ async def _run_nemesis(
         await heal(context.cluster, _topics(context), history)
         await trio.sleep(_EPILOGUE_SECONDS)
     if context.groups:
-        lags = _Lags(context.cluster.bootstrap, context.groups, TOPIC, experiment.partitions)
+        lags = _Lags(context.cluster, context.groups, TOPIC, experiment.partitions)
         await recorded(history, Healing("every group has read everything", _CATCH_UP_SECONDS), lags.are_zero)
 
 
@@ -192,8 +197,12 @@ def _own_history(journals: Path, zero: float) -> Iterator[History]:
         yield History(lambda: time.monotonic() - zero, Journal(file).note)
 
 
-def _create_topics(bootstrap: str, topics: Sequence[str], partitions: int) -> None:
-    client = AdminClient({"bootstrap.servers": bootstrap})
+def _observer(cluster: ProcessCluster) -> AdminClient:
+    return AdminClient({"bootstrap.servers": cluster.bootstrap, **cluster.client_configs})
+
+
+def _create_topics(cluster: ProcessCluster, topics: Sequence[str], partitions: int) -> None:
+    client = _observer(cluster)
     for created in client.create_topics([NewTopic(each, num_partitions=partitions) for each in topics]).values():
         created.result()
 
@@ -222,8 +231,8 @@ def _member_processes(experiment: Experiment, cluster: ProcessCluster, zero: flo
     journals, places = experiment.directory / CLIENTS, experiment.workload.places()
 
     def start(place: str, uptime: int) -> ClientProcess:
-        bootstrap = cluster.bootstrap_of(place)
-        plan = _plan(experiment, f"{place}.{uptime}", "join", bootstrap, journals, zero, member=places[place])
+        name, bootstrap = f"{place}.{uptime}", cluster.bootstrap_of(place)
+        plan = _plan(experiment, name, "join", bootstrap, cluster, journals, zero, member=places[place])
         return ClientProcess(plan, journals / f"{place}.out")
 
     return MemberProcesses(list(places), experiment.seed, start)
@@ -234,7 +243,8 @@ async def _clients(experiment: Experiment, cluster: ProcessCluster, zero: float)
     journals = experiment.directory / CLIENTS
     clients = [
         ClientProcess(
-            _plan(experiment, name, role, cluster.bootstrap_of(name), journals, zero), journals / f"{name}.out"
+            _plan(experiment, name, role, cluster.bootstrap_of(name), cluster, journals, zero),
+            journals / f"{name}.out",
         )
         for name, role in experiment.workload.clients.items()
     ]
@@ -250,7 +260,7 @@ async def _clients(experiment: Experiment, cluster: ProcessCluster, zero: float)
 
 async def _read_finally(experiment: Experiment, cluster: ProcessCluster, journals: Path, zero: float) -> None:
     for role in experiment.workload.last:
-        plan = _plan(experiment, f"last-{role}", role, cluster.bootstrap, journals, zero)
+        plan = _plan(experiment, f"last-{role}", role, cluster.bootstrap, cluster, journals, zero)
         client = ClientProcess(plan, journals / f"{plan.name}.out")
         try:
             await client.ended(_FINAL_READ_SECONDS)
@@ -263,6 +273,7 @@ def _plan(
     name: str,
     role: str,
     bootstrap: str,
+    cluster: ProcessCluster,
     journals: Path,
     zero: float,
     member: MemberPlan | None = None,
@@ -279,6 +290,7 @@ def _plan(
         experiment.rate,
         experiment.workload.is_idempotent,
         member,
+        cluster.client_configs,
     )
 
 
