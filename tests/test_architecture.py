@@ -356,7 +356,7 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
 }
 
 # The packages that run only against real processes, clocks and clients.
-UNSIMULATED_PACKAGES = ("benchmarks", "jepsen.processes")
+UNSIMULATED_PACKAGES = ("benchmarks", "jepsen.processes", "jepsen.testing")
 
 # Tables that are filled while modules are imported, and constant afterwards.
 REGISTRIES = {"metadata.records.record": ("_CLASSES", "_NUMBERED")}

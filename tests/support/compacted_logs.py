@@ -11,9 +11,9 @@ from broker.storage.cleaner.pacing import CleaningPacer, Throttle
 from broker.storage.log import Log
 from broker.storage.log_config import LogConfig
 from broker.wire.records import Record, encode_batch
+from jepsen.testing.unsynced_disk import UnsyncedDisk
 from kraft.env import Disk
 from tests.support.logs import NOW_MS, open_log, read_all
-from tests.support.unsynced_disk import UnsyncedDisk
 
 COMPACTED = LogConfig(cleanup_policy=("compact",), segment_bytes=600, index_interval_bytes=100, retention_ms=-1)
 

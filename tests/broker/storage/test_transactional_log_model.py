@@ -24,11 +24,11 @@ from broker.replication.commit_state import CommitState
 from broker.storage.log import Log
 from broker.wire.errors import KafkaError
 from broker.wire.records import iter_headers
+from jepsen.testing.unsynced_disk import UnsyncedDisk
 from tests.support.compacted_logs import clean, compacted_log, log_to_clean, put
 from tests.support.logs import DAY_MS, NOW_MS, close_log
 from tests.support.transaction_bugs import TRANSACTION_BUGS
 from tests.support.transactional_logs import CommittedReader, append_marker, append_transactional
-from tests.support.unsynced_disk import UnsyncedDisk
 
 PRODUCERS = st.integers(0, 2)
 KEYS = st.integers(0, 4)

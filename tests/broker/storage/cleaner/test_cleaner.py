@@ -17,10 +17,10 @@ from broker.storage.log_config import LogConfig
 from broker.storage.log_manager import LogManager
 from broker.storage.log_manager_config import LogManagerConfig
 from broker.storage.retention import delete_old_segments
+from jepsen.testing.unsynced_disk import UnsyncedDisk
 from kraft.env import Env
 from tests.support.compacted_logs import COMPACTED, latest, put
 from tests.support.logs import DAY_MS, NOW_MS, listing, read_all
-from tests.support.unsynced_disk import UnsyncedDisk
 
 TOPIC_ID = bytes([1] * 16)
 

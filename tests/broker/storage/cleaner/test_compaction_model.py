@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from broker.storage.log import Log
 from broker.wire.records import Compression, Record
+from jepsen.testing.unsynced_disk import UnsyncedDisk
 from tests.support.compacted_logs import clean, compacted_log, latest, put, without_repeats
 from tests.support.logs import DAY_MS, NOW_MS, close_log, read_all, read_on
-from tests.support.unsynced_disk import UnsyncedDisk
 
 KEYS = st.integers(0, 9)
 

@@ -12,10 +12,10 @@ from broker.storage.damage import DamagedRanges
 from broker.storage.scrub import ScrubConfig
 from broker.wire.errors import KafkaError
 from broker.wire.records import HEADER_SIZE, LOG_OVERHEAD, iter_headers
+from jepsen.testing.unsynced_disk import UnsyncedDisk
 from tests.support.logs import append, flip
 from tests.support.scrubbed_logs import CONFIG, KEY, ScrubbedLogs, fill, flipped, sampled_bits, scrubbed_logs
 from tests.support.transactional_logs import append_marker, append_transactional
-from tests.support.unsynced_disk import UnsyncedDisk
 
 # The name of the lock file's content, and the scrubber's own place, which each pass replaces.
 NOT_SCRUBBED = {"scrub-offset-checkpoint"}

@@ -1,0 +1,128 @@
+"""Actions on the nodes of a test cluster: each has a verb, a target, and maybe a delay.
+
+    {"action": "kill", "leader_of": ["orders", 0], "delay": 0.5}
+
+The target is a node's id or the role that it has when the action happens, which the delay precedes. `start`, `resume`
+and `stop` take all nodes that they apply to if there is no target.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+import trio
+
+from jepsen.testing.cluster_view import ClusterView
+from jepsen.testing.errors import BadRequest, NotThere
+from jepsen.testing.hosted_cluster import HostedCluster
+from jepsen.testing.hosted_node import HostedNode, NodeState
+from jepsen.testing.words import Words
+
+# For a role to be taken, and for a node to serve.
+_WITHIN_S: Final = 30.0
+_TARGETS: Final = ("node", "leader_of", "coordinator_of", "controller")
+
+
+@attrs.frozen
+class Action:
+    """`target` is None for all nodes. `cause` says for the timeline why a node was chosen."""
+
+    verb: str
+    target: Callable[[ClusterView], Awaitable[HostedNode]] | None
+    cause: str
+    delay_s: float
+
+    @classmethod
+    def read(cls, cluster: HostedCluster, words: Words) -> "Action":
+        """Raises BadRequest."""
+        verb = words.text("action")
+        if verb not in _VERBS:
+            raise BadRequest(f"action {verb!r} is none of {', '.join(_VERBS)}")
+        given = [word for word in _TARGETS if word in words]
+        if len(given) > 1 or (not given and verb not in _FOR_ALL):
+            raise BadRequest(f"{verb} takes one of {', '.join(_TARGETS)}")
+        target, cause = _read_target(cluster, words, given[0]) if given else (None, "all nodes")
+        delay_s = words.number("delay", 0.0)
+        words.end()
+        return cls(verb, target, cause, delay_s)
+
+    async def run(self, cluster: HostedCluster) -> list[int]:
+        """Wait for the delay, find the nodes, and do it. Returns the ids of the nodes. Raises ControlRefused."""
+        await trio.sleep(self.delay_s)
+        if self.target is None:
+            nodes = [node for node in cluster.nodes.values() if node.state in _FOR_ALL[self.verb]]
+        else:
+            nodes = [await self.target(ClusterView(cluster))]
+        for node in nodes:
+            cluster.note(f"node_{self.verb}", target=node.node_id, cause=self.cause)
+        await _VERBS[self.verb](cluster, nodes)
+        return [node.node_id for node in nodes]
+
+
+def _read_target(
+    cluster: HostedCluster, words: Words, word: str
+) -> tuple[Callable[[ClusterView], Awaitable[HostedNode]], str]:
+    if word == "node":
+        node_id = words.integer(word)
+        if (node := cluster.nodes.get(node_id)) is None:
+            raise NotThere(f"no node {node_id}; there are {', '.join(map(str, cluster.nodes))}")
+
+        async def chosen(_: ClusterView) -> HostedNode:
+            return node
+
+        return chosen, f"node {node_id}"
+    if word == "leader_of":
+        topic, partition = words.partition(word)
+        return lambda view: view.leader_of(topic, partition, _WITHIN_S), f"leader of {topic}-{partition}"
+    if word == "coordinator_of":
+        group = words.text(word)
+        return lambda view: view.coordinator_of(group, _WITHIN_S), f"coordinator of group {group}"
+    words.true(word)
+    return lambda view: view.controller(_WITHIN_S), "active controller"
+
+
+async def _start(cluster: HostedCluster, nodes: Sequence[HostedNode]) -> None:
+    await cluster.launch(nodes, _WITHIN_S)
+
+
+async def _stop(cluster: HostedCluster, nodes: Sequence[HostedNode]) -> None:
+    for node in nodes:
+        await node.begin_stop()
+    for node in nodes:
+        await node.wait_ended()
+
+
+async def _restart(cluster: HostedCluster, nodes: Sequence[HostedNode]) -> None:
+    await _stop(cluster, nodes)
+    await _start(cluster, nodes)
+
+
+async def _kill(cluster: HostedCluster, nodes: Sequence[HostedNode]) -> None:
+    for node in nodes:
+        await node.kill()
+
+
+async def _pause(cluster: HostedCluster, nodes: Sequence[HostedNode]) -> None:
+    for node in nodes:
+        await node.pause()
+
+
+async def _resume(cluster: HostedCluster, nodes: Sequence[HostedNode]) -> None:
+    for node in nodes:
+        await node.resume()
+
+
+_VERBS: Final[Mapping[str, Callable[[HostedCluster, Sequence[HostedNode]], Awaitable[Any]]]] = {
+    "kill": _kill,
+    "pause": _pause,
+    "restart": _restart,
+    "resume": _resume,
+    "start": _start,
+    "stop": _stop,
+}
+# The verbs that need no target, and the states of the nodes that they take then.
+_FOR_ALL: Final = {
+    "resume": (NodeState.PAUSED,),
+    "start": (NodeState.DOWN, NodeState.FAILED),
+    "stop": (NodeState.SERVING,),
+}

@@ -1,0 +1,146 @@
+"""A test cluster for code that blocks: `Cluster`. It imports the standard library alone, and no client of Kafka."""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeAlias
+
+from jepsen.testing.server_lease import ServerLease, own_server
+
+ClientName: TypeAlias = Literal["confluent-kafka", "kafka-python", "aiokafka", "kraft", "java"]
+_WAIT_S: Final = 30.0
+
+
+class Cluster:
+    """A cluster of its own, which serves once it is constructed. `close`, or the end of a `with` block, ends it.
+
+    The actions (`kill`, `pause`, `resume`, `stop`, `start`, `restart`) take one target: `node` is an id,
+    `leader_of` a partition as `(topic, number)`, `coordinator_of` a group, and `controller=True` the active controller.
+    They return when they have happened, with the ids of the nodes. With a `delay` in seconds they return at once, and
+    the target is found when the delay has passed.
+
+    Methods raise ControlError with the reason if the cluster cannot do it.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 3,
+        *,
+        security: str = "plaintext",
+        config: Mapping[str, object] | None = None,
+        server: ServerLease | None = None,
+    ) -> None:
+        """`config` has configs of Kafka for all nodes. `security` is that of clients: `plaintext`, `ssl`, `mtls`,
+        `sasl_plaintext` or `sasl_ssl`. `server` is the test server, by default one of this process.
+        """
+        self._server = server or own_server()
+        spec = {"nodes": nodes, "security": security, "config": dict(config or {}), "lease": self._server.lease.name}
+        self._described = self._server.client.request("POST", "/clusters", spec)
+        self._path = f"/clusters/{self._described['name']}"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all nodes, as clients take them."""
+        return str(self._described["bootstrap_servers"])
+
+    @property
+    def nodes(self) -> list[dict[str, Any]]:
+        """The nodes as they are now: `id`, `address`, `state`, `pid`, and the path of the `log`."""
+        return list(self._request("GET", "")["nodes"])
+
+    def config(self, client: ClientName = "confluent-kafka") -> dict[str, Any]:
+        """The addresses and the credentials, in the words of a client: keys for confluent-kafka, kraft and java,
+        keyword arguments for kafka-python and aiokafka.
+        """
+        config = dict(self._described["clients"][client])
+        if client == "aiokafka" and "ssl_cafile" in config:
+            import ssl  # most sessions do without
+
+            context = ssl.create_default_context(cafile=config.pop("ssl_cafile"))
+            if "ssl_certfile" in config:
+                context.load_cert_chain(config.pop("ssl_certfile"), config.pop("ssl_keyfile"))
+            config["ssl_context"] = context
+        return config
+
+    def topic(
+        self,
+        name: str = "topic",
+        partitions: int = 1,
+        replicas: int | None = None,
+        config: Mapping[str, object] | None = None,
+    ) -> str:
+        """Create a topic and return its name: `name` with a suffix that no other topic has.
+
+        It has `replicas` replicas, by default three, or one on each node of a smaller cluster. All nodes know it and
+        its leaders on return.
+        """
+        wanted = {"name": name, "partitions": partitions, "replicas": replicas, "config": dict(config or {})}
+        return str(self._request("POST", "/topics", wanted)["name"])
+
+    def group(self, name: str = "group") -> str:
+        """A group id that no other test has."""
+        return str(self._request("POST", "/groups", {"name": name})["name"])
+
+    def delete(self, topics: list[str], groups: list[str]) -> None:
+        """Begin to delete topics, and groups without members."""
+        self._request("POST", "/deletions", {"topics": topics, "groups": groups})
+
+    def kill(self, **target: Any) -> list[int]:
+        """kill -9: the process of a node ends at once."""
+        return self._act("kill", target)
+
+    def pause(self, **target: Any) -> list[int]:
+        """Pause the process of a node (SIGSTOP), as a long garbage collection or a virtual machine's stop does."""
+        return self._act("pause", target)
+
+    def resume(self, **target: Any) -> list[int]:
+        """Let a paused node run on; all paused nodes without a target."""
+        return self._act("resume", target)
+
+    def stop(self, **target: Any) -> list[int]:
+        """Shut a node down cleanly; all nodes without a target."""
+        return self._act("stop", target)
+
+    def start(self, **target: Any) -> list[int]:
+        """Start a node that is down, and wait until it serves; all that are down without a target."""
+        return self._act("start", target)
+
+    def restart(self, **target: Any) -> list[int]:
+        """Shut a node down cleanly, and start it again."""
+        return self._act("restart", target)
+
+    def wait_for(
+        self,
+        *,
+        leader: tuple[str, int] | None = None,
+        in_sync: str | tuple[str, int] | None = None,
+        group_stable: str | None = None,
+        timeout: float = _WAIT_S,
+    ) -> None:
+        """Wait until a partition has a leader that runs, until all replicas of a partition or topic are in sync, until
+        a group has assigned its partitions. Raises ControlError after `timeout` seconds for each.
+        """
+        wanted = {"leader": leader, "in_sync": in_sync, "group_stable": group_stable, "timeout": timeout}
+        self._request("POST", "/waits", wanted)
+
+    def events(self) -> list[dict[str, Any]]:
+        """The events of the nodes, and the actions on them, in the order of their times."""
+        events: list[dict[str, Any]] = self._request("GET", "/events")["events"]
+        return sorted(events, key=lambda event: event["seconds"])
+
+    def close(self) -> None:
+        """End all processes and remove the directory."""
+        self._request("DELETE", "")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _act(self, verb: str, target: dict[str, Any]) -> list[int]:
+        return list(self._request("POST", "/actions", {"action": verb, **target})["nodes"])
+
+    def _request(self, method: str, path: str, body: object = None) -> Any:
+        return self._server.client.request(method, self._path + path, body)

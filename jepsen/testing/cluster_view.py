@@ -1,0 +1,151 @@
+"""Who leads, coordinates and controls in a test cluster now, and conditions to wait for.
+
+Nodes are asked over their sockets to the supervisor, so that no fault of the network or of the protocol hides the
+answer. Of several answers the one with the highest metadata offset counts.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+import trio
+
+from broker.client import Admin
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS
+from jepsen.testing.errors import ActionRefused, NotReached
+from jepsen.testing.hosted_cluster import HostedCluster
+from jepsen.testing.hosted_node import HostedNode, NodeState
+
+_LOOK_S: Final = 0.005
+_LOOK_MAX_S: Final = 0.05
+_ANSWER_S: Final = 1.0
+_STABLE: Final = "Stable"
+_T = TypeVar("_T")
+
+
+class ClusterView:
+    """Each method that waits raises NotReached after `timeout_s`."""
+
+    def __init__(self, cluster: HostedCluster) -> None:
+        self._cluster = cluster
+
+    async def leader_of(self, topic: str, partition: int, timeout_s: float) -> HostedNode:
+        """The leader of a partition, once one serves."""
+
+        async def look() -> HostedNode | None:
+            found = await self._partition(topic, partition)
+            return None if found is None else self._serving(found["leader"])
+
+        return await _until(look, f"{topic}-{partition} has no leader that serves", timeout_s)
+
+    async def coordinator_of(self, group: str, timeout_s: float) -> HostedNode:
+        """The coordinator of a group, once one serves. The topic of the coordinators is created if it is missing."""
+        await self._create_offsets_topic(group)
+
+        async def look() -> HostedNode | None:
+            view = await self._ask_latest("view_coordinator", group=group)
+            if view is None or view["partition"] is None:
+                return None
+            found = await self._partition(view["topic"], view["partition"])
+            return None if found is None else self._serving(found["leader"])
+
+        return await _until(look, f"group {group} has no coordinator that serves", timeout_s)
+
+    async def controller(self, timeout_s: float) -> HostedNode:
+        """The active controller, once one serves."""
+
+        async def look() -> HostedNode | None:
+            elected = self._cluster.controller
+            return None if elected is None else self._serving(elected[0])
+
+        return await _until(look, "no controller is active", timeout_s)
+
+    async def until_in_sync(self, topic: str, partition: int | None, timeout_s: float) -> None:
+        """Wait until all replicas of a partition, or of all partitions of the topic, are in sync."""
+
+        async def look() -> bool:
+            view = await self._ask_latest("view_topic", topic=topic)
+            partitions = [] if view is None else view["partitions"]
+            chosen = partitions if partition is None else partitions[partition : partition + 1]
+            return bool(chosen) and all(sorted(each["isr"]) == sorted(each["replicas"]) for each in chosen)
+
+        of = topic if partition is None else f"{topic}-{partition}"
+        await _until(look, f"not all replicas of {of} are in sync", timeout_s)
+
+    async def until_group_stable(self, group: str, timeout_s: float) -> None:
+        """Wait until a group has members, and each has its assignment."""
+        state = "unknown"
+
+        async def look() -> bool:
+            nonlocal state
+
+            async def describe(admin: Admin) -> None:
+                nonlocal state
+                state = (await admin.describe_groups([group])).value(group).state
+
+            try:
+                await self._cluster.administer(describe)
+            except ActionRefused as refused:
+                state = str(refused)
+            return state == _STABLE
+
+        await _until(look, lambda: f"group {group} is not stable: {state}", timeout_s)
+
+    async def until_known(self, topic: str, timeout_s: float) -> None:
+        """Wait until all nodes that serve know a topic, and leaders for its partitions."""
+
+        async def look() -> bool:
+            views = [await _ask(node, "view_topic", topic=topic) for node in self._serving_nodes()]
+            return all(
+                view is None or (view["partitions"] and all(each["leader"] >= 0 for each in view["partitions"]))
+                for view in views
+            )
+
+        await _until(look, f"not all nodes know the topic {topic}", timeout_s)
+
+    async def _partition(self, topic: str, partition: int) -> dict[str, Any] | None:
+        view = await self._ask_latest("view_topic", topic=topic)
+        partitions = [] if view is None else view["partitions"]
+        found: dict[str, Any] | None = partitions[partition] if partition < len(partitions) else None
+        return found
+
+    async def _create_offsets_topic(self, group: str) -> None:
+        view = await self._ask_latest("view_topic", topic=CONSUMER_OFFSETS)
+        if view is not None and not view["partitions"]:
+
+            async def describe(admin: Admin) -> None:
+                await admin.describe_groups([group])
+
+            await self._cluster.administer(describe)
+
+    async def _ask_latest(self, command: str, **arguments: object) -> dict[str, Any] | None:
+        """The answer of the node with the latest metadata; None if no node answers."""
+        answers = [await _ask(node, command, **arguments) for node in self._serving_nodes()]
+        return max((each for each in answers if each is not None), key=lambda each: each["offset"], default=None)
+
+    def _serving_nodes(self) -> list[HostedNode]:
+        return [node for node in self._cluster.nodes.values() if node.state is NodeState.SERVING]
+
+    def _serving(self, node_id: int) -> HostedNode | None:
+        node = self._cluster.nodes.get(node_id)
+        return node if node is not None and node.state is NodeState.SERVING else None
+
+
+async def _ask(node: HostedNode, command: str, **arguments: object) -> dict[str, Any] | None:
+    answer: dict[str, Any] | None = None
+    try:
+        with trio.move_on_after(_ANSWER_S):
+            answer = await node.call(command, **arguments)
+    except ActionRefused:
+        pass
+    return answer
+
+
+async def _until(look: Callable[[], Awaitable[_T | None]], problem: str | Callable[[], str], timeout_s: float) -> _T:
+    """The first true result of `look`. Raises NotReached."""
+    pause_s = _LOOK_S
+    with trio.move_on_after(timeout_s):
+        while not (found := await look()):
+            await trio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LOOK_MAX_S)
+        return found
+    raise NotReached(f"{problem if isinstance(problem, str) else problem()}, after {timeout_s:g} s")

@@ -1,0 +1,191 @@
+"""The resources of the control port.
+
+POST   /leases                          lasts until the client closes the connection, and its clusters end then
+POST   /clusters                        {"nodes": 3, "security": "sasl_ssl", "config": {}, "lease": "1"}
+GET    /clusters/NAME                   addresses, nodes, configurations of clients
+DELETE /clusters/NAME
+POST   /clusters/NAME/topics            {"name": "orders", "partitions": 3, "replicas": 3, "config": {}}
+POST   /clusters/NAME/groups            {"name": "readers"}: a unique name
+POST   /clusters/NAME/deletions         {"topics": [], "groups": []}
+POST   /clusters/NAME/actions           {"action": "kill", "leader_of": ["orders", 0], "delay": 0.5}
+POST   /clusters/NAME/waits             {"in_sync": "orders", "timeout": 30}
+GET    /clusters/NAME/events            what nodes reported and what was done to them, in order
+"""
+
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol
+
+import trio
+
+from broker.cli.local_cluster import NODES_MAX
+from broker.cli.local_security import LocalSecurity
+from broker.client import Admin
+from jepsen.testing.actions import Action
+from jepsen.testing.cluster_view import ClusterView
+from jepsen.testing.control_server import Request
+from jepsen.testing.errors import BadRequest, ControlRefused, NotThere
+from jepsen.testing.hosted_cluster import ClusterSpec, HostedCluster
+from jepsen.testing.words import Words
+
+_WAIT_S: Final = 30.0
+_PATH: Final = re.compile(r"/clusters/([\w-]+)(?:/(\w+))?")
+
+
+class Clusters(Protocol):
+    """The part of the supervisor that requests need."""
+
+    nursery: trio.Nursery
+
+    async def create(self, spec: ClusterSpec) -> HostedCluster: ...
+
+    def find(self, name: str) -> HostedCluster: ...
+
+    async def end(self, cluster: HostedCluster) -> None: ...
+
+    def lease(self) -> str: ...
+
+    async def release(self, lease: str) -> None: ...
+
+
+class ControlRoutes:
+    """Serves the requests of the control port on `clusters`."""
+
+    def __init__(self, clusters: Clusters) -> None:
+        self._clusters = clusters
+
+    async def handle(self, request: Request) -> AsyncGenerator[object, None]:
+        """The parts of the response. Raises ControlRefused."""
+        if (request.method, request.path) == ("POST", "/leases"):
+            lease = self._clusters.lease()
+            try:
+                yield {"lease": lease}
+                await request.disconnected()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await self._clusters.release(lease)
+        else:
+            yield await self._answer(request)
+
+    async def _answer(self, request: Request) -> object:
+        if (request.method, request.path) == ("POST", "/clusters"):
+            return (await self._clusters.create(read_spec(Words(request.body)))).described()
+        if (found := _PATH.fullmatch(request.path)) is None:
+            raise NotThere(f"no resource {request.path}")
+        answer = _ANSWERS.get((request.method, found[2]))
+        if answer is None:
+            raise NotThere(f"no {request.method} {request.path}")
+        return await answer(self._clusters, self._clusters.find(found[1]), Words(request.body))
+
+
+def read_spec(words: Words) -> ClusterSpec:
+    """Raises BadRequest."""
+    nodes = words.integer("nodes", 1)
+    if not 1 <= nodes <= NODES_MAX:
+        raise BadRequest(f"nodes has to be from 1 to {NODES_MAX}")
+    name = words.text("security", LocalSecurity.PLAINTEXT.value)
+    if name not in list(LocalSecurity):
+        raise BadRequest(f"security is none of {', '.join(LocalSecurity)}")
+    config = words.texts("config")
+    lease = words.text("lease", "") or None
+    words.end()
+    return ClusterSpec(nodes, LocalSecurity(name), config, lease)
+
+
+async def _describe(clusters: Clusters, cluster: HostedCluster, words: Words) -> object:
+    return cluster.described()
+
+
+async def _end(clusters: Clusters, cluster: HostedCluster, words: Words) -> object:
+    await clusters.end(cluster)
+    return {}
+
+
+async def _create_topic(clusters: Clusters, cluster: HostedCluster, words: Words) -> object:
+    name = words.text("name")
+    partitions = words.integer("partitions", 1)
+    replicas = words.integer("replicas") if "replicas" in words else None
+    config = words.texts("config")
+    words.end()
+    topic = await cluster.create_topic(name, partitions, replicas, config)
+    await ClusterView(cluster).until_known(topic, _WAIT_S)
+    return {"name": topic}
+
+
+async def _name_group(clusters: Clusters, cluster: HostedCluster, words: Words) -> object:
+    name = words.text("name")
+    words.end()
+    return {"name": cluster.unique(name)}
+
+
+async def _delete(clusters: Clusters, cluster: HostedCluster, words: Words) -> object:
+    """Delete topics and groups, without waiting for it. Those that do not exist, or are in use, are left out."""
+    topics, groups = words.names("topics"), words.names("groups")
+    words.end()
+
+    async def delete(admin: Admin) -> None:
+        await admin.delete_groups(groups)
+        await admin.delete_topics(topics)
+
+    async def delete_at_leisure() -> None:
+        try:
+            await cluster.administer(delete)
+        except ControlRefused:
+            cluster.note("deletion_failed", topics=topics, groups=groups)
+
+    clusters.nursery.start_soon(delete_at_leisure)
+    return {}
+
+
+async def _act(clusters: Clusters, cluster: HostedCluster, words: Words) -> object:
+    """Do it now, and answer with the nodes; or begin to wait for the delay, and answer with none."""
+    action = Action.read(cluster, words)
+    if not action.delay_s:
+        return {"nodes": await action.run(cluster)}
+
+    async def act_later() -> None:
+        try:
+            await action.run(cluster)
+        except ControlRefused as refused:
+            cluster.note("action_refused", action=action.verb, reason=str(refused))
+
+    clusters.nursery.start_soon(act_later)
+    return {"nodes": []}
+
+
+async def _wait(clusters: Clusters, cluster: HostedCluster, words: Words) -> object:
+    """Wait until all conditions have held, one after the other."""
+    timeout_s = words.number("timeout", _WAIT_S)
+    view = ClusterView(cluster)
+    waits: list[Callable[[], Awaitable[object]]] = []
+    if "leader" in words:
+        led, number = words.partition("leader")
+        waits.append(lambda: view.leader_of(led, number, timeout_s))
+    if "in_sync" in words:
+        topic, partition = words.topic_or_partition("in_sync")
+        waits.append(lambda: view.until_in_sync(topic, partition, timeout_s))
+    if "group_stable" in words:
+        group = words.text("group_stable")
+        waits.append(lambda: view.until_group_stable(group, timeout_s))
+    words.end()
+    if not waits:
+        raise BadRequest("a wait takes leader, in_sync or group_stable")
+    for wait in waits:
+        await wait()
+    return {}
+
+
+async def _list_events(clusters: Clusters, cluster: HostedCluster, words: Words) -> object:
+    return {"events": list(cluster.events)}
+
+
+_ANSWERS: Final[Mapping[tuple[str, str | None], Callable[[Clusters, HostedCluster, Words], Awaitable[Any]]]] = {
+    ("GET", None): _describe,
+    ("DELETE", None): _end,
+    ("POST", "topics"): _create_topic,
+    ("POST", "groups"): _name_group,
+    ("POST", "deletions"): _delete,
+    ("POST", "actions"): _act,
+    ("POST", "waits"): _wait,
+    ("GET", "events"): _list_events,
+}

@@ -1,0 +1,196 @@
+"""One test cluster, as the supervisor sees it: its nodes, its directory, its events, and its names for tests."""
+
+import secrets
+import shutil
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+import trio
+
+from broker.cli.local_cluster import LocalNode, open_cluster
+from broker.cli.local_security import LocalSecurity, MissingCryptography
+from broker.client import Admin, ClientError, KafkaError, NewTopic
+from jepsen.testing.client_configs import client_configs
+from jepsen.testing.errors import ActionRefused, BadRequest, NodeFailed, NotReached
+from jepsen.testing.hosted_node import HostedNode, NodeState
+from jepsen.testing.zygote_link import ZygoteLink
+from kraft.env import Env
+
+# Events that a timeline keeps. The oldest ones are dropped.
+_EVENTS_MAX: Final = 20_000
+# Times that a cluster is made with other ports. Another process may take a port after it was found free.
+_ATTEMPTS: Final = 3
+_NAME_BYTES: Final = 3
+_START_S: Final = 60.0
+_REPLICAS_DEFAULT: Final = 3
+# The quorum's event of a node that has become the active controller.
+_ELECTED: Final = "leader_elected"
+# Tests wait for timeouts and create internal topics. All other configs are Kafka's defaults.
+_TEST_CONFIGS: Final = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+}
+
+
+@attrs.frozen
+class ClusterSpec:
+    """`config` has configs of the nodes, which win over those for tests. `lease` is that of the client it ends with."""
+
+    nodes: int = 1
+    security: LocalSecurity = LocalSecurity.PLAINTEXT
+    config: Mapping[str, str] = attrs.field(factory=dict)
+    lease: str | None = None
+
+
+class HostedCluster:
+    """Its nodes run in `nursery`. `start` comes first, and `end` last."""
+
+    def __init__(
+        self, name: str, spec: ClusterSpec, env: Env, directory: str, zygote: ZygoteLink, nursery: trio.Nursery
+    ) -> None:
+        self.name = name
+        self.spec = spec
+        self.nodes: dict[int, HostedNode] = {}
+        self.events: deque[dict[str, Any]] = deque(maxlen=_EVENTS_MAX)
+        # The id of the node that was last elected as the active controller, and the epoch of that.
+        self.controller: tuple[int, int] | None = None
+        self._env = env
+        self._directory = directory
+        self._made_in = directory
+        self._zygote = zygote
+        self._nursery = nursery
+        self._began = time.monotonic()
+        self._admin: Admin | None = None
+        self._opening = trio.Lock()
+
+    async def start(self) -> None:
+        """Make the cluster and start its nodes. Raises BadRequest, NodeFailed."""
+        overrides = [f"{key}={value}" for key, value in {**_TEST_CONFIGS, **self.spec.config}.items()]
+        for attempt in range(_ATTEMPTS):
+            self._made_in = f"{self._directory}/{attempt}"
+            for local in await self._make(self._made_in):
+                key = f"{self.name}-{attempt}-{local.node_id}"
+                node = HostedNode(local, key, overrides, self._zygote, self._nursery, self._report)
+                self.nodes[local.node_id] = node
+            try:
+                await self.launch(list(self.nodes.values()))
+                return
+            except NodeFailed as failed:
+                await self._kill_all()
+                if attempt + 1 == _ATTEMPTS or "address already in use" not in str(failed).lower():
+                    raise
+
+    async def launch(self, nodes: Sequence[HostedNode], within_s: float = _START_S) -> None:
+        """Start nodes and wait until they serve. Raises NodeFailed, ActionRefused, NotReached."""
+        for node in nodes:
+            await node.launch()
+        with trio.move_on_after(within_s) as scope:
+            for node in nodes:
+                await node.wait_serving()
+        if scope.cancelled_caught:
+            late = [node.node_id for node in nodes if node.state is not NodeState.SERVING]
+            raise NotReached(f"nodes {late} do not serve after {within_s:g} s")
+
+    async def end(self) -> None:
+        """Kill all nodes, and remove the directory. Their ports are free on return."""
+        await self._kill_all()
+        await trio.to_thread.run_sync(lambda: shutil.rmtree(self._directory, ignore_errors=True))
+
+    def unique(self, name: str) -> str:
+        """A name that no other test has."""
+        return f"{name}-{secrets.token_hex(_NAME_BYTES)}"
+
+    def note(self, event: str, **fields: object) -> None:
+        """Record an event that the supervisor causes."""
+        self._add(None, {"event": event, "level": "info", "at": time.monotonic(), "fields": fields})
+
+    def described(self) -> dict[str, Any]:
+        """The cluster as the control port describes it."""
+        servers = ",".join(node.address for node in self.nodes.values())
+        return {
+            "name": self.name,
+            "bootstrap_servers": servers,
+            "security": str(self.spec.security),
+            "nodes": [
+                {
+                    "id": node.node_id,
+                    "address": node.address,
+                    "state": str(node.state),
+                    "pid": node.process.pid if node.process is not None and node.is_running else None,
+                    "log": str(node.output),
+                }
+                for node in self.nodes.values()
+            ],
+            "clients": client_configs(self._made_in, servers, self.spec.security),
+        }
+
+    async def create_topic(
+        self, name: str, partitions: int, replicas: int | None, config: Mapping[str, str | None]
+    ) -> str:
+        """Create a topic under a unique name, and return the name. Nodes may learn of it a moment later."""
+        unique = self.unique(name)
+        replicas = min(_REPLICAS_DEFAULT, len(self.nodes)) if replicas is None else replicas
+
+        async def create(admin: Admin) -> None:
+            results = await admin.create_topics([NewTopic(unique, partitions, replicas, configs=config)])
+            results.raise_first()
+
+        await self.administer(create)
+        return unique
+
+    async def administer(self, work: Callable[[Admin], Awaitable[None]]) -> None:
+        """Run `work` with a client of the cluster, which is opened for the first one. Raises ActionRefused."""
+        async with self._opening:
+            if self._admin is None:
+                self._admin = await self._nursery.start(self._hold_admin)
+        try:
+            await work(self._admin)
+        except (ClientError, KafkaError) as error:
+            raise ActionRefused(str(error)) from error
+
+    async def _hold_admin(self, *, task_status: trio.TaskStatus[Admin]) -> None:
+        servers = ",".join(node.address for node in self.nodes.values())
+        configs = client_configs(self._made_in, servers, self.spec.security)
+        async with Admin(config=configs["kraft"]) as admin:
+            task_status.started(admin)
+            await trio.sleep_forever()
+
+    async def _make(self, directory: str) -> list[LocalNode]:
+        try:
+            return await open_cluster(self._env, directory, self.spec.nodes, 0, security=self.spec.security)
+        except MissingCryptography as error:
+            raise BadRequest(str(error)) from error
+
+    async def _kill_all(self) -> None:
+        for node in self.nodes.values():
+            if node.is_running:
+                await node.kill()
+
+    def _report(self, node_id: int, message: Mapping[str, Any]) -> None:
+        if message["event"] == _ELECTED:
+            epoch = message["fields"]["epoch"]
+            if self.controller is None or epoch > self.controller[1]:
+                self.controller = (node_id, epoch)
+        self._add(node_id, message)
+
+    def _add(self, node_id: int | None, message: Mapping[str, Any]) -> None:
+        self.events.append(
+            {
+                "seconds": round(message["at"] - self._began, 6),
+                "node": node_id,
+                "event": message["event"],
+                "level": message["level"],
+                "fields": message["fields"],
+            }
+        )

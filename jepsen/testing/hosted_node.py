@@ -1,0 +1,177 @@
+"""One node of a test cluster, over all its processes, as the supervisor sees it."""
+
+import signal
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import trio
+
+from broker.cli.local_cluster import LocalNode
+from jepsen.testing.errors import ActionRefused, NodeFailed
+from jepsen.testing.json_lines import JsonLines
+from jepsen.testing.zygote_link import ForkedProcess, ZygoteLink
+
+# A node answers a command within a turn of its loop. One that takes longer is stuck.
+_COMMAND_S: Final = 5.0
+_OUTPUT_LINES: Final = 30
+
+
+class NodeState(StrEnum):
+    """A node that is `down` was never started, or was stopped or killed. One that has `failed` has ended unasked."""
+
+    DOWN = "down"
+    STARTING = "starting"
+    SERVING = "serving"
+    PAUSED = "paused"
+    FAILED = "failed"
+
+
+class HostedNode:
+    """`report` gets each event of the node. The tasks of its processes run in `nursery`."""
+
+    def __init__(
+        self,
+        local: LocalNode,
+        key: str,
+        overrides: Sequence[str],
+        zygote: ZygoteLink,
+        nursery: trio.Nursery,
+        report: Callable[[int, Mapping[str, Any]], None],
+    ) -> None:
+        self.node_id = local.node_id
+        self.address = local.address
+        self.state = NodeState.DOWN
+        self.process: ForkedProcess | None = None
+        self.output = Path(local.properties_path).with_suffix(".log")
+        self._properties = local.properties_path
+        self._key = key
+        self._overrides = list(overrides)
+        self._zygote = zygote
+        self._nursery = nursery
+        self._report = report
+        self._link: JsonLines | None = None
+        self._answers: dict[int, _Answer] = {}
+        self._commands = 0
+        self._launches = 0
+        self._changed = trio.Event()
+
+    @property
+    def is_running(self) -> bool:
+        return self.state in (NodeState.STARTING, NodeState.SERVING, NodeState.PAUSED)
+
+    async def launch(self) -> None:
+        """Start a process. It may not serve before other nodes run. Raises ActionRefused."""
+        if self.is_running:
+            raise ActionRefused(f"node {self.node_id} runs already")
+        self._set_state(NodeState.STARTING)
+        ours, theirs = socket.socketpair()
+        self._link = JsonLines(ours)
+        spec = {
+            "properties": self._properties,
+            "overrides": self._overrides,
+            "output": str(self.output),
+            "log_level": "info",
+        }
+        self._launches += 1
+        self.process = await self._zygote.fork(f"{self._key}-{self._launches}", spec, theirs)
+        self._nursery.start_soon(self._follow, self.process, self._link)
+
+    async def wait_serving(self) -> None:
+        """Raises NodeFailed if the node ends before it serves."""
+        while self.state is not NodeState.SERVING:
+            if not self.is_running:
+                raise NodeFailed(f"node {self.node_id} has ended:\n{self.output_tail()}")
+            await self._changed.wait()
+
+    async def begin_stop(self) -> None:
+        """Ask it to shut down cleanly."""
+        self._running("stop")
+        await self.call("stop")
+        self._set_state(NodeState.DOWN)
+
+    async def wait_ended(self) -> None:
+        """Wait until its process has ended."""
+        if self.process is not None:
+            await self.process.ended.wait()
+
+    async def kill(self) -> None:
+        """kill -9. The node's process has ended on return."""
+        process = self._running("kill")
+        self._set_state(NodeState.DOWN)
+        await self._zygote.signal(process, signal.SIGKILL)
+        await process.ended.wait()
+
+    async def pause(self) -> None:
+        process = self._running("pause")
+        if self.state is NodeState.PAUSED:
+            raise ActionRefused(f"node {self.node_id} is paused already")
+        self._set_state(NodeState.PAUSED)
+        await self._zygote.signal(process, signal.SIGSTOP)
+
+    async def resume(self) -> None:
+        process = self._running("resume")
+        if self.state is not NodeState.PAUSED:
+            raise ActionRefused(f"node {self.node_id} is not paused")
+        await self._zygote.signal(process, signal.SIGCONT)
+        self._set_state(NodeState.SERVING)
+
+    async def call(self, command: str, **arguments: object) -> Any:
+        """Have the node serve a command of `jepsen.testing.node_commands`. Raises ActionRefused."""
+        self._running(command)
+        assert self._link is not None, "it runs"
+        self._commands += 1
+        number, answer = self._commands, _Answer()
+        self._answers[number] = answer
+        try:
+            with trio.fail_after(_COMMAND_S):
+                await self._link.send({"id": number, "command": command, **arguments})
+                await answer.arrived.wait()
+        except (trio.TooSlowError, trio.BrokenResourceError, trio.ClosedResourceError):
+            raise ActionRefused(f"node {self.node_id} does not answer") from None
+        finally:
+            del self._answers[number]
+        if answer.error is not None:
+            raise ActionRefused(f"node {self.node_id}: {answer.error}")
+        return answer.value
+
+    def output_tail(self) -> str:
+        """The end of the node's log."""
+        text = self.output.read_text(errors="replace") if self.output.exists() else ""
+        return "\n".join(text.splitlines()[-_OUTPUT_LINES:])
+
+    def _running(self, action: str) -> ForkedProcess:
+        if not self.is_running or self.process is None:
+            raise ActionRefused(f"{action}: node {self.node_id} does not run, it is {self.state}")
+        return self.process
+
+    async def _follow(self, process: ForkedProcess, link: JsonLines) -> None:
+        """Take the messages of one process until it has ended."""
+        async for message in link.received():
+            if "event" in message:
+                self._report(self.node_id, message)
+            elif "serving" in message:
+                if self._link is link and self.state is NodeState.STARTING:
+                    self._set_state(NodeState.SERVING)
+            elif (answer := self._answers.get(message["id"])) is not None:
+                answer.error, answer.value = message.get("error"), message.get("value")
+                answer.arrived.set()
+        await process.ended.wait()
+        await link.aclose()
+        if self._link is link and self.is_running:
+            self._set_state(NodeState.FAILED)
+
+    def _set_state(self, state: NodeState) -> None:
+        self.state = state
+        self._changed.set()
+        self._changed = trio.Event()
+
+
+@attrs.define(eq=False)
+class _Answer:
+    arrived: trio.Event = attrs.field(factory=trio.Event)
+    value: Any = None
+    error: str | None = None

@@ -1,0 +1,150 @@
+"""A node of a test cluster, in the process that the zygote has forked for it.
+
+It is the `Node` that `kraft start` runs, with an environment of its own: a disk that does not sync, because the process
+can die here and the machine cannot, and a tracer that reports events to the supervisor. One socket to the supervisor
+carries JSON lines, commands in and events out:
+
+    supervisor -> node   {"id": 1, "command": "stop", ...}
+    node -> supervisor   {"id": 1, "value": ...} or {"id": 1, "error": "..."}
+                         {"event": "leader_elected", "level": "info", "at": 12.5, "fields": {...}}
+                         {"serving": true}
+
+`jepsen.testing.node_commands` has the commands. The node ends at once when the socket is closed.
+"""
+
+import gc
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Mapping
+from random import SystemRandom
+from typing import Any, Final
+
+import attrs
+import trio
+
+from broker.cli.event_printer import EventPrinter
+from broker.cli.node_config import read_node_config
+from broker.config import KafkaConfig
+from broker.events import ALL_CATALOGUES, EVENT_KINDS
+from broker.log_levels import LogLevels
+from broker.node import Node
+from jepsen.testing.json_lines import JsonLines
+from jepsen.testing.node_commands import COMMANDS, CommandRefused
+from jepsen.testing.unsynced_disk import UnsyncedDisk
+from kraft.env import Env
+from kraft.events import Level
+
+# Events that wait for the supervisor. A node reports a few hundred when a cluster of hundreds of partitions changes.
+_EVENTS_MAX: Final = 10_000
+# Events below the level `info` that a timeline needs: they name each partition.
+_REPORTED_BELOW_INFO: Final = ("partition_changed",)
+_LOST_SUPERVISOR: Final = 71
+
+
+@attrs.frozen
+class NodeSpec:
+    """The request for a node: its properties file, configs that win over it, the file for its output."""
+
+    properties: str
+    overrides: tuple[str, ...]
+    output: str
+    log_level: str
+
+
+def run_node(node: Mapping[str, Any], supervisor: socket.socket) -> int:
+    """Run a node until the supervisor asks it to stop, or has ended. Returns the exit code of the process."""
+    spec = NodeSpec(**{**node, "overrides": tuple(node["overrides"])})
+    output = os.open(spec.output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for descriptor in (1, 2):
+        os.dup2(output, descriptor)
+    os.close(output)
+    config = read_node_config(spec.properties, spec.overrides)
+    trio.run(_run, supervisor, config, Level[spec.log_level.upper()])
+    return 0
+
+
+async def _run(supervisor: socket.socket, config: KafkaConfig, level: Level) -> None:
+    link = JsonLines(supervisor)
+    reporter = _EventReporter(link)
+    levels = LogLevels([catalogue.package for catalogue in ALL_CATALOGUES], level)
+    printer = EventPrinter(config.node_id, levels)
+
+    def trace(kind: str, /, **fields: object) -> None:
+        printer.trace(kind, **fields)
+        reporter.trace(kind, **fields)
+
+    node = Node(Env(UnsyncedDisk(), SystemRandom(), time.time, trace), config, levels)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(printer.run)
+        nursery.start_soon(reporter.run)
+        nursery.start_soon(_take_commands, node, link, nursery)
+        await node.run(task_status=_Serving(node, reporter))
+        await reporter.flush()
+        nursery.cancel_scope.cancel()
+
+
+async def _take_commands(node: Node, link: JsonLines, nursery: trio.Nursery) -> None:
+    async for message in link.received():
+        nursery.start_soon(_serve_command, node, link, message)
+    os._exit(_LOST_SUPERVISOR)
+
+
+async def _serve_command(node: Node, link: JsonLines, message: dict[str, Any]) -> None:
+    number, name = message.pop("id"), message.pop("command")
+    try:
+        answer = {"id": number, "value": await COMMANDS[name](node, **message)}
+    except CommandRefused as refused:
+        answer = {"id": number, "error": str(refused)}
+    await link.send(answer)
+
+
+class _EventReporter:
+    """A tracer that reports events to the supervisor. The oldest ones are lost if they cannot be sent fast enough."""
+
+    def __init__(self, link: JsonLines) -> None:
+        self._link = link
+        self._waiting: deque[dict[str, object]] = deque(maxlen=_EVENTS_MAX)
+        self._arrived = trio.Event()
+        self._levels = {
+            kind: declared.level.name.lower()
+            for kind, declared in EVENT_KINDS.items()
+            if declared.level >= Level.INFO or kind in _REPORTED_BELOW_INFO
+        }
+
+    def trace(self, kind: str, /, **fields: object) -> None:
+        if (level := self._levels.get(kind)) is not None:
+            self.report({"event": kind, "level": level, "at": time.monotonic(), "fields": fields})
+
+    def report(self, message: dict[str, object]) -> None:
+        self._waiting.append(message)
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Send what is reported, until cancelled."""
+        while True:
+            await self._arrived.wait()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Send all that has been reported."""
+        self._arrived = trio.Event()
+        messages, self._waiting = self._waiting, deque(maxlen=_EVENTS_MAX)
+        await self._link.send(*messages)
+
+
+@attrs.frozen
+class _Serving:
+    """The `task_status` of the node: tells the supervisor that it serves.
+
+    A node that is stopped while it waits for other nodes reports a start, too, and does not serve.
+    """
+
+    node: Node
+    reporter: _EventReporter
+
+    def started(self, value: None = None) -> None:
+        if self.node.is_serving:
+            gc.freeze()
+            self.reporter.report({"serving": True})

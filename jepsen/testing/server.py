@@ -1,0 +1,31 @@
+"""Runs a test server: the zygote in this process, and everything else in forks of it."""
+
+import gc
+import shutil
+import tempfile
+from functools import partial
+
+# The forks need these modules, and get them with the memory of this process.
+import broker.node.broker_role
+import broker.node.controller_role  # noqa: F401
+from jepsen.testing.lifeline import Lifeline
+from jepsen.testing.node_main import run_node
+from jepsen.testing.server_options import ServerOptions
+from jepsen.testing.supervisor import run_supervisor
+from jepsen.testing.zygote import Zygote
+
+
+def run_server(options: ServerOptions) -> int:
+    """Serve until the parent process ends or a signal arrives; if shared, until the last lease ends.
+
+    Returns the exit code. The directory of all clusters is removed.
+    """
+    gc.collect()
+    gc.freeze()
+    directory = tempfile.mkdtemp(prefix="kraft-test-")
+    try:
+        lifeline = Lifeline(has_parent=not options.is_shared)
+        run = partial(run_supervisor, directory=directory, options=options)
+        return Zygote(lifeline, run, run_node).run()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

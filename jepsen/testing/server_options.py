@@ -1,0 +1,20 @@
+"""The options of a test server."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+LOOPBACK: Final = "127.0.0.1"
+
+
+@attrs.frozen
+class ServerOptions:
+    """`host` and `port` are those of the control port; 0 takes a free port. `cluster` describes a first cluster, as the
+    control port takes it. A shared server ends with the last lease of its clients rather than with its parent.
+    """
+
+    host: str = LOOPBACK
+    port: int = 0
+    cluster: Mapping[str, Any] | None = None
+    is_shared: bool = False

@@ -1,0 +1,84 @@
+"""The words of a JSON request, each checked for its type when it is taken."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from jepsen.testing.errors import BadRequest
+
+
+class Words:
+    """An object of JSON. Each method takes one word, and raises BadRequest if it has another type or is missing.
+
+    A word with a default may be missing or null.
+    """
+
+    def __init__(self, body: object) -> None:
+        if not isinstance(body, dict):
+            raise BadRequest("the body has to be a JSON object")
+        self._words: dict[str, Any] = body
+
+    def __contains__(self, word: str) -> bool:
+        return self._words.get(word) is not None
+
+    def text(self, word: str, default: str | None = None) -> str:
+        value = self._take(word, default)
+        if not isinstance(value, str):
+            raise BadRequest(f"{word} has to be a text, not {value!r}")
+        return value
+
+    def integer(self, word: str, default: int | None = None) -> int:
+        value = self._take(word, default)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise BadRequest(f"{word} has to be an integer, not {value!r}")
+        return value
+
+    def number(self, word: str, default: float | None = None) -> float:
+        value = self._take(word, default)
+        if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
+            raise BadRequest(f"{word} has to be a number of at least 0, not {value!r}")
+        return float(value)
+
+    def true(self, word: str) -> None:
+        if self._take(word, None) is not True:
+            raise BadRequest(f"{word} can only be true")
+
+    def texts(self, word: str) -> Mapping[str, str]:
+        """Configs: an object with texts, numbers or booleans, which become texts. A missing one is empty."""
+        value = self._take(word, {})
+        if not isinstance(value, dict) or not all(isinstance(each, str | int | float) for each in value.values()):
+            raise BadRequest(f"{word} has to be an object of texts, not {value!r}")
+        return {key: str(each).lower() if isinstance(each, bool) else str(each) for key, each in value.items()}
+
+    def names(self, word: str) -> list[str]:
+        """A list of texts. A missing one is empty."""
+        value = self._take(word, [])
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise BadRequest(f"{word} has to be a list of texts, not {value!r}")
+        return value
+
+    def partition(self, word: str) -> tuple[str, int]:
+        """A topic and the number of a partition, as a list of two."""
+        match self._take(word, None):
+            case [str(topic), int(partition)] if partition >= 0:
+                return topic, partition
+            case value:
+                raise BadRequest(f"{word} has to be a topic and a partition, not {value!r}")
+
+    def topic_or_partition(self, word: str) -> tuple[str, int | None]:
+        """A partition, or a topic alone."""
+        if isinstance(self._words.get(word), str):
+            return self.text(word), None
+        return self.partition(word)
+
+    def end(self) -> None:
+        """Raises BadRequest if a word was not taken. Words with null count as missing."""
+        if unknown := [word for word, value in self._words.items() if value is not None]:
+            raise BadRequest(f"unknown: {', '.join(unknown)}")
+
+    def _take(self, word: str, default: Any) -> Any:
+        value = self._words.pop(word, None)
+        if value is None:
+            value = default
+        if value is None:
+            raise BadRequest(f"{word} is missing")
+        return value

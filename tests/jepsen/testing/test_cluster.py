@@ -1,0 +1,160 @@
+"""A test cluster through its Python face, with confluent-kafka as the application under test."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from jepsen.testing import Cluster, ControlError
+from jepsen.testing.server_lease import ServerLease
+
+pytestmark = pytest.mark.clients
+
+FLUSH_S = 60
+
+
+def produce(cluster: Cluster, topic: str, values: list[str]) -> None:
+    """Write records with acks=all, and wait for all acknowledgements."""
+    producer = Producer({**cluster.config(), "acks": "all"})
+    failed: list[object] = []
+    for value in values:
+        producer.produce(topic, value, on_delivery=lambda error, _: failed.append(error) if error else None)
+    assert producer.flush(FLUSH_S) == 0
+    assert not failed
+
+
+def consume(cluster: Cluster, topic: str, count: int) -> list[str]:
+    """The values of the first records of a topic, as a new group reads them."""
+    consumer = Consumer({**cluster.config(), "group.id": cluster.group(), "auto.offset.reset": "earliest"})
+    try:
+        consumer.subscribe([topic])
+        values: list[str] = []
+        while len(values) < count:
+            messages = consumer.consume(count - len(values), timeout=FLUSH_S)
+            assert messages, f"only {len(values)} records within {FLUSH_S} s"
+            for message in messages:
+                assert message.error() is None, message.error()
+                values.append(str((message.value() or b"").decode()))
+        return values
+    finally:
+        consumer.close()
+
+
+@pytest.fixture
+def cluster(server: ServerLease) -> Iterator[Cluster]:
+    with Cluster(3, server=server) as cluster:
+        yield cluster
+
+
+def states(cluster: Cluster) -> dict[int, str]:
+    return {node["id"]: node["state"] for node in cluster.nodes}
+
+
+def test_single_node_carries_records_and_leaves_no_process_and_no_directory(server: ServerLease) -> None:
+    with Cluster(1, server=server) as cluster:
+        topic = cluster.topic("orders", partitions=2)
+        produce(cluster, topic, ["one", "two", "three"])
+        assert sorted(consume(cluster, topic, 3)) == ["one", "three", "two"]
+        [node] = cluster.nodes
+    assert not Path(f"/proc/{node['pid']}").exists()
+    assert not Path(node["log"]).parent.exists()
+
+
+def test_acknowledged_records_survive_the_kill_of_their_leader(cluster: Cluster) -> None:
+    topic = cluster.topic("orders", replicas=3)
+    produce(cluster, topic, ["before"])
+    [killed] = cluster.kill(leader_of=(topic, 0))
+    assert states(cluster)[killed] == "down"
+    cluster.wait_for(leader=(topic, 0))
+    produce(cluster, topic, ["after"])
+    assert consume(cluster, topic, 2) == ["before", "after"]
+    assert cluster.start() == [killed]
+    cluster.wait_for(in_sync=(topic, 0))
+    assert set(states(cluster).values()) == {"serving"}
+
+
+def test_roles_name_the_nodes_that_hold_them_now(cluster: Cluster) -> None:
+    group = cluster.group()
+    [coordinator] = cluster.kill(coordinator_of=group)
+    cluster.start()
+    [controller] = cluster.kill(controller=True)
+    [next_controller] = cluster.restart(controller=True)
+    assert next_controller != controller
+    causes = [each["fields"]["cause"] for each in cluster.events() if each["event"] == "node_kill"]
+    assert causes == [f"coordinator of group {group}", "active controller"]
+    assert coordinator in (1, 2, 3)
+
+
+def test_paused_leader_is_replaced_and_follows_when_it_is_resumed(cluster: Cluster) -> None:
+    topic = cluster.topic("orders")
+    [paused] = cluster.pause(leader_of=(topic, 0))
+    cluster.wait_for(leader=(topic, 0))
+    produce(cluster, topic, ["one"])
+    assert cluster.resume() == [paused]
+    cluster.wait_for(in_sync=topic)
+    elections = [each for each in cluster.events() if each["event"] == "partition_changed"]
+    assert any(each["fields"]["leader"] not in (None, paused) for each in elections)
+
+
+def test_stopped_nodes_start_again_with_their_records(server: ServerLease) -> None:
+    with Cluster(1, server=server) as cluster:
+        topic = cluster.topic()
+        produce(cluster, topic, ["kept"])
+        assert cluster.stop() == [1]
+        assert states(cluster) == {1: "down"}
+        cluster.start()
+        assert consume(cluster, topic, 1) == ["kept"]
+
+
+def test_delayed_action_happens_later(server: ServerLease) -> None:
+    with Cluster(1, server=server) as cluster:
+        assert cluster.kill(node=1, delay=0.05) == []
+        deadline = time.monotonic() + FLUSH_S
+        while states(cluster) != {1: "down"}:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        with pytest.raises(ControlError, match=r"orders-0 has no leader that serves, after 0\.01 s"):
+            cluster.wait_for(leader=("orders", 0), timeout=0.01)
+
+
+def test_mistakes_in_actions_are_named(server: ServerLease) -> None:
+    mistakes: list[tuple[dict[str, object], str]] = [
+        ({}, "kill takes one of node, leader_of, coordinator_of, controller"),
+        ({"node": 1, "controller": True}, "kill takes one of"),
+        ({"node": 7}, "no node 7; there are 1"),
+        ({"node": "1"}, "node has to be an integer, not '1'"),
+        ({"leader_of": "orders"}, "leader_of has to be a topic and a partition"),
+        ({"node": 1, "after": 3}, "unknown: after"),
+    ]
+    with Cluster(1, server=server) as cluster:
+        for arguments, message in mistakes:
+            with pytest.raises(ControlError, match=message):
+                cluster.kill(**arguments)
+
+
+def test_action_that_does_not_apply_is_refused(server: ServerLease) -> None:
+    with Cluster(1, server=server) as cluster:
+        with pytest.raises(ControlError, match="node 1 runs already"):
+            cluster.start(node=1)
+        with pytest.raises(ControlError, match="node 1 is not paused"):
+            cluster.resume(node=1)
+        cluster.kill(node=1)
+        with pytest.raises(ControlError, match="kill: node 1 does not run, it is down"):
+            cluster.kill(node=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"nodes": 0}, "nodes has to be from 1 to 100"),
+        ({"security": "none"}, "security is none of plaintext, ssl"),
+        ({"config": {"num.partitions": "many"}}, "num.partitions"),
+    ],
+)
+def test_cluster_that_cannot_be_made_is_refused_with_the_reason(
+    server: ServerLease, options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ControlError, match=message):
+        Cluster(**{"nodes": 1, **options}, server=server)  # type: ignore[arg-type]
