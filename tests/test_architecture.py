@@ -163,6 +163,8 @@ DIRECTIONS: dict[str, tuple[str, ...]] = {
     "broker.cli": ("broker", "kraft", "metadata"),
     # `kraft spark check` runs the checkers of the fault suites on stored histories.
     "broker.cli.commands.spark_check": ("broker", "jepsen", "kraft", "metadata"),
+    # `kraft test-server` runs a cluster for tests, whose faults no node of production has.
+    "broker.cli.commands.test_server": ("broker", "jepsen", "kraft", "metadata"),
     "broker.client": (
         "broker.wire",
         "broker.net",

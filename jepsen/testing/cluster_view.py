@@ -1,7 +1,7 @@
-"""Who leads, coordinates and controls in a test cluster now, and conditions to wait for.
+"""The present leaders, coordinators and controller of a test cluster, and conditions to wait for.
 
 Nodes are asked over their sockets to the supervisor, so that no fault of the network or of the protocol hides the
-answer. Of several answers the one with the highest metadata offset counts.
+answer. The answer with the highest metadata offset counts.
 """
 
 from collections.abc import Awaitable, Callable

@@ -108,7 +108,7 @@ class Zygote:
                 pid, code = ended[0], os.waitstatus_to_exitcode(ended[1])
                 key = self._keys.pop(pid)
                 if pid == self._supervisor:
-                    self._code = code if code >= 0 else 128 - code
+                    self._code = 0 if self._ended_at else abs(code)
                 else:
                     self._report({"key": key, "code": code})
 

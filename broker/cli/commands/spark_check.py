@@ -1,6 +1,6 @@
 """`kraft spark check`: the checkers of the fault suites over a stored history.
 
-This is the one command that imports `jepsen`, which nothing else of the product does: the checkers are there.
+It imports `jepsen`, where the checkers are, when it runs. Only `kraft test-server` does so too.
 """
 
 from typing import TYPE_CHECKING, Final

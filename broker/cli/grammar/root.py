@@ -25,6 +25,7 @@ SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
         ("random-uuid", f"{_COMMANDS}.random_uuid:random_uuid", "print an id for a cluster or a directory"),
         ("accept-loss", f"{_COMMANDS}.accept_loss:accept_loss", "start a node without metadata that its disk has lost"),
         ("dump-log", f"{_COMMANDS}.dump_log:dump_log", "print and check the files of a log"),
+        ("test-server", f"{_COMMANDS}.test_server:test_server", "run a cluster for tests, and inject faults by HTTP"),
     ),
     "Data": (
         ("produce", f"{_COMMANDS}.produce:produce", "write records"),

@@ -44,6 +44,7 @@ ENDINGS: Final = {"consume": ["--exit"], "bench produce": ["-n", "1"], "bench co
 STARTING: Final[dict[str, list[list[str]]]] = {
     "start": [[PATH]],
     "cluster start": [["--dir", PATH], ["--override", HOSTILE_NAME, "--dir", PATH]],
+    "test-server": [["--control", HOSTILE_NAME], ["--override", HOSTILE_NAME]],
     "spark load": [[HOSTILE_NAME, "--to", PATH, "--format", HOSTILE_NAME]],
     "spark replay": [[PATH, "--as-fast", HOSTILE_NAME]],
     "spark stats": [["--records", HOSTILE_NAME]],

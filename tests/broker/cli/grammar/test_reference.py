@@ -56,4 +56,11 @@ def test_every_command_that_asks_a_cluster_prints_json() -> None:
 def test_commands_without_json_print_formats_of_other_programs() -> None:
     without = {name for name, command in COMMANDS.items() if isinstance(command, Command) and command.shape is None}
     # Their output is that of nodes, of Kafka's tools, or a shell script.
-    assert without == {"kraft start", "kraft format", "kraft dump-log", "kraft cluster start", "kraft completion"}
+    assert without == {
+        "kraft start",
+        "kraft format",
+        "kraft dump-log",
+        "kraft cluster start",
+        "kraft completion",
+        "kraft test-server",
+    }
