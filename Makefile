@@ -18,7 +18,7 @@
 #                            notices; COUNT=300 SEED=1 JOBS=2 ARGS="--packages kraft/core"
 #   make test-interpreters   the packages' own tests on the other supported versions of Python that are installed
 #   make test-wheel          the built wheel in an empty environment: import, produce and consume, read by Spark
-#   make check               lint, format, types
+#   make check               lint, format, types, and known advisories of the dependencies where a source is reachable
 #   make docs                the references, the dashboard and the alert rules, from the source
 #   make terminal-images     docs/images: what some commands print on a terminal
 #   make soak                many simulated runs; SEEDS=2000 SECONDS=60 (virtual) JOBS=2 FIRST=1 ARGS="--nodes quorum-3"
@@ -136,6 +136,7 @@ check: $(VENV)/.installed-test $(VENV)/.installed-check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.support.dependency_audit
 
 docs: $(VENV)/.installed-test
 	$(BIN)/python -m tests.support.reference_pages
