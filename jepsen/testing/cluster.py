@@ -1,9 +1,10 @@
 """A test cluster for code that blocks: `Cluster`. It imports the standard library alone, and no client of Kafka."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
 
+from jepsen.testing.record import Record, decode_record, encode_record
 from jepsen.testing.server_lease import ServerLease, own_server
 
 ClientName: TypeAlias = Literal["confluent-kafka", "kafka-python", "aiokafka", "kraft", "java"]
@@ -27,15 +28,37 @@ class Cluster:
         *,
         security: str = "plaintext",
         config: Mapping[str, object] | None = None,
+        seed: int | None = None,
+        log_level: str = "info",
         server: ServerLease | None = None,
+        shared_as: str | None = None,
     ) -> None:
         """`config` has configs of Kafka for all nodes. `security` is that of clients: `plaintext`, `ssl`, `mtls`,
-        `sasl_plaintext` or `sasl_ssl`. `server` is the test server, by default one of this process.
+        `sasl_plaintext` or `sasl_ssl`. The random numbers of the nodes follow from `seed`, by default a random one.
+        `log_level` is that of the nodes' logs. `server` is the test server, by default one of this process. All
+        processes that use a server and give `shared_as` have the same cluster, which lasts as long as the server.
         """
         self._server = server or own_server()
-        spec = {"nodes": nodes, "security": security, "config": dict(config or {}), "lease": self._server.lease.name}
+        self._is_shared = shared_as is not None
+        spec = {"nodes": nodes, "security": security, "config": dict(config or {}), "seed": seed}
+        owner = {"shared_as": shared_as} if self._is_shared else {"lease": self._server.lease.name}
+        spec |= {"log_level": log_level, **owner}
         self._described = self._server.client.request("POST", "/clusters", spec)
         self._path = f"/clusters/{self._described['name']}"
+
+    @property
+    def name(self) -> str:
+        """The name of the cluster on its server."""
+        return str(self._described["name"])
+
+    @property
+    def seed(self) -> int:
+        """The seed of the random numbers of the nodes."""
+        return int(self._described["seed"])
+
+    def age(self) -> float:
+        """The seconds since the cluster was requested, by the clock of its events."""
+        return float(self._request("GET", "")["age"])
 
     @property
     def bootstrap_servers(self) -> str:
@@ -84,6 +107,15 @@ class Cluster:
         """Begin to delete topics, and groups without members."""
         self._request("POST", "/deletions", {"topics": topics, "groups": groups})
 
+    def produce(self, topic: str, values: Sequence[str | bytes | Mapping[str, Any] | None]) -> None:
+        """Write records with acks=all: values, or dicts with `value` and maybe `key`, `partition` and `headers`."""
+        records = [encode_record(value) for value in values]
+        self._request("POST", f"/topics/{topic}/records", {"records": records})
+
+    def records(self, topic: str) -> list[Record]:
+        """All committed records of a topic, in the order of partitions and offsets."""
+        return [decode_record(each) for each in self._request("GET", f"/topics/{topic}/records")["records"]]
+
     def kill(self, **target: Any) -> list[int]:
         """kill -9: the process of a node ends at once."""
         return self._act("kill", target)
@@ -128,8 +160,9 @@ class Cluster:
         return sorted(events, key=lambda event: event["seconds"])
 
     def close(self) -> None:
-        """End all processes and remove the directory."""
-        self._request("DELETE", "")
+        """End all processes and remove the directory. A cluster that is shared goes on."""
+        if not self._is_shared:
+            self._request("DELETE", "")
 
     def __enter__(self) -> Self:
         return self

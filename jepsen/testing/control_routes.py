@@ -1,18 +1,24 @@
 """The resources of the control port.
 
-POST   /leases                          lasts until the client closes the connection, and its clusters end then
-POST   /clusters                        {"nodes": 3, "security": "sasl_ssl", "config": {}, "lease": "1"}
-GET    /clusters/NAME                   addresses, nodes, configurations of clients
-DELETE /clusters/NAME
-POST   /clusters/NAME/topics            {"name": "orders", "partitions": 3, "replicas": 3, "config": {}}
-POST   /clusters/NAME/groups            {"name": "readers"}: a unique name
-POST   /clusters/NAME/deletions         {"topics": [], "groups": []}
-POST   /clusters/NAME/actions           {"action": "kill", "leader_of": ["orders", 0], "delay": 0.5}
-POST   /clusters/NAME/waits             {"in_sync": "orders", "timeout": 30}
-GET    /clusters/NAME/events            what nodes reported and what was done to them, in order
+    GET    /                                the processes, and the names of the clusters
+    POST   /leases                          lasts until the client closes the connection, and its clusters end then
+    POST   /clusters                        {"nodes": 3, "security": "sasl_ssl", "config": {}, "lease": "1"}
+    GET    /clusters/NAME                   addresses, nodes, configurations of clients
+    DELETE /clusters/NAME
+    POST   /clusters/NAME/topics            {"name": "orders", "partitions": 3, "replicas": 3, "config": {}}
+    GET    /clusters/NAME/topics/T/records  all committed records, with keys and values in base64
+    POST   /clusters/NAME/topics/T/records  {"records": [{"key": null, "value": "b25l"}]}
+    POST   /clusters/NAME/groups            {"name": "readers"}: a unique name
+    POST   /clusters/NAME/deletions         {"topics": [], "groups": []}
+    POST   /clusters/NAME/actions           {"action": "kill", "leader_of": ["orders", 0], "delay": 0.5}
+    POST   /clusters/NAME/waits             {"in_sync": "orders", "timeout": 30}
+    GET    /clusters/NAME/events            what nodes reported and what was done to them, in order
+
+A cluster that is created with `"shared_as": "name"` is made once, and lasts as long as the server.
 """
 
 import re
+import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
@@ -20,16 +26,20 @@ import trio
 
 from broker.cli.local_cluster import NODES_MAX
 from broker.cli.local_security import LocalSecurity
+from broker.cli.start_arguments import LOG_LEVELS
 from broker.client import Admin
 from jepsen.testing.actions import Action
 from jepsen.testing.cluster_view import ClusterView
 from jepsen.testing.control_server import Request
 from jepsen.testing.errors import BadRequest, ControlRefused, NotThere
 from jepsen.testing.hosted_cluster import ClusterSpec, HostedCluster
+from jepsen.testing.records import read_records, write_records
 from jepsen.testing.words import Words
 
 _WAIT_S: Final = 30.0
+_SEED_BITS: Final = 32
 _PATH: Final = re.compile(r"/clusters/([\w-]+)(?:/(\w+))?")
+_RECORDS_PATH: Final = re.compile(r"/clusters/([\w-]+)/topics/([\w.-]+)/records", re.ASCII)
 
 
 class Clusters(Protocol):
@@ -42,6 +52,8 @@ class Clusters(Protocol):
     def find(self, name: str) -> HostedCluster: ...
 
     async def end(self, cluster: HostedCluster) -> None: ...
+
+    def described(self) -> dict[str, object]: ...
 
     def lease(self) -> str: ...
 
@@ -68,8 +80,12 @@ class ControlRoutes:
             yield await self._answer(request)
 
     async def _answer(self, request: Request) -> object:
+        if (request.method, request.path) == ("GET", "/"):
+            return self._clusters.described()
         if (request.method, request.path) == ("POST", "/clusters"):
             return (await self._clusters.create(read_spec(Words(request.body)))).described()
+        if (found := _RECORDS_PATH.fullmatch(request.path)) is not None:
+            return await _serve_records(self._clusters.find(found[1]), found[2], request)
         if (found := _PATH.fullmatch(request.path)) is None:
             raise NotThere(f"no resource {request.path}")
         answer = _ANSWERS.get((request.method, found[2]))
@@ -87,9 +103,14 @@ def read_spec(words: Words) -> ClusterSpec:
     if name not in list(LocalSecurity):
         raise BadRequest(f"security is none of {', '.join(LocalSecurity)}")
     config = words.texts("config")
-    lease = words.text("lease", "") or None
+    log_level = words.text("log_level", "info")
+    if log_level not in LOG_LEVELS:
+        raise BadRequest(f"log_level is none of {', '.join(LOG_LEVELS)}")
+    seed = words.integer("seed") if "seed" in words else secrets.randbits(_SEED_BITS)
+    lease = words.text("lease") if "lease" in words else None
+    shared_as = words.text("shared_as") if "shared_as" in words else None
     words.end()
-    return ClusterSpec(nodes, LocalSecurity(name), config, lease)
+    return ClusterSpec(nodes, LocalSecurity(name), config, log_level, seed, lease, shared_as)
 
 
 async def _describe(clusters: Clusters, cluster: HostedCluster, words: Words) -> object:
@@ -110,6 +131,17 @@ async def _create_topic(clusters: Clusters, cluster: HostedCluster, words: Words
     topic = await cluster.create_topic(name, partitions, replicas, config)
     await ClusterView(cluster).until_known(topic, _WAIT_S)
     return {"name": topic}
+
+
+async def _serve_records(cluster: HostedCluster, topic: str, request: Request) -> object:
+    config = cluster.client_config("kraft")
+    if request.method == "GET":
+        return {"records": await read_records(config, topic)}
+    words = Words(request.body)
+    records = words.items("records")
+    words.end()
+    await write_records(config, topic, records)
+    return {}
 
 
 async def _name_group(clusters: Clusters, cluster: HostedCluster, words: Words) -> object:

@@ -15,7 +15,7 @@ from broker.cli.local_security import LocalSecurity, MissingCryptography
 from broker.client import Admin, ClientError, KafkaError, NewTopic
 from jepsen.testing.client_configs import client_configs
 from jepsen.testing.errors import ActionRefused, BadRequest, NodeFailed, NotReached
-from jepsen.testing.hosted_node import HostedNode, NodeState
+from jepsen.testing.hosted_node import HostedNode, NodeSettings, NodeState
 from jepsen.testing.zygote_link import ZygoteLink
 from kraft.env import Env
 
@@ -45,12 +45,17 @@ _TEST_CONFIGS: Final = {
 
 @attrs.frozen
 class ClusterSpec:
-    """`config` has configs of the nodes, which win over those for tests. `lease` is that of the client it ends with."""
+    """`config` has configs of the nodes, which win over those for tests. The random numbers of the nodes follow from
+    `seed`. The cluster ends with `lease`. With `shared_as`, all clients that name it get the same cluster.
+    """
 
     nodes: int = 1
     security: LocalSecurity = LocalSecurity.PLAINTEXT
     config: Mapping[str, str] = attrs.field(factory=dict)
+    log_level: str = "info"
+    seed: int = 0
     lease: str | None = None
+    shared_as: str | None = None
 
 
 class HostedCluster:
@@ -76,13 +81,10 @@ class HostedCluster:
 
     async def start(self) -> None:
         """Make the cluster and start its nodes. Raises BadRequest, NodeFailed."""
-        overrides = [f"{key}={value}" for key, value in {**_TEST_CONFIGS, **self.spec.config}.items()]
         for attempt in range(_ATTEMPTS):
             self._made_in = f"{self._directory}/{attempt}"
             for local in await self._make(self._made_in):
-                key = f"{self.name}-{attempt}-{local.node_id}"
-                node = HostedNode(local, key, overrides, self._zygote, self._nursery, self._report)
-                self.nodes[local.node_id] = node
+                self.nodes[local.node_id] = self._host(local, f"{self.name}-{attempt}-{local.node_id}")
             try:
                 await self.launch(list(self.nodes.values()))
                 return
@@ -102,9 +104,11 @@ class HostedCluster:
             late = [node.node_id for node in nodes if node.state is not NodeState.SERVING]
             raise NotReached(f"nodes {late} do not serve after {within_s:g} s")
 
-    async def end(self) -> None:
-        """Kill all nodes, and remove the directory. Their ports are free on return."""
+    async def end(self, *, keeps_data: bool) -> None:
+        """Kill all nodes, and remove the directory unless its data is kept. All ports are free on return."""
         await self._kill_all()
+        if keeps_data:
+            return
         await trio.to_thread.run_sync(lambda: shutil.rmtree(self._directory, ignore_errors=True))
 
     def unique(self, name: str) -> str:
@@ -117,11 +121,12 @@ class HostedCluster:
 
     def described(self) -> dict[str, Any]:
         """The cluster as the control port describes it."""
-        servers = ",".join(node.address for node in self.nodes.values())
         return {
             "name": self.name,
-            "bootstrap_servers": servers,
+            "bootstrap_servers": self._servers,
             "security": str(self.spec.security),
+            "seed": self.spec.seed,
+            "age": time.monotonic() - self._began,
             "nodes": [
                 {
                     "id": node.node_id,
@@ -132,8 +137,12 @@ class HostedCluster:
                 }
                 for node in self.nodes.values()
             ],
-            "clients": client_configs(self._made_in, servers, self.spec.security),
+            "clients": self._client_configs(),
         }
+
+    def client_config(self, client: str) -> Mapping[str, str]:
+        """The addresses and credentials in a client's words."""
+        return self._client_configs()[client]
 
     async def create_topic(
         self, name: str, partitions: int, replicas: int | None, config: Mapping[str, str | None]
@@ -160,11 +169,16 @@ class HostedCluster:
             raise ActionRefused(str(error)) from error
 
     async def _hold_admin(self, *, task_status: trio.TaskStatus[Admin]) -> None:
-        servers = ",".join(node.address for node in self.nodes.values())
-        configs = client_configs(self._made_in, servers, self.spec.security)
-        async with Admin(config=configs["kraft"]) as admin:
+        async with Admin(config=self.client_config("kraft")) as admin:
             task_status.started(admin)
             await trio.sleep_forever()
+
+    @property
+    def _servers(self) -> str:
+        return ",".join(node.address for node in self.nodes.values())
+
+    def _client_configs(self) -> dict[str, dict[str, str]]:
+        return client_configs(self._made_in, self._servers, self.spec.security)
 
     async def _make(self, directory: str) -> list[LocalNode]:
         try:
@@ -176,6 +190,11 @@ class HostedCluster:
         for node in self.nodes.values():
             if node.is_running:
                 await node.kill()
+
+    def _host(self, local: LocalNode, key: str) -> HostedNode:
+        overrides = [f"{key}={value}" for key, value in {**_TEST_CONFIGS, **self.spec.config}.items()]
+        settings = NodeSettings(key, overrides, self.spec.log_level, f"{self.spec.seed}/{local.node_id}")
+        return HostedNode(local, settings, self._zygote, self._nursery, self._report)
 
     def _report(self, node_id: int, message: Mapping[str, Any]) -> None:
         if message["event"] == _ELECTED:

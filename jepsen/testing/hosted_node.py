@@ -2,7 +2,7 @@
 
 import signal
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -30,14 +30,25 @@ class NodeState(StrEnum):
     FAILED = "failed"
 
 
+@attrs.frozen
+class NodeSettings:
+    """`key` names the node among all of the server. `overrides` win over its properties file. The random numbers of its
+    processes follow from `seed`.
+    """
+
+    key: str
+    overrides: list[str]
+    log_level: str
+    seed: str
+
+
 class HostedNode:
     """`report` gets each event of the node. The tasks of its processes run in `nursery`."""
 
     def __init__(
         self,
         local: LocalNode,
-        key: str,
-        overrides: Sequence[str],
+        settings: NodeSettings,
         zygote: ZygoteLink,
         nursery: trio.Nursery,
         report: Callable[[int, Mapping[str, Any]], None],
@@ -48,8 +59,7 @@ class HostedNode:
         self.process: ForkedProcess | None = None
         self.output = Path(local.properties_path).with_suffix(".log")
         self._properties = local.properties_path
-        self._key = key
-        self._overrides = list(overrides)
+        self._settings = settings
         self._zygote = zygote
         self._nursery = nursery
         self._report = report
@@ -70,14 +80,15 @@ class HostedNode:
         self._set_state(NodeState.STARTING)
         ours, theirs = socket.socketpair()
         self._link = JsonLines(ours)
+        self._launches += 1
         spec = {
             "properties": self._properties,
-            "overrides": self._overrides,
+            "overrides": self._settings.overrides,
             "output": str(self.output),
-            "log_level": "info",
+            "log_level": self._settings.log_level,
+            "seed": f"{self._settings.seed}/{self._launches}",
         }
-        self._launches += 1
-        self.process = await self._zygote.fork(f"{self._key}-{self._launches}", spec, theirs)
+        self.process = await self._zygote.fork(f"{self._settings.key}-{self._launches}", spec, theirs)
         self._nursery.start_soon(self._follow, self.process, self._link)
 
     async def wait_serving(self) -> None:

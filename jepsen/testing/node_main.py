@@ -18,7 +18,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Mapping
-from random import SystemRandom
+from random import Random
 from typing import Any, Final
 
 import attrs
@@ -45,12 +45,15 @@ _LOST_SUPERVISOR: Final = 71
 
 @attrs.frozen
 class NodeSpec:
-    """The request for a node: its properties file, configs that win over it, the file for its output."""
+    """The request for a node: its properties file, configs that win over it, the file for its output, the level of its
+    log, and the seed of its random numbers.
+    """
 
     properties: str
     overrides: tuple[str, ...]
     output: str
     log_level: str
+    seed: str
 
 
 def run_node(node: Mapping[str, Any], supervisor: socket.socket) -> int:
@@ -61,21 +64,21 @@ def run_node(node: Mapping[str, Any], supervisor: socket.socket) -> int:
         os.dup2(output, descriptor)
     os.close(output)
     config = read_node_config(spec.properties, spec.overrides)
-    trio.run(_run, supervisor, config, Level[spec.log_level.upper()])
+    trio.run(_run, supervisor, config, spec)
     return 0
 
 
-async def _run(supervisor: socket.socket, config: KafkaConfig, level: Level) -> None:
+async def _run(supervisor: socket.socket, config: KafkaConfig, spec: NodeSpec) -> None:
     link = JsonLines(supervisor)
     reporter = _EventReporter(link)
-    levels = LogLevels([catalogue.package for catalogue in ALL_CATALOGUES], level)
+    levels = LogLevels([catalogue.package for catalogue in ALL_CATALOGUES], Level[spec.log_level.upper()])
     printer = EventPrinter(config.node_id, levels)
 
     def trace(kind: str, /, **fields: object) -> None:
         printer.trace(kind, **fields)
         reporter.trace(kind, **fields)
 
-    node = Node(Env(UnsyncedDisk(), SystemRandom(), time.time, trace), config, levels)
+    node = Node(Env(UnsyncedDisk(), Random(spec.seed), time.time, trace), config, levels)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(printer.run)
         nursery.start_soon(reporter.run)

@@ -1,6 +1,7 @@
 """Runs a test server: the zygote in this process, and everything else in forks of it."""
 
 import gc
+import os
 import shutil
 import tempfile
 from functools import partial
@@ -18,14 +19,17 @@ from jepsen.testing.zygote import Zygote
 def run_server(options: ServerOptions) -> int:
     """Serve until the parent process ends or a signal arrives; if shared, until the last lease ends.
 
-    Returns the exit code. The directory of all clusters is removed.
+    Returns the exit code. The directory of all clusters is removed, unless the options keep it.
     """
     gc.collect()
     gc.freeze()
-    directory = tempfile.mkdtemp(prefix="kraft-test-")
+    if options.keep_in is not None:
+        os.makedirs(options.keep_in, exist_ok=True)
+    directory = tempfile.mkdtemp(prefix="kraft-test-", dir=options.keep_in)
     try:
         lifeline = Lifeline(has_parent=not options.is_shared)
         run = partial(run_supervisor, directory=directory, options=options)
         return Zygote(lifeline, run, run_node).run()
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        if options.keep_in is None:
+            shutil.rmtree(directory, ignore_errors=True)

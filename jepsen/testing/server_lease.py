@@ -17,7 +17,7 @@ import sys
 sys.path.append(sys.argv[1])
 from jepsen.testing.server_options import ServerOptions
 from jepsen.testing.server import run_server
-raise SystemExit(run_server(ServerOptions(is_shared=True)))
+raise SystemExit(run_server(ServerOptions(is_shared=True, keep_in=sys.argv[2] if sys.argv[2:] else None)))
 """
 
 
@@ -29,13 +29,13 @@ class ServerLease:
         self.lease = lease
 
     @classmethod
-    def start(cls) -> "ServerLease":
-        """A new server. Raises OSError if it does not start."""
-        client = ControlClient(_spawn()["control"])
+    def start(cls, keep_in: str | None = None) -> "ServerLease":
+        """A new server, which keeps the data of clusters in `keep_in` if that is given. Raises OSError."""
+        client = ControlClient(_spawn(keep_in)["control"])
         return cls(client, client.take_lease())
 
     @classmethod
-    def shared(cls, directory: Path) -> "ServerLease":
+    def shared(cls, directory: Path, keep_in: str | None = None) -> "ServerLease":
         """The server of all processes that have the same `directory`: the first of them starts it.
 
         A file has the address, and another one is locked while a process starts the server.
@@ -49,7 +49,7 @@ class ServerLease:
                     return cls(client, client.take_lease())
                 except OSError:
                     pass  # the last lease has ended, and the server with it
-            server = cls.start()
+            server = cls.start(keep_in)
             address.write_text(server.client.address)
         return server
 
@@ -66,10 +66,10 @@ def own_server() -> ServerLease:
     return server
 
 
-def _spawn() -> Any:
+def _spawn(keep_in: str | None) -> Any:
     """Start a server, and return the line that it prints."""
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", _PROGRAM, str(Path(__file__).parents[2])],
+        [sys.executable, "-P", "-c", _PROGRAM, str(Path(__file__).parents[2]), *([] if keep_in is None else [keep_in])],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C is for the tests

@@ -53,6 +53,8 @@ class _Supervisor:
         self._directory = directory
         self._options = options
         self._clusters: dict[str, HostedCluster] = {}
+        self._shared: dict[str, HostedCluster] = {}
+        self._sharing = trio.Lock()
         self._names = 0
         # The leases that are taken, in the order in which they were.
         self._leases: dict[str, None] = {}
@@ -73,6 +75,14 @@ class _Supervisor:
 
     async def create(self, spec: ClusterSpec) -> HostedCluster:
         """A cluster that serves. Raises ControlRefused."""
+        if spec.shared_as is None:
+            return await self._start(spec)
+        async with self._sharing:
+            if spec.shared_as not in self._shared:
+                self._shared[spec.shared_as] = await self._start(spec)
+        return self._shared[spec.shared_as]
+
+    async def _start(self, spec: ClusterSpec) -> HostedCluster:
         self._check_lease(spec)
         self._names += 1
         name = str(self._names)
@@ -94,7 +104,16 @@ class _Supervisor:
 
     async def end(self, cluster: HostedCluster) -> None:
         self._clusters.pop(cluster.name, None)
-        await cluster.end()
+        await cluster.end(keeps_data=self._options.keep_in is not None)
+
+    def described(self) -> dict[str, object]:
+        """The ids of the processes, the directory, and the names of the clusters."""
+        return {
+            "supervisor": os.getpid(),
+            "zygote": os.getppid(),
+            "directory": self._directory,
+            "clusters": list(self._clusters),
+        }
 
     def lease(self) -> str:
         """Begin a lease, and return its name."""
@@ -117,7 +136,8 @@ class _Supervisor:
             if node.process is not None and node.process.pid and not node.process.ended.is_set():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(node.process.pid, signal.SIGKILL)
-        shutil.rmtree(self._directory, ignore_errors=True)
+        if self._options.keep_in is None:
+            shutil.rmtree(self._directory, ignore_errors=True)
 
     async def _serve(self) -> None:
         listeners = await trio.open_tcp_listeners(self._options.port, host=self._options.host)
@@ -128,6 +148,7 @@ class _Supervisor:
         described = {} if cluster is None else {"cluster": cluster.described()}
         print(json.dumps({"control": f"{host}:{port}", **described}), flush=True)
         if self._options.is_shared:
+            self._leave_standard_error()
             self.nursery.start_soon(self._wait_for_first_lease)
         server = ControlServer(ControlRoutes(self).handle)
         self.nursery.start_soon(partial(trio.serve_listeners, server.serve, listeners))
@@ -137,6 +158,12 @@ class _Supervisor:
         await trio.sleep(_FIRST_LEASE_S)
         if not self._leases:
             self.nursery.cancel_scope.cancel()
+
+    def _leave_standard_error(self) -> None:
+        """Write to a file from here on: standard error is that of the first client, and other clients share it."""
+        output = os.open(f"{self._directory}/supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(output, sys.stderr.fileno())
+        os.close(output)
 
     async def _stop_at_signal(self) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP) as signals:

@@ -49,6 +49,13 @@ class Words:
             raise BadRequest(f"{word} has to be an object of texts, not {value!r}")
         return {key: str(each).lower() if isinstance(each, bool) else str(each) for key, each in value.items()}
 
+    def items(self, word: str) -> list[object]:
+        """A list of anything."""
+        value = self._take(word, None)
+        if not isinstance(value, list):
+            raise BadRequest(f"{word} has to be a list, not {value!r}")
+        return value
+
     def names(self, word: str) -> list[str]:
         """A list of texts. A missing one is empty."""
         value = self._take(word, [])

@@ -1,0 +1,138 @@
+"""The pytest plugin: the fixtures `kafka` and `kafka_cluster`, the marker `kafka`, and a timeline of each failed test.
+
+A session that uses no fixture of it imports this module alone. All processes of pytest-xdist share one test
+server: the first that needs it starts it, and it ends with the last.
+"""
+
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from jepsen.testing.cluster import Cluster
+    from jepsen.testing.fixture_clusters import FixtureClusters, Kafka
+    from jepsen.testing.server_lease import ServerLease
+
+_MARKER: Final = "kafka"
+_SHARED_NODE: Final = "kafka"
+_PER: Final = ("test", "module", "session")
+_USED: "Final[pytest.StashKey[dict[str, tuple[Cluster, float]]]]" = pytest.StashKey()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("kafka", "Kafka clusters for tests")
+    group.addoption("--kafka-keep", metavar="DIR", help="keep the data and the logs of all nodes in DIR")
+    group.addoption(
+        "--kafka-log",
+        choices=["debug", "info", "warning", "error"],
+        default="info",
+        help="the lowest level that nodes log; default: info",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "kafka(nodes=3, security='plaintext', config={}, seed=None, per='test'): the cluster of `kafka_cluster`; `per` "
+        "is test, module or session",
+    )
+
+
+@pytest.fixture(scope="session")
+def _kafka_server(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> "Iterator[ServerLease]":
+    directory = tmp_path_factory.getbasetemp()
+    if hasattr(pytestconfig, "workerinput"):
+        directory = directory.parent
+    from jepsen.testing.server_lease import ServerLease
+
+    lease = ServerLease.shared(directory, keep_in=pytestconfig.getoption("--kafka-keep"))
+    yield lease
+    lease.release()
+
+
+@pytest.fixture(scope="session")
+def _kafka_node(_kafka_server: "ServerLease", pytestconfig: pytest.Config) -> "Cluster":
+    from jepsen.testing.cluster import Cluster
+
+    log_level = pytestconfig.getoption("--kafka-log")
+    return Cluster(1, server=_kafka_server, shared_as=_SHARED_NODE, log_level=log_level)
+
+
+@pytest.fixture(scope="session")
+def _kafka_clusters_of_session() -> "Iterator[FixtureClusters]":
+    from jepsen.testing.fixture_clusters import FixtureClusters
+
+    clusters = FixtureClusters()
+    yield clusters
+    clusters.close()
+
+
+@pytest.fixture(scope="module")
+def _kafka_clusters_of_module() -> "Iterator[FixtureClusters]":
+    from jepsen.testing.fixture_clusters import FixtureClusters
+
+    clusters = FixtureClusters()
+    yield clusters
+    clusters.close()
+
+
+@pytest.fixture
+def _kafka_clusters_of_test() -> "Iterator[FixtureClusters]":
+    from jepsen.testing.fixture_clusters import FixtureClusters
+
+    clusters = FixtureClusters()
+    yield clusters
+    clusters.close()
+
+
+@pytest.fixture
+def kafka(request: pytest.FixtureRequest, _kafka_node: "Cluster") -> "Iterator[Kafka]":
+    """A Kafka node that all tests share. Topics and groups of a test are its own, and deleted after it."""
+    from jepsen.testing.fixture_clusters import Kafka
+
+    _note_use(request, _kafka_node)
+    kafka = Kafka(_kafka_node)
+    yield kafka
+    kafka.close()
+
+
+@pytest.fixture
+def kafka_cluster(
+    request: pytest.FixtureRequest, _kafka_server: "ServerLease", pytestconfig: pytest.Config
+) -> "Cluster":
+    """A Kafka cluster for this test, whose nodes can be killed. `@pytest.mark.kafka` has its options."""
+    marker = request.node.get_closest_marker(_MARKER)
+    options = {} if marker is None else dict(marker.kwargs)
+    per = options.pop("per", "test")
+    if per not in _PER or (marker is not None and marker.args):
+        raise pytest.UsageError(f"@pytest.mark.kafka takes keywords; per is one of {', '.join(_PER)}, not {per!r}")
+    clusters: FixtureClusters = request.getfixturevalue(f"_kafka_clusters_of_{per}")
+    cluster = clusters.get(_kafka_server, pytestconfig.getoption("--kafka-log"), options)
+    _note_use(request, cluster)
+    return cluster
+
+
+def _note_use(request: pytest.FixtureRequest, cluster: "Cluster") -> None:
+    """Remember for a report which cluster a test uses, and since when."""
+    used = request.node.stash.setdefault(_USED, {})
+    used[cluster.name] = (cluster, cluster.age())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    used = item.stash.get(_USED, {})
+    if report.failed and used:
+        from jepsen.testing.control_client import ControlError
+        from jepsen.testing.timeline import timeline
+
+        for cluster, since_s in used.values():
+            title = f"Kafka cluster {cluster.name}: timeline, seed {cluster.seed}"
+            try:
+                events = cluster.events()
+            except (ControlError, OSError) as error:  # the cluster has ended before a fixture that failed
+                report.sections.append((title, str(error)))
+            else:
+                report.sections.append((title, "\n".join(timeline(events, since_s))))
+    return report

@@ -1,0 +1,79 @@
+"""The objects of the pytest fixtures: a node that all tests share, and clusters by the arguments of their markers."""
+
+from typing import TYPE_CHECKING, Any
+
+from jepsen.testing.cluster import ClientName, Cluster
+from jepsen.testing.record import Record
+from jepsen.testing.server_lease import ServerLease
+
+if TYPE_CHECKING:
+    from broker.client import SyncAdmin
+
+
+class Kafka:
+    """The fixture `kafka`: a node that all tests share, in which each test has topics and groups of its own."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._topics: list[str] = []
+        self._groups: list[str] = []
+        self._admin: SyncAdmin | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._cluster.bootstrap_servers
+
+    @property
+    def admin(self) -> "SyncAdmin":
+        """A client of this package that administers the node; `docs/client.md` describes it."""
+        if self._admin is None:
+            from broker.client import SyncAdmin
+
+            self._admin = SyncAdmin(self.bootstrap_servers)
+        return self._admin
+
+    def config(self, client: ClientName = "confluent-kafka") -> dict[str, Any]:
+        """See `Cluster.config`."""
+        return self._cluster.config(client)
+
+    def topic(self, name: str = "topic", partitions: int = 1, config: dict[str, object] | None = None) -> str:
+        """Create a topic that this test alone has, and return its name. It is deleted after the test."""
+        self._topics.append(self._cluster.topic(name, partitions, config=config))
+        return self._topics[-1]
+
+    def group(self, name: str = "group") -> str:
+        """A group id that this test alone has. The group is deleted after the test."""
+        self._groups.append(self._cluster.group(name))
+        return self._groups[-1]
+
+    def produce(self, topic: str, values: list[Any]) -> None:
+        """See `Cluster.produce`."""
+        self._cluster.produce(topic, values)
+
+    def records(self, topic: str) -> list[Record]:
+        """See `Cluster.records`."""
+        return self._cluster.records(topic)
+
+    def close(self) -> None:
+        """Delete the topics and the groups of the test."""
+        if self._admin is not None:
+            self._admin.close()
+        if self._topics or self._groups:
+            self._cluster.delete(self._topics, self._groups)
+
+
+class FixtureClusters:
+    """The clusters of a test, a module or a session, by the arguments of their marker."""
+
+    def __init__(self) -> None:
+        self._clusters: dict[str, Cluster] = {}
+
+    def get(self, server: ServerLease, log_level: str, options: dict[str, Any]) -> Cluster:
+        key = repr(sorted(options.items()))
+        if key not in self._clusters:
+            self._clusters[key] = Cluster(server=server, log_level=log_level, **options)
+        return self._clusters[key]
+
+    def close(self) -> None:
+        for cluster in self._clusters.values():
+            cluster.close()
