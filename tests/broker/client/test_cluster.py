@@ -13,7 +13,7 @@ from broker.client.cluster import Cluster
 from broker.client.config import ClientConfig, read_config
 from broker.client.errors import ClosedError, ConnectionLost, KafkaError, TimedOut, UnsupportedByBroker
 from broker.client.open_cluster import open_cluster
-from broker.client.types import TopicPartition
+from broker.client.types import Node, TopicPartition
 from broker.wire.api import APIS
 from broker.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from broker.wire.api.describe_cluster import DescribeClusterRequest
@@ -371,3 +371,24 @@ async def test_a_cancelled_block_can_still_reach_the_brokers_within_a_shield() -
                         await cluster.refresh(["orders"])
         assert scope.cancelled_caught
         assert len(node.requests) == before + 1
+
+
+async def test_trouble_with_one_broker_is_told_after_the_time_that_is_tolerated() -> None:
+    async with cluster_of(lambda node, _: metadata(node)) as (_, cluster):
+        assert cluster.trouble_of(1) is None
+        await cluster.refresh(["orders"])
+        await cluster.broker(1, "fetch")
+        assert cluster.trouble_of(1) is None
+        failure = cluster.reachability.failed(cluster.metadata.brokers[1], ConnectionLost("refused"))
+        assert str(cluster.trouble_of(1)) == str(failure)
+        assert cluster.trouble_of(1, tolerated_ms=60_000) is None
+        assert cluster.trouble_of(2) is None
+        assert cluster.trouble() is None
+
+
+async def test_trouble_of_a_client_that_has_reached_no_broker_is_told_for_each_of_them_at_once() -> None:
+    """The bootstrap server responds, and no broker can be reached at the address that it gives."""
+    async with cluster_of(lambda node, _: metadata(node)) as (_, cluster):
+        failure = cluster.reachability.failed(Node(1, "127.0.0.1", 9), ConnectionLost("refused"))
+        assert str(cluster.trouble(tolerated_ms=60_000)) == str(failure)
+        assert str(cluster.trouble_of(2, tolerated_ms=60_000)) == str(failure)

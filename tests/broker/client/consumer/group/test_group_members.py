@@ -1,5 +1,6 @@
 """Members of groups with both protocols, with a running node and real sockets."""
 
+import logging
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -410,6 +411,47 @@ async def test_polls_auto_commit_the_records_of_earlier_polls(tmp_path: Path, se
         with trio.fail_after(WITHIN_S):
             while (await member.member.committed([TopicPartition("a", 3)])).popitem()[1] != OffsetAndMetadata(9):
                 await trio.sleep(0.02)
+
+
+async def test_polls_auto_commit_without_a_subscription(tmp_path: Path) -> None:
+    """A consumer that assigns its partitions itself commits to its group, in which it is no member."""
+    partition = TopicPartition("a", 0)
+    settings = {"auto_commit_interval_ms": 0}
+    async with node_with_topic(tmp_path) as node, client_member(node.port, "g", **settings) as member:
+        await until_owned([member], FOUR)
+        await member.member.unsubscribe()
+        member.is_polling = False
+        for offset in (5, 6):  # the second commit waits for the first one
+            member.state.positions = {partition: offset}
+            member.member.poll_made()
+        member.state.positions = {}
+        member.member.poll_made()
+        await member.member.commit({})
+        assert await member.member.committed([partition]) == {partition: OffsetAndMetadata(6)}
+
+
+@pytest.mark.parametrize("settings", BOTH, ids=name_of)
+async def test_member_that_has_lost_its_place_commits_nothing_automatically(
+    tmp_path: Path, settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "broker.client")
+    partition = TopicPartition("a", 0)
+    settings = {**settings, "auto_commit_interval_ms": 0}
+    async with (
+        node_with_topic(tmp_path) as node,
+        client_member(node.port, "g", **settings, max_poll_interval_ms=300) as late,
+    ):
+        await until_owned([late], FOUR)
+        late.is_polling = False
+        async with client_member(node.port, "g", **settings) as other:
+            await until_owned([other], FOUR)
+            await other.member.commit({partition: OffsetAndMetadata(9)})
+            caplog.clear()
+            late.state.positions = {partition: 3}
+            late.member.poll_made()
+            await late.member.commit({})
+            assert [record for record in caplog.messages if "auto commit" in record] == []
+            other.is_polling = False
 
 
 async def test_offsets_are_committed_without_a_subscription(tmp_path: Path) -> None:
