@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import Final
 
-from tests.differential.execution import WAITING
-from tests.differential.families.groups.classic_steps import Leave
+from tests.differential.execution import WAITING, Outcome
+from tests.differential.families.groups.classic_steps import Join, Leave, Sync
 from tests.differential.families.groups.consumer_steps import ConsumerHeartbeat
 from tests.differential.families.groups.members import Epoch
+from tests.differential.families.groups.offset_steps import Commit
 from tests.differential.known_differences.bare_groups import bare_groups
-from tests.differential.known_differences.entries import KnownDifference, Situation, anything, error_code
+from tests.differential.known_differences.entries import KnownDifference, Situation, anything, error_code, is_text
 
 _NO_TOPICS: Final = (
     "a member that joins without topics, after another has left, is assigned nothing; Kafka takes it for one that is"
@@ -45,6 +46,32 @@ def _accepted_assignors(situation: Situation) -> set[str]:
         for each in situation.earlier
         if isinstance(each.step, ConsumerHeartbeat) and each.step.assignor and error_code(each) == "NONE"
     }
+
+
+def _leader_has_gone(situation: Situation) -> bool:
+    """True if a member has left, or the leader of the last generation has not joined again in time."""
+    if any(isinstance(each.step, Leave) for each in situation.earlier):
+        return True
+    leaders = [
+        each.value["leader"] for each in situation.earlier if isinstance(each.step, Join) and error_code(each) == "NONE"
+    ]
+    now = (situation.kafka.value["leader"], situation.ours.value["leader"])
+    return bool(leaders) and leaders[-1] not in now
+
+
+def _has_no_record(situation: Situation) -> bool:
+    """True if a commit that was refused has made the group in Kafka, and no sync has made a record of it since."""
+    names = [_outcome_name(each) for each in situation.earlier]
+    return "refused" in names and "synced" not in names[names.index("refused") :]
+
+
+def _outcome_name(outcome: Outcome) -> str | None:
+    if isinstance(outcome.step, Sync) and error_code(outcome) == "NONE":
+        return "synced"
+    if not isinstance(outcome.step, Commit) or not isinstance(outcome.value, dict):
+        return None
+    codes = {partition["error_code"] for topic in outcome.value["topics"] for partition in topic["partitions"]}
+    return "refused" if codes == {"OFFSET_METADATA_TOO_LARGE"} else None
 
 
 GROUPS: Final[Sequence[KnownDifference]] = (
@@ -96,13 +123,29 @@ GROUPS: Final[Sequence[KnownDifference]] = (
         path="leader|members",
         kafka=lambda value: bool(value) or value == [],
         ours=lambda value: bool(value) or value == [],
-        reason="after the leader has left, the first of the other members leads; Kafka takes one in the order of the"
-        " hashes of their ids",
-        when=lambda situation: (
-            situation.error_codes == ("NONE", "NONE")
-            and any(isinstance(each.step, Leave) for each in situation.earlier)
-        ),
+        reason="after the leader has left, or has not joined again in time, the first of the other members leads; Kafka"
+        " takes one in the order of the hashes of their ids",
+        when=lambda situation: situation.error_codes == ("NONE", "NONE") and _leader_has_gone(situation),
         diverges=True,
+    ),
+    *(
+        KnownDifference(
+            family="classic-groups",
+            step="DescribeGroups",
+            path=rf"groups\[\d+\]\.{path}",
+            kafka=kafka,
+            ours=ours,
+            reason="a group is described once a member has joined; in Kafka, a commit whose offsets are refused makes a"
+            " group without a record, and a group of which no record is written yet is not described",
+            when=_has_no_record,
+        )
+        for path, kafka, ours in (
+            ("error_code", "GROUP_ID_NOT_FOUND", "NONE"),
+            ("error_message", is_text, None),
+            ("group_state", "Dead", ("PreparingRebalance", "CompletingRebalance")),
+            ("protocol_type", "", "consumer"),
+            ("members", [], lambda members: bool(members)),
+        )
     ),
     *(
         KnownDifference(
