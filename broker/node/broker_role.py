@@ -165,7 +165,7 @@ class BrokerRole:
     def _serve(self, services: Services) -> None:
         """Accept connections on the brokers' listeners."""
         shared, nursery = self._shared, self._nursery
-        self.dispatcher = dispatcher = Dispatcher(
+        self.dispatcher = dispatcher = shared.dispatchers.broker(
             services,
             [each for each in HANDLERS if shared.metrics is not None or each not in TELEMETRY_HANDLERS],
             nursery,

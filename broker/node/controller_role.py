@@ -86,7 +86,7 @@ class ControllerRole:
             log_levels=shared.log_levels,
             sasl=shared.sasl,
         )
-        dispatcher = ControllerDispatcher(services, CONTROLLER_HANDLERS, nursery)
+        dispatcher = shared.dispatchers.controller(services, CONTROLLER_HANDLERS, nursery)
         dispatcher.authorize(shared.authorizer)
         return dispatcher
 

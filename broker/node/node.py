@@ -31,7 +31,7 @@ from broker.node.controller_role import ControllerRole
 from broker.node.identity import cluster_id_of
 from broker.node.listeners import BoundListener, bind, close
 from broker.node.metadata_directory import METADATA_DIRECTORY, MetadataDirectoryRefused, check_voters
-from broker.node.node_context import NodeContext
+from broker.node.node_context import Dispatchers, NodeContext
 from broker.node.request_logging import RequestLogging
 from broker.node.sasl_listeners import SaslListeners
 from broker.node.scrubbing import make_scrubber
@@ -68,11 +68,18 @@ class Node:
 
     `loader`, and `broker` if the node is a broker, are set once the node has joined the quorum. Tests and the
     simulation read them. `log_levels` are those of the log that prints what `env` traces, if clients may change them.
+    `dispatchers` make the objects that serve requests.
 
     Raises InvalidConfig for a configuration that this node does not support.
     """
 
-    def __init__(self, env: Env, config: KafkaConfig, log_levels: LogLevels | None = None) -> None:
+    def __init__(
+        self,
+        env: Env,
+        config: KafkaConfig,
+        log_levels: LogLevels | None = None,
+        dispatchers: Dispatchers | None = None,
+    ) -> None:
         check_supported(config)
         find_replica_selector(config)
         self._security = TransportSecurity(config, env)
@@ -81,6 +88,7 @@ class Node:
         self._env = env
         self._config = config
         self._log_levels = log_levels or LogLevels()
+        self._dispatchers = dispatchers or Dispatchers()
         self._stop = trio.Event()
         self._controller: ControllerRole | None = None
         self.bound: Sequence[BoundListener] = ()
@@ -192,6 +200,7 @@ class Node:
             security=self._security,
             authorizer=self._authorizer,
             sasl=self._sasl,
+            dispatchers=self._dispatchers,
             metrics=metrics,
         )
 

@@ -1,6 +1,6 @@
 """The objects that both roles of a node use."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -14,6 +14,7 @@ from broker.node.listeners import BoundListener
 from broker.node.request_logging import RequestLogging
 from broker.node.sasl_listeners import SaslListeners
 from broker.node.transport_security import TransportSecurity
+from broker.server import ControllerDispatcher, Dispatcher, Services
 from broker.server.authorizer import Authorizer
 from kraft.env import Env
 from kraft.raft_node import RaftNode
@@ -21,6 +22,17 @@ from metadata.image import MetadataLoader
 
 if TYPE_CHECKING:
     from broker.node.node_metrics import NodeMetrics
+
+
+@attrs.frozen
+class Dispatchers:
+    """Make the dispatchers of the listeners for clients and brokers, and of those for controllers.
+
+    A node of a test cluster has dispatchers that pass each request through its faults.
+    """
+
+    broker: Callable[..., Dispatcher[Services]] = Dispatcher
+    controller: Callable[..., ControllerDispatcher] = ControllerDispatcher
 
 
 @attrs.frozen
@@ -43,6 +55,7 @@ class NodeContext:
     request_logging: RequestLogging
     sasl: SaslListeners
     security: TransportSecurity
+    dispatchers: Dispatchers
     authorizer: Authorizer | None = None
     metrics: "NodeMetrics | None" = None
 

@@ -26,7 +26,7 @@ from broker.server.request_admission import SASL_AUTHENTICATE_KEY, RequestAdmiss
 from broker.server.request_log import RequestLog
 from broker.server.routes import API_VERSIONS_KEY, Routes, UnservedVersion
 from broker.server.sasl import SaslSession
-from broker.server.scheduler import Frame, Scheduler
+from broker.server.scheduler import Frame, Scheduler, Work
 from broker.server.senders import sender_of
 from broker.server.services import ControllerServices, Services
 from broker.server.session import Session
@@ -160,8 +160,13 @@ class Dispatcher(Generic[S]):
         if end - start >= _SLICED_BYTES_MIN and not handler.keeps_views:
             return self._decode_in_slices(context, handler, bytes(data[start:end]), position - start)
         request, _ = route.codec.decode(data, position, end)
-        response = self._respond(context, handler, request, data[start:end] if handler.forwarded else b"", None)
-        if handler.shortcut is not None and self._may_learn(session) and connection.buffer.data is data:
+        if self._request_log is not None:
+            self._request_log.log(context, request)
+        # As `_respond`, which would be one call more for each request.
+        response = self.carry_out(context, handler, request, data[start:end] if handler.forwarded else b"")
+        if type(response) is GeneratorType:
+            response = self.scheduler.start(context, response, None, handler.in_turns, handler.concurrent)
+        if handler.shortcut is not None and self.may_learn(session) and connection.buffer.data is data:
             self._learn(handler, context, request, response, start, end)
         if response is None:
             context.charge()
@@ -200,16 +205,25 @@ class Dispatcher(Generic[S]):
         """The response of a decoded request's handler, or a pending reply while it waits."""
         if self._request_log is not None:
             self._request_log.log(context, request)
-        if handler.forwarded and self._forward is not None:
-            return self.scheduler.start(
-                context, forward_request(self._forward, context, handler, request, bytes(payload)), large
-            )
-        response = handler.carry_out(context, request)
+        response = self.carry_out(context, handler, request, payload)
         if type(response) is not GeneratorType:
             return response
         return self.scheduler.start(context, response, large, handler.in_turns, handler.concurrent)
 
-    def _may_learn(self, session: Session) -> bool:
+    def carry_out(
+        self, context: Context[S], handler: Handler, request: Message, payload: bytes | bytearray
+    ) -> Message | Frame | Work[Message | Frame | None] | None:
+        """Carry out a decoded request, or forward its `payload`, which has its header; as a handler does.
+
+        All requests pass here, apart from those that a shortcut serves. A subclass that has to see all of them
+        overrides this method and `may_learn`.
+        """
+        if handler.forwarded and self._forward is not None:
+            return forward_request(self._forward, context, handler, request, bytes(payload))
+        return handler.carry_out(context, request)
+
+    def may_learn(self, session: Session) -> bool:
+        """True if later requests of the session may take a shortcut."""
         return self._request_log is None and session.authenticated_until == inf
 
     def _count(self, key: TableKey) -> None:
@@ -255,7 +269,7 @@ class Dispatcher(Generic[S]):
         self._count(route.key)
         context = Context(self, session, route.codec, correlation_id, client_id, len(payload))
         try:
-            response = route.handler.carry_out(context, request)
+            response = self.carry_out(context, route.handler, request, payload)
             if isinstance(response, Generator):
                 response = await self.scheduler.finish(response, context)
             frame = await self.scheduler.finish(_packed(context, request, response), context)

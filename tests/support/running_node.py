@@ -8,7 +8,7 @@ from random import Random
 import trio
 
 from broker.config import KafkaConfig, read_config
-from broker.node import Node
+from broker.node import Dispatchers, Node
 from kraft.env import Disk, Env, real_env
 
 NODE_ID = 1
@@ -64,7 +64,12 @@ def node_config(directory: Path, **overrides: object) -> KafkaConfig:
 
 @asynccontextmanager
 async def running_node(
-    directory: Path, *, disk: Disk | None = None, wall: Callable[[], float] | None = None, **overrides: object
+    directory: Path,
+    *,
+    disk: Disk | None = None,
+    wall: Callable[[], float] | None = None,
+    dispatchers: Dispatchers | None = None,
+    **overrides: object,
 ) -> AsyncIterator[RunningNode]:
     """A node that serves within the block. It is stopped cleanly at the end of the block, unless it has
     ended before.
@@ -72,7 +77,7 @@ async def running_node(
     traced = Traced()
     env = real_env(traced)
     env = Env(disk or env.disk, Random(), wall or env.wall, traced, env.sync_times)
-    node = Node(env, node_config(directory, **overrides))
+    node = Node(env, node_config(directory, **overrides), dispatchers=dispatchers)
     async with trio.open_nursery() as nursery:
         scope = trio.CancelScope()
 
