@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.differential.execution import Outcome
-from tests.differential.families.groups.administration_steps import DescribeGroups
+from tests.differential.families.groups.administration_steps import DescribeGroups, ListGroups
 from tests.differential.families.groups.classic_steps import Join, Sync
 from tests.differential.families.groups.offset_steps import Commit
 from tests.differential.known_differences import KNOWN_DIFFERENCES, first_difference
@@ -32,6 +32,10 @@ def described(**group: Any) -> Outcome:
     return Outcome(DescribeGroups(version=6), {"groups": [group]})
 
 
+def listed(*groups: Any) -> Outcome:
+    return Outcome(ListGroups(version=5), {"groups": list(groups)})
+
+
 def test_leader_that_joined_again_is_the_same_on_both() -> None:
     first = joined(1, "M0", ["M0"])
     assert is_known([first], joined(2, "M2", []), joined(2, "M1", ["M1", "M2"]))
@@ -40,12 +44,17 @@ def test_leader_that_joined_again_is_the_same_on_both() -> None:
     assert not is_known([], joined(1, "M2", []), joined(1, "M1", ["M1"]))
 
 
-def test_group_of_a_refused_commit_is_described_by_kafka_after_its_first_record() -> None:
+def test_group_of_a_refused_commit_is_described_and_listed_by_kafka_after_its_first_record() -> None:
     kafka = described(error_code="GROUP_ID_NOT_FOUND", group_state="Dead", protocol_type="", members=[])
     ours = described(error_code="NONE", group_state="CompletingRebalance", protocol_type="consumer", members=["M0"])
     refused, first = committed("OFFSET_METADATA_TOO_LARGE"), joined(1, "M0", ["M0"])
     synced = Outcome(Sync(member=0, version=5), {"error_code": "NONE"})
     assert is_known([refused, first], kafka, ours)
+    joining, stable = ({"group_id": "g", "group_state": state} for state in ("CompletingRebalance", "Stable"))
+    assert is_known([refused, first], listed(), listed(joining))
+    assert not is_known([refused, first], listed(), listed(stable))
+    assert not is_known([refused, first], listed(joining), listed())
+    assert not is_known([refused, first, synced], listed(), listed(joining))
     assert not is_known([refused, first, synced], kafka, ours)
     assert not is_known([committed("NONE"), first], kafka, ours)
     assert not is_known([first], kafka, ours)
