@@ -109,6 +109,10 @@ def values(log: Log) -> list[bytes | None]:
     return [record.value for record in read_all(log)]
 
 
+def segment_bases(log: Log) -> list[int]:
+    return [segment.base_offset for segment in log.segments]
+
+
 def listing(directory: Path, suffix: str) -> list[str]:
     return sorted(path.name for path in directory.iterdir() if path.name.endswith(suffix))
 
