@@ -3,28 +3,19 @@
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from benchmarks import apache_kafka
 from broker.client import SyncConsumer, TopicPartition
 from broker.security.sasl.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE
-from jepsen.processes.ports import free_ports
-from tests.support.identity_provider import AUDIENCE, IdentityProvider, identity_provider
-from tests.support.node_process import NodeProcess
+from tests.support.identity_provider import IdentityProvider, identity_provider
+from tests.support.oauth_node import Servers, oauth_process
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("kafka_jars")]
 
 _TOKENS = "org.apache.kafka.tools.DelegationTokenCommand"
 _PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
-
-
-class Servers(NamedTuple):
-    """The addresses of a node's listeners: without SASL, and with it."""
-
-    plaintext: str
-    sasl: str
 
 
 @pytest.fixture(scope="module")
@@ -35,24 +26,14 @@ def provider() -> Iterator[IdentityProvider]:
 
 @pytest.fixture(scope="module")
 def servers(provider: IdentityProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    peers, controllers, clients = free_ports(3)
-    overrides = {
-        "listeners": f"PEERS://127.0.0.1:{peers},CONTROLLER://127.0.0.1:{controllers},CLIENTS://127.0.0.1:{clients}",
-        "listener.security.protocol.map": "PEERS:PLAINTEXT,CONTROLLER:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
-        "inter.broker.listener.name": "PEERS",
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
-        "listener.name.clients.plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_alice="a";',
-        "sasl.oauthbearer.jwks.endpoint.url": provider.jwks_url,
-        "sasl.oauthbearer.expected.audience": AUDIENCE,
-        "delegation.token.secret.key": "the secret of the cluster",
-    }
-    node = NodeProcess(tmp_path_factory.mktemp("java-tokens") / "data", overrides, ports=(peers, controllers))
-    try:
-        node.start()
-        yield Servers(node.bootstrap, f"127.0.0.1:{clients}")
-        node.stop()
-    finally:
-        node.discard()
+    with oauth_process(
+        tmp_path_factory.mktemp("java-tokens"),
+        provider,
+        sasl_enabled_mechanisms="PLAIN,SCRAM-SHA-256,OAUTHBEARER",
+        listener_name_clients_plain_sasl_jaas_config=f'{PLAIN_MODULE} required user_alice="a";',
+        delegation_token_secret_key="the secret of the cluster",
+    ) as servers:
+        yield servers
 
 
 def run(

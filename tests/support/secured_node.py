@@ -50,6 +50,9 @@ class Way:
         return f"{self.listener}-{self.mechanism}".rstrip("-")
 
 
+# Sessions of this way are short: clients have to authenticate again (KIP-368).
+REAUTHENTICATING: Final = Way("SASL_PLAINTEXT", "SCRAM-SHA-256")
+SESSION_S: Final = 3.0
 WAYS: Final[Sequence[Way]] = (
     Way("SSL"),
     Way("MTLS"),
@@ -153,6 +156,7 @@ def _configs(directory: Path, authority: TestAuthority, ports: dict[str, int]) -
         "ssl.truststore.location": str(authority.file),
         "listener.name.mtls.ssl.client.auth": "required",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "listener.name.sasl_plaintext.scram-sha-256.connections.max.reauth.ms": str(int(SESSION_S * 1000)),
         "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
         "sasl.oauthbearer.expected.audience": AUDIENCE,
         "sasl.oauthbearer.expected.issuer": ISSUER,

@@ -12,11 +12,7 @@ from broker.client import (
     Admin,
     AuthenticationFailed,
     ConfigError,
-    Consumer,
-    NewTopic,
-    Producer,
     SyncAdmin,
-    TopicPartition,
 )
 from broker.security.oauth.unsecured_tokens import VALIDATOR_CLASS
 from broker.security.sasl.jaas import OAUTHBEARER_MODULE
@@ -82,20 +78,6 @@ async def test_each_way_to_get_a_token_authenticates(tmp_path: Path, provider: I
             async with Admin(servers(node), config=SECURED | config) as admin:
                 assert (await admin.describe_cluster()).nodes, way
     assert [client for client, _ in provider.grants] == ["alice"] * 3
-
-
-async def test_clients_produce_and_consume(tmp_path: Path, provider: IdentityProvider) -> None:
-    config = SECURED | {"oauth_token": provider.token, "auto.offset.reset": "earliest"}
-    async with oauth_node(tmp_path, provider.jwks_url) as node:
-        common = {key: value for key, value in config.items() if key != "auto.offset.reset"}
-        async with Admin(servers(node), config=common) as admin:
-            await admin.create_topics([NewTopic("t", num_partitions=1)])
-        async with Producer(servers(node), config=common) as producer:
-            await producer.send("t", b"value")
-        async with Consumer(servers(node), config=config) as consumer:
-            consumer.assign([TopicPartition("t", 0)])
-            with trio.fail_after(10):
-                assert [record.value for record in await consumer.fetch()] == [b"value"]
 
 
 async def test_a_blocking_client_authenticates(tmp_path: Path, provider: IdentityProvider) -> None:

@@ -11,7 +11,6 @@ from broker.client import (
     AuthenticationFailed,
     ConfigError,
     Consumer,
-    NewTopic,
     Producer,
     ScramDeletion,
     ScramMechanism,
@@ -39,20 +38,6 @@ def settings(mechanism: str, user: str = USER, password: str = PASSWORD) -> dict
 
 def servers(node: RunningNode) -> str:
     return f"127.0.0.1:{sasl_port(node)}"
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-async def test_clients_produce_and_consume(tmp_path: Path, mechanism: str) -> None:
-    async with sasl_node(tmp_path) as node:
-        config = settings(mechanism)
-        async with Admin(servers(node), config=config) as admin:
-            await admin.create_topics([NewTopic("t", num_partitions=1)])
-        async with Producer(servers(node), config=config) as producer:
-            await producer.send("t", b"value")
-        async with Consumer(servers(node), config=config | {"auto.offset.reset": "earliest"}) as consumer:
-            consumer.assign([TopicPartition("t", 0)])
-            with trio.fail_after(10):
-                assert [record.value for record in await consumer.fetch()] == [b"value"]
 
 
 @pytest.mark.parametrize(
