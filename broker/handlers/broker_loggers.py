@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
+from broker.handlers.altered_configs import result_of
 from broker.handlers.authorization import check
-from broker.handlers.response_errors import code_of, message_of
 from broker.server.context import Context
 from broker.server.handler import OwnPart
 from broker.server.services import NodeServices
@@ -38,7 +39,7 @@ def alter_own_loggers(context: Context[Any], request: IncrementalAlterConfigsReq
 
     def respond(response: IncrementalAlterConfigsResponse | None) -> Steps[IncrementalAlterConfigsResponse]:
         """Both parts, in the order of the request."""
-        altered = map(_result, loggers, errors)
+        altered = map(partial(result_of, AlterConfigsResourceResponse), loggers, errors)
         answered = iter(() if response is None else response.responses)
         responses = yield from each(
             lambda resource: next(altered if resource.resource_type == ConfigResourceType.BROKER_LOGGER else answered),
@@ -89,12 +90,3 @@ def _check(context: Context[NodeServices], name: str, times: int, changes: Seque
     if named != node_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected node id. Expected {node_id}, but received {named}")
     context.services.log_levels.check(changes)
-
-
-def _result(resource: AlterConfigsResource, error: KafkaError | None) -> AlterConfigsResourceResponse:
-    return AlterConfigsResourceResponse(
-        error_code=code_of(error),
-        error_message=message_of(error),
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-    )
