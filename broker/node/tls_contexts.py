@@ -65,15 +65,22 @@ class TlsContexts:
         """Look for certificates that are replaced in their files, until cancelled."""
         while True:
             await trio.sleep(_LOOK_S)
-            for name, source in self._sources():
-                self._refresh(name, source)
+            for name in {**self._servers, **self._clients}:
+                self._refresh(name)
 
-    def _refresh(self, name: str, source: ContextSource) -> None:
-        try:
-            if source.refresh():
-                self._trace("certificates_reloaded", node=self._node_id, listener=name)
-        except TlsConfigError as error:
-            self._trace("certificates_refused", node=self._node_id, listener=name, reason=str(error))
+    def _refresh(self, name: str) -> None:
+        """Look at the files of a listener, which this node may serve, connect to on other nodes, or both."""
+        reloaded = False
+        reasons: dict[str, None] = {}
+        for source in filter(None, (self._servers.get(name), self._clients.get(name))):
+            try:
+                reloaded = source.refresh() or reloaded
+            except TlsConfigError as error:
+                reasons[str(error)] = None
+        if reloaded:
+            self._trace("certificates_reloaded", node=self._node_id, listener=name)
+        for reason in reasons:
+            self._trace("certificates_refused", node=self._node_id, listener=name, reason=reason)
 
     def _source(
         self, config: KafkaConfig, listener: str, make: Callable[[TlsSettings], ssl.SSLContext]

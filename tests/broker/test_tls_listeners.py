@@ -259,7 +259,9 @@ async def test_replaced_certificate_is_used_by_new_connections(
             await until(lambda: _is_traced(node, "certificates_refused"))
             assert await served_certificate(port, authority) == before
             authority.issue("node", "127.0.0.1")
-            await until(lambda: _is_traced(node, "certificates_reloaded"))
+            await until(lambda: _is_traced(node, "certificates_reloaded", 2))
+            for kind in ("certificates_refused", "certificates_reloaded"):
+                assert sorted(str(event["listener"]) for event in node.traced.of(kind)) == ["CONTROLLER", "SECURE"]
             assert await served_certificate(port, authority) != before
             assert len((await connection.call(MetadataRequest(topics=[]), 9)).brokers) == 1
 
