@@ -36,6 +36,9 @@ class TopicPartition(NamedTuple):
     topic: str
     partition: PartitionNumber
 
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
 
 class Node(NamedTuple):
     """A broker's id and the address that it gives to clients."""

@@ -36,6 +36,9 @@ class AclBinding:
     permission: AclPermission = AclPermission.ALLOW
     pattern_type: PatternType = PatternType.LITERAL
 
+    def __str__(self) -> str:
+        return _sentence(self)
+
 
 @attrs.frozen
 class AclFilter:
@@ -49,9 +52,24 @@ class AclFilter:
     permission: AclPermission = AclPermission.ANY
     pattern_type: PatternType = PatternType.ANY
 
+    def __str__(self) -> str:
+        return _sentence(self)
+
 
 ALL_ACLS: Final = AclFilter()
 """The filter that matches every access control entry."""
+
+
+def _sentence(entry: AclBinding | AclFilter) -> str:
+    """An entry in words: "allow User:alice read on topic orders from 10.0.0.1"; a filter has "any" for what is open."""
+    permission, operation, kind, pattern = (
+        each.name.lower().replace("_", "-")
+        for each in (entry.permission, entry.operation, entry.resource_type, entry.pattern_type)
+    )
+    name = "any" if entry.resource_name is None else entry.resource_name
+    resource = f"{kind} {name}" if entry.pattern_type is PatternType.LITERAL else f"{kind} {name} ({pattern})"
+    host = "" if entry.host == "*" else f" from {entry.host or 'any'}"
+    return f"{permission} {entry.principal or 'any'} {operation} on {resource}{host}"
 
 
 def authorized_operations(bits: int) -> frozenset[AclOperation] | None:

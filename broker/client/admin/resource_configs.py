@@ -34,6 +34,10 @@ class ConfigResource(NamedTuple):
     type: ConfigResourceType
     name: str
 
+    def __str__(self) -> str:
+        kind = self.type.name.lower().replace("_", " ")
+        return f"{kind} {self.name}" if self.name else f"default {kind}"
+
 
 class ConfigSynonym(NamedTuple):
     """A value that a config would have if the sources before this one were not set."""

@@ -60,7 +60,7 @@ class Results(Mapping[K, V | Failure], Generic[K, V]):
     def raise_first(self) -> dict[K, V]:
         """Returns the values of all items. Raises the error of the first item that failed, with a note naming it."""
         for item, error in self.failed.items():
-            _note(error, f"of {item!r}")
+            _note(error, f"of {_named(item)}")
             raise error
         return self.succeeded
 
@@ -92,7 +92,12 @@ def outcome_of(code: int, message: str | None, value: E) -> E | Failure:
 
 def missing(item: object) -> KafkaError:
     """The error of an item that a response leaves out."""
-    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The broker's response does not mention {item!r}.")
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The broker's response does not mention {_named(item)}.")
+
+
+def _named(item: object) -> str:
+    """A name in quotes, and other items in the words of their `__str__`."""
+    return repr(item) if isinstance(item, str) else str(item)
 
 
 def _note(error: Failure, text: str) -> None:

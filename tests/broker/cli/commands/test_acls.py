@@ -65,6 +65,12 @@ def test_entries_are_added_listed_and_removed(authorized: NodeProcess) -> None:
     assert succeed("acls", "list") == "There are no such entries.\n"
 
 
+def test_error_names_the_entry_in_words(authorized: NodeProcess) -> None:
+    answer = run_command("acls", "add", "alice", "read", "topic=t", "--host", "10.0.0.0/99")
+    assert answer.code == Exit.FAILED
+    assert "(of allow User:alice read on topic t from 10.0.0.0/99)" in answer.errors, answer.errors
+
+
 def test_roles_of_clients(authorized: NodeProcess) -> None:
     succeed("acls", "add", "app", "produce,consume", "topic=events")
     succeed("acls", "add", "app", "produce", "transactional-id=t*")

@@ -2,6 +2,8 @@
 
 import pytest
 
+from broker.client import ConfigResource, ConfigResourceType, TopicPartition
+from broker.client.admin import AclBinding, AclFilter, AclOperation, PatternType, ResourceType
 from broker.client.admin.results import Results, failure
 from broker.client.errors import KafkaError, TimedOut
 from broker.wire.errors import ErrorCode
@@ -24,6 +26,26 @@ def test_raise_first_raises_the_first_error_with_the_item_in_a_note() -> None:
         with pytest.raises(KafkaError, match="no such topic") as raised:
             RESULTS.raise_first()
         assert raised.value.__notes__ == ["of 'b'"]
+
+
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        (TopicPartition("orders", 3), "orders-3"),
+        (ConfigResource(ConfigResourceType.BROKER, "1"), "broker 1"),
+        (ConfigResource(ConfigResourceType.BROKER, ""), "default broker"),
+        (AclBinding(ResourceType.TOPIC, "t", "User:a", AclOperation.READ), "allow User:a read on topic t"),
+        (
+            AclFilter(ResourceType.GROUP, "g", operation=AclOperation.READ, pattern_type=PatternType.MATCH),
+            "any any read on group g (match) from any",
+        ),
+    ],
+)
+def test_items_are_named_in_words(item: object, words: str) -> None:
+    error = KafkaError(ErrorCode.INVALID_REQUEST, "not so")
+    with pytest.raises(KafkaError) as raised:
+        Results({item: error}).raise_first()
+    assert raised.value.__notes__ == [f"of {words}"]
 
 
 def test_raise_first_returns_the_values_if_all_items_succeeded() -> None:
