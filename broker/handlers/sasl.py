@@ -73,6 +73,8 @@ def sasl_authenticate(
 def _authenticate(context: Context[NodeServices], sasl: SaslSession, client: Authenticated) -> int:
     """Set the session's principal. Returns the lifetime of the session in ms; 0 if it has no end."""
     lifetime_ms = sasl.lifetime_ms(client, context.services.env.wall() * 1000)
+    session = context.session
+    context.services.sasl.authentications.note(session.listener, has_succeeded=True, is_again=session.is_authenticated)
     principal = f"User:{client.user}"
     if lifetime_ms is None:
         context.session.authenticate(principal)
@@ -99,6 +101,8 @@ async def _sleep(seconds: float) -> None:
 
 
 def _report(context: Context[NodeServices], mechanism: str, error: KafkaError) -> None:
+    session = context.session
+    context.services.sasl.authentications.note(session.listener, has_succeeded=False, is_again=session.is_authenticated)
     trace_failure(context.services.env.trace, context.own_connection, mechanism, error)
 
 

@@ -27,6 +27,10 @@ def anonymous(certificate: bytes | None) -> str:
     return ANONYMOUS
 
 
+def _ignore(is_secured: bool) -> None:
+    pass
+
+
 def _describe(failure: HandshakeFailed) -> str:
     return str(failure.tls_error or failure.__cause__ or failure)
 
@@ -38,12 +42,14 @@ class ListenerSecurity:
     `tls` gives the context of a new connection, whose certificates may have been replaced; None is plain TCP.
     `principal_of` gives the principal of a client from the certificate that it has shown, in DER, or from None. It is
     empty if the client has to authenticate by SASL. It raises NotSecured for a certificate without a principal.
-    `explain` says in words why a handshake has failed.
+    `explain` says in words why a handshake has failed. `on_outcome` is called after a handshake: with True if the
+    client is secured, and with False if one side refuses the other.
     """
 
     tls: Callable[[], ssl.SSLContext] | None = attrs.field(default=None, repr=False)
     principal_of: Callable[[bytes | None], str] = anonymous
     explain: Callable[[HandshakeFailed], str] = _describe
+    on_outcome: Callable[[bool], None] = _ignore
 
     async def secure(self, stream: trio.abc.Stream) -> tuple[trio.abc.Stream, str]:
         """The stream of a new connection, ready for requests, and the principal. Raises NotSecured."""
@@ -53,10 +59,18 @@ class ListenerSecurity:
             with trio.fail_after(HANDSHAKE_TIMEOUT_S):
                 secured = await start_tls(stream, self.tls())
         except HandshakeFailed as failure:
+            if failure.tls_error is not None:
+                self.on_outcome(False)
             raise NotSecured(self.explain(failure)) from failure
         except trio.TooSlowError as error:
             raise NotSecured(f"the client has not finished the TLS handshake in {HANDSHAKE_TIMEOUT_S:.0f} s") from error
-        return secured, self.principal_of(secured.peer_certificate)
+        try:
+            principal = self.principal_of(secured.peer_certificate)
+        except NotSecured:
+            self.on_outcome(False)
+            raise
+        self.on_outcome(True)
+        return secured, principal
 
 
 PLAINTEXT: Final = ListenerSecurity()

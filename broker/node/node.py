@@ -23,6 +23,7 @@ from broker.config.endpoints import HTTP
 from broker.controller_client.channel import ControllerChannel
 from broker.log_levels import LogLevels
 from broker.net.acceptor import Acceptor
+from broker.net.authentication_counts import AuthenticationCounts
 from broker.net.connection import Connection
 from broker.net.turn_timer import TurnTimer
 from broker.node.broker_role import BrokerRole
@@ -82,8 +83,9 @@ class Node:
     ) -> None:
         check_supported(config)
         find_replica_selector(config)
-        self._security = TransportSecurity(config, env)
-        self._sasl = SaslListeners(env, config)
+        self._authentications = AuthenticationCounts()
+        self._security = TransportSecurity(config, env, self._authentications)
+        self._sasl = SaslListeners(env, config, self._authentications)
         self._authorizer = find_authorizer(config)
         self._env = env
         self._config = config

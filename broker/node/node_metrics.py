@@ -71,7 +71,7 @@ class NodeMetrics:
         """Include the parts that every node has."""
         self._cluster_id = cluster_id
         self.registry.add(QuorumCollector(quorum))
-        self.registry.add(ConnectionCollector(acceptor))
+        self.registry.add(ConnectionCollector(acceptor, self._security.authentications))
         self.registry.add(LogDirectoryCollector(log_manager, self._env.disk, self._fsync_times))
 
     def add_scrubber(self, statistics: ScrubStatistics) -> None:

@@ -8,6 +8,7 @@ import trio
 
 from broker.config import KafkaConfig
 from broker.config.listener_configs import listener_value, own_listener_value
+from broker.net.authentication_counts import AuthenticationCounts
 from broker.net.connection import Connection
 from broker.security.delegation_tokens import TokenCredentials
 from broker.security.sasl.exchange import ServerExchange
@@ -39,7 +40,8 @@ class SaslListeners:
     Authentications that have begun, and sessions, go on as they began. Raises InvalidConfig.
     """
 
-    def __init__(self, env: Env, config: KafkaConfig) -> None:
+    def __init__(self, env: Env, config: KafkaConfig, authentications: AuthenticationCounts) -> None:
+        self.authentications = authentications
         self._env = env
         # The listeners and the length of sessions are those of the start: an administrator who altered the protocol of
         # a listener, or set 1 ms, would lock all out.

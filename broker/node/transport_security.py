@@ -9,6 +9,7 @@ import trio
 from broker.client.connection_security import PLAINTEXT, ConnectionSecurity
 from broker.client.errors import AuthenticationFailed, ConnectionLost
 from broker.config import KafkaConfig
+from broker.net.authentication_counts import AuthenticationCounts
 from broker.net.listener_security import ListenerSecurity, anonymous
 from kraft.connecting import PeerRefused, PeerStream
 from kraft.env import Env, Tracer
@@ -25,9 +26,13 @@ _WITH_SASL: Final = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 class TransportSecurity:
-    """The security of a node's listeners by name. Raises InvalidConfig for configs that cannot be used."""
+    """The security of a node's listeners by name. Raises InvalidConfig for configs that cannot be used.
 
-    def __init__(self, config: KafkaConfig, env: Env) -> None:
+    `authentications` counts the outcomes of TLS handshakes.
+    """
+
+    def __init__(self, config: KafkaConfig, env: Env, authentications: AuthenticationCounts) -> None:
+        self.authentications = authentications
         self._protocols = config.endpoints.security_protocols
         self._inter_broker = config.endpoints.inter_broker_listener_name
         self._controllers = next((name.upper() for name in config.endpoints.controller_listener_names), "")
@@ -70,7 +75,14 @@ class TransportSecurity:
         if self._tls is None or not self._is_encrypted(name):
             return ListenerSecurity(principal_of=_unknown if has_sasl else anonymous)
         security = self._tls.of_listener(name)
-        return ListenerSecurity(security.tls, _unknown, security.explain) if has_sasl else security
+        if has_sasl:
+            security = attrs.evolve(security, principal_of=_unknown)
+
+        def count(is_secured: bool) -> None:
+            if not (is_secured and has_sasl):
+                self.authentications.note(name, has_succeeded=is_secured)
+
+        return attrs.evolve(security, on_outcome=count)
 
     @property
     def to_brokers(self) -> ConnectionSecurity:

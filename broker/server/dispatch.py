@@ -82,10 +82,13 @@ class Dispatcher(Generic[S]):
         self._request_log: RequestLog | None = None
         self._forward = forward
         self._routes = Routes(handlers, serves_unstable=serves_unstable)
-        self._admission = RequestAdmission(self._routes)
+        self._admission = RequestAdmission(self._routes, self._count_expired)
         self.shortcuts = ShortcutTables()
         self.request_counts: dict[TableKey, int] = {}
         self.advertised = self._routes.advertised
+
+    def _count_expired(self, listener: str) -> None:
+        self.services.sasl.authentications.expired[listener] += 1
 
     def authorize(self, authorizer: Authorizer | None) -> None:
         """Have requests authorized from now on; None allows everything."""

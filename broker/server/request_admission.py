@@ -6,6 +6,7 @@ right to a resource is decided after it, by the handler (`Context.allows`), whic
 names.
 """
 
+from collections.abc import Callable
 from math import inf
 from typing import Final
 
@@ -26,10 +27,14 @@ _UNAUTHENTICATED: Final = _AUTHENTICATING | {API_VERSIONS_KEY}
 
 
 class RequestAdmission:
-    """Admits requests on one kind of listeners, to the APIs of `routes`."""
+    """Admits requests on one kind of listeners, to the APIs of `routes`.
 
-    def __init__(self, routes: Routes) -> None:
+    `on_expired` is called with the listener of a client that sends a request after its session.
+    """
+
+    def __init__(self, routes: Routes, on_expired: Callable[[str], None]) -> None:
         self._routes = routes
+        self._on_expired = on_expired
 
     def admit(self, session: Session, api_key: int, version: int, size: int) -> Route | None:
         """The route of a request that may run; None for an unknown version of ApiVersions, which has its own response.
@@ -47,4 +52,5 @@ class RequestAdmission:
             if api_key not in _UNAUTHENTICATED:
                 raise ProtocolError(f"{api_name(api_key)} before the client has authenticated")
         elif trio.current_time() >= session.authenticated_until and api_key not in _AUTHENTICATING:
+            self._on_expired(session.listener)
             raise ProtocolError(f"{api_name(api_key)} after the client's authentication has expired")

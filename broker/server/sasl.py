@@ -10,6 +10,7 @@ from typing import Final, NoReturn, Protocol
 
 import attrs
 
+from broker.net.authentication_counts import AuthenticationCounts
 from broker.net.connection import Connection
 from broker.security.sasl.exchange import Authenticated, InvalidCredentials, SaslFailure, ServerExchange
 from broker.security.sasl.oauthbearer import InvalidToken
@@ -46,6 +47,11 @@ class SaslListener:
 
 class SaslListeners(Protocol):
     """The SASL listeners of a node; see `broker.node.sasl_listeners`."""
+
+    @property
+    def authentications(self) -> AuthenticationCounts:
+        """The outcomes of authentications."""
+        ...
 
     def of(self, listener: str) -> SaslListener | None:
         """The mechanisms in force on a listener; None if it has no SASL."""

@@ -30,6 +30,36 @@ CONNECTIONS_REFUSED: Final = counter(
     "Connections that were closed at once because of a limit",
     labels=("listener",),
 )
+AUTHENTICATIONS: Final = counter(
+    "kafka_server_socketservermetrics_successful_authentication_total",
+    "Connections whose client has authenticated by SASL, or by a TLS handshake on a listener without SASL",
+    labels=("listener",),
+    mbean=f"{_SOCKET_SERVER},listener=*,networkProcessor=*: successful-authentication-total",
+)
+FAILED_AUTHENTICATIONS: Final = counter(
+    "kafka_server_socketservermetrics_failed_authentication_total",
+    "Connections whose client was refused by SASL or in a TLS handshake, or has refused the node's certificate",
+    labels=("listener",),
+    mbean=f"{_SOCKET_SERVER},listener=*,networkProcessor=*: failed-authentication-total",
+)
+REAUTHENTICATIONS: Final = counter(
+    "kafka_server_socketservermetrics_successful_reauthentication_total",
+    "Authentications of a client that had authenticated before on its connection (KIP-368)",
+    labels=("listener",),
+    mbean=f"{_SOCKET_SERVER},listener=*,networkProcessor=*: successful-reauthentication-total",
+)
+FAILED_REAUTHENTICATIONS: Final = counter(
+    "kafka_server_socketservermetrics_failed_reauthentication_total",
+    "Those that were refused, for example because the user was removed; the connection is closed",
+    labels=("listener",),
+    mbean=f"{_SOCKET_SERVER},listener=*,networkProcessor=*: failed-reauthentication-total",
+)
+EXPIRED_CONNECTIONS: Final = counter(
+    "kafka_server_socketservermetrics_expired_connections_killed_total",
+    "Connections that were closed because their client sent a request after its session had expired (KIP-368)",
+    labels=("listener",),
+    mbean=f"{_SOCKET_SERVER},listener=*,networkProcessor=*: expired-connections-killed-count",
+)
 PRODUCE_BYTE_RATE: Final = gauge(
     "kafka_server_produce_byte_rate",
     "Rate at which the clients that share a producer_byte_rate quota produce",

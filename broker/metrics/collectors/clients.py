@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 from broker.metrics.catalogue import clients
 from broker.metrics.metric import Family, Metric, Sample
 from broker.net.acceptor import Acceptor
+from broker.net.authentication_counts import AuthenticationCounts
 from broker.quota import BrokerQuotas, QuotaUse
 from broker.server.session import UNKNOWN_SOFTWARE
 from metadata.controller import QuotaKey
@@ -29,10 +30,11 @@ _QUOTAS: Final[tuple[tuple[str, Metric, Metric], ...]] = (
 
 
 class ConnectionCollector:
-    """Reads the connections of an acceptor."""
+    """Reads the connections of an acceptor, and the authentications of their clients."""
 
-    def __init__(self, acceptor: Acceptor) -> None:
+    def __init__(self, acceptor: Acceptor, authentications: AuthenticationCounts) -> None:
         self._acceptor = acceptor
+        self._authentications = authentications
 
     def collect(self) -> Iterable[Family]:
         acceptor = self._acceptor
@@ -40,6 +42,12 @@ class ConnectionCollector:
         yield clients.CONNECTION_COUNT, _by_listener(acceptor.connection_counts)
         yield clients.CONNECTIONS_CREATED, _by_listener(acceptor.accepted)
         yield clients.CONNECTIONS_REFUSED, _by_listener(acceptor.refused)
+        counts = self._authentications
+        yield clients.AUTHENTICATIONS, _by_listener(counts.succeeded)
+        yield clients.FAILED_AUTHENTICATIONS, _by_listener(counts.failed)
+        yield clients.REAUTHENTICATIONS, _by_listener(counts.succeeded_again)
+        yield clients.FAILED_REAUTHENTICATIONS, _by_listener(counts.failed_again)
+        yield clients.EXPIRED_CONNECTIONS, _by_listener(counts.expired)
 
     def _software(self) -> Iterator[Software]:
         for connection in list(self._acceptor.connections):

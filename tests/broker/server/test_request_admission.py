@@ -20,7 +20,7 @@ API_VERSIONS, METADATA, HEARTBEAT, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 3, 12
 
 @pytest.fixture
 def admission() -> RequestAdmission:
-    return RequestAdmission(Routes(HANDLERS, serves_unstable=False))
+    return RequestAdmission(Routes(HANDLERS, serves_unstable=False), lambda listener: None)
 
 
 def unauthenticated() -> Session:

@@ -25,6 +25,7 @@ from broker.client import (
 from broker.client.consumer.group.coordinator_trouble import CoordinatorTrouble
 from broker.client.errors import check
 from broker.config import read_config
+from broker.net.authentication_counts import AuthenticationCounts
 from broker.node import listeners
 from broker.node.identity import NotFormatted, cluster_id_of
 from broker.node.transport_security import TransportSecurity
@@ -137,7 +138,7 @@ def produced(
             "sasl.mechanism.controller.protocol=SCRAM-SHA-256",
         ]
         env = real_env(lambda kind, /, **fields: None)
-        TransportSecurity(read_config(overrides=controllers), env)
+        TransportSecurity(read_config(overrides=controllers), env, AuthenticationCounts())
 
     def lose_records() -> None:
         raise DataLoss("the log starts at 4")
