@@ -1,6 +1,7 @@
 """The SASL mechanisms that each listener of a node offers, made from its configuration and the metadata."""
 
-from collections.abc import Callable
+import hmac
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
@@ -106,11 +107,7 @@ class SaslListeners:
     def _start_of(self, config: KafkaConfig, listener: str, mechanism: str) -> Callable[[], ServerExchange]:
         module = server_login_module(config, listener, mechanism)
         if mechanism == PLAIN:
-            if module is None:
-                raise InvalidConfig(
-                    f"listener.name.{listener.lower()}.plain.sasl.jaas.config has to list the users of PLAIN"
-                )
-            return partial(PlainServer, module.users)
+            return partial(PlainServer, self._users_of_plain(module, listener))
         if mechanism == OAUTHBEARER:
             return partial(OAuthBearerServer, self._validation().validate_on(config, listener, module))
         handler = KafkaConfig.sasl_server_callback_handler_class
@@ -118,6 +115,16 @@ class SaslListeners:
             name = f"listener.name.{listener.lower()}.{mechanism.lower()}.{handler.name}"
             raise InvalidConfig(f"{name} names a Java class, which cannot be loaded")
         return partial(self._start_scram, SCRAM_MECHANISMS[mechanism])
+
+    def _users_of_plain(self, module: LoginModule | None, listener: str) -> Mapping[str, str]:
+        """The users by their passwords. A node may start without any; later changes cannot remove all of them."""
+        users = {} if module is None else module.users
+        initial = server_login_module(self._initial, listener, PLAIN)
+        if not users and (module is None or initial is None or initial.users):
+            raise InvalidConfig(
+                f"listener.name.{listener.lower()}.plain.sasl.jaas.config has to list the users of PLAIN"
+            )
+        return users
 
     def _start_scram(self, mechanism: ScramMechanism) -> ScramServer:
         def find_user(name: str) -> ScramCredential | None:
@@ -134,8 +141,15 @@ class SaslListeners:
 
     @cached_property
     def _secret(self) -> bytes:
-        """Makes the answers for unknown names. It is another one after each start; only nodes with SCRAM draw it."""
-        return self._random(_SECRET_BYTES)
+        """Makes the answers for unknown names. A client that asks two nodes must not learn from their difference.
+
+        Nodes share only one secret that clients do not know, that of delegation tokens. Nodes without it draw one at
+        each start. Only nodes with SCRAM need it.
+        """
+        shared = self._initial.delegation_token_secret_key
+        if shared is None or not shared.value:
+            return self._random(_SECRET_BYTES)
+        return hmac.digest(shared.value.encode(), b"credentials of unknown names", "sha256")
 
     def _validation(self) -> "TokenValidation":
         """The validation of tokens, which is imported where a listener first offers OAUTHBEARER: that takes 20 ms."""
