@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs have in common: the resources that a client may alter, and results."""
+"""The common part of AlterConfigs and IncrementalAlterConfigs: the resources that a client may alter, and results."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial

@@ -199,7 +199,7 @@ CLIENTS: Mapping[str, Callable[[str, Way, Credentials, bytes], bytes | None]] = 
     "aiokafka": aiokafka_round_trip,
     "library": library_round_trip,
 }
-# What the users of the clients get to see, in the error or in the client's log, by the kind of the wrong credential.
+# Each client's error, and the text that its users see in the error or in the client's log, by the kind of credential.
 # The log of kafka-python, which has its reasons, is off in these tests.
 _PLAIN_REFUSED = "Authentication failed: Invalid username or password"
 _SCRAM_REFUSED = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-"
