@@ -7,6 +7,12 @@ from typing import Final
 
 import attrs
 
+from metadata.image import AccessControlEntry
+from metadata.protocol import AclOperation, ResourceType, ScramMechanism
+
+# The longest time for which the network, or retrying brokers, may delay a request whose client has given up.
+SETTLED_SECONDS: Final = 35.0
+
 # The prefix of the names of topics that several clients create and delete.
 SHARED_NAMES: Final = "shared-"
 
@@ -284,3 +290,107 @@ class QuotaUser:
     def entity(self) -> tuple[tuple[str, str | None], ...]:
         """The entity of the quota, as the metadata has it: sorted by type."""
         return (("client-id", self.client_id),)
+
+
+@attrs.frozen
+class AclChange:
+    """`change-acl`: an administrator adds or removes an entry. With `OK`, the change is committed."""
+
+    entry: AccessControlEntry
+    is_added: bool
+
+
+@attrs.frozen
+class CredentialChange:
+    """`change-credential`: an administrator sets a user's password for one mechanism, or removes it (None).
+
+    Each password is set with one number of iterations only, and never again after another one.
+    """
+
+    user: str
+    mechanism: ScramMechanism
+    password: str | None
+    iterations: int = 0
+
+
+@attrs.frozen
+class SeenCredentials:
+    """The result of `see-credentials`, a read of all credentials at the broker that is the operation's value.
+
+    `mark` is the number of the last `mark` that the broker knows. The administrator sets these numbers one after the
+    other, so the broker also knows all that was committed before that `mark` was invoked. `iterations` has those of
+    each other user's mechanisms.
+    """
+
+    mark: int
+    iterations: tuple[tuple[str, ScramMechanism, int], ...]
+
+
+@attrs.frozen
+class LogIn:
+    """`log-in`: a client authenticates, over a connection whose name is unique, as `user`.
+
+    `previous_user` is empty for a connection that has not authenticated. With `token_id`, the password is that of a
+    delegation token of the user. A session lasts `lifetime_ms_max` at most; 0 if it has no end. `FAIL` means that the
+    broker has refused the credentials.
+    """
+
+    connection: str
+    broker: str
+    user: str
+    mechanism: ScramMechanism
+    password: str
+    lifetime_ms_max: int
+    previous_user: str = ""
+    token_id: str = ""
+
+
+@attrs.frozen
+class LoggedIn:
+    """The result of `log-in`: the iterations that the broker has asked for, and the time that the session lasts."""
+
+    iterations: int
+    lifetime_ms: int
+
+
+@attrs.frozen
+class Right:
+    """A right to an operation on a resource."""
+
+    operation: AclOperation
+    resource_type: ResourceType
+    name: str
+
+
+@attrs.frozen
+class Access:
+    """`access`: a request that needs one of `rights`. The result is True if it was authorized, and False if not.
+
+    `user` is empty if the client has not authenticated, and `address` is that of its machine. The active controller
+    authorizes a request that is `forwarded`; the broker authorizes others. `effect` is the topic that the request
+    creates, or the record that it writes; empty for other requests.
+    """
+
+    connection: str
+    broker: str
+    user: str
+    address: str
+    rights: tuple[Right, ...]
+    is_forwarded: bool = False
+    effect: str = ""
+
+
+@attrs.frozen
+class OwnToken:
+    """`create-token`: the client with the principal `user` asks for a delegation token of its own."""
+
+    user: str
+
+
+@attrs.frozen
+class IssuedToken:
+    """The result of `create-token`."""
+
+    owner: str
+    token_id: str
+    password: str

@@ -6,6 +6,7 @@ from jepsen.checkers.losses import Losses, count_losses
 from jepsen.checkers.queue import ACKS_ONE_CHECKERS, IDEMPOTENT_CHECKERS, QUEUE_CHECKERS
 from jepsen.checkers.quotas import QUOTA_CHECKERS
 from jepsen.checkers.registers import REGISTER_CHECKERS
+from jepsen.checkers.security import SECURITY_CHECKERS
 from jepsen.checkers.topics import TOPIC_CHECKERS
 from jepsen.checkers.transactions import TRANSACTION_CHECKERS
 from jepsen.checkers.verdict import Promise, Verdict, judge
@@ -17,6 +18,7 @@ __all__ = [
     "QUEUE_CHECKERS",
     "QUOTA_CHECKERS",
     "REGISTER_CHECKERS",
+    "SECURITY_CHECKERS",
     "TOPIC_CHECKERS",
     "TRANSACTION_CHECKERS",
     "Anomaly",

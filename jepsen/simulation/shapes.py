@@ -25,6 +25,10 @@ SHAPES: Final[Mapping[str, Callable[[Simulation], Subject]]] = MappingProxyType(
         "nodes-3+2": lambda simulation: NodesSubject(simulation, 0, controllers=3, brokers=2),
         "transactions-3": lambda simulation: NodesSubject(simulation, 3, special=SpecialLoad.TRANSACTIONS),
         "quotas-3": lambda simulation: NodesSubject(simulation, 3, special=SpecialLoad.QUOTAS),
+        "security-3": lambda simulation: NodesSubject(simulation, 3, special=SpecialLoad.SECURITY),
+        "security-1+2": lambda simulation: NodesSubject(
+            simulation, 0, controllers=1, brokers=2, special=SpecialLoad.SECURITY
+        ),
         "quorum-1": lambda simulation: QuorumSubject(simulation, 1, 3),
         "quorum-3": lambda simulation: QuorumSubject(simulation, 3, 3),
         "quorum-3+1": lambda simulation: QuorumSubject(simulation, 3, 4),

@@ -108,6 +108,7 @@ class SpecialLoad(Enum):
 
     TRANSACTIONS = "transactions"
     QUOTAS = "quotas"
+    SECURITY = "security"
 
 
 # For a cluster with clients of a `SpecialLoad`, whose rates are in their own modules.

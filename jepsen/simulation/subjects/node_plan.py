@@ -16,6 +16,7 @@ from broker.wire.uuids import encode_uuid, new_uuid
 from jepsen.simulation.cluster import NodeFactory
 from jepsen.simulation.disk.tree import Inode
 from jepsen.simulation.hosts import Host
+from jepsen.simulation.subjects.node_security import NodeSecurity
 from kraft.core import ReplicaKey, Voter, VoterSet
 from kraft.env import Env
 
@@ -96,7 +97,8 @@ class NodePlan:
     `brokers`.
 
     Brokers have the log directories `log_directories`, and all nodes the configs `overrides`. The voters are known with
-    their directory ids from the start (KIP-853) or, depending on `chance`, by their node ids alone.
+    their directory ids from the start (KIP-853) or, depending on `chance`, by their node ids alone. Nodes that are
+    secured have another listener for clients, see `NodeSecurity`.
     """
 
     def __init__(
@@ -107,12 +109,15 @@ class NodePlan:
         chance: Random,
         log_directories: Sequence[str] = LOG_DIRECTORIES[:1],
         overrides: Mapping[str, str] | None = None,
+        *,
+        is_secured: bool = False,
     ) -> None:
         roles = [(True, True)] * combined + [(True, False)] * controllers + [(False, True)] * brokers
         self.nodes = [Planned(f"n{at}", at, *each) for at, each in enumerate(roles, 1)]
         self.cluster_id = encode_uuid(new_uuid(chance.randbytes))
         self.log_directories = log_directories
         self._overrides = overrides or {}
+        self._security = NodeSecurity(chance) if is_secured else None
         self.is_static = chance.random() < 0.3
         self._snapshot_bytes = chance.choice(_SNAPSHOT_BYTES)
         self._lag_max_ms = chance.choice(_LAG_MAX_MS)
@@ -146,7 +151,8 @@ class NodePlan:
 
         def formatting() -> Formatting:
             begins = not self.is_static and node.is_controller and not disks_lost[node.name]
-            return Formatting(self.cluster_id, self._founders if begins else None)
+            users = () if self._security is None else self._security.users
+            return Formatting(self.cluster_id, self._founders if begins else None, users=users)
 
         return lambda env: FormattedNode(env, config, formatting)
 
@@ -170,6 +176,8 @@ class NodePlan:
                 settings["controller.quorum.voters"] = voters
             else:
                 settings["controller.quorum.bootstrap.servers"] = ",".join(addresses.values())
+        if self._security is not None:
+            settings |= self._security.configs(node.name, listeners, is_broker=node.is_broker)
         settings |= self._overrides
         return read_config(None, [f"{key}={value}" for key, value in settings.items()])
 

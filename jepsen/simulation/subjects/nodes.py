@@ -44,10 +44,9 @@ from jepsen.simulation.subjects.node_plan import (
     NodePlan,
     meta_property,
 )
-from jepsen.simulation.subjects.quotas import QuotaClients, quota_topics
+from jepsen.simulation.subjects.special_clients import special_clients
 from jepsen.simulation.subjects.subject import SpecialClients
 from jepsen.simulation.subjects.topic_administrator import TopicMover
-from jepsen.simulation.subjects.transactions import TransactionalClients, transactional_topics
 from jepsen.simulation.trace import Event
 from jepsen.values import ReplicaRead, WantedTopic
 from jepsen.workloads.acks_one_producer import produce_with_acks_one
@@ -85,11 +84,11 @@ class NodesSubject:
         *,
         special: SpecialLoad | None = None,
     ) -> None:
-        self.simulation = simulation
-        self.replicas = Replicas()
+        self.simulation, self.replicas = simulation, Replicas()
         chance = simulation.rng("subject")
         disks = LOG_DIRECTORIES[: 1 if combined == 1 else chance.choice((1, 2))]
-        self._plan = plan = NodePlan(combined, controllers, brokers, chance, disks)
+        is_secured = special is SpecialLoad.SECURITY
+        self._plan = plan = NodePlan(combined, controllers, brokers, chance, disks, is_secured=is_secured)
         self._disks_lost = {each.name: 0 for each in plan.nodes}
         self.cluster = Cluster(simulation, {each.name: plan.factory(each, self._disks_lost) for each in plan.nodes})
         self.history = History(simulation.clock.current_time, simulation.trace.operation)
@@ -98,8 +97,8 @@ class NodesSubject:
         simulation.trace.listeners.append(self._replace_disk)
         self._host_names: dict[str, str] = {}
         self._load = SPECIAL_LOAD if special is not None else default_load(len(plan.nodes), len(plan.brokers))
-        self._special = None if special is None else self._special_clients(special)
         self.committed = Committed({each.name: each.node_id for each in plan.brokers})
+        self._special = None if special is None else self._special_clients(special)
         self._flipped = FlippedBits(simulation, self.committed, self.cluster)
         self.topic_administrator = self._show_data() if len(plan.brokers) > 1 else None
         self._groups = Groups([], {})
@@ -108,18 +107,8 @@ class NodesSubject:
         self._admin, self._mover, self._mover_is_busy = self._client("admin"), self._client("mover"), trio.Lock()
 
     def _special_clients(self, special: SpecialLoad) -> SpecialClients:
-        brokers, rng = len(self._plan.brokers), self.simulation.rng(special.value)
-        history, other = (
-            History(self.simulation.clock.current_time, self.simulation.trace.operation) for _ in range(2)
-        )
-        if special is SpecialLoad.QUOTAS:
-            return QuotaClients(quota_topics(brokers), history, other, self._client, rng)
-        return TransactionalClients(
-            transactional_topics(brokers),
-            history,
-            lambda name: attrs.evolve(self._client(name), history=history),
-            rng,
-        )
+        brokers = [each.name for each in self._plan.brokers]
+        return special_clients(special, self.simulation, brokers, self._client, self._address_of)
 
     def _show_data(self) -> TopicMover:
         """Trace the replicas of all topics. Returns the administrator of those that exist from the start."""
@@ -378,12 +367,15 @@ class NodesSubject:
         host = self._host_names[name] = host or name
         if host not in self.cluster.clients:
             self.cluster.add_client(host)
-        nodes = self._plan.brokers if port == KAFKA_PORT else self._plan.controllers
+        nodes = self._plan.controllers if port == CONTROLLER_PORT else self._plan.brokers
         servers = [(node.name, port) for node in nodes]
         rng = self.simulation.rng(f"client/{name}")
         wall = self.cluster.clients[host].wall
         incarnations = self.cluster.power_cuts.__getitem__
         return Client(name, servers, self.history, rng, wall, incarnations, self.committed.incarnation)
+
+    def _address_of(self, client: Client) -> str:
+        return self.cluster.clients[self._host_names[client.name]].address
 
     def _acks_one_client(self, client: Client) -> Client:
         """The same client with the history of acks=1, which is checked separately."""

@@ -1,0 +1,1 @@
+"""Clients that authenticate, and an administrator that changes their rights and passwords all the time."""
