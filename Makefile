@@ -44,6 +44,7 @@
 #   make bench-loop-holds    how long the largest request of each API holds the event loop; ARGS="--apis 3 32 --last"
 #   make bench-metrics       a scrape with 100,000 partitions and with 10,000 quotas; ARGS="--partitions 10000"
 #   make bench-plans         plans of `kraft reassign plan` beside those of Kafka's tool; needs java and mvn, skipped without
+#   make bench-test-clusters how fast a test gets a node or a cluster, beside kraft cluster start; ARGS="--runs 200"
 #   make bench-tls           TLS beside Apache Kafka's, and beside no TLS; needs java and mvn, skipped without
 #   make bench-scrub         CPU of the scrubber per GB, and latencies beside a pass; ARGS="--seconds 60"
 #   make bench-spark-load    a load of 10 GB by Spark, killed and resumed; ARGS="--gigabytes 1"
@@ -81,7 +82,7 @@ SPARK ?= 4_1
 	transaction-kills maintenance spark-kills \
 	spark-standalone spark-steady spark-demo bench bench-client-library bench-kafka bench-replication \
 	bench-followers bench-moves bench-transactions bench-groups bench-quotas bench-metadata bench-loop-holds \
-	bench-metrics bench-plans bench-scrub bench-tls bench-spark bench-spark-load bench-spark-check kafka-dump-log
+	bench-metrics bench-plans bench-test-clusters bench-scrub bench-tls bench-spark bench-spark-load bench-spark-check kafka-dump-log
 
 venv: $(VENV)/.installed-test $(VENV)/.installed-check
 
@@ -223,6 +224,9 @@ bench-loop-holds: $(VENV)/.installed
 
 bench-metrics: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.bench_metrics $(ARGS)
+
+bench-test-clusters: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.bench_test_clusters $(ARGS)
 
 bench-plans: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.bench_plans

@@ -307,6 +307,8 @@ DIRECT_SYSTEM_ACCESS: dict[str, set[str]] = {
     "broker.cli.grammar.contexts": {"os", "pathlib"},
     "broker.cli.grammar.root": {"os"},
     "broker.cli.grammar.settings": {"os", "pathlib"},
+    # The parent process, with which the command ends.
+    "broker.cli.commands.test_server": {"os"},
     "broker.cli.kafka_tools.console_consumer": {"signal"},
     "broker.cli.kafka_tools.files": {"pathlib"},
     "broker.cli.kafka_tools.launchers": {"pathlib"},

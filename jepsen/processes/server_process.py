@@ -97,10 +97,15 @@ class ServerProcess:
 
     def cpu_seconds(self) -> float:
         """Processor time that the process has used since its start, in user and system mode."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds_of(self.pid)
 
     def _output(self) -> bytes:
         with self.output_path.open("rb") as file:
             file.seek(self._output_start)
             return file.read()
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """Processor time that a process has used since its start, in user and system mode."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -16,11 +16,13 @@ _READ_AT_ONCE: Final = 4_096
 class Lifeline:
     """`descriptor` becomes readable when the parent ends; None if standard input does not tell."""
 
-    def __init__(self, *, has_parent: bool) -> None:
-        """Without a parent, the process lives until something else ends it."""
-        self._parent = os.getppid() if has_parent else None
+    def __init__(self, parent: int | None) -> None:
+        """`parent` is the parent's id as it was when the process began; it may have ended since. Without a parent, the
+        process lives until something else ends it.
+        """
+        self._parent = parent
         self.descriptor: int | None = None
-        if has_parent and sys.stdin is not None:
+        if parent is not None and sys.stdin is not None:
             mode = os.fstat(_STDIN).st_mode
             if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
                 self.descriptor = _STDIN

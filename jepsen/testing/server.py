@@ -17,7 +17,7 @@ from jepsen.testing.zygote import Zygote
 
 
 def run_server(options: ServerOptions) -> int:
-    """Serve until the parent process ends or a signal arrives; if shared, until the last lease ends.
+    """Serve until the parent process ends or a signal arrives; without a parent, until the last lease ends.
 
     Returns the exit code. The directory of all clusters is removed, unless the options keep it.
     """
@@ -27,7 +27,7 @@ def run_server(options: ServerOptions) -> int:
         os.makedirs(options.keep_in, exist_ok=True)
     directory = tempfile.mkdtemp(prefix="kraft-test-", dir=options.keep_in)
     try:
-        lifeline = Lifeline(has_parent=not options.is_shared)
+        lifeline = Lifeline(options.parent)
         run = partial(run_supervisor, directory=directory, options=options)
         return Zygote(lifeline, run, run_node).run()
     finally:

@@ -17,7 +17,7 @@ import sys
 sys.path.append(sys.argv[1])
 from jepsen.testing.server_options import ServerOptions
 from jepsen.testing.server import run_server
-raise SystemExit(run_server(ServerOptions(is_shared=True, keep_in=sys.argv[2] if sys.argv[2:] else None)))
+raise SystemExit(run_server(ServerOptions(keep_in=sys.argv[2] if sys.argv[2:] else None)))
 """
 
 

@@ -11,12 +11,12 @@ LOOPBACK: Final = "127.0.0.1"
 @attrs.frozen
 class ServerOptions:
     """`host` and `port` are those of the control port; 0 takes a free port. `cluster` describes a first cluster, as the
-    control port takes it. A shared server ends with the last lease of its clients rather than with its parent.
-    Data and logs are kept in the directory `keep_in`, or removed.
+    control port takes it. The server ends with its parent process, whose id is `parent`, or without one with the last
+    lease of its clients. Data and logs are kept in the directory `keep_in`, or removed.
     """
 
     host: str = LOOPBACK
     port: int = 0
     cluster: Mapping[str, Any] | None = None
-    is_shared: bool = False
+    parent: int | None = None
     keep_in: str | None = None

@@ -122,9 +122,9 @@ class _Supervisor:
         return str(self._names)
 
     async def release(self, lease: str) -> None:
-        """End a lease with its clusters. The last one ends a shared server."""
+        """End a lease with its clusters. The last one ends a server without a parent."""
         del self._leases[lease]
-        if self._options.is_shared and not self._leases:
+        if self._options.parent is None and not self._leases:
             self.nursery.cancel_scope.cancel()  # the zygote kills all nodes at once
             return
         for cluster in [each for each in self._clusters.values() if each.spec.lease == lease]:
@@ -147,7 +147,7 @@ class _Supervisor:
         host, port = listeners[0].socket.getsockname()[:2]
         described = {} if cluster is None else {"cluster": cluster.described()}
         print(json.dumps({"control": f"{host}:{port}", **described}), flush=True)
-        if self._options.is_shared:
+        if self._options.parent is None:
             self._leave_standard_error()
             self.nursery.start_soon(self._wait_for_first_lease)
         server = ControlServer(ControlRoutes(self).handle)

@@ -3,6 +3,7 @@
 It imports `jepsen.testing` when it runs; `kraft start` has nothing of it.
 """
 
+import os
 from collections.abc import Sequence
 from typing import Final
 
@@ -45,6 +46,7 @@ def test_server(invocation: Invocation, nodes: int, security: str, control: str,
     the configurations of clients. Requests to the control port kill, pause and start nodes: see docs/testing.md. All
     data is removed at the end. Nodes do not sync their disks.
     """
+    parent = os.getppid()  # the imports below take a second, in which it may end
     host, _, port = control.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or int(port) > _PORT_MAX:
         raise click.BadParameter(f"{control!r} is not HOST:PORT.", param_hint="--control")
@@ -58,5 +60,5 @@ def test_server(invocation: Invocation, nodes: int, security: str, control: str,
     from jepsen.testing.server_options import ServerOptions
 
     cluster = {"nodes": nodes, "security": security, "config": config}
-    failed = run_server(ServerOptions(host, int(port), cluster))
+    failed = run_server(ServerOptions(host, int(port), cluster, parent))
     invocation.exit_code = Exit.FAILED if failed else Exit.OK

@@ -1,12 +1,16 @@
 """A test cluster through its Python face, with confluent-kafka as the application under test."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
+from kafka import KafkaProducer
 
+from broker.client import SyncProducer
 from jepsen.testing import Cluster, ControlError
 from jepsen.testing.server_lease import ServerLease
 
@@ -158,3 +162,24 @@ def test_cluster_that_cannot_be_made_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(ControlError, match=message):
         Cluster(**{"nodes": 1, **options}, server=server)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("security", ["mtls", "sasl_ssl"])
+def test_each_client_connects_to_a_secured_cluster_with_its_configuration(server: ServerLease, security: str) -> None:
+    with Cluster(1, security=security, server=server) as cluster:
+        topic = cluster.topic()
+        produce(cluster, topic, ["confluent-kafka"])
+        other = KafkaProducer(**cluster.config("kafka-python"))
+        other.send(topic, b"kafka-python").get(FLUSH_S)
+        other.close()
+
+        async def send() -> None:
+            async with AIOKafkaProducer(**cluster.config("aiokafka")) as producer:
+                await producer.send_and_wait(topic, b"aiokafka")
+
+        asyncio.run(send())
+        with SyncProducer(config=cluster.config("kraft")) as kraft:
+            kraft.send(topic, b"kraft")
+        values = [record.value for record in cluster.records(topic)]
+        assert values == [b"confluent-kafka", b"kafka-python", b"aiokafka", b"kraft"]
+        assert cluster.config("java")["security.protocol"] == ("SSL" if security == "mtls" else "SASL_SSL")
