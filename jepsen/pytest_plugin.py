@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from jepsen.testing.cluster import Cluster
     from jepsen.testing.fixture_clusters import FixtureClusters, Kafka
     from jepsen.testing.server_lease import ServerLease
 
 _MARKER: Final = "kafka"
 _SHARED_NODE: Final = "kafka"
+_SERVER: Final = "_kafka_server"
 _PER: Final = ("test", "module", "session")
 _USED: "Final[pytest.StashKey[dict[str, tuple[Cluster, float]]]]" = pytest.StashKey()
 
@@ -39,16 +42,29 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Start the server while tests run that do not need it, if others do."""
+    config = session.config
+    if not config.option.collectonly and any(_SERVER in getattr(item, "fixturenames", ()) for item in session.items):
+        from jepsen.testing.server_lease import begin_shared
+
+        begin_shared(_directory(config), config.getoption("--kafka-keep"))
+
+
 @pytest.fixture(scope="session")
-def _kafka_server(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> "Iterator[ServerLease]":
-    directory = tmp_path_factory.getbasetemp()
-    if hasattr(pytestconfig, "workerinput"):
-        directory = directory.parent
+def _kafka_server(pytestconfig: pytest.Config) -> "Iterator[ServerLease]":
     from jepsen.testing.server_lease import ServerLease
 
-    lease = ServerLease.shared(directory, keep_in=pytestconfig.getoption("--kafka-keep"))
+    lease = ServerLease.shared(_directory(pytestconfig), pytestconfig.getoption("--kafka-keep"))
     yield lease
     lease.release()
+
+
+def _directory(config: pytest.Config) -> "Path":
+    """The temporary directory that all processes of the run have."""
+    factory: pytest.TempPathFactory = config._tmp_path_factory  # type: ignore[attr-defined]
+    directory = factory.getbasetemp()
+    return directory.parent if hasattr(config, "workerinput") else directory
 
 
 @pytest.fixture(scope="session")

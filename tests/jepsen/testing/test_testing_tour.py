@@ -23,7 +23,7 @@ def test_files_of_tests_pass(tmp_path: Path) -> None:
     assert "5 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_scripts_print_what_is_shown(server: ServerLease, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scripts_print_the_documented_output(server: ServerLease, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "own_server", lambda: server)
     scripts = [(code, shown) for _, code, shown in examples(DOCUMENT) if "def test_" not in code]
     assert len(scripts) == 1
