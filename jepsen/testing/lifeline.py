@@ -21,6 +21,7 @@ class Lifeline:
         process lives until something else ends it.
         """
         self._parent = parent
+        self.has_parent = parent is not None
         self.descriptor: int | None = None
         if parent is not None and sys.stdin is not None:
             mode = os.fstat(_STDIN).st_mode

@@ -71,7 +71,7 @@ class Zygote:
             self._selector.register(self._lifeline.descriptor, selectors.EVENT_READ, self._watch_parent)
         try:
             while self._supervisor in self._keys:
-                for key, _ in self._selector.select(_LOOK_S):
+                for key, _ in self._selector.select(_LOOK_S if self._ended_at or self._lifeline.has_parent else None):
                     key.data()
                 if self._lifeline.has_lost_parent():
                     self._end_supervisor()
